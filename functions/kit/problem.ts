@@ -1,0 +1,31 @@
+/** What helps the caller of a refused request. */
+export type ProblemAction = "retry" | "fix_request" | "fix_clock" | "renew" | "reenroll" | "stop";
+
+/** One fault of a request: where, and what was expected. Never quotes the value. */
+export interface FieldError {
+  path: string;
+  message: string;
+}
+
+/** What a thrower may add to a problem. `detail` is public; `cause` is only logged. */
+export interface ProblemOptions {
+  detail?: string;
+  cause?: unknown;
+  errors?: readonly FieldError[];
+  /** Members beside the standard ones (RFC 9457, 3.2), such as `server_time`. */
+  extensions?: Readonly<Record<string, unknown>>;
+  retryAfterSeconds?: number;
+}
+
+/** A refusal with a stable code. Every transport translates it in one place; see `functions/problems.ts` for the catalog. */
+export class Problem<Code extends string = string> extends Error {
+  readonly code: Code;
+  readonly options: Readonly<ProblemOptions>;
+
+  constructor(code: Code, options: ProblemOptions = {}) {
+    super(options.detail ?? code, options.cause === undefined ? undefined : { cause: options.cause });
+    this.name = "Problem";
+    this.code = code;
+    this.options = options;
+  }
+}
