@@ -1,0 +1,12 @@
+import { defineConfig } from "vitest/config";
+
+/** Node tests: beside the code and in tests/. The route suite against workerd has a configuration of its own. */
+export default defineConfig({
+  test: {
+    include: ["{functions,collector,proto,drizzle,scripts,tests}/**/*.test.ts"],
+    environment: "node",
+    pool: "threads",
+    testTimeout: 20_000,
+    hookTimeout: 60_000,
+  },
+});
