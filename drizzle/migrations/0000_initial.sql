@@ -1,0 +1,237 @@
+CREATE TABLE "audit_event" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"occurred_at" timestamp (3) with time zone NOT NULL,
+	"actor_type" text NOT NULL,
+	"actor_id" text NOT NULL,
+	"actor_display" text NOT NULL,
+	"action" text NOT NULL,
+	"target_type" text NOT NULL,
+	"target_id" text NOT NULL,
+	"outcome" text NOT NULL,
+	"reason_code" text,
+	"reason" text,
+	"remote_addr" text,
+	"request_id" text,
+	"details" jsonb NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "certificate" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"identity_id" uuid NOT NULL,
+	"predecessor_id" uuid,
+	"token_id" uuid,
+	"status" text NOT NULL,
+	"serial_number" text NOT NULL,
+	"fingerprint_sha256" "bytea" NOT NULL,
+	"spki_sha256" "bytea" NOT NULL,
+	"certificate_pem" text NOT NULL,
+	"chain_pem" text NOT NULL,
+	"not_before" timestamp (3) with time zone NOT NULL,
+	"not_after" timestamp (3) with time zone NOT NULL,
+	"renew_after" timestamp (3) with time zone NOT NULL,
+	"issued_at" timestamp (3) with time zone NOT NULL,
+	"first_used_at" timestamp (3) with time zone,
+	"replaced_at" timestamp (3) with time zone,
+	"revoked_at" timestamp (3) with time zone,
+	CONSTRAINT "certificate_serial_number" UNIQUE("serial_number"),
+	CONSTRAINT "certificate_fingerprint" UNIQUE("fingerprint_sha256")
+);
+--> statement-breakpoint
+CREATE TABLE "collector_identity" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"identity" text NOT NULL,
+	"device_id" text NOT NULL,
+	"policy_id" uuid NOT NULL,
+	"token_id" uuid NOT NULL,
+	"hostname" text,
+	"platform" text NOT NULL,
+	"collector_version" text NOT NULL,
+	"enrolled_at" timestamp (3) with time zone NOT NULL,
+	"revoked_at" timestamp (3) with time zone,
+	"last_auth_failure_at" timestamp (3) with time zone,
+	"last_auth_failure_reason" text,
+	CONSTRAINT "collector_identity_identity" UNIQUE("identity")
+);
+--> statement-breakpoint
+CREATE TABLE "proof_use" (
+	"certificate_id" uuid NOT NULL,
+	"purpose" text NOT NULL,
+	"last_sent_at" timestamp (3) with time zone NOT NULL,
+	"minute_started_at" timestamp (3) with time zone NOT NULL,
+	"minute_count" integer NOT NULL,
+	CONSTRAINT "proof_use_certificate_id_purpose_pk" PRIMARY KEY("certificate_id","purpose")
+);
+--> statement-breakpoint
+CREATE TABLE "collector_config" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"name" text,
+	"yaml" text NOT NULL,
+	"config_hash" text NOT NULL,
+	"size_bytes" integer NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"created_by" uuid NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "config_assignment" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"identity_id" uuid NOT NULL,
+	"config_id" uuid NOT NULL,
+	"assigned_at" timestamp (3) with time zone NOT NULL,
+	"assigned_by" uuid NOT NULL,
+	"ended_at" timestamp (3) with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "deployment" (
+	"singleton" boolean PRIMARY KEY DEFAULT true NOT NULL,
+	"tenant_id" uuid NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "deployment_singleton" CHECK ("deployment"."singleton")
+);
+--> statement-breakpoint
+CREATE TABLE "bootstrap_token" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"policy_id" uuid NOT NULL,
+	"token_sha256" "bytea" NOT NULL,
+	"token_prefix" text NOT NULL,
+	"description" text,
+	"allowed_source_cidrs" text[] NOT NULL,
+	"bound_device_id" text,
+	"max_uses" bigint NOT NULL,
+	"use_count" bigint DEFAULT 0 NOT NULL,
+	"last_used_at" timestamp (3) with time zone,
+	"last_used_address" text,
+	"expires_at" timestamp (3) with time zone NOT NULL,
+	"revoked_at" timestamp (3) with time zone,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"created_by" uuid NOT NULL,
+	CONSTRAINT "bootstrap_token_sha256" UNIQUE("token_sha256")
+);
+--> statement-breakpoint
+CREATE TABLE "enrollment_failure" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"address_key" text NOT NULL,
+	"occurred_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "enrollment_policy" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"name" text NOT NULL,
+	"description" text,
+	"allowed_identity_prefixes" text[] NOT NULL,
+	"certificate_ttl_seconds" integer NOT NULL,
+	"allowed_platforms" text[] NOT NULL,
+	"max_enrollments" bigint NOT NULL,
+	"max_enrollments_per_hour" bigint NOT NULL,
+	"allowed_source_cidrs" text[] NOT NULL,
+	"reenrollment" text NOT NULL,
+	"enrollment_count" bigint DEFAULT 0 NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"created_by" uuid NOT NULL,
+	"frozen_at" timestamp (3) with time zone,
+	CONSTRAINT "enrollment_policy_name" UNIQUE("name")
+);
+--> statement-breakpoint
+CREATE TABLE "enrollment_reservation" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"policy_id" uuid NOT NULL,
+	"token_id" uuid NOT NULL,
+	"identity" text NOT NULL,
+	"spki_sha256" "bytea" NOT NULL,
+	"first_enrollment" integer NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "enrollment_reservation_identity" UNIQUE("identity")
+);
+--> statement-breakpoint
+CREATE TABLE "collector_health" (
+	"identity_id" uuid PRIMARY KEY NOT NULL,
+	"certificate_id" uuid NOT NULL,
+	"last_heartbeat_at" timestamp (3) with time zone NOT NULL,
+	"boot_id" text NOT NULL,
+	"previous_boot_id" text,
+	"previous_boot_at" timestamp (3) with time zone,
+	"collector_version" text NOT NULL,
+	"collector_commit" text NOT NULL,
+	"hostname" text NOT NULL,
+	"platform" text NOT NULL,
+	"started_at" timestamp (3) with time zone NOT NULL,
+	"config_valid" boolean NOT NULL,
+	"config_errors" text[] NOT NULL,
+	"running_config_hash" text,
+	"desired_config_hash" text,
+	"last_known_good_config_hash" text,
+	"queue_records" bigint NOT NULL,
+	"queue_bytes" bigint NOT NULL,
+	"queue_bytes_max" bigint NOT NULL,
+	"queue_oldest_record_age_seconds" bigint,
+	"dropped_records_total" bigint NOT NULL,
+	"dropped_since_previous" boolean NOT NULL,
+	"queue_at_risk" boolean NOT NULL,
+	"forwarder_connected" boolean NOT NULL,
+	"forwarder_last_ack_at" timestamp (3) with time zone,
+	"forwarder_last_error" text,
+	"renewal_status" text NOT NULL,
+	"renewal_last_attempt_at" timestamp (3) with time zone,
+	"renewal_next_attempt_at" timestamp (3) with time zone,
+	"renewal_last_error" text
+);
+--> statement-breakpoint
+CREATE TABLE "ingest_cursor" (
+	"host_id" text NOT NULL,
+	"queue_id" "bytea" NOT NULL,
+	"cursor" bigint NOT NULL,
+	"updated_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "ingest_cursor_host_id_queue_id_pk" PRIMARY KEY("host_id","queue_id")
+);
+--> statement-breakpoint
+CREATE TABLE "ingest_host" (
+	"host_id" text PRIMARY KEY NOT NULL,
+	"last_envelope_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "authentication_identity" (
+	"tenant_id" uuid NOT NULL,
+	"subject" text NOT NULL,
+	"user_id" uuid NOT NULL,
+	CONSTRAINT "authentication_identity_tenant_id_subject_pk" PRIMARY KEY("tenant_id","subject")
+);
+--> statement-breakpoint
+CREATE TABLE "person" (
+	"user_id" uuid PRIMARY KEY NOT NULL,
+	"primary_email" text NOT NULL,
+	"display_name" text DEFAULT '' NOT NULL,
+	"status" text NOT NULL,
+	"scopes" text[] NOT NULL,
+	"synced_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+ALTER TABLE "certificate" ADD CONSTRAINT "certificate_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "certificate" ADD CONSTRAINT "certificate_predecessor_id_certificate_id_fk" FOREIGN KEY ("predecessor_id") REFERENCES "public"."certificate"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "certificate" ADD CONSTRAINT "certificate_token_id_bootstrap_token_id_fk" FOREIGN KEY ("token_id") REFERENCES "public"."bootstrap_token"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "collector_identity" ADD CONSTRAINT "collector_identity_policy_id_enrollment_policy_id_fk" FOREIGN KEY ("policy_id") REFERENCES "public"."enrollment_policy"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "collector_identity" ADD CONSTRAINT "collector_identity_token_id_bootstrap_token_id_fk" FOREIGN KEY ("token_id") REFERENCES "public"."bootstrap_token"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "proof_use" ADD CONSTRAINT "proof_use_certificate_id_certificate_id_fk" FOREIGN KEY ("certificate_id") REFERENCES "public"."certificate"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "config_assignment" ADD CONSTRAINT "config_assignment_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "config_assignment" ADD CONSTRAINT "config_assignment_config_id_collector_config_id_fk" FOREIGN KEY ("config_id") REFERENCES "public"."collector_config"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "bootstrap_token" ADD CONSTRAINT "bootstrap_token_policy_id_enrollment_policy_id_fk" FOREIGN KEY ("policy_id") REFERENCES "public"."enrollment_policy"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "enrollment_reservation" ADD CONSTRAINT "enrollment_reservation_policy_id_enrollment_policy_id_fk" FOREIGN KEY ("policy_id") REFERENCES "public"."enrollment_policy"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "enrollment_reservation" ADD CONSTRAINT "enrollment_reservation_token_id_bootstrap_token_id_fk" FOREIGN KEY ("token_id") REFERENCES "public"."bootstrap_token"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "collector_health" ADD CONSTRAINT "collector_health_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "collector_health" ADD CONSTRAINT "collector_health_certificate_id_certificate_id_fk" FOREIGN KEY ("certificate_id") REFERENCES "public"."certificate"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "authentication_identity" ADD CONSTRAINT "authentication_identity_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+CREATE INDEX "audit_event_time" ON "audit_event" USING btree ("occurred_at","id");--> statement-breakpoint
+CREATE INDEX "audit_event_target" ON "audit_event" USING btree ("target_id");--> statement-breakpoint
+CREATE INDEX "audit_event_action" ON "audit_event" USING btree ("action","occurred_at");--> statement-breakpoint
+CREATE INDEX "certificate_identity" ON "certificate" USING btree ("identity_id","issued_at");--> statement-breakpoint
+CREATE INDEX "certificate_token_key" ON "certificate" USING btree ("token_id","spki_sha256");--> statement-breakpoint
+CREATE UNIQUE INDEX "certificate_one_successor" ON "certificate" USING btree ("predecessor_id") WHERE "certificate"."status" = 'active';--> statement-breakpoint
+CREATE INDEX "collector_identity_policy" ON "collector_identity" USING btree ("policy_id","enrolled_at");--> statement-breakpoint
+CREATE INDEX "collector_identity_enrolled" ON "collector_identity" USING btree ("enrolled_at");--> statement-breakpoint
+CREATE INDEX "collector_config_hash" ON "collector_config" USING btree ("config_hash","created_at");--> statement-breakpoint
+CREATE UNIQUE INDEX "config_assignment_current" ON "config_assignment" USING btree ("identity_id") WHERE "config_assignment"."ended_at" is null;--> statement-breakpoint
+CREATE INDEX "config_assignment_identity" ON "config_assignment" USING btree ("identity_id","assigned_at");--> statement-breakpoint
+CREATE INDEX "bootstrap_token_policy" ON "bootstrap_token" USING btree ("policy_id");--> statement-breakpoint
+CREATE INDEX "enrollment_failure_address" ON "enrollment_failure" USING btree ("address_key","occurred_at");--> statement-breakpoint
+CREATE INDEX "enrollment_reservation_policy" ON "enrollment_reservation" USING btree ("policy_id");--> statement-breakpoint
+CREATE INDEX "collector_health_heartbeat" ON "collector_health" USING btree ("last_heartbeat_at","identity_id");--> statement-breakpoint
+CREATE INDEX "ingest_cursor_age" ON "ingest_cursor" USING btree ("host_id","updated_at");--> statement-breakpoint
+CREATE INDEX "person_email" ON "person" USING btree ("primary_email");

@@ -1,0 +1,31 @@
+import { index, jsonb, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import { moment } from "./columns.ts";
+
+/** Who did it. */
+export type ActorType = "operator" | "collector" | "system";
+
+/** Everything sensitive, written in the transaction of the change. Rows are never updated or deleted. */
+export const auditEvent = pgTable(
+  "audit_event",
+  {
+    id: uuid("id").primaryKey(),
+    occurredAt: moment("occurred_at").notNull(),
+    actorType: text("actor_type").$type<ActorType>().notNull(),
+    actorId: text("actor_id").notNull(),
+    actorDisplay: text("actor_display").notNull(),
+    action: text("action").notNull(),
+    targetType: text("target_type").notNull(),
+    targetId: text("target_id").notNull(),
+    outcome: text("outcome").$type<"success" | "failure">().notNull(),
+    reasonCode: text("reason_code"),
+    reason: text("reason"),
+    remoteAddr: text("remote_addr"),
+    requestId: text("request_id"),
+    details: jsonb("details").$type<Record<string, unknown>>().notNull(),
+  },
+  (table) => [
+    index("audit_event_time").on(table.occurredAt, table.id),
+    index("audit_event_target").on(table.targetId),
+    index("audit_event_action").on(table.action, table.occurredAt),
+  ],
+);

@@ -1,0 +1,88 @@
+import { sql } from "drizzle-orm";
+import { type AnyPgColumn, index, integer, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import { bytea, moment } from "./columns.ts";
+import { bootstrapToken, enrollmentPolicy } from "./enrollment.ts";
+
+/** What is stored; `expired` and `unknown` are shown, never stored. */
+export type StoredCertificateStatus = "active" | "replaced" | "revoked";
+
+/** Which request a proof of possession is made for. */
+export type ProofPurpose = "renew" | "heartbeat" | "config_desired";
+
+/** One managed host. */
+export const collectorIdentity = pgTable(
+  "collector_identity",
+  {
+    id: uuid("id").primaryKey(),
+    identity: text("identity").notNull().unique("collector_identity_identity"),
+    deviceId: text("device_id").notNull(),
+    policyId: uuid("policy_id")
+      .notNull()
+      .references(() => enrollmentPolicy.id),
+    tokenId: uuid("token_id")
+      .notNull()
+      .references(() => bootstrapToken.id),
+    hostname: text("hostname"),
+    platform: text("platform").notNull(),
+    collectorVersion: text("collector_version").notNull(),
+    enrolledAt: moment("enrolled_at").notNull(),
+    revokedAt: moment("revoked_at"),
+    lastAuthFailureAt: moment("last_auth_failure_at"),
+    lastAuthFailureReason: text("last_auth_failure_reason"),
+  },
+  (table) => [
+    index("collector_identity_policy").on(table.policyId, table.enrolledAt),
+    index("collector_identity_enrolled").on(table.enrolledAt),
+  ],
+);
+
+/**
+ * A certificate that core issued. A renewed certificate stays `active` until its successor is first used; then it is
+ * `replaced`. So an identity has at most one certificate in use, and beside it at most one successor that nobody used yet.
+ */
+export const certificate = pgTable(
+  "certificate",
+  {
+    id: uuid("id").primaryKey(),
+    identityId: uuid("identity_id")
+      .notNull()
+      .references(() => collectorIdentity.id),
+    predecessorId: uuid("predecessor_id").references((): AnyPgColumn => certificate.id),
+    /** The token that a first certificate was enrolled with; null for a renewed one. */
+    tokenId: uuid("token_id").references(() => bootstrapToken.id),
+    status: text("status").$type<StoredCertificateStatus>().notNull(),
+    /** 128 random bits, lowercase hex. */
+    serialNumber: text("serial_number").notNull().unique("certificate_serial_number"),
+    fingerprintSha256: bytea("fingerprint_sha256").notNull().unique("certificate_fingerprint"),
+    spkiSha256: bytea("spki_sha256").notNull(),
+    certificatePem: text("certificate_pem").notNull(),
+    chainPem: text("chain_pem").notNull(),
+    notBefore: moment("not_before").notNull(),
+    notAfter: moment("not_after").notNull(),
+    renewAfter: moment("renew_after").notNull(),
+    issuedAt: moment("issued_at").notNull(),
+    firstUsedAt: moment("first_used_at"),
+    replacedAt: moment("replaced_at"),
+    revokedAt: moment("revoked_at"),
+  },
+  (table) => [
+    index("certificate_identity").on(table.identityId, table.issuedAt),
+    index("certificate_token_key").on(table.tokenId, table.spkiSha256),
+    uniqueIndex("certificate_one_successor").on(table.predecessorId).where(sql`${table.status} = 'active'`),
+  ],
+);
+
+/** Replay protection and rate limit: the newest `sent_at` and the running minute of one certificate and purpose. */
+export const proofUse = pgTable(
+  "proof_use",
+  {
+    certificateId: uuid("certificate_id")
+      .notNull()
+      .references(() => certificate.id),
+    purpose: text("purpose").$type<ProofPurpose>().notNull(),
+    lastSentAt: moment("last_sent_at").notNull(),
+    minuteStartedAt: moment("minute_started_at").notNull(),
+    minuteCount: integer("minute_count").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.certificateId, table.purpose] })],
+);

@@ -1,0 +1,40 @@
+import { sql } from "drizzle-orm";
+import { index, integer, pgTable, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import { collectorIdentity } from "./certificate.ts";
+import { moment } from "./columns.ts";
+
+/** A collector YAML that an admin published, byte for byte. */
+export const collectorConfig = pgTable(
+  "collector_config",
+  {
+    id: uuid("id").primaryKey(),
+    name: text("name"),
+    yaml: text("yaml").notNull(),
+    configHash: text("config_hash").notNull(),
+    sizeBytes: integer("size_bytes").notNull(),
+    createdAt: moment("created_at").notNull(),
+    createdBy: uuid("created_by").notNull(),
+  },
+  (table) => [index("collector_config_hash").on(table.configHash, table.createdAt)],
+);
+
+/** Which config an identity should run, now (`ended_at` null) and before. */
+export const configAssignment = pgTable(
+  "config_assignment",
+  {
+    id: uuid("id").primaryKey(),
+    identityId: uuid("identity_id")
+      .notNull()
+      .references(() => collectorIdentity.id),
+    configId: uuid("config_id")
+      .notNull()
+      .references(() => collectorConfig.id),
+    assignedAt: moment("assigned_at").notNull(),
+    assignedBy: uuid("assigned_by").notNull(),
+    endedAt: moment("ended_at"),
+  },
+  (table) => [
+    uniqueIndex("config_assignment_current").on(table.identityId).where(sql`${table.endedAt} is null`),
+    index("config_assignment_identity").on(table.identityId, table.assignedAt),
+  ],
+);
