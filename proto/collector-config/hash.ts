@@ -1,0 +1,28 @@
+import canonicalize from "canonicalize";
+import { parseTree, type Tree } from "./tree.ts";
+
+const reportingOnlyKeys = ["desired_config_hash", "last_known_good_config_hash"];
+
+/**
+ * The hash of a collector configuration (contract §5): SHA-256, lowercase hex, of the RFC 8785 form of the YAML tree as written,
+ * without the two reporting-only keys and without a `management` left empty by that. Comments, key order, quoting and anchors do
+ * not count; defaults are not filled in. Null when the text is not one well-formed document. Needs no valid configuration.
+ */
+export const configHash = async (text: string): Promise<string | null> => {
+  const parsed = parseTree(text);
+  if (!parsed.ok) return null;
+  const canonical = canonicalize(withoutReportingOnly(parsed.tree));
+  if (canonical === undefined) return null;
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(canonical))).toHex();
+};
+
+const withoutReportingOnly = (tree: Tree): Tree => {
+  if (!isMapping(tree) || !isMapping(tree.management)) return tree;
+  const { management, ...rest } = tree;
+  const kept = Object.entries(management).filter(([key]) => !reportingOnlyKeys.includes(key));
+  if (kept.length === Object.keys(management).length) return tree;
+  return kept.length === 0 ? rest : { ...rest, management: Object.fromEntries(kept) };
+};
+
+const isMapping = (tree: Tree | undefined): tree is { [key: string]: Tree } =>
+  typeof tree === "object" && tree !== null && !Array.isArray(tree);

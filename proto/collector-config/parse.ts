@@ -1,0 +1,107 @@
+import * as v from "valibot";
+import { CollectorConfigYaml, otlpGrpcListen, otlpHttpListen } from "./schema.ts";
+import { type ConfigTextError, type ParsedTree, parseTree, type TreePath } from "./tree.ts";
+
+/** A whole number of MiB in `max_disk_usage_mb`. */
+const bytesPerMb = 1_048_576;
+
+/** A collector configuration with defaults filled in. Paths are as written: relative ones are the loader's to resolve. */
+export type CollectorConfig = ReturnType<typeof toConfig>;
+/** One entry of `sources`. */
+export type SourceConfig = CollectorConfig["sources"][number];
+export type OtlpSourceConfig = Extract<SourceConfig, { type: "otlp" }>;
+export type FileSourceConfig = Extract<SourceConfig, { type: "file" }>;
+export type HostMetricsSourceConfig = Extract<SourceConfig, { type: "host_metrics" }>;
+
+/** What `parseCollectorConfig` gives: the configuration and a way to point into its text, or every fault found. */
+export type ParsedCollectorConfig =
+  | { ok: true; config: CollectorConfig; errorAt: ParsedTree["errorAt"] }
+  | { ok: false; errors: ConfigTextError[] };
+
+/**
+ * Parses and validates a collector configuration (contract §8). Unknown keys, duplicate keys, wrong types and missing required
+ * keys are errors with path, line and column (of the key, or of the section that lacks it). Messages name keys and expectations,
+ * never values. Never throws.
+ */
+export const parseCollectorConfig = (text: string): ParsedCollectorConfig => {
+  const parsed = parseTree(text);
+  if (!parsed.ok) return parsed;
+  const result = v.safeParse(CollectorConfigYaml, parsed.tree);
+  if (result.success) return { ok: true, config: toConfig(result.output), errorAt: parsed.errorAt };
+  return { ok: false, errors: result.issues.map((issue) => toError(issue, parsed)) };
+};
+
+const toError = (issue: v.BaseIssue<unknown>, { errorAt }: ParsedTree): ConfigTextError => {
+  const path: TreePath = (issue.path ?? []).map((item) => item.key as string | number);
+  if (issue.type === "strict_object" && issue.path?.at(-1)?.origin === "key")
+    return issue.expected === "never"
+      ? errorAt(path, "is not a known key", "key")
+      : { ...errorAt(path.slice(0, -1), "is required", "key"), path: path.join(".") };
+  // A check says its own words; a type or choice says what it expects. Valibot's own sentences quote the value.
+  if (issue.kind === "validation")
+    return errorAt(path, issue.message.startsWith("Invalid ") ? "is out of bounds" : issue.message);
+  return errorAt(path, `must be ${expectation(issue.expected)}`);
+};
+
+const expectation = (expected: string | null): string => {
+  if (expected === "Object") return "a mapping";
+  if (expected === "Array") return "a list";
+  if (expected === "string") return "text";
+  return (expected ?? "of another kind").replace(/^\(|\)$/g, "").replaceAll(" | ", " or ");
+};
+
+type Wire = v.InferOutput<typeof CollectorConfigYaml>;
+
+const toSource = (source: Wire["sources"][number]) => {
+  if (source.type === "otlp") {
+    const neither = source.grpc === undefined && source.http === undefined;
+    return {
+      type: source.type,
+      grpc: neither ? { listen: otlpGrpcListen } : source.grpc,
+      http: neither ? { listen: otlpHttpListen } : source.http,
+    };
+  }
+  if (source.type === "file")
+    return { type: source.type, include: source.include, exclude: source.exclude, startAt: source.start_at };
+  return { type: source.type, intervalSeconds: source.interval_seconds };
+};
+
+const toConfig = (wire: Wire) => ({
+  hostId: wire.host_id,
+  runAsRootAcknowledged: wire.run_as_root_acknowledged !== undefined,
+  log: wire.log,
+  sources: wire.sources.map(toSource),
+  forwarder: {
+    endpoint: wire.forwarder.endpoint,
+    mtls: {
+      certFile: wire.forwarder.mtls.cert_file,
+      keyFile: wire.forwarder.mtls.key_file,
+      caFile: wire.forwarder.mtls.ca_file,
+      serverName: wire.forwarder.mtls.server_name,
+    },
+    batch: {
+      maxEnvelopes: wire.forwarder.batch.max_envelopes,
+      maxBytes: wire.forwarder.batch.max_bytes,
+      lingerMs: wire.forwarder.batch.linger_ms,
+    },
+    maxInFlightFrames: wire.forwarder.max_in_flight_frames,
+    compression: wire.forwarder.compression,
+  },
+  buffer: {
+    dir: wire.buffer.dir,
+    maxDiskUsageBytes: wire.buffer.max_disk_usage_mb * bytesPerMb,
+    maxRecordAgeSeconds: wire.buffer.max_record_age_seconds,
+    dropNewestOnFull: wire.buffer.drop_newest_on_full,
+    atRiskBytesPercent: wire.buffer.queue_at_risk_bytes_percent,
+    atRiskOldestSeconds: wire.buffer.queue_at_risk_oldest_seconds,
+  },
+  management: {
+    coreUrl: wire.management.core_url,
+    serverName: wire.management.server_name,
+    caFile: wire.management.ca_file,
+    heartbeatIntervalSeconds: wire.management.heartbeat_interval_seconds,
+    desiredConfigHash: wire.management.desired_config_hash,
+    lastKnownGoodConfigHash: wire.management.last_known_good_config_hash,
+    applyDesiredConfig: wire.management.apply_desired_config,
+  },
+});
