@@ -1,0 +1,46 @@
+import { Hono } from "hono";
+import type { Core } from "./core.ts";
+import { renderProblem } from "./http/render-problem.ts";
+import { type HttpContext, type HttpEnv, type Peer, requestIdOf } from "./http/request.ts";
+import { mount, type Route } from "./http/route.ts";
+import { uuidv7 } from "./kit/entropy.ts";
+import { Problem } from "./problems.ts";
+import { routesOf } from "./v1/index.ts";
+
+/** What differs between the listeners that serve an app. */
+export interface AppOptions {
+  /** The other end of a request's connection. */
+  peerOf(c: HttpContext): Peer;
+  /** The routes to serve; all of `/v1` by default. */
+  routes?: readonly Route[];
+}
+
+/**
+ * Core's HTTP app: the same on Node and in workerd. Order: request id and peer, access log and metrics, routes; every error
+ * leaves through one translator.
+ */
+export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOptions): Hono<HttpEnv> => {
+  const { clock, entropy, log, observe } = core;
+  const app = new Hono<HttpEnv>();
+
+  app.use(async (c, next) => {
+    const requestId = requestIdOf(c.req.header("x-request-id"), () => uuidv7({ clock, entropy }));
+    const peer = peerOf(c);
+    c.set("peer", peer);
+    c.set("origin", { requestId, remoteAddress: peer.remoteAddress });
+    const startedAt = clock.monotonic();
+    await next();
+    c.res.headers.set("X-Request-Id", requestId);
+    const seconds = (clock.monotonic() - startedAt) / 1000;
+    const labels = { route: c.get("route") ?? "unmatched", method: c.req.method, status: c.res.status };
+    observe.httpRequest(labels, seconds);
+    log.debug({ request_id: requestId, ...labels, seconds }, "request");
+  });
+
+  mount(app, routes);
+  app.notFound(() => {
+    throw new Problem("not_found", { detail: "No such path" });
+  });
+  app.onError(renderProblem(log));
+  return app;
+};

@@ -1,0 +1,226 @@
+import * as v from "valibot";
+import {
+  BooleanVariable,
+  ConfigError,
+  type ConfigFault,
+  DurationVariable,
+  type Environment,
+  IntegerVariable,
+  resolveFiles,
+  unknownVariables,
+} from "./kit/env.ts";
+import { Secret } from "./kit/secret.ts";
+
+/** Where an mTLS ingest listener stands and what it accepts (contract, section 7). */
+export interface IngestConfig {
+  host: string;
+  port: number;
+  serverCertFile: string;
+  serverKeyFile: string;
+  clientCaFile: string;
+  frameBytesMax: number;
+  payloadBytesMax: number;
+  discardSpanNames: readonly string[];
+  requireEnrollment: boolean;
+  retentionDays: number;
+}
+
+/** How certificates are signed. Absent: the collector-facing routes do not exist. */
+export type SignerConfig =
+  | { kind: "local-ca"; caCertFile: string; caKeyFile: string }
+  | { kind: "external-command"; command: string; caCertFile: string };
+
+/** Core's configuration: parsed once, complete, frozen. */
+export interface CoreConfig {
+  port: number;
+  databaseUrl: Secret;
+  tenantId: string;
+  authTokenSecret: Secret;
+  directory: {
+    domain: string;
+    delegateEmail: string;
+    serviceAccountKeyFile: string;
+    syncIntervalSeconds: number;
+  };
+  ops: { bearerToken: Secret | null; trustLoopback: boolean };
+  ingest: IngestConfig | null;
+  signer: SignerConfig | null;
+  hostIdBytesMax: number;
+  clientCertificateHeader: string | null;
+  heartbeatIntervalSeconds: number;
+  collectorVersionMin: string | null;
+  logLevel: string;
+}
+
+const text = v.pipe(v.string(), v.nonEmpty("must not be empty"));
+const secret = v.pipe(
+  text,
+  v.transform((value) => new Secret(value)),
+);
+const key32 = v.pipe(
+  text,
+  v.check((value) => new TextEncoder().encode(value).length >= 32, "must be at least 32 bytes"),
+  v.transform((value) => new Secret(value)),
+);
+const absolutePath = v.pipe(text, v.startsWith("/", "must be an absolute path"));
+const address = v.pipe(
+  text,
+  v.regex(/^(\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, "must be host:port, for example 0.0.0.0:8443"),
+  v.transform((value) => {
+    const at = value.lastIndexOf(":");
+    return { host: value.slice(0, at).replace(/^\[|\]$/g, ""), port: Number(value.slice(at + 1)) };
+  }),
+  v.check(({ port }) => port <= 65535, "the port must be at most 65535"),
+);
+const spanNames = v.pipe(
+  v.string(),
+  v.transform((value) => value.split(",").map((name) => name.trim())),
+  v.check(
+    (names) => names.every((name) => name !== ""),
+    "must not hold an empty entry; mind leading and trailing commas",
+  ),
+);
+
+/** One schema per variable, so that every fault is reported with its variable's name. */
+const variables = {
+  PORT: v.optional(IntegerVariable(0, 65535), "8080"),
+  SVC_DATABASE_URL: secret,
+  SVC_TENANT_ID: v.pipe(text, v.uuid("must be a UUID"), v.toLowerCase()),
+  SVC_AUTH_TOKEN_SECRET: key32,
+  SVC_DIRECTORY_DOMAIN: v.pipe(text, v.toLowerCase()),
+  SVC_DIRECTORY_DELEGATE_EMAIL: v.pipe(text, v.email("must be an email address")),
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: text,
+  SVC_DIRECTORY_SYNC_INTERVAL: v.optional(DurationVariable(60), "1h"),
+  SVC_OPS_BEARER_TOKEN: v.optional(secret),
+  SVC_TRUST_LOOPBACK_OPS: v.optional(BooleanVariable, "false"),
+  SVC_INGEST_GRPC_ADDR: v.optional(address),
+  SVC_INGEST_SERVER_CERT_FILE: v.optional(text),
+  SVC_INGEST_SERVER_KEY_FILE: v.optional(text),
+  SVC_INGEST_CLIENT_CA_FILE: v.optional(text),
+  SVC_INGEST_MAX_FRAME_BYTES: v.optional(IntegerVariable(1024, 256 * 1024 * 1024), "4194304"),
+  SVC_INGEST_MAX_PAYLOAD_BYTES: v.optional(IntegerVariable(1, 256 * 1024 * 1024), "4194304"),
+  SVC_INGEST_MAX_HOST_ID_BYTES: v.optional(IntegerVariable(1, 2048), "253"),
+  SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES: v.optional(spanNames),
+  SVC_INGEST_REQUIRE_ENROLLMENT: v.optional(BooleanVariable, "false"),
+  SVC_INGEST_RETENTION_DAYS: v.optional(IntegerVariable(0, 3650), "30"),
+  SVC_ENROLLMENT_SIGNER_MODE: v.optional(
+    v.picklist(["local-ca", "external-command"], "must be local-ca or external-command"),
+  ),
+  SVC_ENROLLMENT_SIGNER_COMMAND: v.optional(absolutePath),
+  SVC_ENROLLMENT_CA_CERT_FILE: v.optional(text),
+  SVC_ENROLLMENT_CA_KEY_FILE: v.optional(text),
+  SVC_ENROLLMENT_CLIENT_CERT_HEADER: v.optional(
+    v.pipe(
+      text,
+      v.regex(/^[A-Za-z0-9-]{1,64}$/, "must be a header name of letters, digits and hyphens"),
+      v.toLowerCase(),
+    ),
+  ),
+  SVC_HEARTBEAT_INTERVAL: v.optional(DurationVariable(1), "60s"),
+  SVC_COLLECTOR_MIN_VERSION: v.optional(
+    v.pipe(text, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
+  ),
+  SVC_LOG_LEVEL: v.optional(
+    v.picklist(["debug", "info", "warn", "error"], "must be debug, info, warn or error"),
+    "info",
+  ),
+};
+
+/** Variables whose contents may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
+const fileForms = ["SVC_DATABASE_URL", "SVC_AUTH_TOKEN_SECRET", "SVC_OPS_BEARER_TOKEN"];
+
+/** Read by web or the database container from the same env file, and none of core's business. */
+const elsewhere = ["SVC_API_URL", "SVC_INFERENCE_PROVIDER", "SVC_INFERENCE_API_KEY", "SVC_INFERENCE_BASE_URL"];
+
+/** A parsed configuration and what a human should hear about it. */
+export interface ParsedCoreConfig {
+  config: CoreConfig;
+  warnings: readonly string[];
+}
+
+/**
+ * Parses core's environment (spec, "Deployment configuration: core"; contract, section 13). Throws one `ConfigError` that names
+ * every faulty variable and quotes no value.
+ */
+export const parseCoreConfig = (env: Environment, readFile: (path: string) => string): ParsedCoreConfig => {
+  const { env: resolved, faults } = resolveFiles(env, fileForms, readFile);
+  const parsed = v.safeParse(v.object(variables), resolved, { abortPipeEarly: true });
+  for (const issue of parsed.issues ?? []) {
+    const variable = v.getDotPath(issue) ?? "";
+    if (faults.some((fault) => fault.variable === `${variable}_FILE`)) continue;
+    faults.push({ variable, message: resolved[variable] === undefined ? "is required" : issue.message });
+  }
+  // The rules between variables are checked on what is there even when a single one is faulty, so that one run tells all.
+  const signer = signerConfig(resolved, faults);
+  ingestFaults(resolved, faults);
+  if (!parsed.success || faults.length > 0) throw new ConfigError(faults);
+
+  const values = parsed.output;
+  const config: CoreConfig = {
+    port: values.PORT,
+    databaseUrl: values.SVC_DATABASE_URL,
+    tenantId: values.SVC_TENANT_ID,
+    authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
+    directory: {
+      domain: values.SVC_DIRECTORY_DOMAIN,
+      delegateEmail: values.SVC_DIRECTORY_DELEGATE_EMAIL,
+      serviceAccountKeyFile: values.SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE,
+      syncIntervalSeconds: values.SVC_DIRECTORY_SYNC_INTERVAL,
+    },
+    ops: { bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null, trustLoopback: values.SVC_TRUST_LOOPBACK_OPS },
+    ingest: values.SVC_INGEST_GRPC_ADDR
+      ? {
+          ...values.SVC_INGEST_GRPC_ADDR,
+          serverCertFile: values.SVC_INGEST_SERVER_CERT_FILE ?? "",
+          serverKeyFile: values.SVC_INGEST_SERVER_KEY_FILE ?? "",
+          clientCaFile: values.SVC_INGEST_CLIENT_CA_FILE ?? "",
+          frameBytesMax: values.SVC_INGEST_MAX_FRAME_BYTES,
+          payloadBytesMax: values.SVC_INGEST_MAX_PAYLOAD_BYTES,
+          discardSpanNames: values.SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES ?? [],
+          requireEnrollment: values.SVC_INGEST_REQUIRE_ENROLLMENT,
+          retentionDays: values.SVC_INGEST_RETENTION_DAYS,
+        }
+      : null,
+    signer,
+    hostIdBytesMax: values.SVC_INGEST_MAX_HOST_ID_BYTES,
+    clientCertificateHeader: values.SVC_ENROLLMENT_CLIENT_CERT_HEADER ?? null,
+    heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,
+    collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
+    logLevel: values.SVC_LOG_LEVEL,
+  };
+  const known = [...Object.keys(variables), ...fileForms.map((name) => `${name}_FILE`), ...elsewhere];
+  const warnings = unknownVariables(env, "SVC_", known).map(({ variable, nearest }) =>
+    nearest ? `${variable} is not known; did you mean ${nearest}?` : `${variable} is not known`,
+  );
+  return { config: Object.freeze(config), warnings };
+};
+
+const signerConfig = (env: Environment, faults: ConfigFault[]): SignerConfig | null => {
+  const mode = env.SVC_ENROLLMENT_SIGNER_MODE;
+  const command = env.SVC_ENROLLMENT_SIGNER_COMMAND;
+  const caCertFile = env.SVC_ENROLLMENT_CA_CERT_FILE;
+  const caKeyFile = env.SVC_ENROLLMENT_CA_KEY_FILE;
+  const fault = (variable: string, message: string): null => {
+    faults.push({ variable, message });
+    return null;
+  };
+  if (!mode && !command && !caCertFile && !caKeyFile) return null;
+  const external = mode === "external-command" || (mode !== "local-ca" && command !== undefined);
+  if (external) {
+    if (caKeyFile) return fault("SVC_ENROLLMENT_CA_KEY_FILE", "must not be set in external-command mode");
+    if (!command) return fault("SVC_ENROLLMENT_SIGNER_COMMAND", "is required in external-command mode");
+    if (!caCertFile)
+      return fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required: the trust bundle of the signer's output");
+    return { kind: "external-command", command, caCertFile };
+  }
+  if (command) return fault("SVC_ENROLLMENT_SIGNER_COMMAND", "must not be set in local-ca mode");
+  if (!caCertFile) return fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required in local-ca mode");
+  if (!caKeyFile) return fault("SVC_ENROLLMENT_CA_KEY_FILE", "is required in local-ca mode");
+  return { kind: "local-ca", caCertFile, caKeyFile };
+};
+
+const ingestFaults = (env: Environment, faults: ConfigFault[]): void => {
+  if (!env.SVC_INGEST_GRPC_ADDR) return;
+  for (const variable of ["SVC_INGEST_SERVER_CERT_FILE", "SVC_INGEST_SERVER_KEY_FILE", "SVC_INGEST_CLIENT_CA_FILE"])
+    if (!env[variable]) faults.push({ variable, message: "is required when SVC_INGEST_GRPC_ADDR is set" });
+};

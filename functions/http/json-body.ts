@@ -1,0 +1,63 @@
+import { Problem } from "../problems.ts";
+
+/** The largest body of an HTTP request, in bytes (contract, section 1). */
+export const bodyBytesMax = 1024 * 1024;
+
+/** No document of this API nests deeper; the bound keeps recursive readers (RFC 8785) off the end of the stack. */
+const depthMax = 32;
+
+/** Reads at most `bodyBytesMax` bytes, whether or not a Content-Length told the size. Throws `payload_too_large`. */
+export const readBody = async (request: Request): Promise<Uint8Array<ArrayBuffer>> => {
+  if (Number(request.headers.get("content-length") ?? 0) > bodyBytesMax) throw new Problem("payload_too_large");
+  if (request.body === null) return new Uint8Array();
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of request.body) {
+    size += chunk.length;
+    if (size > bodyBytesMax) throw new Problem("payload_too_large");
+    chunks.push(chunk);
+  }
+  const body = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    body.set(chunk, at);
+    at += chunk.length;
+  }
+  return body;
+};
+
+/**
+ * The JSON value of a request's body. `absentAs` answers for an empty body. Throws 415 `unsupported_media_type`, 400
+ * `malformed_json` (also for text that is not UTF-8 or nests deeper than 32), 413 `payload_too_large`.
+ */
+export const readJson = async (request: Request, absentAs?: unknown): Promise<unknown> => {
+  const bytes = await readBody(request);
+  if (bytes.length === 0 && absentAs !== undefined) return absentAs;
+  const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+  if (type !== "application/json")
+    throw new Problem("unsupported_media_type", { detail: "Send the body as application/json" });
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    if (depthOf(text) > depthMax) throw new SyntaxError(`nests deeper than ${depthMax}`);
+    return JSON.parse(text);
+  } catch (cause) {
+    // The engine's message quotes the text around the fault, so it stays in the log.
+    throw new Problem("malformed_json", { cause });
+  }
+};
+
+const depthOf = (text: string): number => {
+  let depth = 0;
+  let deepest = 0;
+  let quoted = false;
+  for (let at = 0; at < text.length; at++) {
+    const unit = text.charCodeAt(at);
+    if (quoted) {
+      if (unit === 0x5c) at++;
+      else if (unit === 0x22) quoted = false;
+    } else if (unit === 0x22) quoted = true;
+    else if (unit === 0x7b || unit === 0x5b) deepest = Math.max(deepest, ++depth);
+    else if (unit === 0x7d || unit === 0x5d) depth--;
+  }
+  return deepest;
+};

@@ -1,0 +1,169 @@
+import type { Hono } from "hono";
+import type * as v from "valibot";
+import { Problem, type ProblemCode } from "../problems.ts";
+import { readBody, readJson } from "./json-body.ts";
+import { parse } from "./parse.ts";
+import type { HttpContext, HttpEnv, RequestOrigin } from "./request.ts";
+
+/** The body of a request, read at most once: operator routes only after the guard admitted the caller. */
+export interface Body {
+  bytes(): Promise<Uint8Array<ArrayBuffer>>;
+  json(): Promise<unknown>;
+}
+
+/** Decides who may call. `describe` feeds the OpenAPI document and the test that every route refuses an anonymous caller. */
+export interface Guard<Caller> {
+  describe: { kind: "open" | "scope" | "bootstrap_token" | "collector"; scope?: string };
+  admit(c: HttpContext, body: Body): Promise<Caller>;
+}
+
+/** What a route's handler is given: everything parsed, the caller admitted. */
+export interface Input<Params, Query, Payload, Caller> {
+  params: Params;
+  query: Query;
+  body: Payload;
+  caller: Caller;
+  origin: RequestOrigin;
+}
+
+/** An answer: JSON by default; `text` for anything else. */
+export interface Reply {
+  status: number;
+  body?: unknown;
+  text?: { type: string; content: string };
+  headers?: Record<string, string>;
+}
+
+/** One way a route answers, for the OpenAPI document. */
+export interface DocumentedReply {
+  description: string;
+  schema?: v.GenericSchema;
+  example?: unknown;
+}
+
+/** A `/v1` route as data: mounted by `mount`, documented by the OpenAPI generator, walked by the tests. */
+export interface Route {
+  method: "GET" | "POST" | "PUT" | "DELETE";
+  /** Hono's pattern, for example `/v1/collector/tokens/:id/revoke`. */
+  path: string;
+  /** Stable, camelCase: the method's name in generated clients. */
+  operationId: string;
+  summary: string;
+  guard: Guard<unknown>["describe"];
+  params?: v.GenericSchema;
+  query?: v.GenericSchema;
+  body?: { schema: v.GenericSchema; optional: boolean; example?: unknown };
+  replies: Readonly<Record<number, DocumentedReply>>;
+  problems: readonly ProblemCode[];
+  handle(c: HttpContext): Promise<Response>;
+}
+
+type Output<Schema> = Schema extends v.GenericSchema ? v.InferOutput<Schema> : undefined;
+
+/** What the author of a route writes. */
+export interface RouteSpec<
+  Caller,
+  Params extends v.GenericSchema | undefined = undefined,
+  Query extends v.GenericSchema | undefined = undefined,
+  Payload extends v.GenericSchema | undefined = undefined,
+> {
+  method: Route["method"];
+  path: string;
+  operationId: string;
+  summary: string;
+  guard: Guard<Caller>;
+  params?: Params;
+  query?: Query;
+  body?: Payload;
+  /** An absent body counts as this value; without it a body is required. */
+  bodyAbsentAs?: unknown;
+  bodyExample?: unknown;
+  replies: Readonly<Record<number, DocumentedReply>>;
+  problems?: readonly ProblemCode[];
+  handle(input: Input<Output<Params>, Output<Query>, Output<Payload>, Caller>): Promise<Reply>;
+}
+
+/** Turns a spec into a mountable route. Order: guard, params, query, body, handler. */
+export const route = <
+  Caller,
+  Params extends v.GenericSchema | undefined = undefined,
+  Query extends v.GenericSchema | undefined = undefined,
+  Payload extends v.GenericSchema | undefined = undefined,
+>(
+  spec: RouteSpec<Caller, Params, Query, Payload>,
+): Route => ({
+  method: spec.method,
+  path: spec.path,
+  operationId: spec.operationId,
+  summary: spec.summary,
+  guard: spec.guard.describe,
+  ...(spec.params ? { params: spec.params } : {}),
+  ...(spec.query ? { query: spec.query } : {}),
+  ...(spec.body
+    ? { body: { schema: spec.body, optional: spec.bodyAbsentAs !== undefined, example: spec.bodyExample } }
+    : {}),
+  replies: spec.replies,
+  problems: spec.problems ?? [],
+  handle: async (c) => {
+    const body = bodyOf(c.req.raw, spec.bodyAbsentAs);
+    const caller = await spec.guard.admit(c, body);
+    const params = spec.params ? parse(spec.params, c.req.param()) : undefined;
+    const query = spec.query ? parse(spec.query, queryOf(c)) : undefined;
+    const payload = spec.body ? parse(spec.body, await body.json()) : undefined;
+    const reply = await spec.handle({ params, query, body: payload, caller, origin: c.get("origin") } as Input<
+      Output<Params>,
+      Output<Query>,
+      Output<Payload>,
+      Caller
+    >);
+    return render(c, reply);
+  },
+});
+
+const bodyOf = (request: Request, absentAs: unknown): Body => {
+  let json: Promise<unknown> | undefined;
+  return {
+    bytes: () => readBody(request),
+    json: () => {
+      json ??= readJson(request, absentAs);
+      return json;
+    },
+  };
+};
+
+/** A parameter given once is a string, given again an array, so that a schema says which it takes. */
+const queryOf = (c: HttpContext): Record<string, string | string[]> =>
+  Object.fromEntries(
+    Object.entries(c.req.queries()).map(([name, values]) => [name, values.length === 1 ? (values[0] ?? "") : values]),
+  );
+
+const render = (c: HttpContext, reply: Reply): Response => {
+  const headers = { "Cache-Control": "no-store", ...reply.headers };
+  if (reply.text) {
+    return c.newResponse(reply.text.content, reply.status as 200, { ...headers, "Content-Type": reply.text.type });
+  }
+  if (reply.body === undefined) return c.newResponse(null, reply.status as 204, headers);
+  return c.newResponse(JSON.stringify(reply.body), reply.status as 200, {
+    ...headers,
+    "Content-Type": "application/json",
+  });
+};
+
+/** Registers the routes, and for each path an answer to the methods it does not take. */
+export const mount = (app: Hono<HttpEnv>, routes: readonly Route[]): void => {
+  const methodsByPath = new Map<string, string[]>();
+  for (const entry of routes) {
+    app.on(entry.method, entry.path, async (c) => {
+      c.set("route", entry.path);
+      return entry.handle(c);
+    });
+    methodsByPath.set(entry.path, [...(methodsByPath.get(entry.path) ?? []), entry.method]);
+  }
+  for (const [path, methods] of methodsByPath) {
+    app.all(path, (c) => {
+      c.set("route", path);
+      c.header("Allow", methods.join(", "));
+      throw new Problem("method_not_allowed", { extensions: { allowed_methods: methods } });
+    });
+  }
+};

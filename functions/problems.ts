@@ -1,0 +1,114 @@
+import { Problem as KitProblem, type ProblemAction, type ProblemOptions } from "./kit/problem.ts";
+
+/** What sort of refusal it is; `transportStatus` turns it into a status of HTTP and of Connect. */
+export type ProblemKind =
+  | "malformed"
+  | "unauthenticated"
+  | "forbidden"
+  | "not_found"
+  | "method_not_allowed"
+  | "conflict"
+  | "too_large"
+  | "unsupported_media_type"
+  | "invalid"
+  | "throttled"
+  | "internal"
+  | "bad_gateway"
+  | "unavailable";
+
+/** The one table from kind to transport: HTTP status (RFC 9110) and the Connect or gRPC code's name. */
+export const transportStatus = {
+  malformed: { http: 400, connect: "InvalidArgument" },
+  unauthenticated: { http: 401, connect: "Unauthenticated" },
+  forbidden: { http: 403, connect: "PermissionDenied" },
+  not_found: { http: 404, connect: "NotFound" },
+  method_not_allowed: { http: 405, connect: "Unimplemented" },
+  conflict: { http: 409, connect: "FailedPrecondition" },
+  too_large: { http: 413, connect: "ResourceExhausted" },
+  unsupported_media_type: { http: 415, connect: "InvalidArgument" },
+  invalid: { http: 422, connect: "InvalidArgument" },
+  throttled: { http: 429, connect: "ResourceExhausted" },
+  internal: { http: 500, connect: "Internal" },
+  bad_gateway: { http: 502, connect: "Unavailable" },
+  unavailable: { http: 503, connect: "Unavailable" },
+} as const satisfies Record<ProblemKind, { http: number; connect: string }>;
+
+interface Entry {
+  kind: ProblemKind;
+  title: string;
+  action: ProblemAction;
+}
+
+const entry = (kind: ProblemKind, action: ProblemAction, title: string): Entry => ({ kind, action, title });
+
+/** Every code core answers with. Stable: a code is added, never renamed. */
+export const problemCatalog = {
+  // Conventions of the HTTP API.
+  malformed_json: entry("malformed", "fix_request", "The body is not JSON"),
+  unauthenticated: entry("unauthenticated", "fix_request", "A valid bearer token is needed"),
+  forbidden: entry("forbidden", "stop", "The caller lacks the scope"),
+  not_found: entry("not_found", "fix_request", "No such resource"),
+  method_not_allowed: entry("method_not_allowed", "fix_request", "The path does not take this method"),
+  payload_too_large: entry("too_large", "fix_request", "The body or payload is over the limit"),
+  unsupported_media_type: entry("unsupported_media_type", "fix_request", "The content type is not supported"),
+  validation_failed: entry("invalid", "fix_request", "The request does not validate"),
+  internal: entry("internal", "retry", "Core failed"),
+  service_disabled: entry("unavailable", "stop", "The service is disabled"),
+  database_unavailable: entry("unavailable", "retry", "The database cannot be reached"),
+  ops_access_denied: entry("forbidden", "stop", "Ops access is not allowed from here"),
+  // Enrollment.
+  policy_name_taken: entry("conflict", "fix_request", "Another policy has this name"),
+  policy_frozen: entry("forbidden", "stop", "The enrollment policy is frozen"),
+  token_invalid: entry("unauthenticated", "stop", "The bootstrap token is not valid"),
+  source_not_allowed: entry("forbidden", "stop", "The source address is not allowed"),
+  identity_not_allowed: entry("forbidden", "fix_request", "The identity is not an allowed prefix and the device id"),
+  device_not_allowed: entry("forbidden", "stop", "The token is bound to another device"),
+  platform_not_allowed: entry("forbidden", "stop", "The platform is not allowed"),
+  enrollment_limit_reached: entry("forbidden", "stop", "The policy's enrollment limit is reached"),
+  enrollment_rate_limited: entry("throttled", "retry", "The policy's hourly rollout limit is reached"),
+  enrollment_in_progress: entry("conflict", "retry", "This identity is being enrolled right now"),
+  identity_revoked: entry("forbidden", "stop", "The identity is revoked"),
+  identity_exists: entry("conflict", "stop", "The identity has an active certificate"),
+  csr_invalid: entry("invalid", "fix_request", "The certificate request is not acceptable"),
+  throttled: entry("throttled", "retry", "Too many failed enrollments from this address"),
+  signer_failed: entry("bad_gateway", "retry", "The certificate signer failed"),
+  // Management requests.
+  client_certificate_required: entry("unauthenticated", "fix_request", "A client certificate is needed"),
+  client_certificate_header_invalid: entry("malformed", "fix_request", "The client certificate header is not one PEM"),
+  certificate_unknown: entry("unauthenticated", "reenroll", "The certificate is not known"),
+  certificate_revoked: entry("unauthenticated", "stop", "The certificate is revoked"),
+  certificate_replaced: entry("unauthenticated", "reenroll", "The certificate was replaced by its successor"),
+  certificate_expired: entry("unauthenticated", "reenroll", "The certificate has expired"),
+  identity_mismatch: entry("forbidden", "fix_request", "The certificate request asks for another identity"),
+  proof_invalid: entry("unauthenticated", "fix_request", "The proof of possession does not verify"),
+  clock_skew: entry("unauthenticated", "fix_clock", "sent_at is too far from core's clock"),
+  stale_request: entry("conflict", "retry", "A newer request was already accepted"),
+  rate_limited: entry("throttled", "retry", "Too many requests of this certificate"),
+  // Ingest.
+  host_identity_mismatch: entry("forbidden", "fix_request", "host_id is not the certificate's identity"),
+  host_id_too_long: entry("invalid", "fix_request", "host_id is over the limit"),
+  certificate_identity_invalid: entry("unauthenticated", "reenroll", "The certificate has no single DNS or URI SAN"),
+  sequence_gap: entry("conflict", "retry", "A frame before this one is missing"),
+  frame_too_large: entry("too_large", "fix_request", "The frame is over the limit"),
+  frame_invalid: entry("invalid", "fix_request", "The frame is not valid"),
+  too_many_streams: entry("throttled", "retry", "The identity has too many open streams"),
+  overloaded: entry("unavailable", "retry", "Core holds as much uncommitted data as it may"),
+} as const satisfies Record<string, Entry>;
+
+/** A code of the catalog. */
+export type ProblemCode = keyof typeof problemCatalog;
+
+/** What a thrower may add; `kind` overrides the catalog's where the contract gives one code two statuses. */
+export interface CoreProblemOptions extends ProblemOptions {
+  kind?: ProblemKind;
+}
+
+/** A refusal by core: `throw new Problem("token_invalid", { cause })`. */
+export class Problem extends KitProblem<ProblemCode> {
+  readonly kind: ProblemKind;
+
+  constructor(code: ProblemCode, { kind, ...options }: CoreProblemOptions = {}) {
+    super(code, { detail: problemCatalog[code].title, ...options });
+    this.kind = kind ?? problemCatalog[code].kind;
+  }
+}
