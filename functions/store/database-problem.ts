@@ -1,0 +1,48 @@
+import { Problem } from "../problems.ts";
+
+/** Codes of postgres.js, of pg and of the operating system for a connection that could not be made or was lost. */
+const connectionCodes = new Set([
+  "CONNECTION_CLOSED",
+  "CONNECTION_DESTROYED",
+  "CONNECTION_ENDED",
+  "CONNECT_TIMEOUT",
+  "EAI_AGAIN",
+  "ECONNREFUSED",
+  "ECONNRESET",
+  "EHOSTUNREACH",
+  "ENETUNREACH",
+  "ENOENT",
+  "ENOTFOUND",
+  "EPIPE",
+  "ETIMEDOUT",
+]);
+
+/**
+ * SQLSTATE classes and codes that another attempt may not meet: connection exceptions (08), serialization failure and deadlock
+ * (40), out of disk, memory or connections (53), timeouts and shutdown (55P03, 57), a standby after a failover (25006).
+ */
+const unavailableStates = /^(08|40|53|57|58)|^(25006|55P03)$/;
+
+/** Text that PostgreSQL cannot store: NUL bytes, or \u0000 inside JSON (D6). */
+const untranslatableStates = new Set(["22021", "22P05"]);
+
+/**
+ * The one translation of database failures: `database_unavailable` when a retry may help, `validation_failed` when a value cannot
+ * be stored as text, otherwise undefined (a bug of ours: `internal`). Looks through the causes that drizzle wraps around.
+ */
+export const databaseProblem = (error: unknown): Problem | undefined => {
+  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++) {
+    if (cause instanceof Problem) return undefined;
+    const code = "code" in cause ? cause.code : undefined;
+    if (typeof code !== "string") continue;
+    const isSqlState = code.length === 5 && "severity" in cause;
+    if (connectionCodes.has(code) || (isSqlState && unavailableStates.test(code)))
+      return new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
+    if (isSqlState && untranslatableStates.has(code))
+      return new Problem("validation_failed", {
+        detail: "a text value holds a character that cannot be stored",
+        cause,
+      });
+  }
+  return undefined;
+};

@@ -1,0 +1,77 @@
+import { eq, sql as text } from "drizzle-orm";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { enrollmentPolicy, person } from "../../drizzle/schema/index.ts";
+import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
+import { openDatabaseSocket } from "../node/database-socket.ts";
+import { connectDatabase } from "./database.ts";
+import { databaseProblem } from "./database-problem.ts";
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+
+const failure = (promise: PromiseLike<unknown>): Promise<unknown> =>
+  Promise.resolve(promise).then(
+    () => expect.fail("did not fail"),
+    (err: unknown) => err,
+  );
+
+describe("connectDatabase", () => {
+  it("binds arrays of text, numbers and ids without asking the server for types, and reads array columns back", async () => {
+    const { db } = database.connect();
+    const awkward = ['a"b', "back\\slash", "{brace},comma", "", "NULL", "ünïcode"];
+    const [row] = await db.execute<{ same: boolean; sum: number; ids: number }>(text`
+      select ${text.param(awkward)}::text[] = array[${text.join(
+        awkward.map((value) => text`${value}`),
+        text`,`,
+      )}]::text[] as same,
+      (select sum(n) from unnest(${text.param([1, 2, 3])}::bigint[]) n)::int as sum,
+      cardinality(${text.param([crypto.randomUUID(), null])}::uuid[]) as ids`);
+    expect(row).toEqual({ same: true, sum: 6, ids: 2 });
+    const userId = crypto.randomUUID();
+    await db.insert(person).values({
+      userId,
+      primaryEmail: "a@example.test",
+      status: "active",
+      scopes: ["read", "audit"],
+      syncedAt: new Date(1_700_000_000_123),
+    });
+    const [read] = await db.select().from(person).where(eq(person.userId, userId));
+    expect(read?.scopes).toEqual(["read", "audit"]);
+    expect(read?.syncedAt.getTime()).toBe(1_700_000_000_123);
+  });
+
+  it("D5: a server that is away is database_unavailable, and its pool recovers its connections", async () => {
+    const away = connectDatabase({
+      url: "postgres://postgres@127.0.0.1:1/none",
+      connectionsMax: 2,
+      openSocket: openDatabaseSocket,
+    });
+    for (let attempt = 0; attempt < 5; attempt++)
+      expect(databaseProblem(await failure(away.db.execute(text`select 1`)))?.code).toBe("database_unavailable");
+    await away.close(0);
+  });
+
+  it("D5: a connection cut in mid-query is database_unavailable and the next query succeeds", async () => {
+    const { db } = database.connect();
+    const cut = await failure(db.execute(text`select pg_terminate_backend(pg_backend_pid())`));
+    expect(databaseProblem(cut)?.code).toBe("database_unavailable");
+    expect(await db.execute(text`select 1 as one`)).toEqual([{ one: 1 }]);
+  });
+
+  it("D6: NUL in text and in JSON is the caller's fault, a broken constraint is ours", async () => {
+    const { db } = database.connect();
+    const nul = String.fromCharCode(0);
+    expect(databaseProblem(await failure(db.execute(text`select ${`a${nul}b`}::text`)))?.code).toBe(
+      "validation_failed",
+    );
+    const json = JSON.stringify({ a: nul });
+    expect(databaseProblem(await failure(db.execute(text`select ${json}::text::jsonb`)))?.code).toBe(
+      "validation_failed",
+    );
+    const missing = await failure(db.execute(text`insert into ${enrollmentPolicy} (id) values (gen_random_uuid())`));
+    expect(databaseProblem(missing)).toBeUndefined();
+  });
+});
