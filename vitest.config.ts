@@ -6,6 +6,7 @@ export default defineConfig({
     include: ["{functions,collector,proto,drizzle,scripts,tests}/**/*.test.ts"],
     environment: "node",
     pool: "threads",
+    globalSetup: ["tests/global-setup.ts"],
     testTimeout: 20_000,
     hookTimeout: 60_000,
   },

@@ -1,0 +1,49 @@
+import { inject } from "vitest";
+import { openDatabaseSocket } from "../functions/node/database-socket.ts";
+import { type ConnectedDatabase, connectDatabase } from "../functions/store/database.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** Set by global-setup.ts: the server of this run, its migrated template, and a prefix that no other run has. */
+    database: { maintenanceUrl: string; template: string; prefix: string };
+  }
+}
+
+/** A database of its own for one test or one file: migrated, empty. */
+export interface TestDatabase {
+  url: string;
+  /** Connects with TCP_NODELAY as core does; closed by `drop`. */
+  connect(): ConnectedDatabase;
+  /** Drops it, cutting whoever is still connected. */
+  drop(): Promise<void>;
+}
+
+/** Copies the migrated template: 30 to 55 ms. */
+export const createTestDatabase = async (): Promise<TestDatabase> => {
+  const { maintenanceUrl, template, prefix } = inject("database");
+  const name = `${prefix}_${crypto.randomUUID().replaceAll("-", "")}`;
+  await maintain(maintenanceUrl, `create database ${name} template ${template} strategy wal_log`);
+  const url = Object.assign(new URL(maintenanceUrl), { pathname: `/${name}` }).href;
+  const connections: ConnectedDatabase[] = [];
+  return {
+    url,
+    connect() {
+      const connection = connectDatabase({ url, connectionsMax: 4, openSocket: openDatabaseSocket });
+      connections.push(connection);
+      return connection;
+    },
+    async drop() {
+      await Promise.all(connections.map((connection) => connection.close(1)));
+      await maintain(maintenanceUrl, `drop database if exists ${name} with (force)`);
+    },
+  };
+};
+
+const maintain = async (url: string, statement: string): Promise<void> => {
+  const { sql, close } = connectDatabase({ url, connectionsMax: 1, openSocket: openDatabaseSocket });
+  try {
+    await sql.unsafe(statement);
+  } finally {
+    await close();
+  }
+};

@@ -1,0 +1,36 @@
+import type { TestProject } from "vitest/node";
+import { openDatabaseSocket } from "../functions/node/database-socket.ts";
+import { startEmbeddedPostgres } from "../functions/node/embedded-postgres.ts";
+import { readMigrations } from "../functions/node/read-migrations.ts";
+import { connectDatabase } from "../functions/store/database.ts";
+import { migrate } from "../functions/store/migrate.ts";
+
+/**
+ * One PostgreSQL for a test run: an embedded one, or the server at SVC_TEST_DATABASE_URL (15 or later, a role that may create
+ * databases). Its template is migrated once and copied by `createTestDatabase`. Nothing outlives the run.
+ */
+export default async (project: TestProject): Promise<() => Promise<void>> => {
+  const given = process.env.SVC_TEST_DATABASE_URL;
+  const embedded = given === undefined ? await startEmbeddedPostgres() : undefined;
+  const maintenanceUrl = given ?? embedded?.url() ?? "";
+  const prefix = `svc_test_${crypto.getRandomValues(new Uint8Array(6)).toHex()}`;
+  const template = `${prefix}_template`;
+
+  const server = connectDatabase({ url: maintenanceUrl, connectionsMax: 1, openSocket: openDatabaseSocket });
+  await server.sql.unsafe(`create database ${template}`);
+  const url = Object.assign(new URL(maintenanceUrl), { pathname: `/${template}` }).href;
+  const fresh = connectDatabase({ url, connectionsMax: 1, openSocket: openDatabaseSocket });
+  await migrate(fresh.sql, await readMigrations());
+  await fresh.close();
+  project.provide("database", { maintenanceUrl, template, prefix });
+
+  return async () => {
+    if (embedded === undefined) {
+      const left = await server.sql<{ name: string }[]>`
+        select datname as name from pg_database where datname like ${`${prefix}%`}`;
+      for (const { name } of left) await server.sql.unsafe(`drop database if exists ${name} with (force)`);
+    }
+    await server.close();
+    await embedded?.stop("immediate");
+  };
+};
