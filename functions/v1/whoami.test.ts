@@ -1,0 +1,96 @@
+import { eq } from "drizzle-orm";
+import { SignJWT, UnsecuredJWT } from "jose";
+import { afterAll, describe, expect, it } from "vitest";
+import { person } from "../../drizzle/schema/operator.ts";
+import { createTestCore } from "../../tests/core.ts";
+import { mintBridgeToken } from "../../tests/people.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api, people, clock } = test;
+const key = new TextEncoder().encode(test.config.authTokenSecret.reveal());
+const now = () => Math.floor(clock.now() / 1000);
+const sign = (claims: object, header: object = {}) =>
+  new SignJWT({ ...claims }).setProtectedHeader({ alg: "HS256", typ: "JWT", ...header }).sign(key);
+const usual = () => ({ sub: people.admin.userId, aud: "core", iat: now(), exp: now() + 300 });
+
+describe("GET /v1/whoami", () => {
+  it("names the bearer and the scopes that the database holds at this moment", async () => {
+    expect((await api("GET", "/v1/whoami", { as: "auditor" })).body).toEqual({
+      user_id: people.auditor.userId,
+      email: people.auditor.email,
+      scopes: ["read", "audit"],
+    });
+    const token = await test.bridgeToken("reader");
+    await test.db
+      .update(person)
+      .set({ scopes: ["read", "audit"] })
+      .where(eq(person.userId, people.reader.userId));
+    const { body } = await api("GET", "/v1/whoami", { as: { bearer: token } });
+    expect(body.scopes).toEqual(["read", "audit"]);
+    await test.db
+      .update(person)
+      .set({ scopes: ["read"] })
+      .where(eq(person.userId, people.reader.userId));
+  });
+
+  it("A4: refuses every faulty bridge token with the same 401, and keeps the reason in the log", async () => {
+    const { sub, aud, iat, exp } = usual();
+    const faulty: Record<string, string> = {
+      "alg none": new UnsecuredJWT(usual()).encode(),
+      HS512: await new SignJWT(usual()).setProtectedHeader({ alg: "HS512", typ: "JWT" }).sign(key),
+      "another secret": await mintBridgeToken("another-secret-of-more-than-32-bytes", { sub, now: clock.now() }),
+      "another typ": await sign(usual(), { typ: "at+jwt" }),
+      "another aud": await sign({ ...usual(), aud: "web" }),
+      "one aud of several": await sign({ ...usual(), aud: ["core", "web"] }),
+      "no exp": await sign({ sub, aud, iat }),
+      "no iat": await sign({ sub, aud, exp }),
+      expired: await sign({ ...usual(), iat: iat - 300, exp: iat - 61 }),
+      "iat ahead": await sign({ ...usual(), iat: iat + 61, exp: iat + 361 }),
+      "longer than an hour": await sign({ ...usual(), exp: iat + 3601 }),
+      "a stranger": await sign({ ...usual(), sub: "01920000-0000-7000-8000-0000000000ff" }),
+      "a subject that is no id": await sign({ ...usual(), sub: "' or 1=1 --" }),
+      garbage: "a.b.c",
+    };
+    for (const [fault, bearer] of Object.entries(faulty)) {
+      const { status, headers, body } = await api("GET", "/v1/whoami", { as: { bearer } });
+      expect({ fault, status, code: body.code, detail: body.detail }).toEqual({
+        fault,
+        status: 401,
+        code: "unauthenticated",
+        detail: "A valid bearer token is needed",
+      });
+      expect(headers.get("www-authenticate")).toBe('Bearer realm="core"');
+    }
+    expect(test.log.text()).toContain("lives longer than an hour");
+    const basic = await api("GET", "/v1/whoami", { headers: { Authorization: `Basic ${btoa("a:b")}` } });
+    expect(basic.status).toBe(401);
+    const atTheEdge = await sign({ ...usual(), iat: iat - 300, exp: iat - 59 });
+    expect((await api("GET", "/v1/whoami", { as: { bearer: atTheEdge } })).status).toBe(200);
+  });
+
+  it.each(["suspended", "archived", "unverified", "absent"] as const)("refuses a person who is %s", async (status) => {
+    await test.db.update(person).set({ status }).where(eq(person.userId, people.reader.userId));
+    expect((await api("GET", "/v1/whoami", { as: "reader" })).status).toBe(401);
+    await test.db.update(person).set({ status: "active" }).where(eq(person.userId, people.reader.userId));
+  });
+});
+
+describe("every answer", () => {
+  it("carries X-Request-Id: the caller's if it is well-formed, else one of ours", async () => {
+    const withId = (id: string) => api("GET", "/v1/whoami", { as: "reader", headers: { "X-Request-Id": id } });
+    expect((await withId("order-66.a_B")).headers.get("x-request-id")).toBe("order-66.a_B");
+    for (const id of ["", "a b", "x".repeat(65), "näh"])
+      expect((await withId(id)).headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  it("is a problem document for an unknown path and for a method that the path does not take", async () => {
+    const missing = await api("GET", "/v1/nowhere", { as: "admin" });
+    expect(missing.headers.get("content-type")).toBe("application/problem+json");
+    expect(missing.body).toMatchObject({ type: "urn:svc:problem:not_found", status: 404, action: "fix_request" });
+    const method = await api("DELETE", "/v1/whoami", { as: "admin" });
+    expect(method.body).toMatchObject({ code: "method_not_allowed", status: 405 });
+    expect(method.headers.get("allow")).toBe("GET");
+    expect(method.body.request_id).toBe(method.headers.get("x-request-id"));
+  });
+});

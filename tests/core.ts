@@ -1,0 +1,150 @@
+import { createApp } from "../functions/app.ts";
+import { type CoreConfig, parseCoreConfig } from "../functions/config.ts";
+import type { Core } from "../functions/core.ts";
+import type { HttpContext, Peer } from "../functions/http/request.ts";
+import type { Route } from "../functions/http/route.ts";
+import type { Environment } from "../functions/kit/env.ts";
+import type { Database } from "../functions/store/database.ts";
+import { createTestDatabase } from "./database.ts";
+import { createTestClock, type TestClock } from "./fakes/clock.ts";
+import { createSeededEntropy } from "./fakes/entropy.ts";
+import { createTestLog, type TestLog } from "./fakes/log.ts";
+import { createTestObserver, type Observation } from "./fakes/observer.ts";
+import { mintBridgeToken, type PersonName, people, seedPeople } from "./people.ts";
+
+/** Who a request comes from, and what it carries. */
+export interface Call {
+  /** A seeded person, by a bridge token minted for the call; `{ bearer }` sends any other token. Absent: anonymous. */
+  as?: PersonName | { bearer: string };
+  /** Sent as JSON. */
+  body?: unknown;
+  /** Sent as it is, with its media type. */
+  raw?: { type: string; content: BodyInit };
+  headers?: Readonly<Record<string, string>>;
+  /** The direct remote address; 127.0.0.1 unless told. */
+  from?: string;
+  /** DER of the TLS client certificate. */
+  certificate?: Uint8Array<ArrayBuffer>;
+  listener?: Peer["listener"];
+}
+
+/** An answer with its body parsed: JSON as a value, no body as `undefined`, anything else as text. */
+export interface Answer<Body> {
+  status: number;
+  headers: Headers;
+  body: Body;
+}
+
+/** Calls a route as a client would: through the whole app, its middleware and its error translation. */
+export type Api = <Body = Record<string, unknown>>(method: string, path: string, call?: Call) => Promise<Answer<Body>>;
+
+/** A core on a database of its own, with time and randomness in the test's hands. */
+export interface TestCore {
+  core: Core;
+  config: CoreConfig;
+  db: Database;
+  databaseUrl: string;
+  clock: TestClock;
+  log: TestLog;
+  observations: readonly Observation[];
+  people: typeof people;
+  api: Api;
+  /** The app itself, for requests that `api` cannot express. */
+  fetch(request: Request, call?: Pick<Call, "from" | "certificate" | "listener">): Promise<Response>;
+  /** A bridge token for a seeded person; `claims` replace the usual ones. */
+  bridgeToken(name: PersonName, claims?: Readonly<Record<string, unknown>>): Promise<string>;
+  /** Drops the database. */
+  close(): Promise<void>;
+}
+
+/** What a test may choose. */
+export interface TestCoreOptions {
+  /** Environment variables over the usual ones. */
+  env?: Environment;
+  /** Dependencies in place of the usual ones. */
+  core?: Partial<Core>;
+  /** Routes in place of all of `/v1`. */
+  routes?: (core: Core) => readonly Route[];
+}
+
+const authTokenSecret = "a-test-secret-of-more-than-32-bytes";
+
+const usualEnvironment: Environment = {
+  SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+  SVC_AUTH_TOKEN_SECRET: authTokenSecret,
+  SVC_DIRECTORY_DOMAIN: "example.test",
+  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
+};
+
+/** Makes a test core; its people are in the database. `afterAll(() => test.close())` ends it. */
+export const createTestCore = async (options: TestCoreOptions = {}): Promise<TestCore> => {
+  const database = await createTestDatabase();
+  const { db } = database.connect();
+  const clock = createTestClock();
+  const log = createTestLog();
+  const { observe, observations } = createTestObserver();
+  const env = { ...usualEnvironment, SVC_DATABASE_URL: database.url, ...options.env };
+  const { config } = parseCoreConfig(env, () => {
+    throw new Error("test cores read no files");
+  });
+  const core: Core = { config, db, clock, entropy: createSeededEntropy(), log, observe, ...options.core };
+  await seedPeople(db, clock.now());
+
+  const app = createApp(core, {
+    peerOf: (c: HttpContext) => c.env.peer,
+    ...(options.routes ? { routes: options.routes(core) } : {}),
+  });
+  const fetch: TestCore["fetch"] = async (request, { from, certificate, listener } = {}) => {
+    const peer: Peer = {
+      remoteAddress: from ?? "127.0.0.1",
+      certificate: certificate ?? null,
+      listener: listener ?? "http",
+    };
+    return app.fetch(request, { peer });
+  };
+  const bridgeToken: TestCore["bridgeToken"] = (name, claims = {}) =>
+    mintBridgeToken(authTokenSecret, { sub: people[name].userId, now: clock.now(), claims });
+
+  return {
+    core,
+    config,
+    db,
+    databaseUrl: database.url,
+    clock,
+    log,
+    observations,
+    people,
+    api: apiOver(fetch, bridgeToken),
+    fetch,
+    bridgeToken,
+    close: () => database.drop(),
+  };
+};
+
+const apiOver =
+  (fetch: TestCore["fetch"], bridgeToken: TestCore["bridgeToken"]): Api =>
+  async <Body>(method: string, path: string, call: Call = {}) => {
+    const headers = new Headers(call.headers);
+    if (call.as !== undefined)
+      headers.set(
+        "Authorization",
+        `Bearer ${typeof call.as === "string" ? await bridgeToken(call.as) : call.as.bearer}`,
+      );
+    const init: RequestInit = { method, headers };
+    if (call.raw) {
+      headers.set("Content-Type", call.raw.type);
+      init.body = call.raw.content;
+    } else if (call.body !== undefined) {
+      headers.set("Content-Type", "application/json");
+      init.body = JSON.stringify(call.body);
+    }
+    const response = await fetch(new Request(new URL(path, "http://core.test"), init), call);
+    return { status: response.status, headers: response.headers, body: (await parsed(response)) as Body };
+  };
+
+const parsed = async (response: Response): Promise<unknown> => {
+  const text = await response.text();
+  if (text === "") return undefined;
+  return /[/+]json\b/.test(response.headers.get("content-type") ?? "") ? JSON.parse(text) : text;
+};
