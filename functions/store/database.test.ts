@@ -75,3 +75,49 @@ describe("connectDatabase", () => {
     expect(databaseProblem(missing)).toBeUndefined();
   });
 });
+
+describe("a transaction whose connection dies (postgres.js as patched by patches/)", () => {
+  const cutAt = async (statement: string): Promise<void> => {
+    const { sql } = database.connect();
+    const cut = async () =>
+      (await sql`select pg_terminate_backend(pid) from pg_stat_activity where query like ${`${statement}%`}`).length;
+    await expect.poll(cut).toBe(1);
+  };
+
+  it("D1: rejects, does not end the process, and its one connection serves again", async () => {
+    const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 1, openSocket: openDatabaseSocket });
+    for (let round = 0; round < 3; round++) {
+      const dying = failure(
+        sql.begin(async (transaction) => {
+          await transaction`select pg_sleep(20) as victim`;
+        }),
+      );
+      await cutAt("select pg_sleep(20) as victim");
+      expect(databaseProblem(await dying)?.code).toBe("database_unavailable");
+      expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+    }
+    await close(0);
+  });
+
+  it("D1: what is left of it never runs inside the next transaction of that connection", async () => {
+    const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 1, openSocket: openDatabaseSocket });
+    await sql`create table written (by_whom text)`;
+    const died = Promise.withResolvers<void>();
+    const dying = failure(
+      sql.begin(async (transaction) => {
+        await transaction`select 'idle victim'`;
+        await died.promise;
+        await transaction`insert into written values ('the dead one')`;
+      }),
+    );
+    await cutAt("select 'idle victim'");
+    expect(databaseProblem(await dying)?.code).toBe("database_unavailable");
+    await sql.begin(async (transaction) => {
+      await transaction`insert into written values ('the next one')`;
+      died.resolve();
+      await transaction`select pg_sleep(0.05)`;
+    });
+    expect(await sql`select by_whom from written`).toEqual([{ by_whom: "the next one" }]);
+    await close(0);
+  });
+});

@@ -1,6 +1,8 @@
 import { afterEach, describe, expect, inject, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
+import { openDatabaseSocket } from "../node/database-socket.ts";
 import { readMigrations } from "../node/read-migrations.ts";
+import { connectDatabase } from "./database.ts";
 import { type Migration, migrate, pendingMigrations } from "./migrate.ts";
 
 const databases: TestDatabase[] = [];
@@ -27,6 +29,30 @@ describe("migrate", () => {
     const reports = await Promise.all(Array.from({ length: 4 }, () => migrate(database.connect().sql, migrations)));
     expect(reports.flatMap(({ applied }) => applied).sort()).toEqual(migrations.map(({ name }) => name).sort());
     expect(await pendingMigrations(database.connect().sql, migrations)).toEqual([]);
+  });
+
+  it("D4: a migrator killed in the middle leaves whole migrations, and the next one goes on", async () => {
+    const database = await emptyDatabase();
+    const { sql } = database.connect();
+    const first = step("0000", "create table a (x int)");
+    const second = step("0001", "create table b (x int)", "select pg_sleep(30)", "create table c (x int)");
+    const victim = connectDatabase({ url: database.url, connectionsMax: 1, openSocket: openDatabaseSocket });
+    const killed = migrate(victim.sql, [first, second]).then(
+      () => "done",
+      (err: { code: string }) => err.code,
+    );
+    await expect
+      .poll(async () => {
+        const ended = await sql`select pg_terminate_backend(pid) from pg_stat_activity
+          where datname = current_database() and query like 'select pg_sleep%'`;
+        return ended.length;
+      })
+      .toBe(1);
+    expect(await killed).toBe("CONNECTION_CLOSED");
+    await victim.close(0);
+    expect(await pendingMigrations(sql, [first, second])).toEqual(["0001"]);
+    const resumed = step("0001", "create table b (x int)", "create table c (x int)");
+    expect(await migrate(sql, [first, resumed])).toEqual({ applied: ["0001"] });
   });
 
   it("refuses a migration that was edited after it was applied, and leaves a newer database alone", async () => {
