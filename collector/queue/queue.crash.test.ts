@@ -1,0 +1,89 @@
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { openQueue } from "./queue.ts";
+
+const writer = join(import.meta.dirname, "queue-crash-writer.ts");
+
+/** Runs the writer and kills it with SIGKILL once it has printed `lines` lines; gives them. */
+const runAndKill = (dir: string, seed: number, lines: number): Promise<string[]> =>
+  new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [writer, dir, `${seed}`], { stdio: ["ignore", "pipe", "pipe"] });
+    let output = "";
+    let errors = "";
+    child.stdout.on("data", (chunk) => {
+      output += chunk;
+      if (output.split("\n").length > lines) child.kill("SIGKILL");
+    });
+    child.stderr.on("data", (chunk) => {
+      errors += chunk;
+    });
+    child.on("error", reject);
+    child.on("close", (_, signal) => {
+      // The last line may be torn by the kill.
+      if (signal === "SIGKILL") resolve(output.split("\n").slice(0, -1));
+      else reject(new Error(`the writer ended by itself: ${errors}`));
+    });
+  });
+
+const read = (dir: string) => {
+  const queue = openQueue({
+    dir,
+    maxDiskUsageBytes: 10_000_000,
+    maxRecordAgeSeconds: 604_800,
+    dropNewestOnFull: false,
+    atRiskBytesPercent: 80,
+    atRiskOldestSeconds: 86_400,
+    clock: systemClock,
+    entropy: systemEntropy,
+  });
+  const records = queue.read(0, { maxRecords: 1e6, maxBytes: 1e12 });
+  const found = {
+    lastSequence: queue.lastSequence,
+    next: Number(queue.checkpoints("crash").get("next") ?? "0"),
+    records,
+    stats: queue.stats(),
+  };
+  return queue.close().then(() => found);
+};
+
+it("Q1: after kill -9 at random moments every accepted record is there, once, and no sequence is used again", async () => {
+  const seed = (Date.now() & 0xffff) + 1;
+  console.log(`queue crash test: seed ${seed}`);
+  const random = createSeededEntropy(seed);
+  const dir = mkdtempSync(join(tmpdir(), "queue-crash-"));
+  let acked = 0;
+  let lastSequence = 0;
+  for (let round = 0; round < 12; round++) {
+    const lines = await runAndKill(dir, seed + round, 1 + ((random.bytes(1)[0] ?? 0) % 60));
+    let promised = 0;
+    let promisedSequence = 0;
+    for (const line of lines) {
+      const [what, first, second] = line.split(" ");
+      if (what === "open") expect(Number(first)).toBe(lastSequence);
+      if (what === "stored") [promised, promisedSequence] = [Number(first), Number(second)];
+      if (what === "acking") acked = Math.max(acked, Number(first));
+    }
+    const start = performance.now();
+    const found = await read(dir);
+    expect(performance.now() - start, "Q1: opens in under 2 s").toBeLessThan(2000);
+    expect(found.next).toBeGreaterThanOrEqual(promised);
+    expect(found.lastSequence).toBeGreaterThanOrEqual(Math.max(promisedSequence, lastSequence));
+    // One record per number, numbers from 0, so the sequence tells the number.
+    expect(found.next).toBe(found.lastSequence);
+    for (const { sequence, attributes } of found.records) expect(Number(attributes.number)).toBe(sequence - 1);
+    const missing = new Set(Array.from({ length: found.lastSequence - acked }, (_, index) => acked + 1 + index));
+    for (const { sequence } of found.records) missing.delete(sequence);
+    expect([...missing]).toEqual([]);
+    expect(found.stats.records).toBe(found.records.length);
+    expect(found.stats.bytes).toBe(found.records.reduce((sum, { bytes }) => sum + bytes, 0));
+    lastSequence = found.lastSequence;
+  }
+  expect(lastSequence).toBeGreaterThan(0);
+  rmSync(dir, { recursive: true });
+}, 30_000);

@@ -1,0 +1,310 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { QueueClosedError, QueueFullError, QueueLockedError, QueueVersionError } from "./errors.ts";
+import { openQueue, type Queue, type QueueOptions } from "./queue.ts";
+import type { NewRecord } from "./record.ts";
+import { readQueueStats } from "./stats.ts";
+
+let dir: string;
+let clock: TestClock;
+const opened: Queue[] = [];
+
+const open = (options: Partial<QueueOptions> = {}): Queue => {
+  const queue = openQueue({
+    dir,
+    maxDiskUsageBytes: 100_000,
+    maxRecordAgeSeconds: 604_800,
+    dropNewestOnFull: false,
+    atRiskBytesPercent: 80,
+    atRiskOldestSeconds: 86_400,
+    clock,
+    entropy: createSeededEntropy(1),
+    ...options,
+  });
+  opened.push(queue);
+  return queue;
+};
+
+const record = (text: string, size = text.length): NewRecord => ({
+  kind: "log_line",
+  observedAtMs: 1_700_000_000_123,
+  source: "file",
+  attributes: { "file.path": "/var/log/ü.log", "file.offset": "7" },
+  payload: new TextEncoder().encode(text.padEnd(size, ".")),
+});
+
+const all = (queue: Queue) => queue.read(0, { maxRecords: 10_000, maxBytes: Number.MAX_SAFE_INTEGER });
+const sequences = (queue: Queue) => all(queue).map(({ sequence }) => sequence);
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "queue-"));
+  clock = createTestClock();
+});
+
+afterEach(async () => {
+  for (const queue of opened.splice(0)) await queue.close();
+  rmSync(dir, { recursive: true });
+});
+
+describe("append and read", () => {
+  it("gives back what was stored, in order, also after a restart", async () => {
+    const queue = open();
+    await Promise.all([queue.append([record("a"), record("b")]), queue.append([record("c")])]);
+    const { queueId } = queue;
+    await queue.close();
+    const again = open({ entropy: createSeededEntropy(2) });
+    expect(all(again).map(({ sequence, bytes: _, ...rest }) => [sequence, rest])).toEqual([
+      [1, record("a")],
+      [2, record("b")],
+      [3, record("c")],
+    ]);
+    expect(again.queueId).toEqual(queueId);
+  });
+
+  it("stops reading at either bound, but never before the first record", async () => {
+    const queue = open();
+    await queue.append([record("a", 1000), record("b", 1000), record("c", 1000)]);
+    const read = (maxRecords: number, maxBytes: number) => queue.read(0, { maxRecords, maxBytes }).length;
+    expect([read(2, 1e6), read(10, 2500), read(10, 1)]).toEqual([2, 2, 1]);
+  });
+
+  it("never uses a sequence twice, also when the queue was emptied before a restart", async () => {
+    const queue = open();
+    await queue.append([record("a"), record("b")]);
+    await queue.ack(2);
+    await queue.close();
+    const again = open();
+    expect(again.stats().records).toBe(0);
+    await again.append([record("c")]);
+    expect(sequences(again)).toEqual([3]);
+  });
+
+  it("stores checkpoints with the records they cover, and forgets them on null", async () => {
+    const queue = open();
+    await queue.append([record("a")], { checkpoints: [{ source: "file", key: "k", value: "1" }] });
+    await queue.append([], { checkpoints: [{ source: "other", key: "k", value: "2" }] });
+    await queue.close();
+    const again = open();
+    expect(again.checkpoints("file")).toEqual(new Map([["k", "1"]]));
+    await again.append([], { checkpoints: [{ source: "file", key: "k", value: null }] });
+    expect(again.checkpoints("file")).toEqual(new Map());
+    expect(again.checkpoints("other")).toEqual(new Map([["k", "2"]]));
+  });
+
+  it("wakes a reader when a record beyond its place is stored, and not before", async () => {
+    const queue = open();
+    const stop = new AbortController();
+    let woken = false;
+    const waiting = queue.waitBeyond(1, stop.signal).then(() => {
+      woken = true;
+    });
+    await queue.append([record("a")]);
+    expect(woken).toBe(false);
+    await queue.append([record("b")]);
+    await waiting;
+    const gone = queue.waitBeyond(9, stop.signal);
+    stop.abort(new Error("stop"));
+    await expect(gone).rejects.toThrow("stop");
+  });
+});
+
+describe("a full queue", () => {
+  it("holds appends in order until acks make room", async () => {
+    const queue = open({ maxDiskUsageBytes: 5_000 });
+    await queue.append([record("a", 2000), record("b", 2000)]);
+    const done: string[] = [];
+    const big = queue.append([record("c", 2000)]).then(() => done.push("c"));
+    const small = queue.append([record("d", 10)]).then(() => done.push("d"));
+    await queue.ack(0);
+    expect(done).toEqual([]);
+    await queue.ack(1);
+    await Promise.all([big, small]);
+    expect(done).toEqual(["c", "d"]);
+    expect(all(queue).map(({ payload }) => payload[0])).toEqual([..."bcd"].map((letter) => letter.charCodeAt(0)));
+  });
+
+  it("rejects with QueueFullError when the caller's patience ends, and stores nothing of it later", async () => {
+    const queue = open({ maxDiskUsageBytes: 3_000 });
+    await queue.append([record("a", 2000)]);
+    const patience = new AbortController();
+    const refused = queue.append([record("b", 2000)], { signal: patience.signal });
+    patience.abort();
+    await expect(refused).rejects.toThrow(QueueFullError);
+    await expect(queue.append([record("b", 2000)], { signal: patience.signal })).rejects.toThrow(QueueFullError);
+    await queue.ack(1);
+    await queue.append([record("c")]);
+    expect(sequences(queue)).toEqual([2]);
+  });
+
+  it("drops and counts the newest when told to, checkpoints stored all the same", async () => {
+    const queue = open({ maxDiskUsageBytes: 3_000, dropNewestOnFull: true });
+    expect(await queue.append([record("a", 2000)])).toBe("stored");
+    const checkpoints = [{ source: "file", key: "k", value: "9" }];
+    expect(await queue.append([record("b", 2000), record("c", 10)], { checkpoints })).toBe("dropped");
+    await queue.close();
+    const again = open({ maxDiskUsageBytes: 3_000 });
+    expect(again.stats()).toMatchObject({ records: 1, droppedRecordsTotal: 2 });
+    expect(again.checkpoints("file").get("k")).toBe("9");
+  });
+
+  it("Q6: drops and counts what could not fit an empty queue, instead of waiting for ever", async () => {
+    const queue = open({ maxDiskUsageBytes: 3_000 });
+    expect(await queue.append([record("a", 4000)])).toBe("dropped");
+    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, droppedRecordsTotal: 1 });
+  });
+
+  it("rejects waiting appends when it closes", async () => {
+    const queue = open({ maxDiskUsageBytes: 3_000 });
+    await queue.append([record("a", 2000)]);
+    const waiting = queue.append([record("b", 2000)]);
+    const refused = expect(waiting).rejects.toThrow(QueueClosedError);
+    await queue.close();
+    await refused;
+  });
+});
+
+describe("age", () => {
+  it("drops and counts records over age, and makes room for those that wait", async () => {
+    const queue = open({ maxDiskUsageBytes: 5_000, maxRecordAgeSeconds: 60 });
+    await queue.append([record("a", 2000)]);
+    await clock.advance(50_000);
+    await queue.append([record("b", 2000)]);
+    const waiting = queue.append([record("c", 2000)]);
+    await clock.advance(11_000);
+    expect(queue.dropExpired()).toBe(1);
+    await waiting;
+    expect(sequences(queue)).toEqual([2, 3]);
+    expect(queue.stats().droppedRecordsTotal).toBe(1);
+  });
+
+  it("Q7: a wall clock wrong by ten years, in either direction, expires nothing", async () => {
+    const tenYears = 315_576_000_000;
+    const queue = open();
+    await queue.append([record("a")]);
+    clock.set(clock.now() + tenYears);
+    await clock.advance(2_000);
+    expect(queue.dropExpired()).toBe(0);
+    await queue.close();
+    clock.set(clock.now() + tenYears);
+    const again = open();
+    expect([again.dropExpired(), again.stats().oldestRecordAgeSeconds]).toEqual([0, 2 + 86_400]);
+    await again.close();
+    clock.set(clock.now() - 3 * tenYears);
+    expect([open().dropExpired()]).toEqual([0]);
+  });
+});
+
+describe("dead letters", () => {
+  it("Q9: sets one record aside, counts it across restarts, and lets the rest flow", async () => {
+    const queue = open();
+    await queue.append([record("a"), record("b"), record("c")]);
+    expect(queue.setAside(2, "payload_too_large", "too large")).toBe(true);
+    expect(queue.setAside(2, "payload_too_large", "too large")).toBe(false);
+    expect(sequences(queue)).toEqual([1, 3]);
+    await queue.close();
+    expect(open().stats()).toMatchObject({ records: 2, deadLetters: 1, droppedRecordsTotal: 0 });
+  });
+
+  it("keeps the newest dead letters within a sixteenth of the cap", async () => {
+    const queue = open({ maxDiskUsageBytes: 160_000 });
+    for (let index = 0; index < 6; index++) await queue.append([record(`${index}`, 3000)]);
+    for (const sequence of sequences(queue)) queue.setAside(sequence, "x", "y");
+    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, deadLetters: 6 });
+    await queue.close();
+    const database = new DatabaseSync(join(dir, "queue.db"), { readOnly: true });
+    expect(
+      database
+        .prepare("SELECT sequence FROM dead_letter")
+        .all()
+        .map((row) => row.sequence),
+    ).toEqual([4, 5, 6]);
+    database.close();
+  });
+});
+
+describe("figures", () => {
+  it("counts records and bytes exactly, and says when the queue is at risk", async () => {
+    const queue = open({ maxDiskUsageBytes: 10_000, atRiskBytesPercent: 50, atRiskOldestSeconds: 100 });
+    await queue.append([record("a", 2000)]);
+    expect(queue.stats()).toMatchObject({ records: 1, maxBytes: 10_000, oldestRecordAgeSeconds: 0, atRisk: false });
+    await queue.append([record("b", 3000)]);
+    expect(queue.stats().atRisk).toBe(true);
+    await queue.ack(1);
+    expect(queue.stats().bytes).toBe(all(queue)[0]?.bytes);
+    await queue.ack(2);
+    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, oldestRecordAgeSeconds: null, atRisk: false });
+    await queue.append([record("c")]);
+    await clock.advance(100_000);
+    expect(queue.stats()).toMatchObject({ oldestRecordAgeSeconds: 100, atRisk: true });
+  });
+
+  it("are readable beside the running collector and after it, and null before it", async () => {
+    const risk = { maxDiskUsageBytes: 100_000, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400, clock };
+    expect(readQueueStats(dir, risk)).toBeNull();
+    const queue = open();
+    await queue.append([record("a")]);
+    expect(readQueueStats(dir, risk)).toEqual(queue.stats());
+    await queue.close();
+    expect(readQueueStats(dir, risk)).toMatchObject({ records: 1 });
+  });
+});
+
+describe("the files", () => {
+  it("are readable by their owner alone", async () => {
+    await open().append([record("a")]);
+    for (const file of ["queue.db", "queue.db-wal", "queue.lock"])
+      expect([file, statSync(join(dir, file)).mode & 0o077]).toEqual([file, 0]);
+  });
+
+  it("Q8: refuses a second opener, in this process and in another one, and is free again after a close", async () => {
+    const queue = open();
+    expect(() => open()).toThrow(QueueLockedError);
+    const second = spawnSync(process.execPath, [join(import.meta.dirname, "queue-crash-writer.ts"), dir, "1"], {
+      encoding: "utf8",
+    });
+    expect([second.status, second.stderr]).toEqual([
+      1,
+      expect.stringContaining("another process is using the queue in"),
+    ]);
+    await queue.append([record("a")]);
+    await queue.close();
+    expect(open().stats().records).toBe(1);
+  });
+
+  it("Q10: leaves a queue of a newer collector untouched", () => {
+    const database = new DatabaseSync(join(dir, "queue.db"));
+    database.exec("PRAGMA user_version = 99");
+    database.close();
+    expect(() => open()).toThrow(QueueVersionError);
+    expect(() => open()).toThrow(QueueVersionError);
+  });
+});
+
+it("rotates its id on demand and keeps the records under their sequences", async () => {
+  const queue = open();
+  await queue.append([record("a")]);
+  const before = queue.queueId;
+  queue.rotateQueueId();
+  expect(queue.queueId).not.toEqual(before);
+  const { queueId } = queue;
+  await queue.close();
+  const again = open();
+  expect([again.queueId, sequences(again)]).toEqual([queueId, [1]]);
+});
+
+it("rejects every append of a group whose transaction fails, and works again afterwards", async () => {
+  const queue = open();
+  await queue.append([record("a")]);
+  const bad = { ...record("b"), observedAtMs: Number.NaN };
+  const results = await Promise.allSettled([queue.append([record("c")]), queue.append([bad])]);
+  expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  await queue.append([record("d")]);
+  expect(sequences(queue)).toEqual([1, 2]);
+  expect(queue.stats().records).toBe(2);
+});

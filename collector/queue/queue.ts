@@ -1,0 +1,294 @@
+import { mkdirSync } from "node:fs";
+import type { Clock } from "../../functions/kit/clock.ts";
+import type { Entropy } from "../../functions/kit/entropy.ts";
+import { createAgeClock } from "./age.ts";
+import { QueueClosedError, QueueFullError } from "./errors.ts";
+import { queueFiles } from "./files.ts";
+import { holdLock } from "./lock.ts";
+import { type Checkpoint, type NewRecord, type QueuedRecord, recordBytes } from "./record.ts";
+import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
+import { openStore, type QueueStore } from "./store.ts";
+
+/**
+ * The collector's queue on disk. Invariants:
+ * - `append` resolves with "stored" only after the records and the checkpoints that cover them are fsynced, in one transaction;
+ *   nothing else makes a record readable. So a reader never sends what a crash could take back, and a source never goes on from
+ *   a place whose records are not there.
+ * - Sequences rise by one from 1 and are never used twice, also after every record is gone.
+ * - Appends are admitted in the order of the calls. The admitted ones of one turn of the event loop share a transaction.
+ * - The sum of `recordBytes` over stored and admitted records never exceeds `maxDiskUsageBytes`.
+ * - One process has a queue open; `openQueue` throws `QueueLockedError` in any other.
+ */
+export interface Queue {
+  /** 16 random bytes that name this queue's numbering to core. */
+  readonly queueId: Uint8Array<ArrayBuffer>;
+  /** The sequence of the newest record ever stored; 0 in a new queue. */
+  readonly lastSequence: number;
+  /**
+   * Stores the records, together with the checkpoints, all or none. A full queue holds the call until there is room or `signal`
+   * aborts (`QueueFullError`). Resolves with "dropped", checkpoints stored and every record counted, if the queue drops the
+   * newest when full, or if the records could not fit an empty queue. Any other rejection means that nothing was stored and the
+   * call may be made again.
+   */
+  append(records: readonly NewRecord[], options?: AppendOptions): Promise<AppendOutcome>;
+  /** Records above `sequence` in order, within both bounds; the first is given even if it alone is over `maxBytes`. */
+  read(sequence: number, limits: { maxRecords: number; maxBytes: number }): QueuedRecord[];
+  /** Resolves when `lastSequence` is above `sequence`; rejects with the signal's reason. */
+  waitBeyond(sequence: number, signal: AbortSignal): Promise<void>;
+  /** Removes every record at or below `sequence`. Resolves when that is on disk; until then a crash brings them back, unharmed. */
+  ack(sequence: number): Promise<void>;
+  /** Moves one record to the bounded dead-letter table, for good; false if it is not there any more. */
+  setAside(sequence: number, code: string, message: string): boolean;
+  /** Drops and counts the records older than `maxRecordAgeSeconds`; gives how many. */
+  dropExpired(): number;
+  /** Takes a new `queueId`, for a disk that was restored to an older state than core has acknowledged. */
+  rotateQueueId(): void;
+  /** The checkpoints of a source, by key, as of its last stored append. */
+  checkpoints(source: string): Map<string, string>;
+  stats(): QueueStats;
+  /** Stores what was admitted, rejects what waits with `QueueClosedError`, and gives up the lock. */
+  close(): Promise<void>;
+}
+
+/** What happened to the records of one `append`. */
+export type AppendOutcome = "stored" | "dropped";
+
+/** What may go with the records of one `append`. */
+export interface AppendOptions {
+  checkpoints?: readonly Checkpoint[];
+  signal?: AbortSignal;
+}
+
+/** What a queue needs to know. `dir` is made, for its owner alone, if it is missing. */
+export interface QueueOptions extends QueueLimits {
+  dir: string;
+  dropNewestOnFull: boolean;
+  clock: Clock;
+  entropy: Entropy;
+}
+
+interface Append {
+  readonly records: readonly NewRecord[];
+  readonly bytes: readonly number[];
+  readonly total: number;
+  readonly checkpoints: readonly Checkpoint[];
+  readonly dropped: number;
+  resolve(outcome: AppendOutcome): void;
+  reject(error: unknown): void;
+}
+
+const deadLettersMax = 1_000;
+const expiryCheckMs = 1_000;
+
+/** Opens the queue in `dir`, making it on first use. Throws `QueueLockedError`, `QueueVersionError`, or what the disk says. */
+export const openQueue = (options: QueueOptions): Queue => {
+  const { dir, maxDiskUsageBytes, maxRecordAgeSeconds, clock, entropy } = options;
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const lock = holdLock(queueFiles(dir).lock, dir);
+  let age = () => 0;
+  let store: QueueStore;
+  try {
+    const fresh = { queueId: entropy.bytes(16), wallMs: clock.now() };
+    store = openStore(dir, fresh, () => ({ ageMs: age(), wallMs: clock.now() }));
+  } catch (error) {
+    lock.release();
+    throw error;
+  }
+  age = createAgeClock(clock, store.state);
+
+  let admitted: Append[] = [];
+  let admittedBytes = 0;
+  const waiting: Append[] = [];
+  let ackThrough = 0;
+  let acks: { resolve(): void; reject(error: unknown): void }[] = [];
+  let readers: { sequence: number; resolve(): void }[] = [];
+  let scheduled = false;
+  let closed = false;
+  let expiryCheckedAt = Number.NEGATIVE_INFINITY;
+
+  const fits = (total: number) => store.state.bytes + admittedBytes + total <= maxDiskUsageBytes;
+
+  const schedule = () => {
+    if (scheduled) return;
+    scheduled = true;
+    // After the poll phase: every request that arrived in this turn shares the fsync.
+    setImmediate(() => {
+      scheduled = false;
+      if (!closed) flush();
+    });
+  };
+
+  const admit = (append: Append) => {
+    admitted.push(append);
+    admittedBytes += append.total;
+    schedule();
+  };
+
+  const admitWaiting = () => {
+    for (let next = waiting[0]; next !== undefined && fits(next.total); next = waiting[0]) {
+      waiting.shift();
+      admit(next);
+    }
+  };
+
+  const flush = () => {
+    const appends = admitted;
+    const acking = acks;
+    admitted = [];
+    admittedBytes = 0;
+    acks = [];
+    try {
+      store.transaction((transaction) => {
+        if (acking.length > 0) transaction.deleteThrough(ackThrough);
+        for (const { records, bytes, checkpoints, dropped } of appends) {
+          for (const [index, record] of records.entries()) transaction.insert(record, bytes[index] ?? 0);
+          for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
+          transaction.state.droppedRecords += dropped;
+        }
+      });
+    } catch (error) {
+      for (const { reject } of [...appends, ...acking]) reject(error);
+      return;
+    }
+    for (const { resolve, dropped } of appends) resolve(dropped > 0 ? "dropped" : "stored");
+    for (const { resolve } of acking) resolve();
+    wakeReaders();
+    admitWaiting();
+  };
+
+  const wakeReaders = () => {
+    const last = store.state.nextSequence - 1;
+    const ready = readers.filter(({ sequence }) => sequence < last);
+    if (ready.length === 0) return;
+    readers = readers.filter(({ sequence }) => sequence >= last);
+    for (const { resolve } of ready) resolve();
+  };
+
+  const dropExpired = (): number => {
+    const now = clock.monotonic();
+    if (closed || now - expiryCheckedAt < expiryCheckMs) return 0;
+    expiryCheckedAt = now;
+    const oldest = store.oldestAgeMs();
+    const horizon = age() - maxRecordAgeSeconds * 1000;
+    if (oldest === null || oldest >= horizon) return 0;
+    const kept = store.firstSequenceSince(horizon) ?? store.state.nextSequence;
+    let dropped = 0;
+    store.transaction((transaction) => {
+      dropped = transaction.deleteThrough(kept - 1);
+      transaction.state.droppedRecords += dropped;
+    });
+    admitWaiting();
+    return dropped;
+  };
+
+  return {
+    get queueId() {
+      return store.state.queueId;
+    },
+    get lastSequence() {
+      return store.state.nextSequence - 1;
+    },
+    append: (records, { checkpoints = [], signal } = {}) => {
+      if (closed) return Promise.reject(new QueueClosedError());
+      const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
+      const bytes = records.map(recordBytes);
+      const total = bytes.reduce((sum, size) => sum + size, 0);
+      const append: Append = { records, bytes, total, checkpoints, dropped: 0, resolve, reject };
+      if (waiting.length > 0 || !fits(total)) dropExpired();
+      if (waiting.length === 0 && fits(total)) {
+        admit(append);
+      } else if (options.dropNewestOnFull || total > maxDiskUsageBytes) {
+        admit({ ...append, records: [], bytes: [], total: 0, dropped: records.length });
+      } else if (signal?.aborted) {
+        reject(new QueueFullError({ cause: signal.reason }));
+      } else {
+        wait(append, waiting, signal);
+      }
+      return promise;
+    },
+    read: (sequence, { maxRecords, maxBytes }) => {
+      dropExpired();
+      return store.read(sequence, maxRecords, maxBytes);
+    },
+    waitBeyond: (sequence, signal) => {
+      if (signal.aborted) return Promise.reject(signal.reason);
+      if (store.state.nextSequence - 1 > sequence) return Promise.resolve();
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      const stop = () => {
+        readers = readers.filter((other) => other !== reader);
+        reject(signal.reason);
+      };
+      const reader = {
+        sequence,
+        resolve: () => {
+          signal.removeEventListener("abort", stop);
+          resolve();
+        },
+      };
+      signal.addEventListener("abort", stop, { once: true });
+      readers.push(reader);
+      return promise;
+    },
+    ack: (sequence) => {
+      if (closed) return Promise.reject(new QueueClosedError());
+      ackThrough = Math.max(ackThrough, sequence);
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      acks.push({ resolve, reject });
+      schedule();
+      return promise;
+    },
+    setAside: (sequence, code, message) => {
+      let moved = false;
+      const bounds = { recordsMax: deadLettersMax, bytesMax: Math.floor(maxDiskUsageBytes / 16) };
+      store.transaction((transaction) => {
+        moved = transaction.setAside(sequence, code, message, bounds);
+      });
+      admitWaiting();
+      return moved;
+    },
+    dropExpired,
+    rotateQueueId: () =>
+      store.transaction(({ state }) => {
+        state.queueId = entropy.bytes(16);
+      }),
+    checkpoints: (source) => store.checkpoints(source),
+    stats: () => {
+      dropExpired();
+      return statsOf(store.state, store.oldestAgeMs(), age(), options);
+    },
+    close: async () => {
+      if (closed) return;
+      try {
+        flush();
+      } finally {
+        closed = true;
+        for (const append of [...waiting.splice(0), ...admitted]) append.reject(new QueueClosedError());
+        store.close();
+        lock.release();
+      }
+    },
+  };
+};
+
+/** Puts `append` at the end of `waiting`, and takes it out again when `signal` aborts first. */
+const wait = (append: Append, waiting: Append[], signal: AbortSignal | undefined): void => {
+  if (signal === undefined) {
+    waiting.push(append);
+    return;
+  }
+  const giveUp = () => {
+    const place = waiting.indexOf(waiter);
+    if (place === -1) return;
+    waiting.splice(place, 1);
+    append.reject(new QueueFullError({ cause: signal.reason }));
+  };
+  const settle =
+    <Value>(next: (value: Value) => void) =>
+    (value: Value) => {
+      signal.removeEventListener("abort", giveUp);
+      next(value);
+    };
+  const waiter = { ...append, resolve: settle(append.resolve), reject: settle(append.reject) };
+  waiting.push(waiter);
+  signal.addEventListener("abort", giveUp, { once: true });
+};
