@@ -8,7 +8,7 @@ import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { openQueue } from "./queue.ts";
 
-const writer = join(import.meta.dirname, "queue-crash-writer.ts");
+const writer = join(import.meta.dirname, "../../tests/queue-crash/writer.ts");
 
 /** Runs the writer and kills it with SIGKILL once it has printed `lines` lines; gives them. */
 const runAndKill = (dir: string, seed: number, lines: number): Promise<string[]> =>

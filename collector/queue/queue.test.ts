@@ -265,9 +265,13 @@ describe("the files", () => {
   it("Q8: refuses a second opener, in this process and in another one, and is free again after a close", async () => {
     const queue = open();
     expect(() => open()).toThrow(QueueLockedError);
-    const second = spawnSync(process.execPath, [join(import.meta.dirname, "queue-crash-writer.ts"), dir, "1"], {
-      encoding: "utf8",
-    });
+    const second = spawnSync(
+      process.execPath,
+      [join(import.meta.dirname, "../../tests/queue-crash/writer.ts"), dir, "1"],
+      {
+        encoding: "utf8",
+      },
+    );
     expect([second.status, second.stderr]).toEqual([
       1,
       expect.stringContaining("another process is using the queue in"),

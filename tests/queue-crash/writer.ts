@@ -1,7 +1,7 @@
+import { openQueue } from "../../collector/queue/queue.ts";
 import { systemClock } from "../../functions/kit/clock.ts";
 import { systemEntropy } from "../../functions/kit/entropy.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openQueue } from "./queue.ts";
+import { createSeededEntropy } from "../fakes/entropy.ts";
 
 // The victim of the crash test: appends, acknowledges and reports on stdout what it was promised, until it is killed.
 const [dir = "", seed = "0"] = process.argv.slice(2);
