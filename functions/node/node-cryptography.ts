@@ -1,0 +1,73 @@
+import { createPrivateKey, createPublicKey, hash, type KeyObject, sign, verify } from "node:crypto";
+import { BoundedMap } from "../kit/bounded-map.ts";
+import {
+  algorithmFits,
+  type Cryptography,
+  type PublicKeyParts,
+  readPublicKey,
+  type SignatureAlgorithm,
+  type SigningKey,
+} from "../signer/cryptography.ts";
+
+const digestOf = (algorithm: SignatureAlgorithm): string | null => algorithm.split("-")[1] ?? null;
+
+/**
+ * Cryptography by node:crypto, synchronous: a P-256 verification costs less than handing it to the thread pool. Public keys are
+ * kept parsed for the `keysMax` that were used last.
+ */
+export const createNodeCryptography = ({ keysMax = 20_000 }: { keysMax?: number } = {}): Cryptography => {
+  const keys = new BoundedMap<string, { parts: PublicKeyParts; key: KeyObject }>(keysMax);
+  const keyOf = (spki: Uint8Array) => {
+    const name = Buffer.from(spki.buffer, spki.byteOffset, spki.byteLength).toString("latin1");
+    const known = keys.get(name);
+    if (known !== undefined) return known;
+    const parts = readPublicKey(spki);
+    if (parts === undefined) return undefined;
+    const key = createPublicKey({ key: Buffer.from(spki), format: "der", type: "spki" });
+    keys.set(name, { parts, key });
+    return { parts, key };
+  };
+  return {
+    sha256Hex: (data) => hash("sha256", data, "hex"),
+    verify({ spki, algorithm, data, signature }) {
+      try {
+        const known = keyOf(spki);
+        if (known === undefined || !algorithmFits(known.parts.algorithm, algorithm)) return false;
+        return verify(digestOf(algorithm), data, known.key, signature);
+      } catch {
+        return false;
+      }
+    },
+  };
+};
+
+const signingAlgorithms: Record<PublicKeyParts["algorithm"], SignatureAlgorithm> = {
+  "ecdsa-p256": "ecdsa-sha256",
+  "ecdsa-p384": "ecdsa-sha384",
+  ed25519: "ed25519",
+  rsa: "rsa-sha256",
+};
+
+/**
+ * A signing key from PEM (PKCS#8, SEC1 or PKCS#1): P-256, P-384, Ed25519, or RSA of at least 2048 bits. Throws `TypeError` for
+ * anything else; its message says nothing of the contents.
+ */
+export const createNodeSigningKey = (pem: Uint8Array | string): SigningKey => {
+  const key = parsePrivateKey(pem);
+  const spki = createPublicKey(key).export({ format: "der", type: "spki" });
+  const parts = readPublicKey(spki);
+  if (parts === undefined) throw new TypeError("the key must be ECDSA P-256 or P-384, Ed25519, or RSA");
+  if (parts.algorithm === "rsa" && (key.asymmetricKeyDetails?.modulusLength ?? 0) < 2048) {
+    throw new TypeError("an RSA key must have at least 2048 bits");
+  }
+  const algorithm = signingAlgorithms[parts.algorithm];
+  return { algorithm, spki, sign: (data) => sign(digestOf(algorithm), data, key) };
+};
+
+const parsePrivateKey = (pem: Uint8Array | string): KeyObject => {
+  try {
+    return createPrivateKey(typeof pem === "string" ? pem : Buffer.from(pem));
+  } catch {
+    throw new TypeError("not an unencrypted private key in PEM");
+  }
+};

@@ -1,0 +1,43 @@
+import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { readKeyFile } from "./read-key-file.ts";
+
+describe("readKeyFile", () => {
+  let dir: string;
+
+  beforeEach(() => {
+    dir = mkdtempSync(join(tmpdir(), "key-file-"));
+  });
+  afterEach(() => rmSync(dir, { recursive: true }));
+
+  const file = (mode: number) => {
+    const path = join(dir, `key-${mode.toString(8)}`);
+    writeFileSync(path, "key bytes");
+    chmodSync(path, mode);
+    return path;
+  };
+
+  it("C1: reads 0600 and 0400, refuses any bit of group and world, and says nothing of the contents", () => {
+    for (const mode of [0o600, 0o400, 0o700]) expect(readKeyFile(file(mode)).toString()).toBe("key bytes");
+    for (const mode of [0o640, 0o604, 0o620, 0o610, 0o601, 0o644, 0o660, 0o777]) {
+      expect(() => readKeyFile(file(mode))).toThrow(/^the key file is open to group or world; chmod it to 0600$/);
+    }
+  });
+
+  it("C1: follows a symlink and judges the file it opened", () => {
+    const open = join(dir, "to-open");
+    symlinkSync(file(0o644), open);
+    expect(() => readKeyFile(open)).toThrow("open to group or world");
+    const closed = join(dir, "to-closed");
+    symlinkSync(file(0o600), closed);
+    expect(readKeyFile(closed).toString()).toBe("key bytes");
+  });
+
+  it("refuses a directory", () => {
+    const path = join(dir, "directory");
+    mkdirSync(path, { mode: 0o700 });
+    expect(() => readKeyFile(path)).toThrow("not a regular file");
+  });
+});

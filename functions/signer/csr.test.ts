@@ -1,0 +1,119 @@
+import { beforeAll, describe, expect, it } from "vitest";
+import { writeDer } from "../../proto/der.ts";
+import { decodePem, encodePem } from "../../proto/pem.ts";
+import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../tests/fakes/pki.ts";
+import { createNodeCryptography } from "../node/node-cryptography.ts";
+import { checkCsr } from "./csr.ts";
+import { createWebCryptography } from "./web-cryptography.ts";
+
+const uri = "https://fleet.test/d/web-1";
+const label = "CERTIFICATE REQUEST";
+const san = (text: string) =>
+  new x509.Extension("2.5.29.17", false, writeDer(0x30, writeDer(0x86, new TextEncoder().encode(text))));
+
+describe.each([
+  ["node:crypto", createNodeCryptography()],
+  ["WebCrypto", createWebCryptography()],
+])("checkCsr with %s", (_, cryptography) => {
+  let key: TestKey;
+
+  beforeAll(async () => {
+    key = await createTestKey();
+  });
+
+  const fault = async (pem: string) => {
+    const result = await checkCsr(pem, cryptography);
+    return result.ok ? "accepted" : result.fault;
+  };
+
+  it("accepts P-256, P-384 and Ed25519 and gives the identity and the key", async () => {
+    for (const [kind, keyAlgorithm] of [
+      ["p256", "ecdsa-p256"],
+      ["p384", "ecdsa-p384"],
+      ["ed25519", "ed25519"],
+    ] as const) {
+      const own = await createTestKey(kind);
+      const result = await checkCsr(await createTestCsr({ key: own, uri }), cryptography);
+      expect(result).toMatchObject({ ok: true, csr: { identity: uri, keyAlgorithm } });
+      expect(result.ok && Buffer.from(result.csr.spki).equals(own.spki)).toBe(true);
+    }
+  });
+
+  it("E10: refuses RSA-1024, RSA-2048 and P-521", async () => {
+    for (const kind of ["rsa1024", "rsa2048", "p521"] as const) {
+      expect(await fault(await createTestCsr({ key: await createTestKey(kind), uri }))).toBe("key_not_allowed");
+    }
+  });
+
+  it("E10: refuses a bad signature, and a signature by another key", async () => {
+    const der = decodePem(await createTestCsr({ key, uri }), label) ?? new Uint8Array();
+    const at = Buffer.from(der).indexOf("web-1");
+    der[at] = (der[at] ?? 0) ^ 1;
+    expect(await fault(encodePem(der, label))).toBe("signature_invalid");
+    const other = { ...key, pair: { ...key.pair, privateKey: (await createTestKey()).pair.privateKey } };
+    expect(await fault(await createTestCsr({ key: other, uri }))).toBe("signature_invalid");
+  });
+
+  it("E8: refuses two names, a wildcard DNS name, and no name", async () => {
+    const ask = async (extensions: x509.Extension[], subject?: string) =>
+      fault(await createTestCsr({ key, extensions, ...(subject === undefined ? {} : { subject }) }));
+    const url = { type: "url", value: uri } as const;
+    expect(await ask([testNames([url, { type: "url", value: `${uri}/2` }])])).toBe("several_names");
+    expect(await ask([testNames([url, { type: "dns", value: "b.test" }])])).toBe("several_names");
+    expect(await ask([testNames([url, { type: "ip", value: "10.0.0.1" }])])).toBe("several_names");
+    expect(await ask([testNames([{ type: "dns", value: "*.test" }])])).toBe("name_not_uri");
+    expect(await ask([testNames([{ type: "email", value: "a@b.test" }])])).toBe("other_kind");
+    expect(await ask([], "CN=web-1")).toBe("no_name");
+  });
+
+  it("E8, E10: ignores other requested extensions, malformed and critical ones too", async () => {
+    const extensions = [
+      testNames([{ type: "url", value: uri }]),
+      new x509.BasicConstraintsExtension(true, 3, true),
+      new x509.Extension("2.5.29.37", true, Uint8Array.of(0xff, 0xff)),
+      new x509.Extension("1.2.3.4", true, Uint8Array.of(1)),
+    ];
+    const result = await checkCsr(await createTestCsr({ key, extensions }), cryptography);
+    expect(result.ok && Object.keys(result.csr).sort()).toEqual(["identity", "keyAlgorithm", "spki"]);
+  });
+
+  it("E9: reads names from DER: text that looks like a second name is none, NUL is refused", async () => {
+    const ask = async (text: string) => fault(await createTestCsr({ key, extensions: [san(text)] }));
+    expect(await ask("https://fleet.test/a,DNS:b")).toBe("accepted");
+    expect(await ask("https://fleet.test/a\0")).toBe("bad_characters");
+    expect(await ask("https://fleet.test/a, DNS:b")).toBe("bad_characters");
+  });
+
+  it("refuses a name extension given twice, which two readers could read differently", async () => {
+    expect(await fault(await createTestCsr({ key, extensions: [san(uri), san(`${uri}0`)] }))).toBe("malformed");
+  });
+
+  it("refuses what is not one PEM block of 16 KiB at most", async () => {
+    const pem = await createTestCsr({ key, uri });
+    expect(await fault(`\n ${pem}\r\n\n`)).toBe("accepted");
+    for (const text of [
+      "",
+      "junk",
+      `${pem}${pem}`,
+      `${pem}junk`,
+      `junk\n${pem}`,
+      pem.replaceAll("REQUEST", "ROBBERY"),
+    ]) {
+      expect(await fault(text)).toBe("not_pem");
+    }
+    expect(await fault(`${pem}${" ".repeat(16_384)}`)).toBe("too_large");
+    const der = decodePem(pem, label) ?? new Uint8Array();
+    expect(await fault(encodePem(new Uint8Array([...der, 0]), label))).toBe("malformed");
+  });
+
+  it("E10: a request of 1 MB, of nested DER, or cut anywhere is refused and harms nothing", async () => {
+    expect(await fault("A".repeat(1_000_000))).toBe("too_large");
+    const nested = new Uint8Array(12_000).fill(0x30);
+    for (let index = 1; index < nested.length; index += 2) nested[index] = 0x80;
+    expect(await fault(encodePem(nested, label))).toBe("malformed");
+    const der = decodePem(await createTestCsr({ key, uri }), label) ?? new Uint8Array();
+    for (let length = 0; length < der.length; length += 7) {
+      expect(await fault(encodePem(der.subarray(0, length), label))).not.toBe("accepted");
+    }
+  });
+});
