@@ -1,0 +1,36 @@
+import * as v from "valibot";
+import { Identifier, Platform, Sha256Hex, Timestamp } from "./text.ts";
+
+/** PEM of a PKCS#10 request. What is wrong with it is told by `csr_invalid`, not by the schema. */
+export const CsrPem = v.pipe(v.string("must be a string"), v.maxLength(65_536, "must be at most 64 KiB"));
+
+/** Body of `POST /v1/collector/enroll`. Unknown fields are ignored. */
+export const EnrollRequest = v.object({
+  csr_pem: CsrPem,
+  device_id: Identifier(128),
+  hostname: v.optional(Identifier(253)),
+  platform: Platform,
+  collector_version: Identifier(64),
+});
+
+/** A parsed enrollment request. */
+export type EnrollRequest = v.InferOutput<typeof EnrollRequest>;
+
+/** Answer of enroll and renew: the certificate, and when to come back. */
+export const CertificateIssued = v.object({
+  identity_id: v.string(),
+  certificate_id: v.string(),
+  identity: v.string(),
+  certificate_pem: v.string(),
+  chain_pem: v.string(),
+  serial_number: v.pipe(v.string(), v.regex(/^[0-9a-f]{1,40}$/, "must be lowercase hexadecimal")),
+  fingerprint_sha256: Sha256Hex,
+  not_before: Timestamp,
+  not_after: Timestamp,
+  renew_after: Timestamp,
+  heartbeat_interval_seconds: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  server_time: Timestamp,
+});
+
+/** The answer of enroll and renew as it is on the wire. */
+export type CertificateIssued = v.InferOutput<typeof CertificateIssued>;

@@ -1,0 +1,68 @@
+import * as v from "valibot";
+import { ProofFields } from "./proof.ts";
+import { Counter, FreeText, Identifier, Platform, Sha256Hex, Timestamp } from "./text.ts";
+
+/** How the collector's own renewal stands; `failed` is final until someone acts. */
+export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
+
+/** At most this many configuration errors of a heartbeat are kept, the first ones. */
+const configErrorsMax = 20;
+
+/** Body of `POST /v1/collector/heartbeat`. Unknown fields are ignored, yet the proof covers them. */
+export const HeartbeatRequest = v.object({
+  ...ProofFields,
+  boot_id: Identifier(64),
+  collector: v.object({
+    version: Identifier(64),
+    commit: Identifier(64),
+    hostname: Identifier(253),
+    platform: Platform,
+    started_at: Timestamp,
+  }),
+  config: v.object({
+    valid: v.boolean("must be true or false"),
+    errors: v.pipe(
+      v.array(FreeText, "must be an array"),
+      v.transform((errors) => errors.slice(0, configErrorsMax)),
+    ),
+    running_config_hash: v.nullable(Sha256Hex),
+    desired_config_hash: v.optional(Sha256Hex),
+    last_known_good_config_hash: v.optional(Sha256Hex),
+  }),
+  queue: v.object({
+    records: Counter,
+    bytes: Counter,
+    max_bytes: Counter,
+    oldest_record_age_seconds: v.nullable(Counter),
+    dropped_records_total: Counter,
+    at_risk: v.boolean("must be true or false"),
+  }),
+  forwarder: v.object({
+    connected: v.boolean("must be true or false"),
+    last_ack_at: v.nullable(Timestamp),
+    last_error: v.nullable(FreeText),
+  }),
+  renewal: v.object({
+    status: v.picklist(renewalStatuses, "must be one of the renewal statuses"),
+    last_attempt_at: v.nullable(Timestamp),
+    next_attempt_at: v.nullable(Timestamp),
+    last_error: v.nullable(FreeText),
+  }),
+});
+
+/** A parsed heartbeat: bounds hold, free text is cut and free of control characters. */
+export type HeartbeatRequest = v.InferOutput<typeof HeartbeatRequest>;
+
+/** A heartbeat before `sent_at` and `proof` are put on it: what a collector composes. */
+export type HeartbeatReport = Omit<v.InferInput<typeof HeartbeatRequest>, "sent_at" | "proof">;
+
+/** Answer: core's clock, when to come again, what config is assigned, and whether to renew at once. */
+export const HeartbeatResponse = v.object({
+  server_time: Timestamp,
+  next_heartbeat_seconds: v.pipe(v.number(), v.integer(), v.minValue(1)),
+  desired_config: v.nullable(v.object({ config_id: v.string(), config_hash: Sha256Hex })),
+  renew_now: v.boolean(),
+});
+
+/** The answer as it is on the wire. */
+export type HeartbeatResponse = v.InferOutput<typeof HeartbeatResponse>;

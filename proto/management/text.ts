@@ -1,0 +1,78 @@
+import * as v from "valibot";
+
+const hasControl = (text: string): boolean => {
+  for (let index = 0; index < text.length; index++) {
+    const unit = text.charCodeAt(index);
+    if (unit < 0x20 || (unit >= 0x7f && unit < 0xa0)) return true;
+  }
+  return false;
+};
+
+/** What names something: 1 to `charactersMax` characters, none of them a control character (C0, DEL, C1), no lone surrogate. */
+export const Identifier = (charactersMax: number) =>
+  v.pipe(
+    v.string("must be a string"),
+    v.minLength(1, "must not be empty"),
+    v.maxLength(charactersMax, `must be at most ${charactersMax} characters`),
+    v.check((text) => !hasControl(text), "must not hold control characters"),
+    v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
+  );
+
+/** What a human reads: control characters are stripped, then it is cut at 500 characters. A lone surrogate is refused. */
+export const FreeText = v.pipe(
+  v.string("must be a string"),
+  v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
+  v.transform((text) => cutText(text, 500)),
+);
+
+/** `text` without control characters and at most `charactersMax` code points long. */
+export const cutText = (text: string, charactersMax: number): string => {
+  let kept = "";
+  let count = 0;
+  for (const character of text) {
+    if (count === charactersMax) break;
+    if (hasControl(character)) continue;
+    kept += character;
+    count += 1;
+  }
+  return kept;
+};
+
+/** A counter or size: an integer from 0 to 2^53 - 1. */
+export const Counter = v.pipe(
+  v.number("must be an integer"),
+  v.check((value) => Number.isSafeInteger(value) && value >= 0, "must be an integer from 0 to 2^53 - 1"),
+);
+
+const rfc3339Pattern = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$/;
+
+/** RFC 3339 in UTC (`Z`), at most nanoseconds; a date that the calendar does not have is refused. */
+export const Timestamp = v.pipe(
+  v.string("must be a time"),
+  v.check(
+    (text) => parseTimestamp(text) !== undefined,
+    "must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z",
+  ),
+);
+
+/** Milliseconds since the epoch of a `Timestamp`, finer digits cut; undefined if `text` is none. */
+export const parseTimestamp = (text: string): number | undefined => {
+  if (text.length > 30 || !rfc3339Pattern.test(text)) return undefined;
+  const ms = Date.parse(text);
+  if (Number.isNaN(ms)) return undefined;
+  return new Date(ms).toISOString().slice(0, 19) === text.slice(0, 19) ? ms : undefined;
+};
+
+/** SHA-256 as 64 lowercase hexadecimal digits. */
+export const Sha256Hex = v.pipe(
+  v.string("must be a string"),
+  v.regex(/^[0-9a-f]{64}$/, "must be 64 lowercase hexadecimal digits"),
+);
+
+const platformPattern = /^[a-z0-9_]{1,32}\/[a-z0-9_]{1,32}$/;
+
+/** `os/arch`, such as `linux/amd64`. */
+export const Platform = v.pipe(
+  v.string("must be a string"),
+  v.check((text) => text.length <= 65 && platformPattern.test(text), "must be os/arch, such as linux/amd64"),
+);
