@@ -1,6 +1,8 @@
 import type { CoreConfig } from "./config.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Entropy } from "./kit/entropy.ts";
+import type { Cryptography } from "./signer/cryptography.ts";
+import type { Signer } from "./signer/signer.ts";
 import type { Database } from "./store/database.ts";
 
 /** One structured line a record; fields first, as pino has it. */
@@ -26,4 +28,8 @@ export interface Core {
   entropy: Entropy;
   log: Log;
   observe: Observer;
+  /** Signature checks and digests: node:crypto on Node, WebCrypto in workerd. */
+  cryptography: Cryptography;
+  /** Null where no enrollment signer is configured: the collector-facing routes do not exist then. */
+  signer: Signer | null;
 }

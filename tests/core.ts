@@ -4,12 +4,16 @@ import type { Core } from "../functions/core.ts";
 import type { HttpContext, Peer } from "../functions/http/request.ts";
 import type { Route } from "../functions/http/route.ts";
 import type { Environment } from "../functions/kit/env.ts";
+import { createNodeCryptography, createNodeSigningKey } from "../functions/node/node-cryptography.ts";
+import { readAuthorities } from "../functions/signer/authority.ts";
+import { createLocalCa } from "../functions/signer/local-ca.ts";
 import type { Database } from "../functions/store/database.ts";
 import { createTestDatabase } from "./database.ts";
 import { createTestClock, type TestClock } from "./fakes/clock.ts";
 import { createSeededEntropy } from "./fakes/entropy.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
 import { createTestObserver, type Observation } from "./fakes/observer.ts";
+import { createTestCa, type TestCa } from "./fakes/pki.ts";
 import { mintBridgeToken, type PersonName, people, seedPeople } from "./people.ts";
 
 /** Who a request comes from, and what it carries. */
@@ -47,6 +51,8 @@ export interface TestCore {
   clock: TestClock;
   log: TestLog;
   observations: readonly Observation[];
+  /** The enrollment CA that the core signs with. */
+  ca: TestCa;
   people: typeof people;
   api: Api;
   /** The app itself, for requests that `api` cannot express. */
@@ -88,7 +94,12 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const { config } = parseCoreConfig(env, () => {
     throw new Error("test cores read no files");
   });
-  const core: Core = { config, db, clock, entropy: createSeededEntropy(), log, observe, ...options.core };
+  const cryptography = createNodeCryptography();
+  const ca = await createTestCa();
+  const authorities = readAuthorities(ca.pem);
+  const signer = await createLocalCa({ authorities, key: createNodeSigningKey(ca.key.pem), cryptography });
+  const entropy = createSeededEntropy();
+  const core: Core = { config, db, clock, entropy, log, observe, cryptography, signer, ...options.core };
   await seedPeople(db, clock.now());
 
   const app = createApp(core, {
@@ -114,6 +125,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     clock,
     log,
     observations,
+    ca,
     people,
     api: apiOver(fetch, bridgeToken),
     fetch,

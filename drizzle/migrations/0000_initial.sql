@@ -110,6 +110,7 @@ CREATE TABLE "bootstrap_token" (
 CREATE TABLE "enrollment_failure" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"address_key" text NOT NULL,
+	"reason" text NOT NULL,
 	"occurred_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
@@ -137,7 +138,8 @@ CREATE TABLE "enrollment_reservation" (
 	"token_id" uuid NOT NULL,
 	"identity" text NOT NULL,
 	"spki_sha256" "bytea" NOT NULL,
-	"first_enrollment" integer NOT NULL,
+	"first_enrollment" boolean NOT NULL,
+	"serial_number" text NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL,
 	CONSTRAINT "enrollment_reservation_identity" UNIQUE("identity")
 );

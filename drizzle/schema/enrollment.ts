@@ -1,4 +1,4 @@
-import { bigint, index, integer, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import { bigint, boolean, index, integer, pgTable, text, uuid } from "drizzle-orm/pg-core";
 import { bytea, moment } from "./columns.ts";
 
 /** Whether an identity that holds an unexpired active certificate may enroll again. */
@@ -61,7 +61,9 @@ export const enrollmentReservation = pgTable(
     identity: text("identity").notNull().unique("enrollment_reservation_identity"),
     spkiSha256: bytea("spki_sha256").notNull(),
     /** A first enrollment counts under the policy's limits; a repeated one does not. */
-    firstEnrollment: integer("first_enrollment").notNull(),
+    firstEnrollment: boolean("first_enrollment").notNull(),
+    /** Drawn before the signer runs, so that a certificate without a row can still be named. */
+    serialNumber: text("serial_number").notNull(),
     expiresAt: moment("expires_at").notNull(),
   },
   (table) => [index("enrollment_reservation_policy").on(table.policyId)],
@@ -73,6 +75,7 @@ export const enrollmentFailure = pgTable(
   {
     id: uuid("id").primaryKey(),
     addressKey: text("address_key").notNull(),
+    reason: text("reason").notNull(),
     occurredAt: moment("occurred_at").notNull(),
   },
   (table) => [index("enrollment_failure_address").on(table.addressKey, table.occurredAt)],

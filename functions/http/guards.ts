@@ -29,3 +29,12 @@ export const scope = ({ config, db, clock }: OperatorCore, needed: Scope): Guard
     return operator;
   },
 });
+
+/**
+ * Passes the raw bootstrap token on, null where there is none: the verb judges it, because every failed use is counted and
+ * audited there.
+ */
+export const bootstrapToken: Guard<string | null> = {
+  describe: { kind: "bootstrap_token" },
+  admit: async (c) => /^Bearer ([!-~]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1] ?? null,
+};

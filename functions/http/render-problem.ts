@@ -1,6 +1,7 @@
 import { HTTPException } from "hono/http-exception";
 import type { Log } from "../core.ts";
 import { Problem, problemCatalog, transportStatus } from "../problems.ts";
+import { databaseProblem } from "../store/database-problem.ts";
 import type { HttpContext } from "./request.ts";
 
 /** Any error as a Problem. What is not one becomes `internal`, whose cause only the log sees. */
@@ -8,7 +9,7 @@ export const toProblem = (error: unknown): Problem => {
   if (error instanceof Problem) return error;
   if (error instanceof HTTPException && error.status === 413) return new Problem("payload_too_large", { cause: error });
   if (error instanceof HTTPException && error.status === 400) return new Problem("malformed_json", { cause: error });
-  return new Problem("internal", { cause: error });
+  return databaseProblem(error) ?? new Problem("internal", { cause: error });
 };
 
 /** The RFC 9457 answer to an error: the one translator of the HTTP transport. */

@@ -17,7 +17,7 @@ import {
 import { contextConstructed, contextPrimitive, tag, writeDer, writeTime, writeUnsigned } from "../../proto/der.ts";
 import { encodePem } from "../../proto/pem.ts";
 import { equalBytes } from "../../proto/x509.ts";
-import { Problem } from "../kit/problem.ts";
+import { Problem } from "../problems.ts";
 import { type Authority, AuthorityFault, hasIssued, publicKeyBits } from "./authority.ts";
 import { type Cryptography, type SigningKey, signatureOid } from "./cryptography.ts";
 import { authorityRemainingSecondsMin, type Signer } from "./signer.ts";

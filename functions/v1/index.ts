@@ -1,6 +1,26 @@
 import type { Core } from "../core.ts";
 import type { Route } from "../http/route.ts";
+import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
+import { enrollRoute } from "./collector/enroll.ts";
+import { createPolicyRoute } from "./collector/enrollment-policies/create.ts";
+import { createTokenRoute } from "./collector/enrollment-policies/create-token.ts";
+import { freezePolicyRoute } from "./collector/enrollment-policies/freeze.ts";
+import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
+import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
 import { whoami } from "./whoami.ts";
 
 /** The whole API as one list, in the order of the documentation. Adding a route adds one line here. */
-export const routesOf = (core: Core): readonly Route[] => [whoami(core)];
+export const routesOf = (core: Core): readonly Route[] => [
+  whoami(core),
+  createPolicyRoute(core),
+  freezePolicyRoute(core),
+  createTokenRoute(core),
+  revokeTokenRoute(core),
+  revokeIdentityRoute(core),
+  revokeCertificateRoute(core),
+  ...collectorRoutesOf(core),
+];
+
+/** What collectors call: only where an enrollment signer is configured (spec, "Collector-facing"). */
+const collectorRoutesOf = ({ signer, ...core }: Core): readonly Route[] =>
+  signer === null ? [] : [enrollRoute({ ...core, signer })];

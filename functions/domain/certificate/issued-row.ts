@@ -1,0 +1,30 @@
+import type { certificate } from "../../../drizzle/schema/certificate.ts";
+import type { IssuedCertificate } from "../../signer/signer.ts";
+
+/** The row of a certificate that a signer issued at `issuedAt` (ms): active, not yet used, to be renewed at half its life. */
+export const issuedRow = (
+  issued: IssuedCertificate,
+  facts: {
+    id: string;
+    identityId: string;
+    predecessorId: string | null;
+    tokenId: string | null;
+    spkiSha256: Uint8Array;
+    issuedAt: number;
+  },
+): typeof certificate.$inferInsert => ({
+  id: facts.id,
+  identityId: facts.identityId,
+  predecessorId: facts.predecessorId,
+  tokenId: facts.tokenId,
+  status: "active",
+  serialNumber: issued.serialNumber,
+  fingerprintSha256: Uint8Array.fromHex(issued.fingerprintSha256),
+  spkiSha256: facts.spkiSha256,
+  certificatePem: issued.certificatePem,
+  chainPem: issued.chainPem,
+  notBefore: new Date(issued.notBefore),
+  notAfter: new Date(issued.notAfter),
+  renewAfter: new Date(facts.issuedAt + Math.floor((issued.notAfter - facts.issuedAt) / 2)),
+  issuedAt: new Date(facts.issuedAt),
+});

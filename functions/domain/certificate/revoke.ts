@@ -1,0 +1,87 @@
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import {
+  type CertificateRow,
+  findActiveCertificates,
+  findCertificate,
+  lockCertificate,
+  updateCertificateRevoked,
+  updateIdentityCertificatesRevoked,
+} from "../../store/certificates.ts";
+import { type IdentityRow, lockIdentity, updateIdentityRevoked } from "../../store/identities.ts";
+import { notifyRevocation } from "../../store/revocations.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";
+import type { Operator } from "../operator/operator.ts";
+
+type Needs = Pick<Core, "db" | "clock" | "entropy">;
+
+/** Revokes an identity for good, with all its active certificates and their successors; idempotent. 404 `not_found`. */
+export const revokeIdentity = async (
+  { db, clock, entropy }: Needs,
+  operator: Operator,
+  { identityId, reasonCode }: { identityId: string; reasonCode: string | null },
+  origin: Origin,
+): Promise<{ identity: IdentityRow; revokedCertificateIds: string[] }> =>
+  db.transaction(async (tx) => {
+    const identity = await lockIdentity(tx, identityId);
+    if (identity === undefined) throw new Problem("not_found");
+    if (identity.revokedAt !== null) return { identity, revokedCertificateIds: [] };
+    const revokedAt = new Date(clock.now());
+    await updateIdentityRevoked(tx, identityId, revokedAt);
+    const revokedCertificateIds = await updateIdentityCertificatesRevoked(tx, identityId, revokedAt);
+    await recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: operatorActor(operator),
+        action: "identity.revoke",
+        target: { type: "collector_identity", id: identityId },
+        outcome: "success",
+        reasonCode,
+        origin,
+        details: { identity: identity.identity, certificate_ids: revokedCertificateIds },
+      },
+    );
+    await notifyRevocation(tx, identity.identity);
+    return { identity: { ...identity, revokedAt }, revokedCertificateIds };
+  });
+
+/**
+ * Revokes one certificate, and its successor if nobody has used it; idempotent. The answer names the other certificates that
+ * still stand, so that nobody believes the host is locked out when it is not. 404 `not_found`.
+ */
+export const revokeCertificate = async (
+  { db, clock, entropy }: Needs,
+  operator: Operator,
+  { certificateId, reasonCode }: { certificateId: string; reasonCode: string | null },
+  origin: Origin,
+): Promise<{ certificate: CertificateRow; otherActiveCertificateIds: string[] }> =>
+  db.transaction(async (tx) => {
+    const found = await findCertificate(tx, certificateId);
+    const identity = found && (await lockIdentity(tx, found.identityId));
+    const before = identity && (await lockCertificate(tx, certificateId));
+    if (before === undefined) throw new Problem("not_found");
+    const revokedAt = new Date(clock.now());
+    if (before.status !== "revoked") {
+      const certificateIds = await updateCertificateRevoked(tx, certificateId, revokedAt);
+      await recordAudit(
+        tx,
+        { clock, entropy },
+        {
+          actor: operatorActor(operator),
+          action: "certificate.revoke",
+          target: { type: "certificate", id: certificateId },
+          outcome: "success",
+          reasonCode,
+          origin,
+          details: { identity: identity?.identity, certificate_ids: certificateIds },
+        },
+      );
+      await notifyRevocation(tx, identity?.identity ?? "");
+    }
+    const others = await findActiveCertificates(tx, before.identityId, revokedAt);
+    return {
+      certificate: before.status === "revoked" ? before : { ...before, status: "revoked", revokedAt },
+      otherActiveCertificateIds: others.map((row) => row.id),
+    };
+  });

@@ -1,0 +1,74 @@
+import type { Core } from "../../core.ts";
+import { sha256 } from "../../kit/bytes.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import type { Secret } from "../../kit/secret.ts";
+import { Problem } from "../../problems.ts";
+import { lockPolicy } from "../../store/policies.ts";
+import { insertToken, type TokenRow } from "../../store/tokens.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";
+import type { Operator } from "../operator/operator.ts";
+import { generateToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
+
+/** A token as an admin asks for it; every field decided, defaults applied. */
+export interface TokenDraft {
+  policyId: string;
+  ttlSeconds: number;
+  maxUses: number;
+  description: string | null;
+  allowedSourceCidrs: string[];
+  boundDeviceId: string | null;
+}
+
+/**
+ * Creates a bootstrap token. The raw value is in this answer and nowhere else: the database holds its SHA-256 and a prefix. 404
+ * `not_found`, 409 `policy_frozen`.
+ */
+export const createToken = async (
+  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  operator: Operator,
+  { ttlSeconds, ...draft }: TokenDraft,
+  origin: Origin,
+): Promise<{ token: TokenRow; raw: Secret }> => {
+  const raw = generateToken(entropy);
+  const tokenSha256 = await sha256(raw.reveal());
+  return db.transaction(async (tx) => {
+    const policy = await lockPolicy(tx, draft.policyId);
+    if (policy === undefined) throw new Problem("not_found");
+    if (policy.frozenAt !== null) throw new Problem("policy_frozen", { kind: "conflict" });
+    const now = clock.now();
+    const token: TokenRow = {
+      ...draft,
+      id: uuidv7({ clock, entropy }),
+      tokenSha256,
+      tokenPrefix: raw.reveal().slice(0, tokenPrefixCharacters),
+      useCount: 0,
+      lastUsedAt: null,
+      lastUsedAddress: null,
+      expiresAt: new Date(now + ttlSeconds * 1000),
+      revokedAt: null,
+      createdAt: new Date(now),
+      createdBy: operator.userId,
+    };
+    await insertToken(tx, token);
+    await recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: operatorActor(operator),
+        action: "bootstrap_token.create",
+        target: { type: "bootstrap_token", id: token.id },
+        outcome: "success",
+        origin,
+        details: {
+          policy_id: token.policyId,
+          token_prefix: token.tokenPrefix,
+          max_uses: token.maxUses,
+          expires_at: token.expiresAt.toISOString(),
+          allowed_source_cidrs: token.allowedSourceCidrs,
+          bound_device_id: token.boundDeviceId,
+        },
+      },
+    );
+    return { token, raw };
+  });
+};

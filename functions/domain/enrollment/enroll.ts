@@ -1,0 +1,207 @@
+import type { EnrollRequest } from "../../../proto/management/enroll.ts";
+import type { Core } from "../../core.ts";
+import { sha256 } from "../../kit/bytes.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import { Problem } from "../../problems.ts";
+import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
+import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
+import { type CertificateRow, insertCertificate, updateActiveReplaced } from "../../store/certificates.ts";
+import type { Executor } from "../../store/database.ts";
+import {
+  type IdentityRow,
+  insertIdentity,
+  lockIdentityByName,
+  updateIdentityReenrolled,
+} from "../../store/identities.ts";
+import { incrementEnrollmentCount, lockPolicy } from "../../store/policies.ts";
+import { deleteReservation, type ReservationRow } from "../../store/reservations.ts";
+import { findTokenByHash, incrementTokenUse, lockToken } from "../../store/tokens.ts";
+import { type Origin, recordAudit } from "../audit/record.ts";
+import { issuedRow } from "../certificate/issued-row.ts";
+import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
+import { Refusal, type RefusedUse, refuse } from "./refuse.ts";
+import { admitUse, reserve } from "./reserve.ts";
+
+/** What enrollment needs of core. */
+export type EnrollCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "observe"> & {
+  cryptography: Core["cryptography"];
+  signer: Signer;
+};
+
+/** A request whose certificate request has been checked. */
+export interface EnrollmentRequest {
+  identity: string;
+  spki: Uint8Array;
+  spkiSha256: Uint8Array;
+  csrPem: string;
+  deviceId: string;
+  hostname: string | null;
+  platform: string;
+  collectorVersion: string;
+  remoteAddress: string;
+}
+
+/** A certificate with the identity it stands for. */
+export interface Enrolled {
+  identity: IdentityRow;
+  certificate: CertificateRow;
+}
+
+/**
+ * Enrolls a host (contract, section 3, "Enroll"): reserve a place under every limit, sign outside any transaction, record. A
+ * crash between the steps leaves a reservation that runs out after 60 s and a certificate that no row makes valid. Refusals are
+ * audited; failed uses count against the remote address.
+ */
+export const enroll = async (
+  core: EnrollCore,
+  rawToken: string | null,
+  body: EnrollRequest,
+  origin: Origin,
+): Promise<Enrolled> => {
+  const use: RefusedUse = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
+  try {
+    const { enrolled, outcome } = await attempt(core, rawToken, body, origin, use);
+    core.observe.enroll(outcome);
+    return enrolled;
+  } catch (error) {
+    core.observe.enroll(error instanceof Refusal ? error.problem.code : "error");
+    if (!(error instanceof Refusal)) throw error;
+    throw await core.db.transaction((tx) => refuse({ ...core, db: tx }, error, use, origin));
+  }
+};
+
+const attempt = async (
+  core: EnrollCore,
+  rawToken: string | null,
+  body: EnrollRequest,
+  origin: Origin,
+  use: RefusedUse,
+): Promise<{ enrolled: Enrolled; outcome: string }> => {
+  if (rawToken === null || !isWellFormedToken(rawToken)) {
+    throw new Refusal("token_invalid", { reason: rawToken === null ? "token_missing" : "token_malformed" });
+  }
+  use.tokenPrefix = rawToken.slice(0, tokenPrefixCharacters);
+  const found = await findTokenByHash(core.db, await sha256(rawToken));
+  use.tokenId = found?.token.id ?? null;
+  use.policyId = found?.policy.id ?? null;
+  const { token, policy } = admitUse(found?.policy, found?.token, origin.remoteAddress, core.clock.now());
+
+  const request = await checkedRequest(core, body, origin);
+  use.identity = request.identity;
+  const serial = randomSerial(core.entropy.bytes(16));
+  const ids = { tokenId: token.id, policyId: policy.id, serialNumber: serial.toHex() };
+  const reserved = await core.db.transaction((tx) => reserve(tx, core, request, ids));
+  if (reserved.kind === "issued") return { enrolled: reserved, outcome: "retried" };
+
+  const { reservation } = reserved;
+  try {
+    const now = core.clock.now();
+    const { certificateTtlSeconds: ttlSeconds } = reserved.policy;
+    const { csrPem, spki, identity } = request;
+    const issued = await core.signer.sign({ csrPem, spki, identity, ttlSeconds, serial, now });
+    const enrolled = await core.db.transaction((tx) => record(tx, core, { request, reservation, issued, now, origin }));
+    return { enrolled, outcome: "issued" };
+  } catch (error) {
+    await core.db.transaction((tx) => deleteReservation(tx, reservation.id));
+    if (error instanceof Problem && error.code === "signer_failed") throw new Refusal("signer_failed");
+    throw error;
+  }
+};
+
+/** 16 random bytes as a positive DER integer without a leading zero: the top bit is cleared, the next one set (RFC 5280). */
+const randomSerial = (bytes: Uint8Array): Uint8Array => {
+  bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40;
+  return bytes;
+};
+
+const checkedRequest = async (core: EnrollCore, body: EnrollRequest, origin: Origin): Promise<EnrollmentRequest> => {
+  const checked = await checkCsr(body.csr_pem, core.cryptography);
+  if (!checked.ok) throw new Refusal("csr_invalid", { reason: checked.fault, detail: csrFaultDetail[checked.fault] });
+  const { identity, spki } = checked.csr;
+  if (identity.length > core.config.hostIdBytesMax) {
+    const detail = `The identity is longer than ${core.config.hostIdBytesMax} bytes`;
+    throw new Refusal("identity_not_allowed", { reason: "identity_too_long", detail });
+  }
+  return {
+    identity,
+    spki,
+    spkiSha256: await sha256(new Uint8Array(spki)),
+    csrPem: body.csr_pem,
+    deviceId: body.device_id,
+    hostname: body.hostname ?? null,
+    platform: body.platform,
+    collectorVersion: body.collector_version,
+    remoteAddress: origin.remoteAddress,
+  };
+};
+
+interface Issue {
+  request: EnrollmentRequest;
+  reservation: ReservationRow;
+  issued: IssuedCertificate;
+  now: number;
+  origin: Origin;
+}
+
+/** The issuing transaction: rechecks token, policy and identity, then counts, identity, certificate and audit event at once. */
+const record = async (tx: Executor, core: EnrollCore, issue: Issue): Promise<Enrolled> => {
+  const { request, reservation, issued, now, origin } = issue;
+  const { clock, entropy } = core;
+  const locked = {
+    policy: await lockPolicy(tx, reservation.policyId),
+    token: await lockToken(tx, reservation.tokenId),
+  };
+  const { policy } = admitUse(locked.policy, locked.token, origin.remoteAddress, clock.now());
+  if (!(await deleteReservation(tx, reservation.id))) throw new Refusal("enrollment_in_progress");
+  const known = await lockIdentityByName(tx, request.identity);
+  if (known && known.revokedAt !== null) throw new Refusal("identity_revoked");
+
+  const at = new Date(clock.now());
+  const { hostname, platform, collectorVersion } = request;
+  const about = { policyId: policy.id, tokenId: reservation.tokenId, hostname, platform, collectorVersion };
+  const identity = known
+    ? { ...known, ...about }
+    : await insertIdentity(tx, {
+        id: uuidv7({ clock, entropy }),
+        identity: request.identity,
+        deviceId: request.deviceId,
+        enrolledAt: at,
+        ...about,
+      });
+  if (known) {
+    await updateIdentityReenrolled(tx, known.id, about);
+    await updateActiveReplaced(tx, known.id, at);
+  } else await incrementEnrollmentCount(tx, policy.id);
+  await incrementTokenUse(tx, reservation.tokenId, { at, address: origin.remoteAddress });
+  const certificate = await insertCertificate(
+    tx,
+    issuedRow(issued, {
+      id: uuidv7({ clock, entropy }),
+      identityId: identity.id,
+      predecessorId: null,
+      tokenId: reservation.tokenId,
+      spkiSha256: request.spkiSha256,
+      issuedAt: now,
+    }),
+  );
+  await recordAudit(
+    tx,
+    { clock, entropy },
+    {
+      actor: { type: "collector", id: identity.id, display: identity.identity },
+      action: "collector.enroll",
+      target: { type: "collector_identity", id: identity.id },
+      outcome: "success",
+      origin,
+      details: {
+        policy_id: policy.id,
+        token_id: reservation.tokenId,
+        certificate_id: certificate.id,
+        fingerprint_sha256: issued.fingerprintSha256,
+        not_after: certificate.notAfter.toISOString(),
+        reenrolled: known !== undefined,
+      },
+    },
+  );
+  return { identity, certificate };
+};

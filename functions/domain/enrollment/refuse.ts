@@ -1,0 +1,75 @@
+import type { Core } from "../../core.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
+import type { Executor } from "../../store/database.ts";
+import { countFailures, hasFailedFor, insertFailure } from "../../store/enrollment-failures.ts";
+import { type Origin, recordAudit } from "../audit/record.ts";
+import { addressKey } from "./rules.ts";
+
+const windowMs = 5 * 60_000;
+const failuresMax = 10;
+const minuteMs = 60_000;
+
+/** Why an enrollment is refused: the public code, and the reason that only the audit event holds. */
+export class Refusal extends Error {
+  readonly problem: Problem;
+  readonly reason: string;
+
+  constructor(code: ProblemCode, { reason = code, ...options }: { reason?: string; detail?: string } = {}) {
+    super(reason);
+    this.problem = new Problem(code, options);
+    this.reason = reason;
+  }
+}
+
+/** Whom a refusal is recorded against, as far as it is known. */
+export interface RefusedUse {
+  tokenId: string | null;
+  tokenPrefix: string | null;
+  policyId: string | null;
+  identity: string | null;
+}
+
+/**
+ * Records a refused use and gives the problem to answer with. A 401 or 403 counts against the remote address; after ten in five
+ * minutes the answer is 429 `throttled` instead. Only refusals pass through here, so a valid token enrolls from any address.
+ * The audit log gets one event per address, reason and minute.
+ */
+export const refuse = async (
+  { db, clock, entropy }: Pick<Core, "clock" | "entropy"> & { db: Executor },
+  refusal: Refusal,
+  use: RefusedUse,
+  origin: Origin,
+): Promise<Problem> => {
+  const now = clock.now();
+  const key = addressKey(origin.remoteAddress);
+  const status = transportStatus[refusal.problem.kind].http;
+  const counts = status === 401 || status === 403;
+  if (counts && (await countFailures(db, key, new Date(now - windowMs))) >= failuresMax) {
+    return new Problem("throttled", { cause: refusal, retryAfterSeconds: windowMs / 1000 });
+  }
+  const minuteStart = new Date(now - (now % minuteMs) - 1);
+  if (!(await hasFailedFor(db, key, refusal.reason, minuteStart))) {
+    await recordAudit(
+      db,
+      { clock, entropy },
+      {
+        actor: { type: "collector", id: use.identity ?? "", display: use.identity ?? "unknown" },
+        action: "collector.enroll",
+        target: use.tokenId ? { type: "bootstrap_token", id: use.tokenId } : { type: "bootstrap_token", id: "" },
+        outcome: "failure",
+        reason: refusal.reason,
+        origin,
+        details: { policy_id: use.policyId, token_prefix: use.tokenPrefix, code: refusal.problem.code },
+      },
+    );
+  }
+  if (counts) {
+    await insertFailure(
+      db,
+      { id: uuidv7({ clock, entropy }), addressKey: key, reason: refusal.reason, occurredAt: new Date(now) },
+      new Date(now - windowMs),
+    );
+  }
+  return refusal.problem;
+};

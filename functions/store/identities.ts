@@ -1,0 +1,51 @@
+import { and, count, eq, gt } from "drizzle-orm";
+import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
+import type { Executor } from "./database.ts";
+
+/** A collector identity's row. */
+export type IdentityRow = typeof collectorIdentity.$inferSelect;
+
+/** The identity with this name, its row locked until the transaction ends. */
+export const lockIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
+  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity)).for("update");
+  return row;
+};
+
+/** The identity, its row locked until the transaction ends. Locked before any of its certificates, always in this order. */
+export const lockIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
+  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("update");
+  return row;
+};
+
+/** Inserts an identity. */
+export const insertIdentity = async (
+  db: Executor,
+  row: typeof collectorIdentity.$inferInsert,
+): Promise<IdentityRow> => {
+  const [inserted] = await db.insert(collectorIdentity).values(row).returning();
+  if (inserted === undefined) throw new Error("insert returned no row");
+  return inserted;
+};
+
+/** Moves an identity that enrolls again under the policy and token it enrolled with, and takes what it says of itself. */
+export const updateIdentityReenrolled = async (
+  db: Executor,
+  id: string,
+  set: Pick<IdentityRow, "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion">,
+): Promise<void> => {
+  await db.update(collectorIdentity).set(set).where(eq(collectorIdentity.id, id));
+};
+
+/** Marks an identity revoked. */
+export const updateIdentityRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<void> => {
+  await db.update(collectorIdentity).set({ revokedAt }).where(eq(collectorIdentity.id, id));
+};
+
+/** How many identities first enrolled under a policy after a moment. */
+export const countEnrolledSince = async (db: Executor, policyId: string, since: Date): Promise<number> => {
+  const [row] = await db
+    .select({ enrolled: count() })
+    .from(collectorIdentity)
+    .where(and(eq(collectorIdentity.policyId, policyId), gt(collectorIdentity.enrolledAt, since)));
+  return row?.enrolled ?? 0;
+};

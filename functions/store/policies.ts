@@ -1,0 +1,38 @@
+import { eq, sql } from "drizzle-orm";
+import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
+import type { Executor } from "./database.ts";
+
+/** An enrollment policy's row. */
+export type PolicyRow = typeof enrollmentPolicy.$inferSelect;
+
+/** Inserts a policy; undefined when its name is taken. */
+export const insertPolicy = async (
+  db: Executor,
+  row: typeof enrollmentPolicy.$inferInsert,
+): Promise<PolicyRow | undefined> => {
+  const [inserted] = await db
+    .insert(enrollmentPolicy)
+    .values(row)
+    .onConflictDoNothing({ target: enrollmentPolicy.name })
+    .returning();
+  return inserted;
+};
+
+/** The policy, its row locked until the transaction ends: limits, freeze and issue are decided under this lock. */
+export const lockPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
+  const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("update");
+  return row;
+};
+
+/** Marks a policy frozen. */
+export const updatePolicyFrozen = async (db: Executor, id: string, frozenAt: Date): Promise<void> => {
+  await db.update(enrollmentPolicy).set({ frozenAt }).where(eq(enrollmentPolicy.id, id));
+};
+
+/** Counts one more first enrollment. */
+export const incrementEnrollmentCount = async (db: Executor, id: string): Promise<void> => {
+  await db
+    .update(enrollmentPolicy)
+    .set({ enrollmentCount: sql`${enrollmentPolicy.enrollmentCount} + 1` })
+    .where(eq(enrollmentPolicy.id, id));
+};

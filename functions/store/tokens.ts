@@ -1,0 +1,48 @@
+import { eq, sql } from "drizzle-orm";
+import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
+import type { Executor } from "./database.ts";
+import type { PolicyRow } from "./policies.ts";
+
+/** A bootstrap token's row. */
+export type TokenRow = typeof bootstrapToken.$inferSelect;
+
+/** Inserts a token. */
+export const insertToken = async (db: Executor, row: typeof bootstrapToken.$inferInsert): Promise<void> => {
+  await db.insert(bootstrapToken).values(row);
+};
+
+/** The token with this hash, and its policy. */
+export const findTokenByHash = async (
+  db: Executor,
+  tokenSha256: Uint8Array,
+): Promise<{ token: TokenRow; policy: PolicyRow } | undefined> => {
+  const [row] = await db
+    .select({ token: bootstrapToken, policy: enrollmentPolicy })
+    .from(bootstrapToken)
+    .innerJoin(enrollmentPolicy, eq(enrollmentPolicy.id, bootstrapToken.policyId))
+    .where(eq(bootstrapToken.tokenSha256, tokenSha256));
+  return row;
+};
+
+/** The token, its row locked until the transaction ends. */
+export const lockToken = async (db: Executor, id: string): Promise<TokenRow | undefined> => {
+  const [row] = await db.select().from(bootstrapToken).where(eq(bootstrapToken.id, id)).for("update");
+  return row;
+};
+
+/** Marks a token revoked. */
+export const updateTokenRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<void> => {
+  await db.update(bootstrapToken).set({ revokedAt }).where(eq(bootstrapToken.id, id));
+};
+
+/** Counts one more use. */
+export const incrementTokenUse = async (
+  db: Executor,
+  id: string,
+  use: { at: Date; address: string },
+): Promise<void> => {
+  await db
+    .update(bootstrapToken)
+    .set({ useCount: sql`${bootstrapToken.useCount} + 1`, lastUsedAt: use.at, lastUsedAddress: use.address })
+    .where(eq(bootstrapToken.id, id));
+};

@@ -1,0 +1,38 @@
+import { CertificateIssued, EnrollRequest } from "../../../proto/management/enroll.ts";
+import { type EnrollCore, enroll } from "../../domain/enrollment/enroll.ts";
+import { bootstrapToken } from "../../http/guards.ts";
+import { route } from "../../http/route.ts";
+import { issuedView } from "./issued.ts";
+
+/** `POST /v1/collector/enroll`: a host's first certificate, for a bootstrap token and a certificate request. */
+export const enrollRoute = (core: EnrollCore) =>
+  route({
+    method: "POST",
+    path: "/v1/collector/enroll",
+    operationId: "enrollCollector",
+    summary: "Enroll a host: a client certificate for a bootstrap token and a certificate request",
+    guard: bootstrapToken,
+    body: EnrollRequest,
+    replies: { 201: { description: "The certificate", schema: CertificateIssued } },
+    problems: [
+      "token_invalid",
+      "policy_frozen",
+      "source_not_allowed",
+      "identity_not_allowed",
+      "device_not_allowed",
+      "platform_not_allowed",
+      "enrollment_limit_reached",
+      "enrollment_rate_limited",
+      "enrollment_in_progress",
+      "identity_revoked",
+      "identity_exists",
+      "csr_invalid",
+      "throttled",
+      "signer_failed",
+    ],
+    handle: async ({ body, caller, origin }) => {
+      const enrolled = await enroll(core, caller, body, origin);
+      const { heartbeatIntervalSeconds } = core.config;
+      return { status: 201, body: issuedView(enrolled, { heartbeatIntervalSeconds, now: core.clock.now() }) };
+    },
+  });

@@ -1,0 +1,46 @@
+import * as v from "valibot";
+import { Identifier } from "../../../../proto/management/text.ts";
+import type { Core } from "../../../core.ts";
+import { createToken } from "../../../domain/enrollment/create-token.ts";
+import { tokenTtlSecondsDefault, tokenTtlSecondsMax } from "../../../domain/enrollment/rules.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { Count, IdParams, Prose } from "../../shapes.ts";
+import { CreatedTokenView, tokenView } from "../tokens/token.ts";
+import { Cidrs } from "./policy.ts";
+
+const TokenDraftBody = v.strictObject({
+  ttl_seconds: v.optional(v.pipe(Count(), v.maxValue(tokenTtlSecondsMax, `must be at most ${tokenTtlSecondsMax}`)), 0),
+  max_uses: v.optional(Count(), 1),
+  description: v.optional(v.nullable(Prose(1000)), null),
+  allowed_source_cidrs: Cidrs,
+  bound_device_id: v.optional(v.nullable(Identifier(128)), null),
+});
+
+/** `POST /v1/collector/enrollment-policies/{id}/tokens`: a bootstrap token, shown this once. */
+export const createTokenRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  route({
+    method: "POST",
+    path: "/v1/collector/enrollment-policies/:id/tokens",
+    operationId: "createBootstrapToken",
+    summary: "Create a bootstrap token; its raw value is only in this answer",
+    guard: scope(core, "admin"),
+    params: IdParams,
+    body: TokenDraftBody,
+    bodyAbsentAs: {},
+    bodyExample: { ttl_seconds: 900, max_uses: 20 },
+    replies: { 201: { description: "The token", schema: CreatedTokenView } },
+    problems: ["not_found", "policy_frozen"],
+    handle: async ({ params, body, caller, origin }) => {
+      const draft = {
+        policyId: params.id,
+        ttlSeconds: body.ttl_seconds === 0 ? tokenTtlSecondsDefault : body.ttl_seconds,
+        maxUses: body.max_uses,
+        description: body.description,
+        allowedSourceCidrs: body.allowed_source_cidrs,
+        boundDeviceId: body.bound_device_id,
+      };
+      const { token, raw } = await createToken(core, caller, draft, origin);
+      return { status: 201, body: { ...tokenView(token, core.clock.now()), token: raw.reveal() } };
+    },
+  });

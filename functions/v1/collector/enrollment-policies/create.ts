@@ -1,0 +1,37 @@
+import type { Core } from "../../../core.ts";
+import { createPolicy } from "../../../domain/enrollment/create-policy.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { PolicyDraftBody, PolicyView, policyView } from "./policy.ts";
+
+/** `POST /v1/collector/enrollment-policies`: who may enroll, as what, how many, and for how long. */
+export const createPolicyRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  route({
+    method: "POST",
+    path: "/v1/collector/enrollment-policies",
+    operationId: "createEnrollmentPolicy",
+    summary: "Create an enrollment policy",
+    guard: scope(core, "admin"),
+    body: PolicyDraftBody,
+    bodyExample: {
+      name: "web servers",
+      allowed_identity_prefixes: ["spiffe://fleet.example/host/"],
+      max_enrollments: 40,
+    },
+    replies: { 201: { description: "The policy; a TTL above 30 days is capped", schema: PolicyView } },
+    problems: ["policy_name_taken"],
+    handle: async ({ body, caller, origin }) => {
+      const draft = {
+        name: body.name,
+        description: body.description,
+        allowedIdentityPrefixes: body.allowed_identity_prefixes,
+        certificateTtlSeconds: body.certificate_ttl_seconds,
+        allowedPlatforms: body.allowed_platforms,
+        maxEnrollments: body.max_enrollments,
+        maxEnrollmentsPerHour: body.max_enrollments_per_hour,
+        allowedSourceCidrs: body.allowed_source_cidrs,
+        reenrollment: body.reenrollment,
+      };
+      return { status: 201, body: policyView(await createPolicy(core, caller, draft, origin)) };
+    },
+  });

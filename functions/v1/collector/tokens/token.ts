@@ -1,0 +1,45 @@
+import * as v from "valibot";
+import { tokenState } from "../../../domain/enrollment/rules.ts";
+import type { TokenRow } from "../../../store/tokens.ts";
+import { Id, Moment } from "../../shapes.ts";
+
+const view = {
+  id: Id,
+  policy_id: Id,
+  token_prefix: v.string(),
+  description: v.nullable(v.string()),
+  allowed_source_cidrs: v.array(v.string()),
+  bound_device_id: v.nullable(v.string()),
+  expires_at: Moment,
+  max_uses: v.number(),
+  use_count: v.number(),
+  last_used_at: v.nullable(Moment),
+  last_used_address: v.nullable(v.string()),
+  state: v.picklist(["revoked", "expired", "exhausted", "active"]),
+  created_at: Moment,
+  created_by: v.string(),
+};
+
+/** A bootstrap token as the API shows it: never the raw value. */
+export const TokenView = v.strictObject(view);
+
+/** The answer of a token's creation, the only one that holds the raw value. */
+export const CreatedTokenView = v.strictObject({ ...view, token: v.string() });
+
+/** The view of a row at `now`. */
+export const tokenView = (row: TokenRow, now: number): v.InferOutput<typeof TokenView> => ({
+  id: row.id,
+  policy_id: row.policyId,
+  token_prefix: row.tokenPrefix,
+  description: row.description,
+  allowed_source_cidrs: row.allowedSourceCidrs,
+  bound_device_id: row.boundDeviceId,
+  expires_at: row.expiresAt.toISOString(),
+  max_uses: row.maxUses,
+  use_count: row.useCount,
+  last_used_at: row.lastUsedAt?.toISOString() ?? null,
+  last_used_address: row.lastUsedAddress,
+  state: tokenState(row, now),
+  created_at: row.createdAt.toISOString(),
+  created_by: row.createdBy,
+});

@@ -1,0 +1,43 @@
+import * as v from "valibot";
+import { Identifier } from "../../proto/management/text.ts";
+
+/** An id of ours (UUIDv7), as a path parameter or in a body. Another text is 422, not 404. */
+export const Id = v.pipe(v.string("must be a UUID"), v.uuid("must be a UUID"), v.toLowerCase());
+
+/** The parameter of `/{id}`. */
+export const IdParams = v.object({ id: Id });
+
+/** A moment in an answer: RFC 3339 in UTC with milliseconds. */
+export const Moment = v.pipe(v.string(), v.isoTimestamp());
+
+/** Text that a person wrote: up to `charactersMax` characters, line feeds and tabs allowed, no other control characters. */
+export const Prose = (charactersMax: number) =>
+  v.pipe(
+    v.string("must be a string"),
+    v.maxLength(charactersMax, `must be at most ${charactersMax} characters`),
+    v.check((text) => Array.from(text).every((character) => !isControl(character)), "must not hold control characters"),
+    v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
+  );
+
+const isControl = (character: string): boolean => {
+  const code = character.codePointAt(0) ?? 0;
+  return (code < 0x20 && code !== 0x0a && code !== 0x09) || (code >= 0x7f && code < 0xa0);
+};
+
+/** An integer from `min` to 2^53 - 1. */
+export const Count = (min = 0) =>
+  v.pipe(
+    v.number("must be an integer"),
+    v.check((value) => Number.isSafeInteger(value), "must be an integer within 2^53 - 1"),
+    v.minValue(min, `must be at least ${min}`),
+  );
+
+/** Why an operator did it, for the audit log (spec, "Revocation and freeze request"). */
+export const ReasonBody = v.strictObject({
+  reason_code: v.optional(
+    v.pipe(v.string("must be a string"), v.regex(/^[a-z][a-z0-9_]{0,63}$/, "must match ^[a-z][a-z0-9_]{0,63}$")),
+  ),
+});
+
+/** A name that an operator chose: 1 to 120 characters. */
+export const Name = Identifier(120);
