@@ -1,0 +1,57 @@
+import type { Clock } from "../../functions/kit/clock.ts";
+import type { Queue } from "../queue/queue.ts";
+import type { QueuedRecord } from "../queue/record.ts";
+
+/** What bounds a frame: sent when either bound is reached, or `lingerMs` after its first record was found. */
+export interface BatchLimits {
+  maxEnvelopes: number;
+  /** Of `QueuedRecord.bytes`, which is at least the encoded size. One larger record makes a frame of its own. */
+  maxBytes: number;
+  lingerMs: number;
+}
+
+/**
+ * The next records above `sequence`, at least one; waits for them as long as there are none. Rejects with the signal's reason.
+ */
+export const nextBatch = async (
+  queue: Pick<Queue, "read" | "waitBeyond" | "lastSequence">,
+  sequence: number,
+  limits: BatchLimits,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<QueuedRecord[]> => {
+  const { maxEnvelopes, maxBytes, lingerMs } = limits;
+  const batch: QueuedRecord[] = [];
+  let bytes = 0;
+  let seen = sequence;
+  let linger: AbortController | undefined;
+  while (linger?.signal.aborted !== true) {
+    signal.throwIfAborted();
+    const found = queue.read(seen, { maxRecords: maxEnvelopes - batch.length, maxBytes: maxBytes - bytes });
+    for (const record of found) {
+      if (batch.length > 0 && bytes + record.bytes > maxBytes) return batch;
+      batch.push(record);
+      bytes += record.bytes;
+      seen = record.sequence;
+    }
+    if (batch.length >= maxEnvelopes || bytes >= maxBytes) return batch;
+    if (found.length > 0) continue;
+    // Nothing is left up to here: what was removed in between must not wake this loop again.
+    seen = queue.lastSequence;
+    if (batch.length === 0) {
+      await queue.waitBeyond(seen, signal);
+    } else {
+      linger ??= startLinger(lingerMs, clock, signal);
+      await queue.waitBeyond(seen, linger.signal).catch(() => undefined);
+    }
+  }
+  signal.throwIfAborted();
+  return batch;
+};
+
+const startLinger = (lingerMs: number, clock: Clock, signal: AbortSignal): AbortController => {
+  const linger = new AbortController();
+  const end = () => linger.abort();
+  clock.sleep(lingerMs, signal).then(end, end);
+  return linger;
+};

@@ -1,0 +1,171 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
+import type { Clock } from "../../functions/kit/clock.ts";
+import {
+  type Ack,
+  type ForwardRequest,
+  ForwardRequestSchema,
+  IngestService,
+} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { Queue } from "../queue/queue.ts";
+import type { QueuedRecord } from "../queue/record.ts";
+import { type BatchLimits, nextBatch } from "./batch.ts";
+
+/** Core has acknowledged more than this queue ever stored: its disk was restored to an older state. */
+export class QueueRestoredError extends Error {
+  constructor() {
+    super("core is ahead of this queue: the disk was restored");
+    this.name = "QueueRestoredError";
+  }
+}
+
+/** A frame that was sent and not yet acknowledged. */
+export interface SentFrame {
+  readonly firstSequence: number;
+  readonly lastSequence: number;
+  readonly records: number;
+  readonly bytes: number;
+}
+
+/** What one stream needs, and whom it tells. */
+export interface StreamOptions {
+  transport: Transport;
+  hostId: string;
+  queue: Queue;
+  batch: BatchLimits;
+  /** Asked before each frame, as it can change while the stream runs. */
+  maxInFlightFrames(): number;
+  /** Without an answer for so long, while one is due, the stream counts as dead. */
+  answerTimeoutMs: number;
+  clock: Clock;
+  onOpened(): void;
+  onAck(ack: Ack): void;
+}
+
+/**
+ * Runs one `Forward` stream until it fails or `signal` aborts; always rejects. Invariants:
+ * - Frames follow each other without a gap in `previous_sequence`, which starts at the cursor that core gave.
+ * - A record leaves the queue only by core's ack: acknowledged, or named in a rejection and then set aside before the ack counts.
+ * - At most `maxInFlightFrames()` frames are unacknowledged; `inFlight` holds them, oldest first, also after the failure.
+ */
+export const runStream = async (options: StreamOptions, inFlight: SentFrame[], signal: AbortSignal): Promise<never> => {
+  const { queue, clock } = options;
+  const end = new AbortController();
+  const stop = () => end.abort(signal.reason);
+  signal.addEventListener("abort", stop, { once: true });
+  if (signal.aborted) stop();
+
+  const { queueId } = queue;
+  const opened = Promise.withResolvers<number>();
+  let slot = Promise.withResolvers<void>();
+  let answerDueSince: number | null = clock.monotonic();
+
+  const requests = async function* (): AsyncGenerator<MessageInitShape<typeof ForwardRequestSchema>> {
+    yield { message: { case: "open", value: { hostId: options.hostId, queueId } } };
+    let previous = await opened.promise;
+    while (!end.signal.aborted) {
+      while (inFlight.length >= options.maxInFlightFrames()) {
+        slot = Promise.withResolvers();
+        await slot.promise;
+      }
+      const records = await nextBatch(queue, previous, options.batch, clock, end.signal);
+      const frame = frameOf(records, previous);
+      inFlight.push(frame);
+      answerDueSince ??= clock.monotonic();
+      yield requestOf(options.hostId, queueId, previous, records);
+      previous = frame.lastSequence;
+    }
+  };
+
+  const open = (cursor: number) => {
+    if (cursor > queue.lastSequence) throw new QueueRestoredError();
+    answerDueSince = null;
+    removeThrough(queue, cursor);
+    options.onOpened();
+    opened.resolve(cursor);
+  };
+
+  const acknowledge = (ack: Ack) => {
+    for (const { sequence, code, message } of ack.rejected) queue.setAside(Number(sequence), code, message);
+    const through = Number(ack.ackedThrough);
+    while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift();
+    answerDueSince = inFlight.length > 0 ? clock.monotonic() : null;
+    removeThrough(queue, through);
+    options.onAck(ack);
+    slot.resolve();
+  };
+
+  const watch = async () => {
+    for (;;) {
+      await clock.sleep(options.answerTimeoutMs / 4, end.signal);
+      if (answerDueSince !== null && clock.monotonic() - answerDueSince >= options.answerTimeoutMs)
+        end.abort(
+          new ConnectError(`core did not answer for ${options.answerTimeoutMs / 1000} s`, Code.DeadlineExceeded),
+        );
+    }
+  };
+  watch().catch(() => undefined);
+
+  try {
+    const client = createClient(IngestService, options.transport);
+    for await (const { message } of client.forward(quietly(requests()), { signal: end.signal })) {
+      if (message.case === "opened") open(Number(message.value.cursor));
+      else if (message.case === "ack") acknowledge(message.value);
+    }
+    throw new ConnectError("core ended the stream", Code.Unavailable);
+  } catch (error) {
+    throw end.signal.aborted ? end.signal.reason : error;
+  } finally {
+    signal.removeEventListener("abort", stop);
+    end.abort(new Error("the stream has ended"));
+    opened.reject(end.signal.reason);
+    slot.reject(end.signal.reason);
+    opened.promise.catch(() => undefined);
+    slot.promise.catch(() => undefined);
+  }
+};
+
+/** Ends instead of failing: the stream's failure is already known when the requests stop, and must not be told twice. */
+const quietly = async function* <Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
+  try {
+    yield* items;
+  } catch {}
+};
+
+/** An ack that the disk refuses costs nothing: the next one covers it, and core skips what it is sent again. */
+const removeThrough = (queue: Queue, sequence: number): void => {
+  queue.ack(sequence).catch(() => undefined);
+};
+
+const frameOf = (records: readonly QueuedRecord[], previous: number): SentFrame => ({
+  firstSequence: records[0]?.sequence ?? previous,
+  lastSequence: records.at(-1)?.sequence ?? previous,
+  records: records.length,
+  bytes: records.reduce((sum, { bytes }) => sum + bytes, 0),
+});
+
+const requestOf = (
+  hostId: string,
+  queueId: Uint8Array<ArrayBuffer>,
+  previous: number,
+  records: readonly QueuedRecord[],
+): ForwardRequest =>
+  create(ForwardRequestSchema, {
+    message: {
+      case: "frame",
+      value: {
+        hostId,
+        queueId,
+        previousSequence: BigInt(previous),
+        envelopes: records.map(({ sequence, kind, observedAtMs, source, attributes, payload }) => ({
+          sequence: BigInt(sequence),
+          kind,
+          observedAt: timestampFromMs(observedAtMs),
+          source,
+          attributes,
+          payload,
+        })),
+      },
+    },
+  });
