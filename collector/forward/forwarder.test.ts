@@ -1,0 +1,257 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Code } from "@connectrpc/connect";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { encodePem } from "../../proto/pem.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { type IngestPeer, peerError, startIngestPeer } from "../../tests/fakes/ingest-peer.ts";
+import { createTestLog } from "../../tests/fakes/log.ts";
+import { createTestCa, createTestKey, issueTestCertificate } from "../../tests/fakes/pki.ts";
+import { openQueue, type Queue } from "../queue/queue.ts";
+import type { NewRecord } from "../queue/record.ts";
+import { createForwarder, type Forwarder, type ForwarderOptions } from "./forwarder.ts";
+
+let dir: string;
+let peer: IngestPeer;
+let queue: Queue;
+let running: { stop: AbortController; done: Promise<void> } | undefined;
+const log = createTestLog();
+/** Real time, but nobody waits for a backoff. */
+const clock = {
+  ...systemClock,
+  sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(Math.min(ms, 20), signal),
+};
+
+const open = (): Queue =>
+  openQueue({
+    dir,
+    maxDiskUsageBytes: 50_000_000,
+    maxRecordAgeSeconds: 604_800,
+    dropNewestOnFull: false,
+    atRiskBytesPercent: 80,
+    atRiskOldestSeconds: 86_400,
+    clock: systemClock,
+    entropy: createSeededEntropy(7),
+  });
+
+const forward = (options: Partial<ForwarderOptions> = {}): Forwarder => {
+  const forwarder = createForwarder({
+    endpoint: peer.endpoint,
+    tls: peer.tls,
+    hostId: peer.hostId,
+    queue,
+    batch: { maxEnvelopes: 10, maxBytes: 100_000, lingerMs: 1 },
+    maxInFlightFrames: 8,
+    compression: "gzip",
+    clock,
+    entropy: createSeededEntropy(3),
+    log,
+    ...options,
+  });
+  const stop = new AbortController();
+  running = { stop, done: forwarder.run(stop.signal) };
+  return forwarder;
+};
+
+const stop = async () => {
+  running?.stop.abort(new Error("stop"));
+  await running?.done;
+  running = undefined;
+};
+
+const records = (from: number, to: number, size = 20): NewRecord[] =>
+  Array.from({ length: to - from + 1 }, (_, index) => ({
+    kind: "log_line",
+    observedAtMs: 1_700_000_000_000 + from + index,
+    source: "file",
+    attributes: { number: `${from + index}` },
+    payload: new TextEncoder().encode(`${from + index}`.padEnd(size, "x")),
+  }));
+
+const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index);
+const storedNumbers = () => peer.stored.map(({ attributes }) => Number(attributes.number));
+const empty = () => vi.waitFor(() => expect(queue.stats().records).toBe(0), { timeout: 10_000, interval: 5 });
+
+beforeEach(async () => {
+  dir = mkdtempSync(join(tmpdir(), "forward-"));
+  peer = await startIngestPeer();
+  queue = open();
+});
+
+afterEach(async () => {
+  await stop();
+  await queue.close();
+  await peer.close();
+  rmSync(dir, { recursive: true });
+});
+
+describe("forwarding", () => {
+  it("delivers every record once, in order and unchanged, and empties the queue by acks alone", async () => {
+    await queue.append(records(1, 95));
+    const forwarder = forward();
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 95));
+    expect(peer.stored[94]).toMatchObject({
+      sequence: 95n,
+      kind: "log_line",
+      observedAt: { seconds: 1_700_000_000n, nanos: 95_000_000 },
+      source: "file",
+      payload: new TextEncoder().encode("95".padEnd(20, "x")),
+    });
+    expect(forwarder.status()).toMatchObject({ connected: true, lastError: null, lastAckAt: expect.any(Number) });
+    await queue.append(records(96, 96));
+    await empty();
+    expect(storedNumbers()).toHaveLength(96);
+  });
+
+  it("keeps no more than the configured number of frames in flight, and uses them", async () => {
+    peer.behaviour.beforeCommit = () => systemClock.sleep(2);
+    await queue.append(records(1, 400));
+    forward({ maxInFlightFrames: 3 });
+    await empty();
+    expect(Math.max(...peer.frames.map(({ inFlight }) => inFlight))).toBe(3);
+    expect(storedNumbers()).toEqual(numbers(1, 400));
+  });
+
+  it("G5: connections that die at any moment lose nothing and store nothing twice", async () => {
+    let commits = 0;
+    peer.behaviour.beforeCommit = async () => {
+      commits += 1;
+      if (commits % 5 === 0) peer.disconnect();
+    };
+    peer.behaviour.afterCommit = async () => {
+      if (commits % 7 === 0) throw peerError(Code.Unavailable, "overloaded");
+    };
+    forward();
+    for (let from = 1; from <= 600; from += 100) await queue.append(records(from, from + 99));
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 600));
+  });
+
+  it("goes on from core's cursor after its own restart, also when the last acks were lost", async () => {
+    await queue.append(records(1, 30));
+    peer.behaviour.afterCommit = async () => {
+      throw peerError(Code.Unavailable, "overloaded");
+    };
+    forward();
+    await vi.waitFor(() => expect(peer.stored.length).toBeGreaterThanOrEqual(10));
+    await stop();
+    await queue.close();
+    queue = open();
+    delete peer.behaviour.afterCommit;
+    await queue.append(records(31, 40));
+    forward();
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 40));
+  });
+
+  it("sends what is left when core has lost its cursor", async () => {
+    await queue.append(records(1, 20));
+    await queue.ack(10);
+    forward();
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(11, 20));
+  });
+
+  it("takes a new queue id when core has acknowledged more than the queue ever held", async () => {
+    await queue.append(records(1, 5));
+    const before = queue.queueId.toHex();
+    peer.cursors.set(before, 1000);
+    forward();
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 5));
+    expect(queue.queueId.toHex()).not.toBe(before);
+  });
+});
+
+describe("refusals", () => {
+  it("Q9: sets aside what core rejects, counted, and the rest flows", async () => {
+    peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? "payload_too_large" : undefined);
+    await queue.append(records(1, 30));
+    forward();
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 30).filter((number) => number % 10 !== 3));
+    expect(queue.stats()).toMatchObject({ deadLetters: 3, droppedRecordsTotal: 0 });
+  });
+
+  it("makes frames smaller when core finds them too large, and sets a single refused envelope aside", async () => {
+    peer.behaviour.frameBytesMax = 3_000;
+    await queue.append(records(1, 20, 200));
+    await queue.append(records(21, 21, 5_000));
+    await queue.append(records(22, 60, 200));
+    forward({ batch: { maxEnvelopes: 50, maxBytes: 100_000, lingerMs: 1 } });
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 60).filter((number) => number !== 21));
+    expect(queue.stats()).toMatchObject({ deadLetters: 1, droppedRecordsTotal: 0 });
+    expect(Math.max(...peer.frames.slice(-5).map(({ envelopes }) => envelopes))).toBeGreaterThan(1);
+  });
+
+  it("keeps everything while it is refused for its certificate's sake, says why, and recovers", async () => {
+    peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_revoked");
+    await queue.append(records(1, 15));
+    const forwarder = forward();
+    await vi.waitFor(() => expect(forwarder.status().lastError).toContain("certificate_revoked"));
+    expect(queue.stats()).toMatchObject({ records: 15, deadLetters: 0 });
+    delete peer.behaviour.refuse;
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 15));
+    expect(forwarder.status()).toMatchObject({ connected: true, lastError: null });
+  });
+});
+
+describe("the connection", () => {
+  it("is not made to a server whose certificate another authority signed, or that has another name", async () => {
+    await queue.append(records(1, 3));
+    const other = await createTestCa({ name: "Other CA" });
+    const forwarder = forward({ tls: { ...peer.tls, ca: other.pem } });
+    await vi.waitFor(() => expect(forwarder.status().lastError).toMatch(/certificate/i));
+    await stop();
+    const misnamed = forward({ tls: { ...peer.tls, serverName: "elsewhere.test" } });
+    await vi.waitFor(() => expect(misnamed.status().lastError).toMatch(/elsewhere\.test/));
+    expect([peer.stored.length, queue.stats().records]).toEqual([0, 3]);
+    await stop();
+    forward({ tls: { ...peer.tls, serverName: "localhost" } });
+    await empty();
+  });
+
+  it("is refused with another authority's client certificate, and keeps the records", async () => {
+    await queue.append(records(1, 3));
+    const key = await createTestKey();
+    const cert = encodePem(
+      await issueTestCertificate({ ca: await createTestCa({ name: "Other CA" }), key }),
+      "CERTIFICATE",
+    );
+    const forwarder = forward({ tls: { ...peer.tls, cert, key: key.pem } });
+    await vi.waitFor(() => expect(forwarder.status().lastError).not.toBeNull());
+    expect(queue.stats().records).toBe(3);
+    expect(forwarder.status().connected).toBe(false);
+  });
+
+  it("is given up and made anew when core stops answering", async () => {
+    let silent = true;
+    peer.behaviour.beforeCommit = async () => {
+      while (silent) await systemClock.sleep(5);
+    };
+    await queue.append(records(1, 5));
+    let skip = 0;
+    forward({ clock: { ...clock, monotonic: () => systemClock.monotonic() + skip } });
+    await vi.waitFor(() => expect(peer.frames.length).toBe(1));
+    skip = 61_000;
+    await vi.waitFor(() => expect(log.text()).toContain("did not answer"));
+    silent = false;
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 5));
+  });
+
+  it("ends at once when told to, also in the middle of a backoff", async () => {
+    await peer.close();
+    const forwarder = forward({ clock: systemClock });
+    await vi.waitFor(() => expect(forwarder.status().lastError).not.toBeNull());
+    const start = performance.now();
+    await stop();
+    expect(performance.now() - start).toBeLessThan(200);
+    peer = await startIngestPeer();
+  });
+});

@@ -1,0 +1,208 @@
+import { createSecureServer, type Http2Session } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { toBinary } from "@bufbuild/protobuf";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
+import {
+  type Envelope,
+  type ForwardRequest,
+  type Frame,
+  FrameSchema,
+  IngestService,
+} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { encodePem } from "../../proto/pem.ts";
+import {
+  clientExtensions,
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  type TestCa,
+  testNames,
+  x509,
+} from "./pki.ts";
+
+/** What the peer may be told to do wrong, or to refuse. Changed at any time by a test. */
+export interface PeerBehaviour {
+  /** An error for a whole frame: the stream ends with it. */
+  refuse?: (frame: Frame) => ConnectError | undefined;
+  /** A code for one envelope, which is then consumed and named in the ack. */
+  reject?: (envelope: Envelope) => string | undefined;
+  frameBytesMax?: number;
+  /** Runs before a frame is committed. */
+  beforeCommit?: () => Promise<void>;
+  /** Runs between the commit and its ack: throw to lose the ack. */
+  afterCommit?: () => Promise<void>;
+}
+
+/** An ingest service over HTTP/2 mTLS that keeps everything in memory, by the cursor rules of contract §7. */
+export interface IngestPeer {
+  readonly endpoint: string;
+  readonly tls: { cert: string; key: string; ca: string };
+  readonly hostId: string;
+  readonly behaviour: PeerBehaviour;
+  /** What was committed, in order of commit. */
+  readonly stored: Envelope[];
+  /** Cursors by queue id in hex. */
+  readonly cursors: Map<string, number>;
+  readonly frames: { envelopes: number; inFlight: number }[];
+  /** Destroys every connection, as a crash does. */
+  disconnect(): void;
+  close(): Promise<void>;
+}
+
+/** An error as core makes them, with its reason. */
+export const peerError = (code: Code, reason: string): ConnectError =>
+  new ConnectError("refused", code, undefined, [{ desc: ErrorInfoSchema, value: { reason, domain: "svc" } }]);
+
+/** Starts a peer on a free port of the loopback address. */
+export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = {}): Promise<IngestPeer> => {
+  const hostId = "https://fleet.test/d/1";
+  const ca = options.ca ?? (await createTestCa());
+  const [serverKey, clientKey] = await Promise.all([createTestKey(), createTestKey()]);
+  const serverDer = await issueTestCertificate({
+    ca,
+    key: serverKey,
+    extensions: [
+      testNames([
+        { type: "dns", value: "localhost" },
+        { type: "ip", value: "127.0.0.1" },
+      ]),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+    ],
+  });
+  const clientDer = await issueTestCertificate({
+    ca,
+    key: clientKey,
+    extensions: [testNames([{ type: "url", value: hostId }]), ...clientExtensions()],
+  });
+
+  const behaviour: PeerBehaviour = {};
+  const stored: Envelope[] = [];
+  const cursors = new Map<string, number>();
+  const frames: IngestPeer["frames"] = [];
+  let inFlight = 0;
+
+  const commit = async (frame: Frame) => {
+    const { frameBytesMax } = behaviour;
+    if (frameBytesMax !== undefined && toBinary(FrameSchema, frame).byteLength > frameBytesMax)
+      throw peerError(Code.ResourceExhausted, "frame_too_large");
+    const refusal = behaviour.refuse?.(frame);
+    if (refusal !== undefined) throw refusal;
+    if (frame.hostId !== hostId) throw peerError(Code.PermissionDenied, "host_identity_mismatch");
+    frames.push({ envelopes: frame.envelopes.length, inFlight });
+    await behaviour.beforeCommit?.();
+    const id = frame.queueId.toHex();
+    const cursor = cursors.get(id) ?? 0;
+    if (Number(frame.previousSequence) > cursor) throw peerError(Code.FailedPrecondition, "sequence_gap");
+    const fresh = frame.envelopes.filter(({ sequence }) => Number(sequence) > cursor);
+    const rejected = fresh.flatMap((envelope) => {
+      const code = behaviour.reject?.(envelope);
+      return code === undefined ? [] : [{ sequence: envelope.sequence, code, message: "refused for good" }];
+    });
+    stored.push(...fresh.filter(({ sequence }) => !rejected.some((other) => other.sequence === sequence)));
+    const through = Math.max(cursor, Number(frame.envelopes.at(-1)?.sequence ?? 0));
+    cursors.set(id, through);
+    await behaviour.afterCommit?.();
+    return { queueId: frame.queueId, ackedThrough: BigInt(through), rejected };
+  };
+
+  const forward = async function* (requests: AsyncIterable<ForwardRequest>) {
+    // Reads ahead, as core does, so that frames are in flight while one is being committed.
+    const pending: Promise<Awaited<ReturnType<typeof commit>>>[] = [];
+    let chain: Promise<unknown> = Promise.resolve();
+    let ended = false;
+    let wake = Promise.withResolvers<void>();
+    const reading = (async () => {
+      for await (const { message } of requests) {
+        if (message.case !== "frame") continue;
+        inFlight += 1;
+        const ack = chain.then(() => commit(message.value));
+        chain = ack;
+        ack.catch(() => undefined);
+        pending.push(ack);
+        wake.resolve();
+      }
+    })()
+      .catch(() => undefined)
+      .finally(() => {
+        ended = true;
+        wake.resolve();
+      });
+    try {
+      for (;;) {
+        const next = pending.shift();
+        if (next !== undefined) {
+          const ack = await next;
+          inFlight -= 1;
+          yield { message: { case: "ack" as const, value: ack } };
+        } else if (ended) {
+          return;
+        } else {
+          wake = Promise.withResolvers();
+          await wake.promise;
+        }
+      }
+    } finally {
+      inFlight = 0;
+      void reading;
+    }
+  };
+
+  const server = createSecureServer(
+    {
+      key: serverKey.pem,
+      cert: encodePem(serverDer, "CERTIFICATE"),
+      ca: ca.pem,
+      requestCert: true,
+      rejectUnauthorized: true,
+      minVersion: "TLSv1.2",
+      settings: { initialWindowSize: 4 * 1024 * 1024 },
+    },
+    connectNodeAdapter({
+      routes: (router) =>
+        router.service(IngestService, {
+          async *forward(requests) {
+            const iterator = requests[Symbol.asyncIterator]();
+            const first = await iterator.next();
+            if (first.done === true || first.value.message.case !== "open") return;
+            const id = first.value.message.value.queueId.toHex();
+            yield { message: { case: "opened" as const, value: { cursor: BigInt(cursors.get(id) ?? 0) } } };
+            yield* forward({ [Symbol.asyncIterator]: () => iterator });
+          },
+          submit: async ({ frame }) => {
+            if (frame === undefined) throw new ConnectError("no frame", Code.InvalidArgument);
+            return { ack: await commit(frame) };
+          },
+        }),
+    }),
+  );
+  const sessions = new Set<Http2Session>();
+  server.on("session", (session) => {
+    session.setLocalWindowSize(16 * 1024 * 1024);
+    sessions.add(session);
+    session.on("close", () => sessions.delete(session));
+  });
+  server.on("sessionError", () => undefined);
+  await new Promise<void>((resolve) => server.listen(options.port ?? 0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+
+  const disconnect = () => {
+    for (const session of sessions) session.destroy();
+  };
+  return {
+    endpoint: `127.0.0.1:${port}`,
+    tls: { cert: encodePem(clientDer, "CERTIFICATE"), key: clientKey.pem, ca: ca.pem },
+    hostId,
+    behaviour,
+    stored,
+    cursors,
+    frames,
+    disconnect,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        disconnect();
+      }),
+  };
+};
