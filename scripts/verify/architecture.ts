@@ -1,0 +1,225 @@
+import { posix } from "node:path";
+import type { ImportEdge, SourceFile } from "./imports.ts";
+
+/** A part of the repository, and what it may import of the others. The first that matches a path is its part. */
+interface Part {
+  name: string;
+  /** Folders (ending in `/`) and files; without any, the files at the top of the repository. */
+  paths: readonly string[];
+  /** Names of parts; its own is always allowed. `"*"`: all. */
+  imports: readonly string[];
+  /** Names of parts of which types alone may be imported. */
+  types?: readonly string[];
+  /** Packages it never imports, by name or by scope. */
+  without?: readonly string[];
+  /** May import `node:*`. */
+  node?: boolean;
+  /** May read `process.env`. */
+  environment?: boolean;
+}
+
+const leaves = ["proto", "kit"];
+const database = ["drizzle-orm", "postgres", "pg"];
+const http = ["hono", "@hono", "@connectrpc"];
+
+/**
+ * Who may import whom: `v1, ops, ingest, jobs → domain → store → schema`; the rest serves these. Everything is refused that is
+ * not listed here.
+ */
+export const parts: readonly Part[] = [
+  { name: "tests", paths: ["tests/"], imports: ["*"], node: true, environment: true },
+  { name: "scripts", paths: ["scripts/"], imports: ["*"], node: true, environment: true },
+  { name: "proto", paths: ["proto/"], imports: [], without: [...database, "hono", "@hono"] },
+  { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
+  { name: "kit", paths: ["functions/kit/"], imports: [], without: [...database, ...http] },
+  { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
+  { name: "config", paths: ["functions/config.ts"], imports: leaves },
+  {
+    name: "core",
+    paths: ["functions/core.ts"],
+    imports: [],
+    types: ["config", "kit", "proto", "store", "signer", "domain", "problems"],
+  },
+  { name: "store", paths: ["functions/store/"], imports: [...leaves, "schema", "problems"], without: http },
+  {
+    name: "signer",
+    paths: ["functions/signer/"],
+    imports: [...leaves, "problems"],
+    types: ["config"],
+    without: [...database, ...http],
+  },
+  {
+    name: "domain",
+    paths: ["functions/domain/"],
+    imports: [...leaves, "store", "problems"],
+    types: ["core", "config", "schema", "signer"],
+    without: [...database, ...http],
+  },
+  {
+    name: "http",
+    paths: ["functions/http/"],
+    imports: [...leaves, "domain", "problems"],
+    types: ["core", "config", "schema", "store"],
+    without: database,
+  },
+  {
+    name: "v1",
+    paths: ["functions/v1/"],
+    imports: [...leaves, "http", "domain", "problems"],
+    types: ["core", "config", "schema", "store"],
+    without: database,
+  },
+  {
+    name: "ops",
+    paths: ["functions/ops/"],
+    imports: [...leaves, "http", "domain", "problems"],
+    types: ["core", "config", "store"],
+    without: database,
+  },
+  {
+    name: "ingest",
+    paths: ["functions/ingest/"],
+    imports: [...leaves, "domain", "problems"],
+    types: ["core", "config", "schema", "store"],
+    without: ["drizzle-orm"],
+  },
+  {
+    name: "jobs",
+    paths: ["functions/jobs/"],
+    imports: [...leaves, "domain", "problems"],
+    types: ["core", "config", "store"],
+    without: [...database, ...http],
+  },
+  { name: "directory", paths: ["functions/directory/"], imports: [...leaves, "problems"], types: ["config"] },
+  {
+    name: "node",
+    paths: ["functions/node/"],
+    imports: [...leaves, "store", "signer", "ingest", "problems"],
+    types: ["core", "config", "http", "ops", "domain"],
+    node: true,
+    environment: true,
+  },
+  {
+    name: "app",
+    paths: ["functions/app.ts"],
+    imports: [...leaves, "http", "v1", "ops", "problems"],
+    types: ["core", "config"],
+  },
+  { name: "main", paths: ["functions/main.ts"], imports: ["*"], node: true, environment: true },
+  { name: "worker", paths: ["functions/worker.ts"], imports: ["*"] },
+  { name: "version", paths: ["package.json"], imports: [] },
+  {
+    name: "collector",
+    paths: ["collector/"],
+    imports: [...leaves, "version"],
+    without: database,
+    node: true,
+    environment: true,
+  },
+  { name: "bff", paths: ["ui/bff/"], imports: [...leaves, "schema"] },
+  { name: "ui", paths: ["ui/app/"], imports: ["proto"], types: ["bff"], without: database },
+  { name: "client", paths: ["client/"], imports: ["proto"] },
+  { name: "settings", paths: [], imports: ["*"], node: true, environment: true },
+];
+
+const linesMax = 300;
+const vagueNames = new Set(["utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"]);
+
+const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path) || path.startsWith("tests/");
+const isGenerated = (path: string): boolean => path.startsWith("proto/gen/");
+
+const partOf = (path: string): Part => {
+  const part = parts.find(({ paths }) => paths.some((at) => (at.endsWith("/") ? path.startsWith(at) : path === at)));
+  if (part) return part;
+  const top = parts.find(({ paths }) => paths.length === 0);
+  if (top && !path.includes("/")) return top;
+  throw new Error(`${path} belongs to no part of the architecture: give it one in scripts/verify/architecture.ts`);
+};
+
+/** Every violation of the architecture, as a sentence that names the file. Empty when all is well. */
+export const violationsOf = (sources: readonly SourceFile[]): string[] =>
+  [
+    ...sources.flatMap(nameFaults),
+    ...sources.filter(({ path }) => !isGenerated(path)).flatMap(importFaults),
+    ...sources.filter(({ path }) => !isTest(path) && !isGenerated(path)).flatMap(shapeFaults),
+    ...folderCycles(sources),
+  ].sort();
+
+const nameFaults = ({ path }: SourceFile): string[] => {
+  if (isGenerated(path)) return [];
+  const faults: string[] = [];
+  for (const name of path.split("/")) {
+    if (!/^\.?[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9-]+)*$/.test(name)) faults.push(`${path}: ${name} is not kebab-case`);
+    const vague = name.split(/[.-]/).find((word) => vagueNames.has(word));
+    if (vague) faults.push(`${path}: "${vague}" says nothing; name it after what it does`);
+  }
+  return faults;
+};
+
+const shapeFaults = ({ path, lines, moduleState, readsEnvironment }: SourceFile): string[] => {
+  const part = partOf(path);
+  return [
+    ...(lines >= linesMax ? [`${path}: ${lines} lines; a file has fewer than ${linesMax}`] : []),
+    ...moduleState.map((name) => `${path}: "${name}" is mutable module state; make it part of what a factory returns`),
+    ...(readsEnvironment && !part.environment ? [`${path}: only main.ts and worker.ts read the environment`] : []),
+  ];
+};
+
+const importFaults = ({ path, imports }: SourceFile): string[] => {
+  if (isTest(path)) return [];
+  const part = partOf(path);
+  return imports.flatMap((edge) => {
+    const fault = importFault(part, edge);
+    return fault === undefined ? [] : [`${path}: imports ${edge.to}: ${fault}`];
+  });
+};
+
+const importFault = (part: Part, { to, kind, typeOnly }: ImportEdge): string | undefined => {
+  if (kind === "node")
+    return part.node ? undefined : "node:* stays in functions/node/, main.ts, collector/ and scripts/";
+  if (kind === "package") {
+    const banned = part.without?.find((name) => to === name || to.startsWith(`${name}/`));
+    return banned === undefined ? undefined : `${part.name} never imports ${banned}`;
+  }
+  if (isTest(to)) return part.name === "scripts" ? undefined : "programs do not import tests";
+  const target = partOf(to);
+  if (target === part || part.imports.includes("*") || part.imports.includes(target.name)) return undefined;
+  if (!part.types?.includes(target.name)) return `${part.name} may not import ${target.name}`;
+  return typeOnly ? undefined : `${part.name} may import types alone of ${target.name}`;
+};
+
+/**
+ * Cycles between folders. Programs, `core.ts` and its siblings count as folders of their own; types taken from `core.ts` do not
+ * count, because it lists everything and everyone narrows it.
+ */
+const folderCycles = (sources: readonly SourceFile[]): string[] => {
+  const graph = new Map<string, Set<string>>();
+  for (const { path, imports } of sources) {
+    if (isTest(path)) continue;
+    const from = folderOf(path);
+    for (const { to, kind, typeOnly } of imports) {
+      if (kind !== "file" || folderOf(to) === from || (typeOnly && to === "functions/core.ts")) continue;
+      graph.set(from, (graph.get(from) ?? new Set()).add(folderOf(to)));
+    }
+  }
+  const found = new Map<string, string>();
+  const visit = (folder: string, trail: readonly string[]): void => {
+    const at = trail.indexOf(folder);
+    if (at >= 0) {
+      const cycle = trail.slice(at);
+      found.set([...cycle].sort().join(" "), [...cycle, folder].join(" → "));
+      return;
+    }
+    if (done.has(folder)) return;
+    for (const next of graph.get(folder) ?? []) visit(next, [...trail, folder]);
+    done.add(folder);
+  };
+  const done = new Set<string>();
+  for (const folder of graph.keys()) visit(folder, []);
+  return [...found.values()].map((cycle) => `${cycle.split(" ")[0]}: folders import each other: ${cycle}`);
+};
+
+const folderOf = (path: string): string => {
+  const folder = posix.dirname(path);
+  return folder === "functions" || folder === "collector" || folder === "." ? path : folder;
+};

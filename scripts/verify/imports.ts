@@ -1,0 +1,57 @@
+import { posix } from "node:path";
+import { parseSync } from "oxc-parser";
+
+/** One import or re-export of a source file. */
+export interface ImportEdge {
+  /** The importing file, relative to the repository. */
+  from: string;
+  /** A file of the repository, a package's name without its subpath, or a `node:` module. */
+  to: string;
+  kind: "file" | "package" | "node";
+  /** `import type` and `export type`: gone when the program runs. */
+  typeOnly: boolean;
+}
+
+/** What the architecture rules read of a file. */
+export interface SourceFile {
+  path: string;
+  lines: number;
+  imports: readonly ImportEdge[];
+  /** Names of `let` bindings at module level: state that outlives a call. */
+  moduleState: readonly string[];
+  readsEnvironment: boolean;
+}
+
+/** Parses one TypeScript file; throws on a syntax error. */
+export const readSource = (path: string, text: string): SourceFile => {
+  const { module, program, errors } = parseSync(path, text);
+  if (errors[0]) throw new Error(`${path}: ${errors[0].message}`);
+  const imports: ImportEdge[] = [];
+  const add = (specifier: string, statement: string) =>
+    imports.push({ from: path, ...resolve(path, specifier), typeOnly: /^(import|export)\s+type\b/.test(statement) });
+  for (const { moduleRequest, start, end } of module.staticImports) add(moduleRequest.value, text.slice(start, end));
+  for (const { entries, start, end } of module.staticExports)
+    for (const { moduleRequest } of entries) if (moduleRequest) add(moduleRequest.value, text.slice(start, end));
+  for (const { moduleRequest } of module.dynamicImports) {
+    const literal = /^["'](.*)["']$/.exec(text.slice(moduleRequest.start, moduleRequest.end));
+    if (literal?.[1]) add(literal[1], "");
+  }
+  const moduleState = program.body
+    .map((node) => (node.type === "ExportNamedDeclaration" && node.declaration ? node.declaration : node))
+    .flatMap((node) => (node.type === "VariableDeclaration" && node.kind !== "const" ? node.declarations : []))
+    .map(({ id }) => (id.type === "Identifier" ? id.name : "a pattern"));
+  return {
+    path,
+    lines: text.split("\n").length - (text.endsWith("\n") ? 1 : 0),
+    imports,
+    moduleState,
+    readsEnvironment: /\bprocess\s*\.\s*env\b/.test(text),
+  };
+};
+
+const resolve = (from: string, specifier: string): Pick<ImportEdge, "to" | "kind"> => {
+  if (specifier.startsWith(".")) return { to: posix.join(posix.dirname(from), specifier), kind: "file" };
+  if (specifier.startsWith("node:")) return { to: specifier, kind: "node" };
+  const parts = specifier.split("/");
+  return { to: parts.slice(0, specifier.startsWith("@") ? 2 : 1).join("/"), kind: "package" };
+};

@@ -1,0 +1,133 @@
+import { describe, expect, it } from "vitest";
+import { violationsOf } from "../scripts/verify/architecture.ts";
+import { readSource } from "../scripts/verify/imports.ts";
+import { readSources } from "../scripts/verify/sources.ts";
+
+const violations = (files: Readonly<Record<string, string>>) =>
+  violationsOf(Object.entries(files).map(([path, text]) => readSource(path, text)));
+
+describe("architecture", () => {
+  it("holds in the whole repository", () => {
+    const sources = readSources();
+    expect(sources.length).toBeGreaterThan(40);
+    expect(violationsOf(sources)).toEqual([]);
+  });
+
+  const planted: [name: string, path: string, text: string, message: RegExp][] = [
+    [
+      "a verb that knows HTTP",
+      "functions/domain/fleet/a.ts",
+      'import { Hono } from "hono";',
+      /domain never imports hono/,
+    ],
+    [
+      "a verb that knows Connect, by a re-export",
+      "functions/domain/fleet/a.ts",
+      'export * from "@connectrpc/connect";',
+      /domain never imports @connectrpc/,
+    ],
+    [
+      "a verb that knows Node, by a dynamic import",
+      "functions/domain/fleet/a.ts",
+      'const fs = await import("node:fs");',
+      /node:\* stays in/,
+    ],
+    [
+      "a verb that calls a route",
+      "functions/domain/fleet/a.ts",
+      'import "../../v1/index.ts";',
+      /domain may not import v1/,
+    ],
+    ["a route with SQL", "functions/v1/a.ts", 'import { sql } from "drizzle-orm";', /v1 never imports drizzle-orm/],
+    [
+      "a route with a subpath of drizzle",
+      "functions/v1/a.ts",
+      'import { pgTable } from "drizzle-orm/pg-core";',
+      /v1 never imports drizzle-orm/,
+    ],
+    [
+      "a route that skips the domain",
+      "functions/v1/a.ts",
+      'import { findPerson } from "../store/people.ts";',
+      /v1 may import types alone of store/,
+    ],
+    [
+      "an inline type import, which stays in the program",
+      "functions/v1/a.ts",
+      'import { type Executor } from "../store/database.ts";',
+      /types alone of store/,
+    ],
+    [
+      "a query that knows the domain",
+      "functions/store/a.ts",
+      'import "../domain/fleet/a.ts";',
+      /store may not import domain/,
+    ],
+    [
+      "a schema that imports the store",
+      "drizzle/schema/a.ts",
+      'import "../../functions/store/a.ts";',
+      /may not import store/,
+    ],
+    ["a wire format of ours alone", "proto/a.ts", 'import "../functions/kit/clock.ts";', /proto may not import kit/],
+    ["a kit that is no leaf", "functions/kit/a.ts", 'import "../problems.ts";', /kit may not import problems/],
+    [
+      "a collector that imports core",
+      "collector/queue/a.ts",
+      'import "../../functions/http/route.ts";',
+      /collector may not import http/,
+    ],
+    [
+      "a user interface with values of the BFF",
+      "ui/app/a.ts",
+      'import { a } from "../bff/a.ts";',
+      /types alone of bff/,
+    ],
+    ["a program that imports a test", "functions/main.ts", 'import "../tests/core.ts";', /do not import tests/],
+    ["a worker with Node's modules", "functions/worker.ts", 'import "node:net";', /node:\* stays in/],
+    ["a long file", "functions/kit/a.ts", "// line\n".repeat(300), /300 lines; a file has fewer than 300/],
+    ["a name in camelCase", "functions/kit/runEvery.ts", "", /runEvery.ts is not kebab-case/],
+    ["a name that says nothing", "functions/kit/string-utils.ts", "", /"utils" says nothing/],
+    ["mutable module state", "functions/kit/a.ts", "export let now = 0;", /"now" is mutable module state/],
+    [
+      "an environment read in passing",
+      "functions/v1/a.ts",
+      "const p = process.env.PORT;",
+      /only main.ts and worker.ts/,
+    ],
+  ];
+
+  it.each(planted)("refuses %s", (_, path, text, message) => {
+    expect(violations({ [path]: text })).toEqual([expect.stringMatching(message)]);
+  });
+
+  it("refuses a file that belongs to no part", () => {
+    expect(() => violations({ "lib/a.ts": "" })).toThrow(/belongs to no part/);
+  });
+
+  it("refuses a cycle between folders, and shows it", () => {
+    const cycle = violations({
+      "functions/domain/fleet/a.ts": 'import type { B } from "../audit/b.ts";',
+      "functions/domain/audit/b.ts": 'import { c } from "../operator/c.ts";',
+      "functions/domain/operator/c.ts": 'import { a } from "../fleet/a.ts";',
+    });
+    expect(cycle).toHaveLength(1);
+    expect(cycle[0]).toContain(
+      "functions/domain/fleet → functions/domain/audit → functions/domain/operator → functions/domain/fleet",
+    );
+  });
+
+  it("lets tests import what they test, and programs what their part lists", () => {
+    expect(
+      violations({
+        "functions/domain/fleet/a.test.ts":
+          'import { createTestCore } from "../../../tests/core.ts"; import "node:fs";',
+        "functions/domain/fleet/a.ts":
+          'import type { Core } from "../../core.ts"; import { b } from "../../store/b.ts";',
+        "functions/core.ts": 'import type { A } from "./domain/fleet/a.ts";',
+        "functions/store/b.ts": 'import { sql } from "drizzle-orm"; import { p } from "../../drizzle/schema/index.ts";',
+        "collector/main.ts": 'import fs from "node:fs"; import { parse } from "../proto/collector-config/parse.ts";',
+      }),
+    ).toEqual([]);
+  });
+});
