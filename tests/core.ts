@@ -54,6 +54,8 @@ export interface TestCore {
   /** The enrollment CA that the core signs with. */
   ca: TestCa;
   people: typeof people;
+  /** The router's own list is `app.routes`. */
+  app: ReturnType<typeof createApp>;
   api: Api;
   /** The app itself, for requests that `api` cannot express. */
   fetch(request: Request, call?: Pick<Call, "from" | "certificate" | "listener">): Promise<Response>;
@@ -127,6 +129,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     observations,
     ca,
     people,
+    app,
     api: apiOver(fetch, bridgeToken),
     fetch,
     bridgeToken,

@@ -1,0 +1,85 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { open } from "../functions/http/guards.ts";
+import { type Route, route } from "../functions/http/route.ts";
+import { routesOf } from "../functions/v1/index.ts";
+import { createTestCore, type TestCore } from "./core.ts";
+import type { PersonName } from "./people.ts";
+
+/** Everything that answers without credentials. A route enters this list by a decision, not by omission. */
+const openRoutes: readonly string[] = [];
+
+const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+
+/** What the router dispatches on, by method and path; `ALL` is a middleware or the answer to other methods. */
+const registeredIn = (app: TestCore["app"]) => app.routes.filter(({ method }) => method !== "ALL");
+const nameOf = ({ method, path }: { method: string; path: string }): string => `${method} ${path}`;
+const concrete = (path: string): string => path.replace(/:[a-z_]+/g, "01920000-0000-7000-8000-0000000000ff");
+
+/** What is wrong with the access to one registered route; empty when it is denied to all but those it names. */
+const accessFaults = async (test: TestCore, guard: Route["guard"] | undefined, method: string, path: string) => {
+  const faults: string[] = [];
+  const expectRefusal = async (who: string, call: Parameters<TestCore["api"]>[2], status: number, code?: string) => {
+    const answer = await test.api(method, concrete(path), call);
+    if (answer.status !== status || (code !== undefined && answer.body?.code !== code))
+      faults.push(`${who}: ${answer.status}, expected ${status}`);
+  };
+  // A body that no schema accepts: the guard must refuse before anything looks at it.
+  const nonsense = method === "GET" ? {} : { raw: { type: "text/plain", content: "{" } };
+  if (guard === undefined) return ["declares no guard"];
+  if (guard.kind === "open") return openRoutes.includes(`${method} ${path}`) ? [] : ["is open and not listed"];
+  await expectRefusal("anonymous", nonsense, 401);
+  if (guard.kind !== "scope") await expectRefusal("an admin's bridge token", { as: "admin", ...nonsense }, 401);
+  else
+    for (const person of Object.keys(test.people) as PersonName[]) {
+      if (!test.people[person].scopes.some((held) => held === guard.scope))
+        await expectRefusal(person, { as: person, ...nonsense }, 403, "forbidden");
+      else if ([401, 403].includes((await test.api(method, concrete(path), { as: person, ...nonsense })).status))
+        faults.push(`${person}: refused in spite of the scope`);
+    }
+  return faults;
+};
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const declared = new Map(routesOf(test.core).map((entry) => [nameOf(entry), entry]));
+const registered = registeredIn(test.app);
+
+describe("I1: access is denied by default", () => {
+  it("every route of the router is declared, and the open ones are those listed here", () => {
+    expect(registered.map(nameOf).sort()).toEqual([...declared.keys()].sort());
+    const openOnes = [...declared.values()].filter(({ guard }) => guard.kind === "open").map(nameOf);
+    expect(openOnes.sort()).toEqual([...openRoutes].sort());
+  });
+
+  it.each(registered.map((entry) => [nameOf(entry), entry] as const))("%s", async (name, { method, path }) => {
+    expect(await accessFaults(test, declared.get(name)?.guard, method, path)).toEqual([]);
+  });
+
+  it("no path answers a method that it does not declare", async () => {
+    for (const path of new Set(registered.map((entry) => entry.path)))
+      for (const method of methods.filter((other) => !declared.has(`${other} ${path}`))) {
+        const { status } = await test.api(method, concrete(path), { as: "admin" });
+        expect({ path, method, status }).toEqual({ path, method, status: 405 });
+      }
+  });
+
+  it("is noticed when broken: a guard that admits everybody, an undeclared route, an open one that is not listed", async () => {
+    const leak = (guard: Route["guard"]): Route =>
+      route({
+        method: "GET",
+        path: "/v1/leak",
+        operationId: "leak",
+        summary: "What nobody should see",
+        guard: { describe: guard, admit: open.admit },
+        replies: { 200: { description: "Leaked" } },
+        handle: async () => ({ status: 200, body: {} }),
+      });
+    const careless = leak({ kind: "scope", scope: "admin" });
+    const leaky = await createTestCore({ routes: () => [careless] });
+    expect(registeredIn(leaky.app).map(nameOf)).toEqual(["GET /v1/leak"]);
+    expect(await accessFaults(leaky, careless.guard, "GET", "/v1/leak")).toHaveLength(3);
+    expect(await accessFaults(leaky, undefined, "GET", "/v1/leak")).toEqual(["declares no guard"]);
+    expect(await accessFaults(leaky, { kind: "open" }, "GET", "/v1/leak")).toEqual(["is open and not listed"]);
+    await leaky.close();
+  });
+});
