@@ -2,7 +2,6 @@ import type { EnrollRequest } from "../../../proto/management/enroll.ts";
 import type { Core } from "../../core.ts";
 import { sha256 } from "../../kit/bytes.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
-import { Problem } from "../../problems.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
 import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
 import { type CertificateRow, insertCertificate, updateActiveReplaced } from "../../store/certificates.ts";
@@ -94,17 +93,27 @@ const attempt = async (
   if (reserved.kind === "issued") return { enrolled: reserved, outcome: "retried" };
 
   const { reservation } = reserved;
+  const now = core.clock.now();
   try {
-    const now = core.clock.now();
-    const { certificateTtlSeconds: ttlSeconds } = reserved.policy;
-    const { csrPem, spki, identity } = request;
-    const issued = await core.signer.sign({ csrPem, spki, identity, ttlSeconds, serial, now });
+    const issued = await sign(core.signer, request, { serial, now, ttlSeconds: reserved.policy.certificateTtlSeconds });
     const enrolled = await core.db.transaction((tx) => record(tx, core, { request, reservation, issued, now, origin }));
     return { enrolled, outcome: "issued" };
   } catch (error) {
     await core.db.transaction((tx) => deleteReservation(tx, reservation.id));
-    if (error instanceof Problem && error.code === "signer_failed") throw new Refusal("signer_failed");
     throw error;
+  }
+};
+
+/** Whatever goes wrong in a signer is its failure, and only the log sees why. */
+const sign = async (
+  signer: Signer,
+  { csrPem, spki, identity }: EnrollmentRequest,
+  terms: { serial: Uint8Array; now: number; ttlSeconds: number },
+): Promise<IssuedCertificate> => {
+  try {
+    return await signer.sign({ csrPem, spki, identity, ...terms });
+  } catch (cause) {
+    throw new Refusal("signer_failed", { cause });
   }
 };
 

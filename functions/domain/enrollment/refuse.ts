@@ -15,9 +15,15 @@ export class Refusal extends Error {
   readonly problem: Problem;
   readonly reason: string;
 
-  constructor(code: ProblemCode, { reason = code, ...options }: { reason?: string; detail?: string } = {}) {
+  constructor(
+    code: ProblemCode,
+    {
+      reason = code,
+      ...options
+    }: { reason?: string; detail?: string; cause?: unknown; retryAfterSeconds?: number } = {},
+  ) {
     super(reason);
-    this.problem = new Problem(code, options);
+    this.problem = new Problem(code, { cause: this, ...options });
     this.reason = reason;
   }
 }
@@ -56,7 +62,7 @@ export const refuse = async (
       {
         actor: { type: "collector", id: use.identity ?? "", display: use.identity ?? "unknown" },
         action: "collector.enroll",
-        target: use.tokenId ? { type: "bootstrap_token", id: use.tokenId } : { type: "bootstrap_token", id: "" },
+        target: { type: "bootstrap_token", id: use.tokenId ?? "" },
         outcome: "failure",
         reason: refusal.reason,
         origin,

@@ -121,5 +121,6 @@ const admitFirst = async (tx: Executor, policy: PolicyRow, now: number): Promise
   }
   if (policy.maxEnrollmentsPerHour === 0) return;
   const lastHour = await countEnrolledSince(tx, policy.id, new Date(now - hourMs));
-  if (lastHour + held >= policy.maxEnrollmentsPerHour) throw new Refusal("enrollment_rate_limited");
+  if (lastHour + held >= policy.maxEnrollmentsPerHour)
+    throw new Refusal("enrollment_rate_limited", { retryAfterSeconds: 60 });
 };

@@ -1,0 +1,326 @@
+import { X509Certificate } from "node:crypto";
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestCore } from "../../../tests/core.ts";
+import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../tests/fakes/pki.ts";
+import { isWellFormedToken } from "../../domain/enrollment/bootstrap-token.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api, clock } = test;
+
+const prefix = "spiffe://fleet.test/host/";
+const policyPath = "/v1/collector/enrollment-policies";
+let names = 0;
+
+const createPolicy = async (fields: object = {}) => {
+  const body = { name: `policy ${++names}`, allowed_identity_prefixes: [prefix], ...fields };
+  return (await api<{ id: string }>("POST", policyPath, { as: "admin", body })).body;
+};
+
+const createToken = async (policyId: string, fields: object = {}) =>
+  (await api<{ id: string; token: string }>("POST", `${policyPath}/${policyId}/tokens`, { as: "admin", body: fields }))
+    .body;
+
+const device = () => `web-${++names}`;
+
+const request = async (deviceId: string, fields: object = {}, key?: TestKey) => ({
+  csr_pem: await createTestCsr({ key: key ?? (await createTestKey()), uri: prefix + deviceId }),
+  device_id: deviceId,
+  hostname: "web-1.fleet.test",
+  platform: "linux/amd64",
+  collector_version: "1.0.0",
+  ...fields,
+});
+
+const enroll = (token: string, body: object, from = "127.0.0.1") =>
+  api("POST", "/v1/collector/enroll", { headers: { Authorization: `Bearer ${token}` }, body, from });
+
+const newToken = async (policy: object = {}, token: object = {}) =>
+  createToken((await createPolicy(policy)).id, { max_uses: 0, ...token });
+
+/** The newest audit event of an action. */
+const lastEvent = async (action: string) =>
+  (await test.db.execute(sql`select * from audit_event where action = ${action} order by id desc limit 1`))[0];
+
+describe("POST /v1/collector/enroll", () => {
+  it("issues the profile that the contract asks for, to a token that is well-formed and stored only as a hash", async () => {
+    const policy = await createPolicy();
+    const created = await createToken(policy.id, {});
+    expect(isWellFormedToken(created.token)).toBe(true);
+    const deviceId = device();
+    const { status, body, headers } = await enroll(created.token, await request(deviceId));
+    expect(status).toBe(201);
+    expect(headers.get("cache-control")).toBe("no-store");
+    expect(body).toMatchObject({ identity: prefix + deviceId, heartbeat_interval_seconds: 60 });
+    const certificate = new X509Certificate(String(body.certificate_pem));
+    expect(certificate.subjectAltName).toBe(`URI:${prefix}${deviceId}`);
+    expect(certificate.ca).toBe(false);
+    expect(certificate.keyUsage).toEqual(["1.3.6.1.5.5.7.3.2"]);
+    expect(certificate.verify(new X509Certificate(test.ca.pem).publicKey)).toBe(true);
+    const now = clock.now();
+    expect(certificate.validToDate.getTime()).toBe(now + 1_814_400_000);
+    expect(certificate.validFromDate.getTime()).toBe(now - 60_000);
+    expect(body.renew_after).toBe(new Date(now + 907_200_000).toISOString());
+    expect(await lastEvent("collector.enroll")).toMatchObject({ outcome: "success", target_id: body.identity_id });
+  });
+
+  it("E12: keeps the raw token out of the database, the log and the errors", async () => {
+    const { token } = await newToken();
+    await enroll(token, await request(device()));
+    await enroll(token, { csr_pem: token, device_id: "x", platform: token, collector_version: "1" });
+    await enroll(`${token}x`, await request(device()));
+    const tables = await test.db.execute<{ table_name: string }>(
+      sql`select table_name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`,
+    );
+    const secret = token.slice(12);
+    for (const { table_name } of tables) {
+      const rows = await test.db.execute(
+        sql`select 1 from ${sql.identifier(table_name)} t where t::text like ${`%${secret}%`} limit 1`,
+      );
+      expect({ table_name, found: rows.length }).toEqual({ table_name, found: 0 });
+    }
+    expect(test.log.lines.length).toBeGreaterThan(0);
+    expect(test.log.text()).not.toContain(secret);
+  });
+
+  it("E1: 100 parallel enrollments with a use limit of 1 give exactly one certificate", async () => {
+    const { token } = await newToken({}, { max_uses: 1 });
+    const key = await createTestKey();
+    const bodies = await Promise.all(Array.from({ length: 100 }, () => request(device(), {}, key)));
+    const answers = await Promise.all(bodies.map((body, at) => enroll(token, body, `10.1.${at}.1`)));
+    const codes = answers.map(({ status, body }) => (status === 201 ? "issued" : body.code)).sort();
+    expect(codes).toEqual(["issued", ...Array.from({ length: 99 }, () => "token_invalid")]);
+  });
+
+  it("keeps a policy's limit of 7 exact under 50 parallel enrollments with several tokens", async () => {
+    const policy = await createPolicy({ max_enrollments: 7 });
+    const tokens = await Promise.all([0, 1, 2].map(() => createToken(policy.id, { max_uses: 0 })));
+    const key = await createTestKey();
+    const bodies = await Promise.all(Array.from({ length: 50 }, () => request(device(), {}, key)));
+    const answers = await Promise.all(
+      bodies.map((body, at) => enroll(tokens[at % 3]?.token ?? "", body, `10.2.${at}.1`)),
+    );
+    expect(answers.filter(({ status }) => status === 201).length).toBe(7);
+    expect(answers.filter(({ body }) => body.code === "enrollment_limit_reached").length).toBe(43);
+  });
+
+  it("answers a retry of the same token and key with the same certificate, and counts one use", async () => {
+    const { token } = await newToken({}, { max_uses: 1 });
+    const body = await request(device());
+    const first = await enroll(token, body);
+    await clock.advance(9 * 60_000);
+    const again = await enroll(token, body);
+    expect(again.status).toBe(201);
+    expect(again.body.certificate_pem).toBe(first.body.certificate_pem);
+    await clock.advance(60_000);
+    expect((await enroll(token, body)).body.code).toBe("token_invalid");
+  });
+
+  it("E4: answers every token that enrolls nobody alike, and keeps the reason in the audit event", async () => {
+    const policy = await createPolicy();
+    const expired = await createToken(policy.id, { ttl_seconds: 1 });
+    await clock.advance(1000);
+    const exhausted = await createToken(policy.id, {});
+    await enroll(exhausted.token, await request(device()));
+    const revoked = await createToken(policy.id, {});
+    await api("POST", `/v1/collector/tokens/${revoked.id}/revoke`, { as: "admin" });
+    const unknown = `${exhausted.token.slice(0, 20)}${"0".repeat(35)}`;
+    const faults = {
+      token_expired: expired.token,
+      token_exhausted: exhausted.token,
+      token_revoked: revoked.token,
+      token_malformed: unknown,
+    };
+    const bodies = new Set<string>();
+    let at = 0;
+    for (const [reason, token] of Object.entries(faults)) {
+      const from = `10.3.0.${++at}`;
+      const { status, body } = await enroll(token, await request(device()), from);
+      expect({ reason, status, code: body.code }).toEqual({ reason, status: 401, code: "token_invalid" });
+      bodies.add(JSON.stringify({ ...body, request_id: "" }));
+      const events = await test.db.execute(sql`select outcome, reason from audit_event where remote_addr = ${from}`);
+      expect(events).toEqual([{ outcome: "failure", reason }]);
+    }
+    expect(bodies.size).toBe(1);
+  });
+
+  it("throttles the failures of an address after ten in five minutes, while a good token still enrolls from it", async () => {
+    const { token } = await newToken();
+    const from = "2001:db8:1:2::7";
+    const bad = async (address: string) => (await enroll("nonsense", await request("x"), address)).body.code;
+    for (let failure = 0; failure < 10; failure++) expect(await bad(from)).toBe("token_invalid");
+    expect(await bad(from)).toBe("throttled");
+    expect(await bad("2001:db8:1:2:ffff::1")).toBe("throttled");
+    expect(await bad("2001:db8:1:3::7")).toBe("token_invalid");
+    expect((await enroll(token, await request(device()), from)).status).toBe(201);
+    await clock.advance(5 * 60_000);
+    expect(await bad(from)).toBe("token_invalid");
+  });
+
+  it("refuses what the policy does not allow, each with its own code", async () => {
+    const { token } = await newToken({
+      allowed_platforms: ["linux/amd64", "darwin"],
+      allowed_source_cidrs: ["10.0.0.0/8", "127.0.0.0/8"],
+    });
+    const outcome = async (body: object, from?: string) => {
+      const answer = await enroll(token, body, from);
+      return `${answer.status} ${answer.body.code ?? "issued"}`;
+    };
+    expect(await outcome(await request(device(), { platform: "windows/amd64" }))).toBe("403 platform_not_allowed");
+    expect(await outcome(await request(device(), { platform: "darwin/arm64" }))).toBe("201 issued");
+    expect(await outcome(await request(device()), "192.0.2.1")).toBe("403 source_not_allowed");
+    expect(await outcome(await request(device()), "::ffff:10.1.2.3")).toBe("201 issued");
+    const other = await request(device());
+    expect(await outcome({ ...other, device_id: "someone-else" })).toBe("403 identity_not_allowed");
+    const bound = await newToken({}, { bound_device_id: "only-me" });
+    expect((await enroll(bound.token, await request(device()))).body.code).toBe("device_not_allowed");
+    expect((await enroll(bound.token, await request("only-me"))).status).toBe(201);
+  });
+
+  it("limits the rollout of an hour, sliding", async () => {
+    const { token } = await newToken({ max_enrollments_per_hour: 2 }, { ttl_seconds: 86_400 });
+    const outcome = async () => (await enroll(token, await request(device()))).body.code ?? "issued";
+    expect(await outcome()).toBe("issued");
+    await clock.advance(1_800_000);
+    expect(await outcome()).toBe("issued");
+    const refused = await enroll(token, await request(device()));
+    expect(refused).toMatchObject({ status: 429, body: { code: "enrollment_rate_limited" } });
+    expect(refused.headers.get("retry-after")).toBe("60");
+    await clock.advance(1_799_999);
+    expect(await outcome()).toBe("enrollment_rate_limited");
+    await clock.advance(1);
+    expect(await outcome()).toBe("issued");
+    expect(await outcome()).toBe("enrollment_rate_limited");
+  });
+
+  it("refuses an identity that holds a certificate, unless the policy says replace; a revoked one always", async () => {
+    const deny = await newToken();
+    const deviceId = device();
+    await enroll(deny.token, await request(deviceId));
+    expect((await enroll(deny.token, await request(deviceId))).body.code).toBe("identity_exists");
+    const replace = await newToken({ reenrollment: "replace" });
+    const again = await enroll(replace.token, await request(deviceId));
+    expect(again.status).toBe(201);
+    await api("POST", `/v1/collector/identities/${again.body.identity_id}/revoke`, { as: "admin" });
+    expect((await enroll(replace.token, await request(deviceId))).body).toMatchObject({
+      code: "identity_revoked",
+      action: "stop",
+    });
+  });
+
+  it("stops at once under a frozen policy, and freezing twice changes nothing", async () => {
+    const policy = await createPolicy();
+    const { token } = await createToken(policy.id, { max_uses: 0 });
+    const freeze = () =>
+      api("POST", `${policyPath}/${policy.id}/freeze`, { as: "admin", body: { reason_code: "rollout_done" } });
+    const first = await freeze();
+    await clock.advance(1000);
+    expect((await freeze()).body).toEqual(first.body);
+    expect(await enroll(token, await request(device()))).toMatchObject({
+      status: 403,
+      body: { code: "policy_frozen" },
+    });
+    const refused = await api("POST", `${policyPath}/${policy.id}/tokens`, { as: "admin", body: {} });
+    expect(refused).toMatchObject({ status: 409, body: { code: "policy_frozen" } });
+    expect(await lastEvent("enrollment_policy.freeze")).toMatchObject({ reason_code: "rollout_done" });
+  });
+
+  it("records nothing but the audit event when the signer fails, and gives the place back", async () => {
+    let failing = true;
+    const { signer } = test.core;
+    const flaky = await createTestCore({
+      core: {
+        signer: signer && {
+          ...signer,
+          sign: async (asked) => {
+            if (failing) throw new Error("the device is locked");
+            return signer.sign(asked);
+          },
+        },
+      },
+    });
+    const policy = await flaky.api("POST", policyPath, {
+      as: "admin",
+      body: { name: "one", allowed_identity_prefixes: [prefix], max_enrollments: 1 },
+    });
+    const created = await flaky.api("POST", `${policyPath}/${policy.body.id}/tokens`, { as: "admin" });
+    const call = { headers: { Authorization: `Bearer ${created.body.token}` }, body: await request("web-1") };
+    const failed = await flaky.api("POST", "/v1/collector/enroll", call);
+    expect(failed).toMatchObject({ status: 502, body: { code: "signer_failed", action: "retry" } });
+    expect(JSON.stringify(failed.body)).not.toContain("locked");
+    expect(flaky.log.text()).toContain("the device is locked");
+    const events = await flaky.db.execute(sql`select reason from audit_event where action = 'collector.enroll'`);
+    expect(events).toMatchObject([{ reason: "signer_failed" }]);
+    failing = false;
+    expect((await flaky.api("POST", "/v1/collector/enroll", call)).status).toBe(201);
+    await flaky.close();
+  });
+});
+
+describe("certificate requests", () => {
+  it("E8: copies nothing of a request but key and identity, and refuses more than one name", async () => {
+    const { token } = await newToken();
+    const key = await createTestKey();
+    const deviceId = device();
+    const uri = { type: "url", value: prefix + deviceId } as const;
+    const greedy = await createTestCsr({
+      key,
+      subject: "CN=root",
+      extensions: [
+        testNames([uri]),
+        new x509.BasicConstraintsExtension(true, 3, true),
+        new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth], true),
+      ],
+    });
+    const { body } = await enroll(token, await request(deviceId, { csr_pem: greedy }));
+    const certificate = new X509Certificate(String(body.certificate_pem));
+    expect([certificate.ca, certificate.keyUsage, certificate.subject]).toEqual([
+      false,
+      ["1.3.6.1.5.5.7.3.2"],
+      undefined,
+    ]);
+    const two = await createTestCsr({ key, extensions: [testNames([uri, { type: "dns", value: "b.test" }])] });
+    const wildcard = await createTestCsr({ key, extensions: [testNames([{ type: "dns", value: "*.test" }])] });
+    for (const csr_pem of [two, wildcard]) {
+      expect((await enroll(token, await request(device(), { csr_pem }))).body.code).toBe("csr_invalid");
+    }
+  });
+
+  it("E9: reads names from the DER, so that a comma, a NUL or 254 bytes smuggle nothing", async () => {
+    const { token } = await newToken();
+    const key = await createTestKey();
+    const csrOf = (value: string) => createTestCsr({ key, extensions: [testNames([{ type: "url", value }])] });
+    const comma = await enroll(token, await request("a", { csr_pem: await csrOf(`${prefix}a, DNS:b`) }));
+    expect(comma.status).toBe(422);
+    const nul = await enroll(token, await request("a", { csr_pem: await csrOf(`${prefix}a\u0000b`) }));
+    expect(nul).toMatchObject({ status: 422, body: { code: "csr_invalid" } });
+    const deviceId = "d".repeat(254 - prefix.length);
+    const long = await enroll(
+      token,
+      await request(deviceId.slice(0, 128), { csr_pem: await csrOf(prefix + deviceId) }),
+    );
+    expect(long).toMatchObject({ status: 403, body: { code: "identity_not_allowed" } });
+  });
+
+  it("E10: answers a broken, weak or huge request with 4xx and goes on", async () => {
+    const { token } = await newToken();
+    const good = await request(device());
+    const weak = await createTestCsr({ key: await createTestKey("rsa1024"), uri: prefix + good.device_id });
+    const p521 = await createTestCsr({ key: await createTestKey("p521"), uri: prefix + good.device_id });
+    const lines = good.csr_pem.split("\n");
+    const flipped = lines
+      .with(
+        lines.length - 3,
+        (lines.at(-3) ?? "").replace(/[A-Z]/, (c) => c.toLowerCase()),
+      )
+      .join("\n");
+    const broken = { weak, p521, flipped, empty: "-----BEGIN CERTIFICATE REQUEST-----\n", two: good.csr_pem.repeat(2) };
+    for (const [fault, csr_pem] of Object.entries(broken)) {
+      const { status, body } = await enroll(token, { ...good, csr_pem });
+      expect({ fault, status, code: body.code }).toEqual({ fault, status: 422, code: "csr_invalid" });
+    }
+    expect((await enroll(token, { ...good, csr_pem: "x".repeat(1_100_000) })).status).toBe(413);
+    expect((await enroll(token, good)).status).toBe(201);
+  });
+});
