@@ -1,6 +1,7 @@
 import type { CoreConfig } from "./config.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Entropy } from "./kit/entropy.ts";
+import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
 import type { Database } from "./store/database.ts";
@@ -32,4 +33,6 @@ export interface Core {
   cryptography: Cryptography;
   /** Null where no enrollment signer is configured: the collector-facing routes do not exist then. */
   signer: Signer | null;
+  /** Reads client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; over an empty bundle, trusting nobody, without a signer. */
+  clientCertificates: ClientCertificateReader;
 }

@@ -6,6 +6,7 @@ import type { Route } from "../functions/http/route.ts";
 import type { Environment } from "../functions/kit/env.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../functions/node/node-cryptography.ts";
 import { readAuthorities } from "../functions/signer/authority.ts";
+import { createClientCertificateReader } from "../functions/signer/certificate.ts";
 import { createLocalCa } from "../functions/signer/local-ca.ts";
 import type { Database } from "../functions/store/database.ts";
 import { createTestDatabase } from "./database.ts";
@@ -101,7 +102,9 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const authorities = readAuthorities(ca.pem);
   const signer = await createLocalCa({ authorities, key: createNodeSigningKey(ca.key.pem), cryptography });
   const entropy = createSeededEntropy();
-  const core: Core = { config, db, clock, entropy, log, observe, cryptography, signer, ...options.core };
+  const clientCertificates = createClientCertificateReader({ authorities, cryptography });
+  const usual: Core = { config, db, clock, entropy, log, observe, cryptography, signer, clientCertificates };
+  const core: Core = { ...usual, ...options.core };
   await seedPeople(db, clock.now());
 
   const app = createApp(core, {

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { type Authority, readAuthorities } from "../signer/authority.ts";
+import { type ClientCertificateReader, createClientCertificateReader } from "../signer/certificate.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
 import { createLocalCa } from "../signer/local-ca.ts";
 import type { Signer } from "../signer/signer.ts";
@@ -7,16 +8,17 @@ import { createNodeSigningKey } from "./node-cryptography.ts";
 import { readKeyFile } from "./read-key-file.ts";
 
 /**
- * The local CA of a certificate file and a key file. Throws with a message for the operator, free of file contents, if a file
+ * The local CA of a certificate file and a key file, and the reader of what it and its file's other authorities sign. Throws with a message for the operator, free of file contents, if a file
  * cannot be read, the key is open to others, the pair does not match, or a certificate may not sign.
  */
 export const loadLocalCa = async (options: {
   certificateFile: string;
   keyFile: string;
   cryptography: Cryptography;
-}): Promise<{ signer: Signer; authorities: readonly Authority[] }> => {
+}): Promise<{ signer: Signer; clientCertificates: ClientCertificateReader; authorities: readonly Authority[] }> => {
   const authorities = readAuthorities(readFileSync(options.certificateFile, "utf8"));
   const key = createNodeSigningKey(readKeyFile(options.keyFile));
   const signer = await createLocalCa({ authorities, key, cryptography: options.cryptography });
-  return { signer, authorities };
+  const clientCertificates = createClientCertificateReader({ authorities, cryptography: options.cryptography });
+  return { signer, clientCertificates, authorities };
 };
