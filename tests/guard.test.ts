@@ -16,7 +16,10 @@ const nameOf = ({ method, path }: { method: string; path: string }): string => `
 const concrete = (path: string): string => path.replace(/:[a-z_]+/g, "01920000-0000-7000-8000-0000000000ff");
 
 /** What is wrong with the access to one registered route; empty when it is denied to all but those it names. */
-const accessFaults = async (test: TestCore, guard: Route["guard"] | undefined, method: string, path: string) => {
+const accessFaults = async (test: TestCore, entry: Route | undefined, method: string, path: string) => {
+  if (entry === undefined) return ["declares no guard"];
+  const { guard, body } = entry;
+  if (guard.kind === "open") return openRoutes.includes(`${method} ${path}`) ? [] : ["is open and not listed"];
   const faults: string[] = [];
   const expectRefusal = async (who: string, call: Parameters<TestCore["api"]>[2], status: number, code?: string) => {
     const answer = await test.api(method, concrete(path), call);
@@ -25,17 +28,19 @@ const accessFaults = async (test: TestCore, guard: Route["guard"] | undefined, m
   };
   // A body that no schema accepts: the guard must refuse before anything looks at it.
   const nonsense = method === "GET" ? {} : { raw: { type: "text/plain", content: "{" } };
-  if (guard === undefined) return ["declares no guard"];
-  if (guard.kind === "open") return openRoutes.includes(`${method} ${path}`) ? [] : ["is open and not listed"];
-  await expectRefusal("anonymous", nonsense, 401);
-  if (guard.kind !== "scope") await expectRefusal("an admin's bridge token", { as: "admin", ...nonsense }, 401);
-  else
+  if (guard.kind !== "scope") {
+    // Collectors' credentials are judged by the verb, after the body: the documented example gets that far.
+    await expectRefusal("anonymous", { body: body?.example }, 401);
+    await expectRefusal("an admin's bridge token", { as: "admin", body: body?.example }, 401);
+  } else {
+    await expectRefusal("anonymous", nonsense, 401);
     for (const person of Object.keys(test.people) as PersonName[]) {
       if (!test.people[person].scopes.some((held) => held === guard.scope))
         await expectRefusal(person, { as: person, ...nonsense }, 403, "forbidden");
       else if ([401, 403].includes((await test.api(method, concrete(path), { as: person, ...nonsense })).status))
         faults.push(`${person}: refused in spite of the scope`);
     }
+  }
   return faults;
 };
 
@@ -52,7 +57,7 @@ describe("I1: access is denied by default", () => {
   });
 
   it.each(registered.map((entry) => [nameOf(entry), entry] as const))("%s", async (name, { method, path }) => {
-    expect(await accessFaults(test, declared.get(name)?.guard, method, path)).toEqual([]);
+    expect(await accessFaults(test, declared.get(name), method, path)).toEqual([]);
   });
 
   it("no path answers a method that it does not declare", async () => {
@@ -77,9 +82,9 @@ describe("I1: access is denied by default", () => {
     const careless = leak({ kind: "scope", scope: "admin" });
     const leaky = await createTestCore({ routes: () => [careless] });
     expect(registeredIn(leaky.app).map(nameOf)).toEqual(["GET /v1/leak"]);
-    expect(await accessFaults(leaky, careless.guard, "GET", "/v1/leak")).toHaveLength(3);
+    expect(await accessFaults(leaky, careless, "GET", "/v1/leak")).toHaveLength(3);
     expect(await accessFaults(leaky, undefined, "GET", "/v1/leak")).toEqual(["declares no guard"]);
-    expect(await accessFaults(leaky, { kind: "open" }, "GET", "/v1/leak")).toEqual(["is open and not listed"]);
+    expect(await accessFaults(leaky, leak({ kind: "open" }), "GET", "/v1/leak")).toEqual(["is open and not listed"]);
     await leaky.close();
   });
 });

@@ -40,7 +40,13 @@ export const parts: readonly Part[] = [
     imports: [],
     types: ["config", "kit", "proto", "store", "signer", "domain", "problems"],
   },
-  { name: "store", paths: ["functions/store/"], imports: [...leaves, "schema", "problems"], without: http },
+  { name: "database-problem", paths: ["functions/store/database-problem.ts"], imports: ["kit", "problems"] },
+  {
+    name: "store",
+    paths: ["functions/store/"],
+    imports: [...leaves, "schema", "problems", "database-problem"],
+    without: http,
+  },
   {
     name: "signer",
     paths: ["functions/signer/"],
@@ -51,14 +57,14 @@ export const parts: readonly Part[] = [
   {
     name: "domain",
     paths: ["functions/domain/"],
-    imports: [...leaves, "store", "problems"],
-    types: ["core", "config", "schema", "signer"],
+    imports: [...leaves, "store", "signer", "problems"],
+    types: ["core", "config", "schema"],
     without: [...database, ...http],
   },
   {
     name: "http",
     paths: ["functions/http/"],
-    imports: [...leaves, "domain", "problems"],
+    imports: [...leaves, "domain", "problems", "database-problem"],
     types: ["core", "config", "schema", "store"],
     without: database,
   },
@@ -72,14 +78,14 @@ export const parts: readonly Part[] = [
   {
     name: "ops",
     paths: ["functions/ops/"],
-    imports: [...leaves, "http", "domain", "problems"],
+    imports: [...leaves, "http", "domain", "problems", "database-problem"],
     types: ["core", "config", "store"],
     without: database,
   },
   {
     name: "ingest",
     paths: ["functions/ingest/"],
-    imports: [...leaves, "domain", "problems"],
+    imports: [...leaves, "domain", "problems", "database-problem"],
     types: ["core", "config", "schema", "store"],
     without: ["drizzle-orm"],
   },
@@ -189,8 +195,8 @@ const importFault = (part: Part, { to, kind, typeOnly }: ImportEdge): string | u
 };
 
 /**
- * Cycles between folders. Programs, `core.ts` and its siblings count as folders of their own; types taken from `core.ts` do not
- * count, because it lists everything and everyone narrows it.
+ * Cycles between folders. Programs, `core.ts` and its siblings, and an `index.ts` that lists its folder count as folders of their
+ * own; types taken from `core.ts` do not count, because it lists everything and everyone narrows it.
  */
 const folderCycles = (sources: readonly SourceFile[]): string[] => {
   const graph = new Map<string, Set<string>>();
@@ -221,5 +227,6 @@ const folderCycles = (sources: readonly SourceFile[]): string[] => {
 
 const folderOf = (path: string): string => {
   const folder = posix.dirname(path);
-  return folder === "functions" || folder === "collector" || folder === "." ? path : folder;
+  const alone = folder === "functions" || folder === "collector" || folder === "." || path.endsWith("/index.ts");
+  return alone ? path : folder;
 };

@@ -13,6 +13,13 @@ export const enrollRoute = (core: EnrollCore) =>
     summary: "Enroll a host: a client certificate for a bootstrap token and a certificate request",
     guard: bootstrapToken,
     body: EnrollRequest,
+    bodyExample: {
+      csr_pem: "-----BEGIN CERTIFICATE REQUEST-----\n…\n-----END CERTIFICATE REQUEST-----\n",
+      device_id: "web-01",
+      hostname: "web-01.fleet.example",
+      platform: "linux/amd64",
+      collector_version: "1.4.0",
+    },
     replies: { 201: { description: "The certificate", schema: CertificateIssued } },
     problems: [
       "token_invalid",
