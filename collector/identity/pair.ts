@@ -1,0 +1,69 @@
+import { createPrivateKey, type KeyObject, X509Certificate } from "node:crypto";
+import { identityOfCertificate } from "../../proto/identity.ts";
+import { decodePemBundle } from "../../proto/pem.ts";
+
+/** A certificate with its private key, checked to belong together. */
+export interface Pair {
+  /** The certificate's single DNS or URI name. */
+  readonly identity: string;
+  readonly certificate: X509Certificate;
+  /** Lowercase hex of the SHA-256 of the certificate's DER. */
+  readonly fingerprintSha256: string;
+  readonly privateKey: KeyObject;
+  /** The certificate file's text: the certificate and what leads to its CA. */
+  readonly certificatePem: string;
+  readonly keyPem: string;
+}
+
+/** Why a text holds no usable certificate, or does not go with its key. The message quotes nothing. */
+export class PairError extends Error {
+  override readonly name = "PairError";
+  readonly part: "certificate" | "key";
+
+  constructor(part: "certificate" | "key", message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.part = part;
+  }
+}
+
+const identityFaults = {
+  malformed: "holds a malformed certificate",
+  no_name: "holds a certificate without a DNS or URI name; a common name does not count",
+  several_names: "holds a certificate with several names; exactly one DNS or URI name is needed",
+  other_kind: "holds a certificate whose name is neither DNS nor URI",
+  bad_characters: "holds a certificate whose name has characters that no identity may have",
+} as const;
+
+/** The first certificate of a PEM text and its identity; throws `PairError`. */
+export const readCertificate = (pem: string): { certificate: X509Certificate; identity: string } => {
+  const der = decodePemBundle(pem, "CERTIFICATE")?.[0];
+  if (der === undefined) throw new PairError("certificate", "holds no PEM certificate");
+  const result = identityOfCertificate(der);
+  if (!result.ok) throw new PairError("certificate", identityFaults[result.reason]);
+  return { certificate: new X509Certificate(der), identity: result.identity };
+};
+
+/** Reads a private key in PEM; throws `PairError`. */
+export const readPrivateKey = (pem: string): KeyObject => {
+  try {
+    return createPrivateKey(pem);
+  } catch (cause) {
+    // OpenSSL's own words are of no help, and could one day quote the text.
+    throw new PairError("key", "holds no private key in PEM without a passphrase", { cause });
+  }
+};
+
+/** Joins a certificate text and a key text; throws `PairError` if one is unusable, or they do not belong together. */
+export const joinPair = (certificatePem: string, keyPem: string): Pair => {
+  const { certificate, identity } = readCertificate(certificatePem);
+  const privateKey = readPrivateKey(keyPem);
+  if (!certificate.checkPrivateKey(privateKey)) throw new PairError("key", "does not belong to the certificate");
+  return {
+    identity,
+    certificate,
+    fingerprintSha256: certificate.fingerprint256.replaceAll(":", "").toLowerCase(),
+    privateKey,
+    certificatePem,
+    keyPem,
+  };
+};
