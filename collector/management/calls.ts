@@ -1,0 +1,74 @@
+import * as v from "valibot";
+import type { Secret } from "../../functions/kit/secret.ts";
+import { CertificateIssued, type EnrollRequest } from "../../proto/management/enroll.ts";
+import { type HeartbeatReport, HeartbeatResponse } from "../../proto/management/heartbeat.ts";
+import type { Pair } from "../identity/pair.ts";
+import { type Answer, failureOf, ManagementError, parseObject } from "./management-error.ts";
+import type { SentAt } from "./sent-at.ts";
+import { signBody } from "./sign-proof.ts";
+import { postJson, type TransportOptions } from "./transport.ts";
+
+/** Asks for the first certificate with a bootstrap token. Throws `ManagementError`; the token is in none. */
+export const callEnroll = async (
+  transport: TransportOptions,
+  token: Secret,
+  body: EnrollRequest,
+): Promise<CertificateIssued> =>
+  parseAnswer(
+    CertificateIssued,
+    await postJson(transport, { path: "/v1/collector/enroll", body, bearer: token.reveal() }),
+  );
+
+/** Who makes a management request: the pair that is presented and that signs, and the clock of its purpose. */
+export interface Caller {
+  pair: Pair;
+  sentAt: SentAt;
+  signal?: AbortSignal;
+}
+
+/** Asks for a successor of the presented certificate. Throws `ManagementError`. */
+export const callRenew = async (
+  transport: TransportOptions,
+  caller: Caller,
+  body: { csr_pem: string; collector_version: string },
+): Promise<CertificateIssued> =>
+  parseAnswer(CertificateIssued, await postSigned(transport, "renew", "/v1/collector/renew", caller, body));
+
+/** Sends one heartbeat. Throws `ManagementError`. */
+export const callHeartbeat = async (
+  transport: TransportOptions,
+  caller: Caller,
+  report: HeartbeatReport,
+): Promise<HeartbeatResponse> =>
+  parseAnswer(HeartbeatResponse, await postSigned(transport, "heartbeat", "/v1/collector/heartbeat", caller, report));
+
+const postSigned = async (
+  transport: TransportOptions,
+  purpose: "renew" | "heartbeat",
+  path: string,
+  { pair, sentAt, signal }: Caller,
+  fields: object,
+): Promise<Answer> => {
+  const body = signBody(purpose, pair, { sent_at: await sentAt.next(), ...fields });
+  const answer = await postJson(transport, {
+    path,
+    body,
+    credentials: pair,
+    ...(signal === undefined ? {} : { signal }),
+  });
+  const { lastSentAt } = answer.status < 300 ? { lastSentAt: undefined } : failureOf(answer);
+  if (lastSentAt !== undefined) sentAt.adopt(lastSentAt);
+  return answer;
+};
+
+const parseAnswer = <const Schema extends v.GenericSchema>(schema: Schema, answer: Answer): v.InferOutput<Schema> => {
+  if (answer.status < 200 || answer.status >= 300) throw new ManagementError(failureOf(answer));
+  const result = v.safeParse(schema, parseObject(answer));
+  if (result.success) return result.output;
+  throw new ManagementError({
+    code: "answer_invalid",
+    action: "stop",
+    status: answer.status,
+    message: "the answer is not what core would say; is this core's URL?",
+  });
+};
