@@ -1,0 +1,114 @@
+import { chmod, mkdir, rm, symlink, unlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { createEnrolledHost, type EnrolledHost } from "../../tests/fakes/enrolled-host.ts";
+import { createTestKey, type TestName } from "../../tests/fakes/pki.ts";
+import { inspectConfig, isUsable } from "./inspect.ts";
+
+const hosts: EnrolledHost[] = [];
+const enrolledHost = async (options?: Parameters<typeof createEnrolledHost>[0]) => {
+  const host = await createEnrolledHost(options);
+  hosts.push(host);
+  return host;
+};
+afterEach(async () => {
+  for (const host of hosts.splice(0)) await host.remove();
+});
+
+const asUser = { effectiveUid: 1000 };
+
+describe("inspectConfig", () => {
+  it("takes what enroll leaves, with paths from the file's own directory and the identity from the certificate", async () => {
+    const host = await enrolledHost();
+    const inspection = await inspectConfig(host.config, asUser);
+    expect(inspection.errors).toEqual([]);
+    expect(isUsable(inspection)).toBe(true);
+    expect(inspection.config?.buffer.dir).toBe(join(host.dir, "data"));
+    expect(inspection.pair?.identity).toBe(host.identity);
+  });
+
+  const faults: [name: string, path: string, change: (host: EnrolledHost) => Promise<unknown>][] = [
+    ["C1: a key that its group may read", "forwarder.mtls.key_file", (host) => chmod(host.keyFile, 0o640)],
+    ["C1: a key that others may read", "forwarder.mtls.key_file", (host) => chmod(host.keyFile, 0o604)],
+    [
+      "C1: a link to a key that others may read",
+      "forwarder.mtls.key_file",
+      async (host) => {
+        await writeFile(join(host.dir, "open.key"), host.key.pem, { mode: 0o644 });
+        await unlink(host.keyFile);
+        await symlink(join(host.dir, "open.key"), host.keyFile);
+      },
+    ],
+    [
+      "a directory in the key's place",
+      "forwarder.mtls.key_file",
+      async (host) => {
+        await unlink(host.keyFile);
+        await mkdir(host.keyFile, { mode: 0o700 });
+      },
+    ],
+    [
+      "a key of another certificate",
+      "forwarder.mtls.key_file",
+      async (host) => writeFile(host.keyFile, (await createTestKey()).pem),
+    ],
+    ["a key that is none", "forwarder.mtls.key_file", (host) => writeFile(host.keyFile, "-----BEGIN nonsense")],
+    ["a missing certificate", "forwarder.mtls.cert_file", (host) => rm(host.certFile)],
+    ["a certificate that is none", "forwarder.mtls.cert_file", (host) => writeFile(host.certFile, "no")],
+    ["an authority that is none", "forwarder.mtls.ca_file", (host) => writeFile(join(host.dir, "core-ca.pem"), "no")],
+    ["a file in the queue's place", "buffer.dir", (host) => writeFile(join(host.dir, "data"), "")],
+    ["another host_id", "host_id", (host) => writeFile(host.config, `${host.configText}host_id: ${host.identity}/`)],
+    [
+      "a source of a later version",
+      "sources.0.type",
+      (host) => writeFile(host.config, `${host.configText}sources: [{type: host_metrics}]`),
+    ],
+    [
+      "a switch of a later version",
+      "management.apply_desired_config",
+      (host) => writeFile(host.config, `${host.configText}management: {apply_desired_config: true}`),
+    ],
+    ["a missing file", "", (host) => rm(host.config)],
+    ["a text that is not UTF-8", "", (host) => writeFile(host.config, Uint8Array.of(0xff, 0xfe))],
+    ["a text beyond the bound", "", (host) => writeFile(host.config, "#".repeat(300_000))],
+  ];
+
+  it.each(faults)("refuses %s at %j, and names no file", async (_name, path, change) => {
+    const host = await enrolledHost();
+    await change(host);
+    const { errors } = await inspectConfig(host.config, asUser);
+    expect(errors.map((error) => error.path)).toEqual([path]);
+    expect(JSON.stringify(errors)).not.toContain(host.dir);
+  });
+
+  it.each<[string, TestName[]]>([
+    ["no name", []],
+    [
+      "two names",
+      [
+        { type: "url", value: "https://a.test/" },
+        { type: "dns", value: "b.test" },
+      ],
+    ],
+    ["an address for a name", [{ type: "ip", value: "127.0.0.1" }]],
+  ])("refuses a certificate with %s", async (_name, names) => {
+    const host = await enrolledHost({ names });
+    const { errors } = await inspectConfig(host.config, asUser);
+    expect(errors.map(({ path }) => path)).toEqual(["forwarder.mtls.cert_file"]);
+  });
+
+  it("takes a DNS name, and a host_id that equals it", async () => {
+    const host = await enrolledHost({ names: [{ type: "dns", value: "host.test" }], more: "host_id: host.test\n" });
+    expect((await inspectConfig(host.config, asUser)).errors).toEqual([]);
+  });
+
+  it("wants root acknowledged when it is root, and only then", async () => {
+    const host = await enrolledHost();
+    expect((await inspectConfig(host.config, { effectiveUid: 0 })).errors.map(({ path }) => path)).toEqual([
+      "run_as_root_acknowledged",
+    ]);
+    await writeFile(host.config, `${host.configText}run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE\n`);
+    expect((await inspectConfig(host.config, { effectiveUid: 0 })).errors).toEqual([]);
+    expect((await inspectConfig(host.config, asUser)).errors).toEqual([]);
+  });
+});
