@@ -1,0 +1,81 @@
+import { type Command, CommandFailure, exitCode, type Outcome } from "./commands/command.ts";
+import { parseFlags } from "./commands/flags.ts";
+import type { CollectorEnv } from "./env.ts";
+import { version } from "./version.ts";
+
+/** Loaded on use: `diag` must not pay for what `run` needs. */
+const commands: Record<string, { summary: string; load: () => Promise<Command> }> = {
+  enroll: {
+    summary: "get a certificate for this host with a bootstrap token, and write its config",
+    load: () => import("./commands/enroll.ts").then((module) => module.enroll),
+  },
+  run: {
+    summary: "collect, forward and send heartbeats until stopped",
+    load: () => import("./commands/run.ts").then((module) => module.run),
+  },
+  renew: {
+    summary: "replace the certificate and its key now",
+    load: () => import("./commands/renew.ts").then((module) => module.renew),
+  },
+  diag: {
+    summary: "print a diagnostics bundle without secrets",
+    load: () => import("./commands/diag.ts").then((module) => module.diag),
+  },
+  "validate-config": {
+    summary: "check a config file and the files it names",
+    load: () => import("./commands/validate-config.ts").then((module) => module.validateConfig),
+  },
+};
+
+/** Runs one command line and gives its exit code: 0 done, 1 failed, 2 usage, 78 config invalid or missing. */
+export const runCommandLine = async (argv: readonly string[], env: CollectorEnv): Promise<number> => {
+  const [name = "", ...args] = argv;
+  if (name === "--version") {
+    env.stdout.write(`${version}\n`);
+    return exitCode.done;
+  }
+  const entry = Object.hasOwn(commands, name) ? commands[name] : undefined;
+  if (entry === undefined) {
+    const asked = name === "--help" || name === "help";
+    (asked ? env.stdout : env.stderr).write(overview());
+    return asked ? exitCode.done : exitCode.usage;
+  }
+  const command = await entry.load();
+  if (args.includes("--help")) {
+    env.stdout.write(`svc-collector ${name}: ${entry.summary}\n\n${command.usage}`);
+    return exitCode.done;
+  }
+  const asJson = args.includes("--json");
+  try {
+    return render(await command.run(parseFlags({ ...command.flags, json: "switch" }, args), env), asJson, name, env);
+  } catch (error) {
+    return renderFailure(error, asJson, name, env);
+  }
+};
+
+const overview = (): string => {
+  const lines = Object.entries(commands).map(([name, { summary }]) => `  ${name.padEnd(16)}${summary}`);
+  return `usage: svc-collector <command> [flags]\n\n${lines.join("\n")}\n\n--help after a command lists its flags; --version prints ${version}\n`;
+};
+
+const render = (outcome: Outcome, asJson: boolean, name: string, env: CollectorEnv): number => {
+  if (asJson || outcome.jsonAlways) env.stdout.write(`${JSON.stringify(outcome.json, null, asJson ? undefined : 2)}\n`);
+  else for (const line of outcome.lines) env.stderr.write(`svc-collector ${name}: ${line}\n`);
+  return outcome.exitCode;
+};
+
+const renderFailure = (error: unknown, asJson: boolean, name: string, env: CollectorEnv): number => {
+  const failure =
+    error instanceof CommandFailure
+      ? error
+      : new CommandFailure(exitCode.failed, "internal", error instanceof Error ? error.message : "unknown failure");
+  if (asJson) {
+    const { code, message, details } = failure;
+    env.stdout.write(`${JSON.stringify({ ok: false, error: { code, message, details } })}\n`);
+  } else {
+    env.stderr.write(`svc-collector ${name}: ${failure.message}\n`);
+    for (const detail of failure.details) env.stderr.write(`  ${detail}\n`);
+    if (failure.exitCode === exitCode.usage) env.stderr.write(`  svc-collector ${name} --help lists its flags\n`);
+  }
+  return failure.exitCode;
+};

@@ -1,0 +1,29 @@
+import { IdentityLockedError } from "../identity/lock.ts";
+import { PairError } from "../identity/pair.ts";
+import { UnsafeFileError } from "../identity/private-files.ts";
+import { ManagementError } from "../management/management-error.ts";
+import { CommandFailure, exitCode } from "./command.ts";
+
+const advice: Record<string, string> = {
+  retry: "try again; the same request is safe to repeat",
+  fix_request: "correct the flags and try again",
+  fix_clock: "set this host's clock",
+  renew: "renew the certificate",
+  reenroll: "enroll this host again with a new bootstrap token",
+  stop: "do not retry; ask who runs core",
+};
+
+/** Says in a command's words why core or the identity directory failed it; other errors pass through. */
+export const asCommandFailure = (error: unknown): unknown => {
+  if (error instanceof ManagementError) {
+    const { code, message, action } = error.failure;
+    return new CommandFailure(exitCode.failed, code, `${message} (${code}); ${advice[action]}`, { cause: error });
+  }
+  if (error instanceof PairError || error instanceof UnsafeFileError)
+    return new CommandFailure(exitCode.failed, "identity_invalid", `nothing was changed: ${error.message}`, {
+      cause: error,
+    });
+  if (error instanceof IdentityLockedError)
+    return new CommandFailure(exitCode.failed, "identity_locked", error.message, { cause: error });
+  return error;
+};

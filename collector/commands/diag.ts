@@ -1,0 +1,77 @@
+import { rfc3339 } from "../../functions/kit/clock.ts";
+import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
+import { defaultConfigPath, type Inspection, inspectConfig } from "../config/inspect.ts";
+import type { CollectorEnv } from "../env.ts";
+import { readCommit, version } from "../version.ts";
+import { defineCommand, exitCode } from "./command.ts";
+
+const redactions = [
+  "private keys and the paths of key, certificate and CA files are left out",
+  "tokens are left out; a collector keeps none",
+  "telemetry, queue content and dead letters are left out; only counts are given",
+  "config values other than those shown are left out",
+];
+
+/**
+ * `diag`: prints the diagnostics bundle of contract §8, put together field by field from an allow list, beside a running
+ * collector without disturbing it. Exit code 0 whenever the bundle was written, also for an invalid or missing config.
+ */
+export const diag = defineCommand({
+  usage: `  --config <path>   the config (default ${defaultConfigPath})
+  --json            the bundle on one line
+`,
+  flags: { config: "text" },
+  run: async (flags, env) => {
+    const inspection = await inspectConfig(flags.config ?? defaultConfigPath, env);
+    return { exitCode: exitCode.done, lines: [], json: await composeBundle(inspection, env), jsonAlways: true };
+  },
+});
+
+const composeBundle = async (inspection: Inspection, env: CollectorEnv): Promise<object> => {
+  const { errors, runningConfigHash, config, certificate } = inspection;
+  return {
+    version,
+    commit: readCommit(),
+    generated_at: rfc3339(env.clock.now()),
+    validation: { ok: errors.length === 0, errors },
+    config: {
+      running_config_hash: runningConfigHash,
+      desired_config_hash: config?.management.desiredConfigHash ?? null,
+      last_known_good_config_hash: config?.management.lastKnownGoodConfigHash ?? null,
+    },
+    forwarder: config
+      ? { endpoint: config.forwarder.endpoint, server_name: config.forwarder.mtls.serverName ?? null }
+      : null,
+    certificate: certificate ? publicCertificate(certificate) : null,
+    queue: config ? await queueFigures(config, env) : null,
+    redactions,
+  };
+};
+
+const publicCertificate = ({ certificate, identity }: NonNullable<Inspection["certificate"]>) => ({
+  identity,
+  serial_number: certificate.serialNumber.toLowerCase(),
+  fingerprint_sha256: certificate.fingerprint256.replaceAll(":", "").toLowerCase(),
+  not_before: rfc3339(certificate.validFromDate.getTime()),
+  not_after: rfc3339(certificate.validToDate.getTime()),
+  issuer: certificate.issuer.replaceAll("\n", ", "),
+});
+
+const queueFigures = async (config: CollectorConfig, { clock }: CollectorEnv): Promise<object | null> => {
+  const { readQueueStats } = await import("../queue/stats.ts");
+  try {
+    const stats = readQueueStats(config.buffer.dir, { ...config.buffer, clock });
+    return (
+      stats && {
+        records: stats.records,
+        bytes: stats.bytes,
+        max_bytes: stats.maxBytes,
+        oldest_record_age_seconds: stats.oldestRecordAgeSeconds,
+        dropped_records_total: stats.droppedRecordsTotal,
+        dead_letters: stats.deadLetters,
+      }
+    );
+  } catch {
+    return null; // a queue that is damaged or being made must not keep the rest of the bundle back
+  }
+};

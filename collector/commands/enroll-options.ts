@@ -1,0 +1,166 @@
+import { readFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { Secret } from "../../functions/kit/secret.ts";
+import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
+import { composeIdentity } from "../../proto/identity.ts";
+import { decodePemBundle } from "../../proto/pem.ts";
+import type { CollectorEnv } from "../env.ts";
+import { CommandFailure, exitCode, usageFailure } from "./command.ts";
+import type { FlagValues } from "./flags.ts";
+
+/** The flags of `enroll` (spec, collector commands; contract §8). */
+export const enrollFlags = {
+  core: "text",
+  ingest: "text",
+  "token-file": "text",
+  "token-stdin": "switch",
+  "device-id": "text",
+  "identity-prefix": "text",
+  "ca-bundle": "text",
+  "ingest-ca-bundle": "text",
+  "allow-root-acknowledged": "text",
+  "config-dir": "text",
+  "data-dir": "text",
+  force: "switch",
+  "insecure-loopback-http": "switch",
+} as const;
+
+/** What an enrollment is told, checked as far as that is possible without core. Paths are absolute. */
+export interface EnrollOptions {
+  coreUrl: string;
+  /** `core` is plain HTTP on a loopback address. */
+  insecure: boolean;
+  ingest: string;
+  deviceId: string;
+  identity: string;
+  /** Texts of the bundles. */
+  coreCaPem: string | undefined;
+  ingestCaPem: string;
+  runAsRootAcknowledged: boolean;
+  paths: { configDir: string; config: string; identity: string; coreCa: string; ingestCa: string; data: string };
+  force: boolean;
+}
+
+/** Checks the flags of `enroll`; throws a usage failure, or a config failure for root that is not acknowledged. Reads the bundles. */
+export const readEnrollOptions = async (
+  flags: FlagValues<typeof enrollFlags>,
+  env: Pick<CollectorEnv, "effectiveUid">,
+): Promise<EnrollOptions> => {
+  const required = (name: "core" | "ingest" | "device-id" | "identity-prefix"): string => {
+    const value = flags[name];
+    if (value === undefined) throw usageFailure(`--${name} is required`);
+    return value;
+  };
+  const core = readCoreUrl(required("core"), flags["insecure-loopback-http"]);
+  const ingest = required("ingest");
+  if ((splitHostPort(ingest)?.port ?? 0) === 0) throw usageFailure("--ingest must be host:port");
+  if ((flags["token-file"] !== undefined) === flags["token-stdin"])
+    throw usageFailure("exactly one of --token-file and --token-stdin is required");
+  const deviceId = required("device-id");
+  const acknowledgement = flags["allow-root-acknowledged"];
+  checkRoot(acknowledgement, env.effectiveUid);
+  const coreCaPem = await readBundle("ca-bundle", flags["ca-bundle"]);
+  const ingestCaPem = (await readBundle("ingest-ca-bundle", flags["ingest-ca-bundle"])) ?? coreCaPem;
+  if (ingestCaPem === undefined) throw usageFailure("--ca-bundle or --ingest-ca-bundle is required");
+  return {
+    ...core,
+    ingest,
+    deviceId,
+    identity: readIdentity(required("identity-prefix"), deviceId),
+    coreCaPem,
+    ingestCaPem,
+    runAsRootAcknowledged: acknowledgement !== undefined,
+    paths: enrollPaths(flags["config-dir"], flags["data-dir"]),
+    force: flags.force,
+  };
+};
+
+const enrollPaths = (configDirFlag: string | undefined, dataDirFlag: string | undefined): EnrollOptions["paths"] => {
+  const configDir = resolve(configDirFlag ?? "/etc/svc-collector");
+  const defaultData = configDirFlag === undefined ? "/var/lib/svc-collector" : join(configDir, "data");
+  return {
+    configDir,
+    config: join(configDir, "collector.yaml"),
+    identity: join(configDir, "identity"),
+    coreCa: join(configDir, "core-ca.pem"),
+    ingestCa: join(configDir, "ingest-ca.pem"),
+    data: resolve(dataDirFlag ?? defaultData),
+  };
+};
+
+const isLoopback = (host: string): boolean =>
+  host === "localhost" || host === "[::1]" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
+
+/** A base URL of core: https, or http on a loopback address if `allowLoopbackHttp`. Throws a usage failure. */
+export const readCoreUrl = (text: string, allowLoopbackHttp: boolean): { coreUrl: string; insecure: boolean } => {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url === undefined || url.username !== "" || url.password !== "" || text.includes("?") || text.includes("#"))
+    throw usageFailure("--core must be a URL without credentials, query or fragment");
+  const coreUrl = `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
+  if (url.protocol === "https:") return { coreUrl, insecure: false };
+  if (url.protocol === "http:" && allowLoopbackHttp && isLoopback(url.hostname)) return { coreUrl, insecure: true };
+  throw usageFailure(
+    allowLoopbackHttp
+      ? "--core must be https://, or http:// on 127.0.0.0/8, ::1 or localhost"
+      : "--core must be https:// (http:// needs --insecure-loopback-http and a loopback address)",
+  );
+};
+
+const readIdentity = (prefix: string, deviceId: string): string => {
+  if (deviceId.length > 128 || !deviceId.isWellFormed() || /\p{Cc}/u.test(deviceId))
+    throw usageFailure("--device-id must be 1 to 128 characters, none of them a control character");
+  if (!URL.canParse(prefix) || !prefix.endsWith("/") || !/^[\x21-\x7e]+$/.test(prefix))
+    throw usageFailure("--identity-prefix must be an absolute URI that ends in /");
+  return composeIdentity(prefix, deviceId);
+};
+
+const checkRoot = (acknowledgement: string | undefined, effectiveUid: number | undefined): void => {
+  if (acknowledgement === rootAcknowledgement) return;
+  if (acknowledgement === undefined && effectiveUid !== 0) return;
+  throw new CommandFailure(
+    exitCode.configInvalid,
+    "config_invalid",
+    acknowledgement === undefined
+      ? `the collector would run as root; acknowledge it with --allow-root-acknowledged ${rootAcknowledgement}, or enroll as another user`
+      : `the generated config would be invalid: --allow-root-acknowledged takes only ${rootAcknowledgement}`,
+  );
+};
+
+const readBundle = async (name: string, path: string | undefined): Promise<string | undefined> => {
+  if (path === undefined) return undefined;
+  const pem = await readFile(path, "utf8").catch(() => undefined);
+  if (pem === undefined)
+    throw new CommandFailure(exitCode.failed, "file_unreadable", `the file of --${name} cannot be read`);
+  if ((decodePemBundle(pem, "CERTIFICATE")?.length ?? 0) === 0)
+    throw new CommandFailure(exitCode.failed, "file_invalid", `the file of --${name} holds no PEM certificate`);
+  return pem;
+};
+
+const tokenBytesMax = 4096;
+
+/**
+ * The bootstrap token from the file or from stdin, white space around it trimmed. Anything that does not look like one throws and
+ * is not sent: a wrong path must not hand another secret to core. No message quotes it.
+ */
+export const readToken = async (
+  flags: Pick<FlagValues<typeof enrollFlags>, "token-file">,
+  env: Pick<CollectorEnv, "stdin">,
+): Promise<Secret> => {
+  const path = flags["token-file"];
+  const text = path === undefined ? await readStdin(env) : await readFile(path, "utf8").catch(() => undefined);
+  if (text === undefined)
+    throw new CommandFailure(exitCode.failed, "file_unreadable", "the file of --token-file cannot be read");
+  const token = text.trim();
+  if (!/^svcbt_[0-9A-Za-z]{49}$/.test(token))
+    throw new CommandFailure(exitCode.failed, "token_malformed", "this is not a bootstrap token; nothing was sent");
+  return new Secret(token);
+};
+
+const readStdin = async ({ stdin }: Pick<CollectorEnv, "stdin">): Promise<string> => {
+  let text = "";
+  for await (const chunk of stdin) {
+    text += typeof chunk === "string" ? chunk : new TextDecoder().decode(chunk);
+    if (text.length > tokenBytesMax) break;
+  }
+  return text;
+};

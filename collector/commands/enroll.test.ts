@@ -1,0 +1,253 @@
+import { createHash } from "node:crypto";
+import { lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
+import {
+  issueFor,
+  type ManagementServer,
+  refusal,
+  startManagementServer,
+} from "../../tests/fakes/management-server.ts";
+import { createTestCa, createTestKey, type TestCa, x509 } from "../../tests/fakes/pki.ts";
+import { runCommandLine } from "../command-line.ts";
+import { inspectConfig } from "../config/inspect.ts";
+
+const token = `svcbt_${"A1b2C3d4E5".repeat(5).slice(0, 49)}`;
+const prefix = "https://fleet.test/d/";
+
+let dir: string;
+let server: ManagementServer;
+let clientCa: TestCa;
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "enroll-"));
+  server = await startManagementServer();
+  clientCa = await createTestCa({ name: "Client CA" });
+  await writeFile(join(dir, "token"), `${token}\n`);
+  await writeFile(join(dir, "ca.pem"), server.caPem);
+  server.reply((call) => issueFor(clientCa, call));
+});
+afterEach(async () => {
+  await server.close();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const etc = () => join(dir, "etc");
+const current = (name: string) => join(etc(), "identity", "current", name);
+
+const enroll = async (more: readonly string[] = [], over: Parameters<typeof createTestCollectorEnv>[0] = {}) => {
+  const env = createTestCollectorEnv(over);
+  const given = (flag: string, ...values: string[]) => (more.includes(flag) ? [] : [flag, ...values]);
+  const code = await runCommandLine(
+    [
+      "enroll",
+      ...given("--core", server.url),
+      ...given("--ingest", "localhost:8443"),
+      ...(more.includes("--token-stdin") ? [] : given("--token-file", join(dir, "token"))),
+      ...given("--device-id", "host 1"),
+      ...given("--identity-prefix", prefix),
+      ...given("--ca-bundle", join(dir, "ca.pem")),
+      ...given("--config-dir", etc()),
+      ...more,
+    ],
+    env,
+  );
+  return { code, env, said: env.out() + env.err() };
+};
+
+const csrKey = (body: Record<string, unknown>) =>
+  createHash("sha256")
+    .update(new Uint8Array(new x509.Pkcs10CertificateRequest(String(body.csr_pem)).publicKey.rawData))
+    .digest("hex");
+
+const allFiles = async (path: string): Promise<string[]> => {
+  const entries = await readdir(path, { withFileTypes: true, recursive: true });
+  return entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+};
+
+describe("enroll", () => {
+  it("writes a private pair, bundles and a config that validates, and says what to do next", async () => {
+    const { code, env } = await enroll();
+    expect(env.err()).toMatch(/enrolled as https:\/\/fleet\.test\/d\/host%201\n.*delete the token file\n/);
+    expect(code).toBe(0);
+    const [call] = server.calls;
+    expect(call).toMatchObject({
+      path: "/v1/collector/enroll",
+      authorization: `Bearer ${token}`,
+      certificate: undefined,
+      body: { device_id: "host 1", hostname: "host.test", platform: "linux/amd64" },
+    });
+    expect((await lstat(join(etc(), "identity"))).mode & 0o777).toBe(0o700);
+    for (const name of ["tls.crt", "tls.key"]) expect((await stat(current(name))).mode & 0o777).toBe(0o600);
+    const inspection = await inspectConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 });
+    expect(inspection.errors).toEqual([]);
+    expect(inspection.config).toMatchObject({
+      hostId: undefined,
+      forwarder: { endpoint: "localhost:8443", mtls: { caFile: join(etc(), "core-ca.pem"), serverName: undefined } },
+      buffer: { dir: join(etc(), "data") },
+      management: { coreUrl: server.url, caFile: join(etc(), "core-ca.pem"), serverName: undefined },
+    });
+  });
+
+  it("takes the token from stdin, an ingest bundle of its own, and prints one object with --json", async () => {
+    const other = await createTestCa({ name: "Ingest CA" });
+    await writeFile(join(dir, "ingest.pem"), other.pem);
+    const { code, env } = await enroll(["--token-stdin", "--json", "--ingest-ca-bundle", join(dir, "ingest.pem")], {
+      stdin: `${token}\n`,
+    });
+    expect(code).toBe(0);
+    expect(JSON.parse(env.out())).toMatchObject({ ok: true, identity: `${prefix}host%201`, identity_kept: false });
+    expect(await readFile(join(etc(), "ingest-ca.pem"), "utf8")).toBe(other.pem);
+  });
+
+  it("E12: leaves the raw token nowhere: no file, no output, no error", async () => {
+    const outputs = [(await enroll()).said];
+    server.reply(() => refusal(401, "token_invalid"));
+    outputs.push((await enroll(["--force"])).said);
+    server.reply(() => "cut");
+    outputs.push((await enroll(["--force", "--json"])).said);
+    for (const args of [
+      [token],
+      ["--token", token],
+      [`--token=${token}`],
+      ["--frob", token],
+      [`--${token}`],
+      ["--token-file"],
+    ])
+      outputs.push((await enroll(args)).said);
+    outputs.push((await enroll(["--token-file", token])).said, (await enroll(["--force", "--device-id", "\n"])).said);
+    for (const output of outputs) expect(output).not.toContain(token.slice(6, 20));
+    for (const path of await allFiles(etc())) expect(await readFile(path, "latin1")).not.toContain(token.slice(6, 20));
+  });
+
+  it("refuses a token as an argument with exit code 2, and sends nothing", async () => {
+    expect((await enroll([token])).code).toBe(2);
+    expect((await enroll(["--token", token])).code).toBe(2);
+    expect(server.calls).toHaveLength(0);
+  });
+
+  it("does not send what is not a bootstrap token", async () => {
+    await writeFile(join(dir, "token"), "-----BEGIN PRIVATE KEY-----");
+    const { code, said } = await enroll();
+    expect([code, said.includes("PRIVATE")]).toEqual([1, false]);
+    expect(server.calls).toHaveLength(0);
+  });
+
+  it("asks again with the same key when the answer is lost, in this run and in the next", async () => {
+    server.reply((call) => (server.calls.length < 3 ? "cut" : issueFor(clientCa, call)));
+    expect((await enroll()).code).toBe(0);
+    expect(new Set(server.calls.map(({ body }) => csrKey(body))).size).toBe(1);
+
+    await rm(etc(), { recursive: true });
+    server.reply(() => "cut");
+    expect((await enroll()).code).toBe(1);
+    const lost = csrKey(server.calls.at(-1)?.body ?? {});
+    server.reply((call) => issueFor(clientCa, call));
+    expect((await enroll()).code).toBe(0);
+    expect(csrKey(server.calls.at(-1)?.body ?? {})).toBe(lost);
+  });
+
+  it("draws a new key for another identity", async () => {
+    server.reply(() => refusal(403, "identity_not_allowed"));
+    await enroll();
+    await enroll(["--device-id", "host-2"]);
+    const [first, second] = server.calls;
+    expect(csrKey(first?.body ?? {})).not.toBe(csrKey(second?.body ?? {}));
+  });
+
+  it("keeps an existing identity and config without asking core, and completes what a crash left undone", async () => {
+    await enroll();
+    const before = await readFile(current("tls.crt"), "utf8");
+    await rm(join(etc(), "collector.yaml"));
+    const again = await enroll();
+    expect([again.code, server.calls.length]).toEqual([0, 1]);
+    expect(again.env.err()).toContain("the identity is kept");
+    expect(await readFile(current("tls.crt"), "utf8")).toBe(before);
+    expect((await inspectConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 })).errors).toEqual([]);
+  });
+
+  it("does not replace another identity without --force, and with it draws a new key", async () => {
+    await enroll();
+    const refused = await enroll(["--device-id", "host-2"]);
+    expect([refused.code, server.calls.length]).toEqual([1, 1]);
+    const before = await readFile(current("tls.key"), "utf8");
+    expect((await enroll(["--force", "--device-id", "host-2"])).code).toBe(0);
+    expect(await readFile(current("tls.key"), "utf8")).not.toBe(before);
+    expect(await readFile(join(etc(), "collector.yaml.before-enroll"), "utf8")).toContain("forwarder:");
+  });
+
+  it("keeps a config that is already there, and fails with 78 when that is invalid", async () => {
+    await mkdir(etc());
+    await writeFile(join(etc(), "collector.yaml"), "nonsense: 1\n");
+    const { code, env } = await enroll();
+    expect(code).toBe(78);
+    expect(env.err()).toContain("1:1 nonsense is not a known key");
+    expect(await readFile(join(etc(), "collector.yaml"), "utf8")).toBe("nonsense: 1\n");
+  });
+
+  it("R8: takes no certificate for another key, another name or from another authority than its chain says", async () => {
+    const stranger = await createTestCa({ name: "Client CA" });
+    const otherKey = await createTestKey();
+    const wrong: NonNullable<Parameters<typeof issueFor>[2]>[] = [
+      { key: otherKey },
+      { uri: `${prefix}other` },
+      { chainPem: stranger.pem },
+      { chainPem: "" },
+      { extensions: [new x509.SubjectAlternativeNameExtension([{ type: "url", value: `${prefix}host%201` }])] },
+    ];
+    for (const over of wrong) {
+      server.reply((call) => issueFor(clientCa, call, over));
+      const { code, env } = await enroll();
+      expect([code, env.err()]).toEqual([1, expect.stringContaining("nothing was changed")]);
+      await expect(lstat(join(etc(), "identity", "current"))).rejects.toThrow();
+    }
+  });
+
+  it("wants root acknowledged before it uses the token, with the exact words", async () => {
+    expect((await enroll([], { effectiveUid: 0 })).code).toBe(78);
+    expect((await enroll(["--allow-root-acknowledged", "yes"])).code).toBe(78);
+    expect(server.calls).toHaveLength(0);
+    expect((await enroll(["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"], { effectiveUid: 0 })).code).toBe(0);
+  });
+
+  it("follows no redirect and trusts no server outside the bundle", async () => {
+    server.reply(() => ({ status: 307, body: {}, headers: { location: `${server.url}/elsewhere` } }));
+    expect((await enroll()).env.err()).toContain("redirect");
+    expect(server.calls).toHaveLength(1);
+    await writeFile(join(dir, "ca.pem"), clientCa.pem);
+    expect((await enroll()).env.err()).toContain("not trusted");
+    expect(server.calls).toHaveLength(1);
+  });
+
+  it("allows plain HTTP only when told, only to loopback, and then writes no management.core_url", async () => {
+    const plain = createServer(async (request, response) => {
+      let text = "";
+      for await (const chunk of request) text += chunk;
+      const call = { path: request.url ?? "", httpVersion: "1.1", authorization: "", certificate: undefined };
+      const { status, body } = await issueFor(clientCa, { ...call, body: JSON.parse(text) });
+      response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
+    });
+    await new Promise<void>((resolve) => plain.listen(0, "127.0.0.1", resolve));
+    const core = `http://127.0.0.1:${(plain.address() as AddressInfo).port}`;
+    expect((await enroll(["--core", core])).code).toBe(2);
+    expect((await enroll(["--insecure-loopback-http", "--core", "http://192.0.2.1"])).code).toBe(2);
+    expect((await enroll(["--insecure-loopback-http", "--core", core])).code).toBe(0);
+    expect(await readFile(join(etc(), "collector.yaml"), "utf8")).not.toContain("management");
+    await new Promise((resolve) => plain.close(resolve));
+  });
+
+  it("lets one process at a time change the identity", async () => {
+    server.reply(async (call) => {
+      if (server.calls.length > 1) return issueFor(clientCa, call);
+      const other = await enroll();
+      expect([other.code, other.env.err()]).toEqual([1, expect.stringContaining("another process")]);
+      return issueFor(clientCa, call);
+    });
+    expect((await enroll()).code).toBe(0);
+    expect(server.calls).toHaveLength(1);
+  });
+});

@@ -1,0 +1,29 @@
+import type { ConfigTextError } from "../../proto/collector-config/tree.ts";
+import { inspectConfig, isUsable, type UsableInspection } from "../config/inspect.ts";
+import type { CollectorEnv } from "../env.ts";
+import { CommandFailure, exitCode } from "./command.ts";
+
+/** One line for people: where in the file, which key, what is expected. */
+export const describeConfigError = ({ path, line, column, message }: ConfigTextError): string =>
+  `${line}:${column} ${path === "" ? "" : `${path} `}${message}`;
+
+/** The failure of a config with these errors: exit code 78. */
+export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure =>
+  new CommandFailure(
+    exitCode.configInvalid,
+    "config_invalid",
+    "the config is invalid or missing (line:column key fault)",
+    {
+      details: errors.map(describeConfigError),
+    },
+  );
+
+/** The config at `path` if it can be run; else throws the failure that lists every fault. */
+export const loadUsableConfig = async (
+  path: string,
+  env: Pick<CollectorEnv, "effectiveUid">,
+): Promise<UsableInspection> => {
+  const inspection = await inspectConfig(path, env);
+  if (isUsable(inspection)) return inspection;
+  throw configFailure(inspection.errors);
+};

@@ -1,0 +1,20 @@
+import { defaultConfigPath, inspectConfig } from "../config/inspect.ts";
+import { defineCommand, exitCode } from "./command.ts";
+import { describeConfigError } from "./usable-config.ts";
+
+/** `validate-config`: exit code 0 and the hash, or 78 and every fault with its place. Changes nothing. */
+export const validateConfig = defineCommand({
+  usage: `  --config <path>   the config (default ${defaultConfigPath})
+  --json            one JSON object on stdout: {ok, errors: [{path, line, column, message}], running_config_hash}
+`,
+  flags: { config: "text" },
+  run: async (flags, env) => {
+    const { errors, runningConfigHash } = await inspectConfig(flags.config ?? defaultConfigPath, env);
+    const ok = errors.length === 0;
+    return {
+      exitCode: ok ? exitCode.done : exitCode.configInvalid,
+      lines: ok ? ["the config is valid"] : errors.map(describeConfigError),
+      json: { ok, errors, running_config_hash: runningConfigHash },
+    };
+  },
+});

@@ -1,0 +1,36 @@
+import type { CollectorEnv } from "../../collector/env.ts";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { createTestClock, type TestClock } from "./clock.ts";
+
+/** A host for collector commands, with its output in the test's hands. Not root, whoever runs the tests. */
+export interface TestCollectorEnv extends CollectorEnv {
+  clock: TestClock;
+  out(): string;
+  err(): string;
+  /** What SIGTERM does. */
+  stop(): void;
+}
+
+/** Real files and sockets, a test's clock. Sleeps of commands that repeat a request are over at once. */
+export const createTestCollectorEnv = (over: { stdin?: string; effectiveUid?: number } = {}): TestCollectorEnv => {
+  const out: string[] = [];
+  const err: string[] = [];
+  const stop = new AbortController();
+  const clock = createTestClock();
+  return {
+    clock: { ...clock, sleep: () => Promise.resolve() },
+    entropy: systemEntropy,
+    stdin: (async function* () {
+      yield over.stdin ?? "";
+    })(),
+    stdout: { write: (text) => void out.push(text) },
+    stderr: { write: (text) => void err.push(text) },
+    effectiveUid: over.effectiveUid ?? 1000,
+    hostname: "host.test",
+    platform: "linux/amd64",
+    stopSignal: () => stop.signal,
+    out: () => out.join(""),
+    err: () => err.join(""),
+    stop: () => stop.abort(new Error("SIGTERM")),
+  };
+};

@@ -1,0 +1,152 @@
+import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import { createSecureServer } from "node:http2";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import type { TLSSocket } from "node:tls";
+import { encodePem } from "../../proto/pem.ts";
+import { createTestCa, createTestKey, issueTestCertificate, type TestCa, type TestKey, x509 } from "./pki.ts";
+
+/** A request as the server saw it. */
+export interface ManagementCall {
+  path: string;
+  /** `1.1` or `2.0`. */
+  httpVersion: string;
+  authorization: string | undefined;
+  body: Record<string, unknown>;
+  /** DER of the client certificate of the TLS connection. */
+  certificate: Uint8Array | undefined;
+}
+
+/** What is answered; an object is sent as JSON. `cut` ends the connection instead, after the request was read. */
+export type ManagementReply = { status: number; body: object; headers?: Record<string, string> } | "cut";
+
+/** A server with TLS on loopback that answers as a test says, for clients of core's management paths. */
+export interface ManagementServer {
+  /** `https://localhost:<port>`. */
+  url: string;
+  port: number;
+  /** PEM of the authority that signed the server's certificate. */
+  caPem: string;
+  readonly calls: readonly ManagementCall[];
+  /** Answers the calls from now on. */
+  reply(next: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
+  close(): Promise<void>;
+}
+
+/** Starts one; with `http2` it speaks nothing else, as core's ingest listener may. Client certificates are asked for and not checked. */
+export const startManagementServer = async (
+  options: { http2?: boolean; name?: string } = {},
+): Promise<ManagementServer> => {
+  const ca = await createTestCa({ name: "Server CA" });
+  const key = await createTestKey();
+  const der = await issueTestCertificate({
+    ca,
+    key,
+    names: [{ type: "dns", value: options.name ?? "localhost" }],
+    extensions: [
+      new x509.SubjectAlternativeNameExtension([{ type: "dns", value: options.name ?? "localhost" }]),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+    ],
+    notBefore: new Date("2020-01-01"),
+    notAfter: new Date("2099-01-01"),
+  });
+  const calls: ManagementCall[] = [];
+  let answer: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = () => ({ status: 404, body: {} });
+
+  const handle = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    let text = "";
+    for await (const chunk of request) text += chunk;
+    const session = (request as { stream?: { session?: { socket: unknown } } }).stream?.session;
+    const socket = (session?.socket ?? request.socket) as TLSSocket;
+    const call: ManagementCall = {
+      path: request.url ?? "",
+      httpVersion: request.httpVersion,
+      authorization: request.headers.authorization,
+      body: JSON.parse(text),
+      certificate: socket.getPeerX509Certificate()?.raw,
+    };
+    calls.push(call);
+    const reply = await answer(call);
+    if (reply === "cut") return void socket.destroy();
+    const type = reply.status < 300 ? "application/json" : "application/problem+json";
+    response.writeHead(reply.status, { "content-type": type, ...reply.headers }).end(JSON.stringify(reply.body));
+  };
+  const listener: RequestListener = (request, response) => void handle(request, response);
+  const tls = { key: key.pem, cert: encodePem(der, "CERTIFICATE"), requestCert: true, rejectUnauthorized: false };
+  const server = options.http2
+    ? createSecureServer({ ...tls, allowHTTP1: false }, listener as never)
+    : createServer(tls, listener);
+  const sockets = new Set<TLSSocket>();
+  server.on("secureConnection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+    socket.on("error", () => undefined);
+  });
+  server.on("sessionError", () => undefined);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `https://localhost:${port}`,
+    port,
+    caPem: ca.pem,
+    calls,
+    reply: (next) => {
+      answer = next;
+    },
+    close: async () => {
+      for (const socket of sockets) socket.destroy();
+      await new Promise<void>((resolve) => server.close(() => resolve()));
+    },
+  };
+};
+
+/** Answer of enroll and renew for the request in `call`, with a certificate by `ca`; `over` replaces what is to be wrong. */
+export const issueFor = async (
+  ca: TestCa,
+  call: ManagementCall,
+  over: { key?: TestKey; uri?: string; chainPem?: string; extensions?: x509.Extension[] } = {},
+): Promise<{ status: number; body: object }> => {
+  const csr = new x509.Pkcs10CertificateRequest(String(call.body.csr_pem));
+  const san = csr.extensions.find((extension) => extension instanceof x509.SubjectAlternativeNameExtension);
+  const uri = over.uri ?? san?.names.items[0]?.value ?? "";
+  const publicKey = over.key?.pair.publicKey ?? (await csr.publicKey.export());
+  const der = await issueTestCertificate({
+    ca,
+    key: { pair: { publicKey } } as TestKey,
+    uri,
+    ...(over.extensions === undefined ? {} : { extensions: over.extensions }),
+    notBefore: new Date("2026-01-01"),
+    notAfter: new Date("2099-01-01"),
+  });
+  return {
+    status: call.path.endsWith("enroll") ? 201 : 200,
+    body: {
+      identity_id: "0197b0c6-0000-7000-8000-000000000001",
+      certificate_id: "0197b0c6-0000-7000-8000-000000000002",
+      identity: uri,
+      certificate_pem: encodePem(der, "CERTIFICATE"),
+      chain_pem: over.chainPem ?? ca.pem,
+      serial_number: "1a2b3c",
+      fingerprint_sha256: "0".repeat(64),
+      not_before: "2026-01-01T00:00:00.000Z",
+      not_after: "2099-01-01T00:00:00.000Z",
+      renew_after: "2062-01-01T00:00:00.000Z",
+      heartbeat_interval_seconds: 60,
+      server_time: "2026-06-01T12:00:00.000Z",
+    },
+  };
+};
+
+/** A problem document as core sends it. */
+export const refusal = (status: number, code: string, members: object = {}): { status: number; body: object } => ({
+  status,
+  body: {
+    type: `urn:svc:problem:${code}`,
+    title: code,
+    status,
+    detail: `refused: ${code}`,
+    code,
+    action: "stop",
+    ...members,
+  },
+});
