@@ -43,6 +43,8 @@ export interface CoreConfig {
     syncIntervalSeconds: number;
   };
   ops: { bearerToken: Secret | null; trustLoopback: boolean };
+  /** Null: the community edition. */
+  license: { token: Secret; publicKeyFile: string } | null;
   ingest: IngestConfig | null;
   signer: SignerConfig | null;
   hostIdBytesMax: number;
@@ -93,6 +95,8 @@ const variables = {
   SVC_DIRECTORY_SYNC_INTERVAL: v.optional(DurationVariable(60), "1h"),
   SVC_OPS_BEARER_TOKEN: v.optional(secret),
   SVC_TRUST_LOOPBACK_OPS: v.optional(BooleanVariable, "false"),
+  SVC_LICENSE: v.optional(secret),
+  SVC_LICENSE_PUBLIC_KEY_FILE: v.optional(text),
   SVC_INGEST_GRPC_ADDR: v.optional(address),
   SVC_INGEST_SERVER_CERT_FILE: v.optional(text),
   SVC_INGEST_SERVER_KEY_FILE: v.optional(text),
@@ -127,7 +131,7 @@ const variables = {
 };
 
 /** Variables whose contents may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
-const fileForms = ["SVC_DATABASE_URL", "SVC_AUTH_TOKEN_SECRET", "SVC_OPS_BEARER_TOKEN"];
+const fileForms = ["SVC_DATABASE_URL", "SVC_AUTH_TOKEN_SECRET", "SVC_OPS_BEARER_TOKEN", "SVC_LICENSE"];
 
 /** Read by web or the database container from the same env file, and none of core's business. */
 const elsewhere = ["SVC_API_URL", "SVC_INFERENCE_PROVIDER", "SVC_INFERENCE_API_KEY", "SVC_INFERENCE_BASE_URL"];
@@ -153,6 +157,8 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   // The rules between variables are checked on what is there even when a single one is faulty, so that one run tells all.
   const signer = signerConfig(resolved, faults);
   ingestFaults(resolved, faults);
+  if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
+    faults.push({ variable: "SVC_LICENSE_PUBLIC_KEY_FILE", message: "is required when SVC_LICENSE is set" });
   if (!parsed.success || faults.length > 0) throw new ConfigError(faults);
 
   const values = parsed.output;
@@ -168,6 +174,9 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
       syncIntervalSeconds: values.SVC_DIRECTORY_SYNC_INTERVAL,
     },
     ops: { bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null, trustLoopback: values.SVC_TRUST_LOOPBACK_OPS },
+    license: values.SVC_LICENSE
+      ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }
+      : null,
     ingest: values.SVC_INGEST_GRPC_ADDR
       ? {
           ...values.SVC_INGEST_GRPC_ADDR,

@@ -5,10 +5,13 @@ import type { HttpContext, Peer } from "../functions/http/request.ts";
 import type { Route } from "../functions/http/route.ts";
 import type { Environment } from "../functions/kit/env.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../functions/node/node-cryptography.ts";
+import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "../functions/ops/checks.ts";
+import { opsRoutesOf } from "../functions/ops/index.ts";
 import { readAuthorities } from "../functions/signer/authority.ts";
 import { createClientCertificateReader } from "../functions/signer/certificate.ts";
 import { createLocalCa } from "../functions/signer/local-ca.ts";
 import type { Database } from "../functions/store/database.ts";
+import { routesOf } from "../functions/v1/index.ts";
 import { createTestDatabase } from "./database.ts";
 import { createTestClock, type TestClock } from "./fakes/clock.ts";
 import { createSeededEntropy } from "./fakes/entropy.ts";
@@ -57,6 +60,7 @@ export interface TestCore {
   people: typeof people;
   /** The router's own list is `app.routes`. */
   app: ReturnType<typeof createApp>;
+  routes: readonly Route[];
   api: Api;
   /** The app itself, for requests that `api` cannot express. */
   fetch(request: Request, call?: Pick<Call, "from" | "certificate" | "listener">): Promise<Response>;
@@ -72,7 +76,7 @@ export interface TestCoreOptions {
   env?: Environment;
   /** Dependencies in place of the usual ones. */
   core?: Partial<Core>;
-  /** Routes in place of all of `/v1`. */
+  /** Routes in place of all of `/v1` and the ops endpoints. */
   routes?: (core: Core) => readonly Route[];
 }
 
@@ -107,10 +111,8 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const core: Core = { ...usual, ...options.core };
   await seedPeople(db, clock.now());
 
-  const app = createApp(core, {
-    peerOf: (c: HttpContext) => c.env.peer,
-    ...(options.routes ? { routes: options.routes(core) } : {}),
-  });
+  const routes = options.routes?.(core) ?? [...routesOf(core), ...usualOpsRoutes(core)];
+  const app = createApp(core, { peerOf: (c: HttpContext) => c.env.peer, routes });
   const fetch: TestCore["fetch"] = async (request, { from, certificate, listener } = {}) => {
     const peer: Peer = {
       remoteAddress: from ?? "127.0.0.1",
@@ -133,12 +135,24 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     ca,
     people,
     app,
+    routes,
     api: apiOver(fetch, bridgeToken),
     fetch,
     bridgeToken,
     close: () => database.drop(),
   };
 };
+
+const usualOpsRoutes = (core: Core): readonly Route[] =>
+  opsRoutesOf({
+    ...core,
+    checks: {
+      core: [databaseCheck(core.db), directoryCheck(core), signerCheck(core)],
+      ingest: [disabledCheck("ingest", "test cores do not listen")],
+      licensing: [licenseCheck(null, core)],
+    },
+    metrics: async () => ({ type: "text/plain", content: "up 1\n" }),
+  });
 
 const apiOver =
   (fetch: TestCore["fetch"], bridgeToken: TestCore["bridgeToken"]): Api =>

@@ -1,12 +1,11 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { open } from "../functions/http/guards.ts";
 import { type Route, route } from "../functions/http/route.ts";
-import { routesOf } from "../functions/v1/index.ts";
 import { createTestCore, type TestCore } from "./core.ts";
 import type { PersonName } from "./people.ts";
 
 /** Everything that answers without credentials. A route enters this list by a decision, not by omission. */
-const openRoutes: readonly string[] = [];
+const openRoutes: readonly string[] = ["GET /healthz", "GET /readyz"];
 
 const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
@@ -28,7 +27,10 @@ const accessFaults = async (test: TestCore, entry: Route | undefined, method: st
   };
   // A body that no schema accepts: the guard must refuse before anything looks at it.
   const nonsense = method === "GET" ? {} : { raw: { type: "text/plain", content: "{" } };
-  if (guard.kind !== "scope") {
+  if (guard.kind === "ops") {
+    await expectRefusal("anonymous", {}, 403, "ops_access_denied");
+    await expectRefusal("an admin's bridge token", { as: "admin" }, 403, "ops_access_denied");
+  } else if (guard.kind !== "scope") {
     // Collectors' credentials are judged by the verb, after the body: the documented example gets that far.
     await expectRefusal("anonymous", { body: body?.example }, 401);
     await expectRefusal("an admin's bridge token", { as: "admin", body: body?.example }, 401);
@@ -46,7 +48,7 @@ const accessFaults = async (test: TestCore, entry: Route | undefined, method: st
 
 const test = await createTestCore();
 afterAll(() => test.close());
-const declared = new Map(routesOf(test.core).map((entry) => [nameOf(entry), entry]));
+const declared = new Map(test.routes.map((entry) => [nameOf(entry), entry]));
 const registered = registeredIn(test.app);
 
 describe("I1: access is denied by default", () => {

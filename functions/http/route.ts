@@ -13,7 +13,7 @@ export interface Body {
 
 /** Decides who may call. `describe` feeds the OpenAPI document and the test that every route refuses an anonymous caller. */
 export interface Guard<Caller> {
-  describe: { kind: "open" | "scope" | "bootstrap_token" | "collector"; scope?: string };
+  describe: { kind: "open" | "scope" | "bootstrap_token" | "collector" | "ops"; scope?: string };
   admit(c: HttpContext, body: Body): Promise<Caller>;
 }
 

@@ -1,0 +1,89 @@
+import { judgeLicense, type LicenseSource } from "../domain/licensing/license.ts";
+import type { Clock } from "../kit/clock.ts";
+import type { Signer } from "../signer/signer.ts";
+import { countCollectors } from "../store/count-collectors.ts";
+import type { Database } from "../store/database.ts";
+import { databaseProblem } from "../store/database-problem.ts";
+import { lastDirectorySnapshotAt } from "../store/directory-snapshot.ts";
+import { readServerSettings } from "../store/server-settings.ts";
+import type { Check, Finding } from "./readiness.ts";
+
+const ready = (detail: string): Finding => ({ status: "ready", detail });
+const notReady = (detail: string): Finding => ({ status: "not_ready", detail });
+const disabled = (detail: string): Finding => ({ status: "disabled", detail });
+
+/** The oldest server that the migrations and queries are written for. */
+const serverVersionMin = 15;
+
+/** The database answers, takes writes and is recent enough. */
+export const databaseCheck = (db: Database): Check => ({
+  name: "database",
+  find: () =>
+    reading(async () => {
+      const { version, inRecovery } = await readServerSettings(db);
+      if (version < serverVersionMin) return notReady(`PostgreSQL ${version}; ${serverVersionMin} or later is needed`);
+      return inRecovery ? notReady("the server is a standby and takes no writes") : ready(`PostgreSQL ${version}`);
+    }),
+});
+
+/** What is acknowledged survives a crash of the server: an ack means committed, so `fsync=off` is not ready (contract, section 7). */
+export const durabilityCheck = (db: Database): Check => ({
+  name: "durability",
+  find: () =>
+    reading(async () =>
+      (await readServerSettings(db)).fsync ? ready("fsync is on") : notReady("fsync is off: commits may be lost"),
+    ),
+});
+
+/** The schema is at least as new as this program; `pending` names the migrations that are missing. */
+export const migrationsCheck = (pending: () => Promise<readonly string[]>): Check => ({
+  name: "migrations",
+  find: () =>
+    reading(async () => {
+      const missing = await pending();
+      return missing.length === 0 ? ready("all applied") : notReady(`not applied: ${missing.join(", ")}`);
+    }),
+});
+
+/** How old the newest people are. Scopes that are a little old serve better than a core taken out of rotation. */
+export const directoryCheck = ({ db, clock }: { db: Database; clock: Clock }): Check => ({
+  name: "directory",
+  find: () =>
+    reading(async () => {
+      const at = await lastDirectorySnapshotAt(db);
+      if (at === null) return disabled("no directory snapshot yet");
+      return ready(`snapshot ${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s old`);
+    }),
+});
+
+/** The signer could issue a certificate now, as far as core can know without asking for one. */
+export const signerCheck = ({ signer, clock }: { signer: Signer | null; clock: Clock }): Check => ({
+  name: "signer",
+  find: () => {
+    if (signer === null) return disabled("no enrollment signer is configured");
+    const fault = signer.faultAt(clock.now());
+    return fault === undefined ? ready("certificates can be issued") : notReady(fault);
+  },
+});
+
+/** The license is valid and covers the collectors that are enrolled; without one, the community edition. */
+export const licenseCheck = (license: LicenseSource | null, { db, clock }: { db: Database; clock: Clock }): Check => ({
+  name: "license",
+  find: () =>
+    reading(async () => {
+      const { status, detail } = await judgeLicense(license, { clock, countCollectors: () => countCollectors(db) });
+      return { status, detail };
+    }),
+});
+
+/** The one check of a part that is not configured. */
+export const disabledCheck = (name: string, detail: string): Check => ({ name, find: () => disabled(detail) });
+
+const reading = async (find: () => Promise<Finding>): Promise<Finding> => {
+  try {
+    return await find();
+  } catch (cause) {
+    if (databaseProblem(cause) === undefined) throw cause;
+    return notReady("the database cannot be reached");
+  }
+};

@@ -1,0 +1,94 @@
+import * as v from "valibot";
+import type { CoreConfig } from "../config.ts";
+import type { Log } from "../core.ts";
+import { open } from "../http/guards.ts";
+import { type Reply, type Route, route } from "../http/route.ts";
+import type { Clock } from "../kit/clock.ts";
+import { openWithOpsDetail, opsOnly } from "./access.ts";
+import { type Check, type ReadinessReport, runChecks } from "./readiness.ts";
+
+/** What the ops endpoints report on. */
+export interface Ops {
+  config: Pick<CoreConfig, "ops">;
+  clock: Clock;
+  log: Log;
+  checks: { core: readonly Check[]; ingest: readonly Check[]; licensing: readonly Check[] };
+  /** Prometheus text and its media type; null where nothing is counted, as in workerd. */
+  metrics: (() => Promise<{ type: string; content: string }>) | null;
+}
+
+const Status = v.picklist(["ready", "not_ready", "disabled"]);
+const ReadinessView = v.strictObject({
+  status: Status,
+  checks: v.array(v.strictObject({ name: v.string(), status: Status, detail: v.nullable(v.string()) })),
+});
+
+const replies = {
+  200: { description: "Ready, or disabled", schema: ReadinessView },
+  503: { description: "Not ready", schema: ReadinessView },
+} as const;
+
+const replyOf = (report: ReadinessReport): Reply => ({
+  status: report.status === "not_ready" ? 503 : 200,
+  body: report,
+});
+
+const withoutDetail = ({ status, checks }: ReadinessReport): ReadinessReport => ({
+  status,
+  checks: checks.map((check) => ({ ...check, detail: null })),
+});
+
+/** What operators of core ask it: `/healthz`, `/readyz`, `/readyz/ingest`, `/readyz/licensing`, `/metrics` (contract, section 9). */
+export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonly Route[] => [
+  route({
+    method: "GET",
+    path: "/healthz",
+    operationId: "health",
+    summary: "The process is up; says nothing about what it depends on",
+    guard: open,
+    replies: { 200: { description: "Up", schema: ReadinessView } },
+    handle: async () => ({ status: 200, body: { status: "ready", checks: [] } }),
+  }),
+  route({
+    method: "GET",
+    path: "/readyz",
+    operationId: "readiness",
+    summary: "Core can serve; details only with ops access",
+    guard: openWithOpsDetail(config.ops),
+    replies,
+    handle: async ({ caller }) => {
+      const report = await runChecks(checks.core, tools);
+      return replyOf(caller.opsAccess ? report : withoutDetail(report));
+    },
+  }),
+  route({
+    method: "GET",
+    path: "/readyz/ingest",
+    operationId: "ingestReadiness",
+    summary: "The ingest listener takes telemetry and keeps it",
+    guard: opsOnly(config.ops),
+    replies,
+    handle: async () => replyOf(await runChecks(checks.ingest, tools)),
+  }),
+  route({
+    method: "GET",
+    path: "/readyz/licensing",
+    operationId: "licensingReadiness",
+    summary: "The license is valid and not exceeded; nothing stops working when it is not",
+    guard: opsOnly(config.ops),
+    replies,
+    handle: async () => replyOf(await runChecks(checks.licensing, tools)),
+  }),
+  ...(metrics === null ? [] : [metricsRoute(config.ops, metrics)]),
+];
+
+const metricsRoute = (config: CoreConfig["ops"], metrics: NonNullable<Ops["metrics"]>): Route =>
+  route({
+    method: "GET",
+    path: "/metrics",
+    operationId: "metrics",
+    summary: "Metrics in the text format of Prometheus",
+    guard: opsOnly(config),
+    replies: { 200: { description: "Metrics" } },
+    handle: async () => ({ status: 200, text: await metrics() }),
+  });

@@ -1,0 +1,170 @@
+import { exportSPKI, generateKeyPair, SignJWT } from "jose";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestCore, type TestCore, type TestCoreOptions } from "../../tests/core.ts";
+import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createTestLog } from "../../tests/fakes/log.ts";
+import { judgeLicense } from "../domain/licensing/license.ts";
+import { Secret } from "../kit/secret.ts";
+import { createMetrics } from "../node/metrics.ts";
+import { connectDatabase } from "../store/database.ts";
+import { databaseCheck, durabilityCheck, signerCheck } from "./checks.ts";
+import { type Check, runChecks } from "./readiness.ts";
+
+const cores: TestCore[] = [];
+const coreWith = async (env: TestCoreOptions["env"] = {}) => {
+  const core = await createTestCore({ env });
+  cores.push(core);
+  return core;
+};
+afterAll(() => Promise.all(cores.map((core) => core.close())));
+
+describe("access to the ops endpoints", () => {
+  it("nobody without configuration, not even loopback", async () => {
+    const { api } = await coreWith();
+    for (const path of ["/metrics", "/readyz/ingest", "/readyz/licensing"])
+      expect((await api("GET", path, { from: "127.0.0.1" })).body.code).toBe("ops_access_denied");
+    expect((await api("GET", "/healthz")).body).toEqual({ status: "ready", checks: [] });
+  });
+
+  it("a configured bearer token decides alone, trusted loopback or not", async () => {
+    const { api } = await coreWith({ SVC_OPS_BEARER_TOKEN: "let-me-see", SVC_TRUST_LOOPBACK_OPS: "true" });
+    const status = async (bearer?: string) =>
+      (await api("GET", "/metrics", bearer === undefined ? {} : { as: { bearer } })).status;
+    expect([
+      await status(),
+      await status("let-me-se"),
+      await status("let-me-see-"),
+      await status("let-me-see"),
+    ]).toEqual([401, 401, 401, 200]);
+  });
+
+  it("I8: trusted loopback is loopback alone, and never through a proxy on the same machine", async () => {
+    const { api } = await coreWith({ SVC_TRUST_LOOPBACK_OPS: "true" });
+    const status = async (from: string, headers: Record<string, string> = {}) =>
+      (await api("GET", "/metrics", { from, headers })).status;
+    for (const from of ["127.0.0.1", "127.8.9.10", "::1", "::ffff:127.0.0.1"]) expect(await status(from)).toBe(200);
+    for (const from of ["10.0.0.1", "128.0.0.1", "::2", "::ffff:10.0.0.1", "127.0.0.1.example", "unix", ""])
+      expect({ from, status: await status(from) }).toEqual({ from, status: 403 });
+    for (const name of ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Anything", "Via"])
+      expect({ name, status: await status("127.0.0.1", { [name]: "127.0.0.1" }) }).toEqual({ name, status: 403 });
+  });
+
+  it("/readyz is open and tells details only to those with ops access", async () => {
+    const { api } = await coreWith({ SVC_OPS_BEARER_TOKEN: "let-me-see" });
+    const anonymous = await api<{ status: string; checks: { name: string; detail: string | null }[] }>(
+      "GET",
+      "/readyz",
+    );
+    expect(anonymous.status).toBe(200);
+    expect(anonymous.body.checks.map(({ name }) => name)).toEqual(["database", "directory", "signer"]);
+    expect(anonymous.body.checks.every(({ detail }) => detail === null)).toBe(true);
+    const known = await api("GET", "/readyz", { as: { bearer: "let-me-see" } });
+    expect(JSON.stringify(known.body)).toContain("PostgreSQL 1");
+  });
+});
+
+describe("readiness", () => {
+  const tools = () => ({ clock: createTestClock(), log: createTestLog() });
+  const check = (name: string, status: "ready" | "not_ready" | "disabled"): Check => ({
+    name,
+    find: () => ({ status, detail: name }),
+  });
+
+  it.each([
+    [["ready", "ready"], "ready"],
+    [["ready", "disabled"], "ready"],
+    [["disabled", "disabled"], "disabled"],
+    [["ready", "disabled", "not_ready"], "not_ready"],
+    [[], "ready"],
+  ] as const)("%j together are %s", async (statuses, expected) => {
+    const report = await runChecks(
+      statuses.map((status, index) => check(`c${index}`, status)),
+      tools(),
+    );
+    expect(report.status).toBe(expected);
+  });
+
+  it("D3: a check that never answers or throws is not_ready after two seconds, and its error is logged, not shown", async () => {
+    const { clock, log } = tools();
+    const stuck: Check = { name: "stuck", find: () => new Promise(() => undefined) };
+    const broken: Check = { name: "broken", find: () => Promise.reject(new Error("password=hunter2")) };
+    const report = runChecks([stuck, broken, check("fine", "ready")], { clock, log });
+    await clock.advance(2000);
+    expect((await report).checks.map(({ name, status }) => `${name} ${status}`)).toEqual([
+      "stuck not_ready",
+      "broken not_ready",
+      "fine ready",
+    ]);
+    expect(JSON.stringify(await report)).not.toContain("hunter2");
+    expect(log.text()).toContain("hunter2");
+  });
+
+  it("a database that is away is a finding, and /readyz answers 503", async () => {
+    const away = connectDatabase({ url: "postgres://postgres@127.0.0.1:1/none", connectionsMax: 1 });
+    expect(await databaseCheck(away.db).find()).toEqual({
+      status: "not_ready",
+      detail: "the database cannot be reached",
+    });
+    await away.close(0);
+  });
+
+  it("the database is durable, and a CA that ends too soon makes the signer not ready", async () => {
+    const { core, clock } = await coreWith();
+    expect(await durabilityCheck(core.db).find()).toEqual({ status: "ready", detail: "fsync is on" });
+    const signer = signerCheck(core);
+    expect((await signer.find()).status).toBe("ready");
+    clock.set(Date.UTC(2200, 0));
+    expect((await signer.find()).status).toBe("not_ready");
+    expect((await signerCheck({ signer: null, clock }).find()).status).toBe("disabled");
+  });
+});
+
+describe("licensing", () => {
+  it("is community without a license; with one, signature, expiry and number of collectors count", async () => {
+    const clock = createTestClock();
+    const { publicKey, privateKey } = await generateKeyPair("EdDSA", { extractable: true });
+    const stranger = await generateKeyPair("EdDSA");
+    const publicKeyPem = await exportSPKI(publicKey);
+    const exp = clock.now() / 1000 + 60;
+    const sign = (claims: Record<string, unknown>, key = privateKey) =>
+      new SignJWT(claims).setProtectedHeader({ alg: "EdDSA" }).sign(key);
+    const judge = async (token: string, enrolled = 5) =>
+      judgeLicense({ token: new Secret(token), publicKeyPem }, { clock, countCollectors: async () => enrolled });
+
+    expect(await judgeLicense(null, { clock, countCollectors: () => expect.fail("not asked") })).toMatchObject({
+      edition: "community",
+      status: "ready",
+    });
+    const good = await sign({ max_collectors: 5, exp });
+    expect(await judge(good)).toMatchObject({ edition: "licensed", status: "ready" });
+    expect((await judge(good, 6)).detail).toBe("6 collectors are enrolled, the license covers 5");
+    expect((await judge(await sign({ max_collectors: 5, exp }, stranger.privateKey))).detail).toContain(
+      "does not verify",
+    );
+    expect((await judge(await sign({ max_collectors: 5 }))).status).toBe("not_ready");
+    expect((await judge(await sign({ max_collectors: "5", exp }))).detail).toContain("how many");
+    expect((await judge("not a token")).status).toBe("not_ready");
+    await clock.advance(60_000);
+    expect((await judge(good)).detail).toBe("the license has expired");
+  });
+});
+
+describe("metrics", () => {
+  it("count requests by route pattern, and no label is a caller's to choose", async () => {
+    const { observe, render } = createMetrics();
+    observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
+    observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);
+    observe.enroll("enrolled");
+    observe.heartbeat("clock_skew");
+    const { type, content } = await render();
+    expect(type).toMatch(/^text\/plain; version=0\.0\.4/);
+    expect(content).toContain(
+      'core_http_request_duration_seconds_count{route="/v1/whoami",method="GET",status="200"} 1',
+    );
+    expect(content).toContain('method="other",status="404"');
+    expect(content).toContain('core_enroll_total{outcome="enrolled"} 1');
+    expect(content).toContain('core_heartbeat_total{outcome="clock_skew"} 1');
+    expect(content).toContain("nodejs_eventloop_lag_p99_seconds");
+    expect(content).not.toContain("X-RANDOM-1");
+  });
+});
