@@ -1,0 +1,58 @@
+import { mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import type { Clock } from "../../functions/kit/clock.ts";
+import type { Entropy } from "../../functions/kit/entropy.ts";
+import { loadLocalCa } from "../../functions/node/load-local-ca.ts";
+import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
+import { createKey } from "./certificates.ts";
+import { labPkiIn, type PairFiles, writePair } from "./pki.ts";
+
+/** A client certificate that was provisioned by hand. */
+export interface ProvisionedClient extends PairFiles {
+  identity: string;
+  serialNumber: string;
+  fingerprintSha256: string;
+  notAfter: number;
+}
+
+/**
+ * Manual provisioning: a key and a client certificate for `identity` from the lab's enrollment CA, in the profile that core itself
+ * issues, at `DIR/clients/<identity, file name safe>/tls.{crt,key}`. Core has no row of it: it forwards while enrollment is not
+ * required, and neither heartbeats nor renews. Throws if `identity` is no URI, or has a certificate there already.
+ */
+export const issueClient = async (options: {
+  dir: string;
+  identity: string;
+  lifetimeSeconds: number;
+  clock: Pick<Clock, "now">;
+  entropy: Entropy;
+}): Promise<ProvisionedClient> => {
+  const { dir, identity, lifetimeSeconds, clock, entropy } = options;
+  if (!URL.canParse(identity) || !/^[\x21-\x7e]{1,253}$/.test(identity))
+    throw new Error("the identity must be an absolute URI of 1 to 253 printable ASCII characters");
+  const { enrollmentCa } = labPkiIn(dir);
+  const cryptography = createNodeCryptography();
+  const { signer } = await loadLocalCa({
+    certificateFile: enrollmentCa.certFile,
+    keyFile: enrollmentCa.keyFile,
+    cryptography,
+  });
+  const { keyPem, spki } = await createKey();
+  const issued = await signer.sign({
+    // The lab's CA looks at the key and the identity alone.
+    csrPem: "",
+    spki,
+    identity,
+    ttlSeconds: lifetimeSeconds,
+    serial: entropy.bytes(16),
+    now: clock.now(),
+  });
+  const folder = join(dir, "clients", identity.replace(/[^A-Za-z0-9.-]/g, "_"));
+  const files = { certFile: join(folder, "tls.crt"), keyFile: join(folder, "tls.key") };
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  await writePair(files, { certificatePem: issued.certificatePem + issued.chainPem, keyPem }).catch((cause) => {
+    throw new Error("its key cannot be written; is there a certificate of this identity already?", { cause });
+  });
+  const { serialNumber, fingerprintSha256, notAfter } = issued;
+  return { ...files, identity, serialNumber, fingerprintSha256, notAfter };
+};
