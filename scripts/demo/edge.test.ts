@@ -1,0 +1,143 @@
+import { once } from "node:events";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { type RequestOptions, request } from "node:https";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { issueClient } from "../lab-ca/issue-client.ts";
+import { createLabPki } from "../lab-ca/pki.ts";
+import { type Edge, startEdge } from "./edge.ts";
+
+/** Stands where core does, and keeps what reaches it. */
+let core: Server;
+let seen: { url: string | undefined; rawHeaders: string[]; headers: IncomingMessage["headers"]; body: string }[];
+let answer: (request: IncomingMessage, response: ServerResponse) => void;
+let dir: string;
+let edge: Edge;
+let ca: Buffer;
+let stranger: { cert: Buffer; key: Buffer };
+let member: { cert: Buffer; key: Buffer };
+
+const client = async (lab: string) => {
+  const identity = "https://fleet.test/d/1";
+  const files = await issueClient({
+    dir: lab,
+    identity,
+    lifetimeSeconds: 3600,
+    clock: systemClock,
+    entropy: systemEntropy,
+  });
+  return { cert: await readFile(files.certFile), key: await readFile(files.keyFile) };
+};
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "svc-edge-"));
+  const lab = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
+  await createLabPki({ dir: join(dir, "other"), clock: systemClock });
+  member = await client(join(dir, "lab"));
+  stranger = await client(join(dir, "other"));
+  ca = await readFile(lab.serverCaFile);
+  core = createServer(async (request, response) => {
+    const { url, rawHeaders, headers } = request;
+    seen.push({ url, rawHeaders, headers, body: await text(request) });
+    answer(request, response);
+  });
+  await new Promise<void>((resolve) => core.listen(0, "127.0.0.1", resolve));
+  edge = await startEdge({
+    certPem: await readFile(lab.edge.certFile, "utf8"),
+    keyPem: await readFile(lab.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(lab.enrollmentCa.certFile, "utf8"),
+    coreUrl: `http://127.0.0.1:${(core.address() as AddressInfo).port}`,
+    clientCertificateHeader: "X-Client-Cert",
+    timeoutMs: 200,
+  });
+});
+afterAll(async () => {
+  await edge.close();
+  core.closeAllConnections();
+  core.close();
+  await rm(dir, { recursive: true });
+});
+beforeEach(() => {
+  seen = [];
+  answer = (_, response) => response.end("fine");
+});
+
+const call = async (path: string, options: RequestOptions = {}, body?: string) => {
+  const outgoing = request(edge.url + path, { ca, agent: false, ...options });
+  outgoing.end(body);
+  const [response] = (await once(outgoing, "response")) as [IncomingMessage];
+  return { status: response.statusCode, headers: response.headers, body: await text(response) };
+};
+
+describe("the edge", () => {
+  it("P2: drops a client certificate header that a caller sent, in any case, twice, or named by Connection", async () => {
+    const forged = encodeURIComponent(member.cert.toString());
+    await call("/v1/a", { headers: { "x-client-cert": forged } });
+    await call("/v1/a", { headers: ["Host", "localhost", "X-CLIENT-CERT", forged, "x-client-cert", forged] as never });
+    await call("/v1/a", { headers: { "X-Client-Cert": forged, Connection: "X-Client-Cert" } });
+    expect(seen).toHaveLength(3);
+    for (const { rawHeaders } of seen) expect(rawHeaders.join("\n").toLowerCase()).not.toContain("x-client-cert");
+  });
+
+  it("P4: injects the certificate of the handshake once, URL-escaped, whatever the caller sends beside it", async () => {
+    await call("/v1/a", { ...member, headers: { "X-Client-Cert": "forged", Connection: "close, X-Client-Cert" } });
+    const { headers = {}, rawHeaders = [] }: Partial<(typeof seen)[number]> = seen[0] ?? {};
+    const [leaf] = member.cert.toString().split(/(?<=-----END CERTIFICATE-----\n)/);
+    expect(decodeURIComponent(String(headers["x-client-cert"]))).toBe(leaf);
+    expect(String(headers["x-client-cert"])).not.toMatch(/[\s+/=]/);
+    expect(rawHeaders.filter((name) => name.toLowerCase() === "x-client-cert")).toHaveLength(1);
+  });
+
+  it("passes on no certificate of another authority, and serves its holder as anyone", async () => {
+    expect(await call("/v1/a", stranger)).toMatchObject({ status: 200 });
+    expect(seen[0]?.headers).not.toHaveProperty("x-client-cert");
+  });
+
+  it("I8: says that it is a proxy, and takes nobody's word about the hop before", async () => {
+    const forged = {
+      Forwarded: "for=10.0.0.1",
+      "X-Forwarded-For": "10.0.0.1",
+      "X-Forwarded-Host": "evil.test",
+      "X-Real-IP": "10.0.0.1",
+      Via: "1.1 other",
+    };
+    await call("/v1/a?b=%2F", { headers: { ...forged, Authorization: "Bearer t" } });
+    expect(seen[0]?.url).toBe("/v1/a?b=%2F");
+    expect(seen[0]?.headers).toMatchObject({
+      via: "1.1 edge",
+      "x-forwarded-for": "127.0.0.1",
+      "x-forwarded-proto": "https",
+      authorization: "Bearer t",
+    });
+    for (const name of ["forwarded", "x-forwarded-host", "x-real-ip"])
+      expect(seen[0]?.headers).not.toHaveProperty(name);
+  });
+
+  it("passes bodies and answers on as they are, redirects included", async () => {
+    answer = (_, response) => {
+      response.writeHead(307, { Location: "/elsewhere", "X-Request-Id": "r1", "Content-Type": "application/json" });
+      response.end("{}");
+    };
+    const body = "x".repeat(300_000);
+    const sent = await call("/v1/a", { method: "POST", headers: { Expect: "100-continue" } }, body);
+    expect(sent).toMatchObject({ status: 307, body: "{}" });
+    expect(sent.headers).toMatchObject({ location: "/elsewhere", "x-request-id": "r1" });
+    expect(seen[0]?.body).toBe(body);
+  });
+
+  it("exposes the API alone, and answers for a core that is silent or away", async () => {
+    expect(await call("/metrics")).toMatchObject({ status: 404 });
+    expect(await call("/v1/../metrics")).toMatchObject({ status: 404 });
+    expect(seen).toEqual([]);
+    answer = () => undefined;
+    expect(await call("/v1/a")).toMatchObject({ status: 504 });
+    answer = (_, response) => response.destroy();
+    expect(await call("/v1/a")).toMatchObject({ status: 502 });
+  });
+});
