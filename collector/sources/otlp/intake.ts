@@ -1,0 +1,83 @@
+import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
+import type { SourceDependencies } from "../source.ts";
+import type { Signal } from "./signals.ts";
+import { splitExportRequest } from "./split.ts";
+import { createWireCheck, WireError } from "./wire.ts";
+
+/** What became of an export request. */
+export type IntakeOutcome =
+  /** On disk, whole. */
+  | { status: "stored" }
+  /** Counted and thrown away, as the configuration has it for a full queue. */
+  | { status: "dropped"; message: string }
+  /** Nothing was stored; the sender may try again after `retryAfterSeconds`. */
+  | { status: "unavailable"; message: string; retryAfterSeconds: number }
+  /** Not an export request of this signal; the same bytes will never be accepted. */
+  | { status: "invalid"; message: string };
+
+/** Puts export requests into the queue; both transports end here. */
+export type Intake = (signal: Signal, payload: Uint8Array) => Promise<IntakeOutcome>;
+
+/** Bounds of an OTLP source. */
+export interface IntakeLimits {
+  /** How long a request waits for room in the queue. */
+  patienceMs: number;
+  /** Of all requests that wait, together. */
+  heldBytesMax: number;
+  /** An export request above this becomes several envelopes. */
+  envelopeBytesMax: number;
+}
+
+const retryAfterSeconds = 1;
+
+/** The intake of one source. Requests that wait are given up as soon as `stop` aborts. */
+export const createIntake = (
+  name: string,
+  signals: readonly Signal[],
+  limits: IntakeLimits,
+  { append, clock, log }: SourceDependencies,
+  stop: AbortSignal,
+): Intake => {
+  const checks = new Map(signals.map((signal) => [signal, createWireCheck(signal.request)]));
+  let heldBytes = 0;
+
+  const unavailable = (message: string): IntakeOutcome => ({ status: "unavailable", message, retryAfterSeconds });
+
+  return async (signal, payload) => {
+    try {
+      checks.get(signal)?.(payload);
+    } catch (error) {
+      if (error instanceof WireError) return { status: "invalid", message: error.message };
+      throw error;
+    }
+    if (payload.length === 0) return { status: "stored" };
+    if (heldBytes + payload.length > limits.heldBytesMax) return unavailable("too many requests wait for the queue");
+    const observedAtMs = clock.now();
+    const records = splitExportRequest(payload, limits.envelopeBytesMax).map((part) => ({
+      kind: signal.kind,
+      observedAtMs,
+      source: name,
+      attributes: {},
+      payload: part,
+    }));
+    const patience = new AbortController();
+    const settled = new AbortController();
+    const giveUp = () => patience.abort(stop.aborted ? stop.reason : new Error("no room in time"));
+    clock.sleep(limits.patienceMs, AbortSignal.any([settled.signal, stop])).then(giveUp, giveUp);
+    heldBytes += payload.length;
+    try {
+      const outcome = await append(records, { signal: patience.signal });
+      return outcome === "stored"
+        ? { status: "stored" }
+        : { status: "dropped", message: "the collector's queue is full, and it is configured to drop the newest" };
+    } catch (error) {
+      if (error instanceof QueueFullError) return unavailable("the collector's queue is full");
+      if (error instanceof QueueClosedError) return unavailable("the collector is stopping");
+      log.error({ err: error, source: name }, "the queue could not store a request");
+      return unavailable("the collector's queue cannot be written");
+    } finally {
+      heldBytes -= payload.length;
+      settled.abort();
+    }
+  };
+};

@@ -1,0 +1,82 @@
+import { eachField, varintOf } from "./wire.ts";
+
+/** Bytes of a message without some of its fields, which are listed beside it. */
+interface Group {
+  /** The fields that say what the children belong to: resource or scope, and schema URL. */
+  readonly header: Uint8Array;
+  /** `[start, end)` of the children's bodies. */
+  readonly children: readonly (readonly [number, number])[];
+}
+
+/** In an export request the resources; in these and in the scopes below them, the children. The same numbers for every signal. */
+const resourcesField = 1;
+const childrenField = 2;
+/** Tag and length of the messages around an item. */
+const framingBytes = 24;
+
+/**
+ * Cuts a well-formed export request of any signal into requests of at most `bytesMax` bytes, each with the resource and scope of
+ * its items; order is kept. An item (span, log record, metric) is never cut: one larger than `bytesMax` is alone in its request.
+ */
+export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8Array[] => {
+  if (request.byteLength <= bytesMax) return [request];
+  const parts: Uint8Array[] = [];
+  let resources: Uint8Array[] = [];
+  let scopes: Uint8Array[] = [];
+  let items: Uint8Array[] = [];
+  let size = 0;
+
+  const closeScope = (header: Uint8Array) => {
+    if (items.length > 0) scopes.push(wrap(childrenField, [header, ...items]));
+    items = [];
+  };
+  const closeResource = (header: Uint8Array) => {
+    if (scopes.length > 0) resources.push(wrap(resourcesField, [header, ...scopes]));
+    scopes = [];
+  };
+  const closePart = () => {
+    if (resources.length > 0) parts.push(Buffer.concat(resources));
+    resources = [];
+    size = 0;
+  };
+
+  for (const [resourceStart, resourceEnd] of groupOf(request, 0, request.length, resourcesField).children) {
+    const resource = groupOf(request, resourceStart, resourceEnd, childrenField);
+    for (const [scopeStart, scopeEnd] of resource.children) {
+      const scope = groupOf(request, scopeStart, scopeEnd, childrenField);
+      const headers = resource.header.length + scope.header.length + framingBytes;
+      size += headers;
+      for (const [start, end] of scope.children) {
+        const item = wrap(childrenField, [request.subarray(start, end)]);
+        if (size + item.length > bytesMax && (items.length > 0 || scopes.length > 0 || resources.length > 0)) {
+          closeScope(scope.header);
+          closeResource(resource.header);
+          closePart();
+          size = headers;
+        }
+        items.push(item);
+        size += item.length;
+      }
+      closeScope(scope.header);
+    }
+    closeResource(resource.header);
+  }
+  closePart();
+  return parts;
+};
+
+const groupOf = (bytes: Uint8Array, start: number, end: number, childField: number): Group => {
+  const header: Uint8Array[] = [];
+  const children: [number, number][] = [];
+  eachField(bytes, start, end, ({ number, from, body, to }) => {
+    if (number === childField) children.push([body, to]);
+    else header.push(bytes.subarray(from, to));
+  });
+  return { header: Buffer.concat(header), children };
+};
+
+/** The parts as one length-delimited field. */
+const wrap = (number: number, parts: readonly Uint8Array[]): Uint8Array => {
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  return Buffer.concat([Uint8Array.from([(number << 3) | 2, ...varintOf(length)]), ...parts]);
+};
