@@ -23,6 +23,9 @@ const connectionCodes = new Set([
  */
 const unavailableStates = /^(08|40|53|57|58)|^(25006|55P03)$/;
 
+/** pg gives the loss of a connection, and a connect that took too long, no code. */
+const connectionMessages = /^(Connection terminated|timeout expired|Client has encountered a connection error)/;
+
 /** Text that PostgreSQL cannot store: NUL bytes, or \u0000 inside JSON (D6). */
 const untranslatableStates = new Set(["22021", "22P05"]);
 
@@ -34,10 +37,12 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++) {
     if (cause instanceof Problem) return undefined;
     const code = "code" in cause ? cause.code : undefined;
-    if (typeof code !== "string") continue;
+    if (typeof code !== "string") {
+      if (connectionMessages.test(cause.message)) return unavailable(cause);
+      continue;
+    }
     const isSqlState = code.length === 5 && "severity" in cause;
-    if (connectionCodes.has(code) || (isSqlState && unavailableStates.test(code)))
-      return new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
+    if (connectionCodes.has(code) || (isSqlState && unavailableStates.test(code))) return unavailable(cause);
     if (isSqlState && untranslatableStates.has(code))
       return new Problem("validation_failed", {
         detail: "a text value holds a character that cannot be stored",
@@ -46,3 +51,5 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
   }
   return undefined;
 };
+
+const unavailable = (cause: Error): Problem => new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });

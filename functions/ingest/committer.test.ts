@@ -1,0 +1,218 @@
+import type { Client } from "pg";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
+import { systemClock } from "../kit/clock.ts";
+import { cursorsOfHostMax, type FrameToCommit } from "../store/commit-frames.ts";
+import { openCopyClient } from "../store/copy-client.ts";
+import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
+
+let database: TestDatabase;
+const committers: Committer[] = [];
+beforeEach(async () => {
+  database = await createTestDatabase();
+});
+afterEach(async () => {
+  for (const committer of committers.splice(0)) await committer.close();
+  await database.drop();
+});
+
+const start = (options: Partial<CommitterOptions> = {}): { committer: Committer; batches: number[] } => {
+  const batches: number[] = [];
+  const committer = createCommitter({
+    connect: () => openCopyClient(database.url),
+    clock: systemClock,
+    observe: { batch: ({ frames }) => batches.push(frames) },
+    ...options,
+  });
+  committers.push(committer);
+  return { committer, batches };
+};
+
+const queue = (byte: number): Uint8Array => new Uint8Array(16).fill(byte);
+
+/** A frame of the sequences `from`..`to` of one queue. */
+const frame = (
+  from: number,
+  to: number,
+  { hostId = "host-a", queueId = queue(1), payload = "p" } = {},
+): FrameToCommit => ({
+  hostId,
+  queueId,
+  receivedAt: systemClock.now(),
+  previousSequence: BigInt(from - 1),
+  lastSequence: BigInt(to),
+  rows: Array.from({ length: to - from + 1 }, (_, index) => ({
+    sequence: BigInt(from + index),
+    kind: "log_line",
+    observedAtMicroseconds: null,
+    source: "test",
+    attributes: "{}",
+    payload: new TextEncoder().encode(payload),
+  })),
+});
+
+const stored = async (): Promise<string[]> => {
+  const rows = await database.connect().sql<{ row: string }[]>`
+    select host_id || ' ' || left(encode(queue_id, 'hex'), 2) || ' ' || sequence as row from ingest_envelope
+    order by host_id, queue_id, sequence`;
+  return rows.map(({ row }) => row);
+};
+
+const failure = (promise: Promise<unknown>): Promise<Error & { code?: string }> =>
+  promise.then(
+    () => expect.fail("did not fail"),
+    (err) => err,
+  );
+
+describe("committer", () => {
+  it("stores a frame that is sent twice once, and the new part of one that overlaps", async () => {
+    const { committer } = start();
+    expect(await committer.commit(frame(1, 3), 3)).toMatchObject({ outcome: "committed", cursor: 3n, storedRows: 3 });
+    expect(await committer.commit(frame(1, 3), 3)).toMatchObject({ outcome: "committed", cursor: 3n, storedRows: 0 });
+    expect(await committer.commit(frame(2, 5), 3)).toMatchObject({ outcome: "committed", cursor: 5n, storedRows: 2 });
+    expect(await stored()).toEqual([1, 2, 3, 4, 5].map((sequence) => `host-a 01 ${sequence}`));
+  });
+
+  it("refuses a frame after a missing one, with the cursor, and takes gaps inside a frame", async () => {
+    const { committer } = start();
+    await committer.commit(frame(1, 2), 1);
+    expect(await committer.commit(frame(4, 5), 1)).toEqual({
+      outcome: "sequence_gap",
+      before: 2n,
+      cursor: 2n,
+      storedRows: 0,
+    });
+    const sparse = frame(3, 9);
+    sparse.rows = sparse.rows.filter((row) => row.sequence !== 5n);
+    expect(await committer.commit(sparse, 1)).toMatchObject({ cursor: 9n, storedRows: 6 });
+  });
+
+  it("commits what arrives while a batch runs as one batch, in order, from many queues and both connections", async () => {
+    const { committer, batches } = start();
+    const sent: Promise<unknown>[] = [];
+    for (let round = 0; round < 20; round++)
+      for (let host = 0; host < 10; host++)
+        sent.push(committer.commit(frame(round * 2 + 1, round * 2 + 2, { hostId: `host-${host}` }), 2));
+    for (const outcome of await Promise.all(sent))
+      expect(outcome).toMatchObject({ outcome: "committed", storedRows: 2 });
+    expect((await stored()).length).toBe(400);
+    expect(batches.reduce((sum, frames) => sum + frames, 0)).toBe(200);
+    expect(batches.length).toBeLessThan(20);
+  });
+
+  it("two cores with the same queues in another order neither deadlock nor store anything twice", async () => {
+    const cores = [start(), start(), start()];
+    const hosts = Array.from({ length: 30 }, (_, index) => `host-${index}`);
+    const sent = cores.flatMap(({ committer }, index) => {
+      const order = index % 2 === 0 ? hosts : hosts.toReversed();
+      return order.flatMap((hostId) => [1, 2, 3].map((n) => committer.commit(frame(n, n, { hostId }), 1)));
+    });
+    const outcomes = (await Promise.all(sent)) as { outcome: string }[];
+    expect(outcomes.some(({ outcome }) => outcome === "committed")).toBe(true);
+    const rows = await stored();
+    expect(new Set(rows).size).toBe(rows.length);
+    expect(rows.length).toBe(90);
+  });
+
+  it("acknowledges nothing of a COPY that fails at its end, and goes on (the failure that postgres.js reports as success)", async () => {
+    const { sql } = database.connect();
+    // A deferred constraint of the default partition fails after the last row was taken in, as a duplicate key does.
+    await sql`create unique index on ingest_envelope_default (host_id, queue_id, sequence)`;
+    const { committer } = start();
+    await committer.commit(frame(1, 3), 1);
+    await sql`update ingest_cursor set cursor = 0`;
+    const refused = failure(committer.commit(frame(1, 500), 1));
+    const other = committer.commit(frame(1, 1, { hostId: "host-b" }), 1);
+    expect((await refused).code).toBe("23505");
+    expect(await other).toMatchObject({ outcome: "committed" });
+    expect(await stored()).toEqual(["host-a 01 1", "host-a 01 2", "host-a 01 3", "host-b 01 1"]);
+    expect(await sql`select cursor::int from ingest_cursor where host_id = 'host-a'`).toEqual([{ cursor: 0 }]);
+    await sql`update ingest_cursor set cursor = 3 where host_id = 'host-a'`;
+    expect(await committer.commit(frame(4, 4), 1)).toMatchObject({ cursor: 4n });
+  });
+
+  it("fails only the frame that cannot be stored when others share its batch", async () => {
+    const { committer } = start({ connections: 1 });
+    const first = committer.commit(frame(1, 1, { hostId: "host-0" }), 1);
+    const bad = frame(1, 1, { hostId: "host-1" });
+    const poisoned = { ...bad, rows: bad.rows.map((row) => ({ ...row, attributes: "{" })) };
+    const refused = failure(committer.commit(poisoned, 1));
+    const good = committer.commit(frame(1, 1, { hostId: "host-2" }), 1);
+    expect(await first).toMatchObject({ storedRows: 1 });
+    expect((await refused).code).toBe("22P02");
+    expect(await good).toMatchObject({ storedRows: 1 });
+    expect(await stored()).toEqual(["host-0 01 1", "host-2 01 1"]);
+  });
+
+  it("D1: a server that dies in mid-batch rejects with database_unavailable; the next frame commits on a new connection", async () => {
+    const opened: Client[] = [];
+    const { committer } = start({
+      connections: 1,
+      connect: async () => {
+        const client = await openCopyClient(database.url);
+        opened.push(client);
+        return client;
+      },
+    });
+    await committer.commit(frame(1, 1), 1);
+    const { sql } = database.connect();
+    await sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor for update`;
+      const cut = failure(committer.commit(frame(2, 2), 1));
+      await expect
+        .poll(
+          async () =>
+            (
+              await sql`select pg_terminate_backend(pid) from pg_stat_activity
+                where application_name = 'svc-server ingest' and wait_event_type = 'Lock'
+                  and datname = current_database()`
+            ).length,
+        )
+        .toBe(1);
+      expect(await cut).toMatchObject({ code: "database_unavailable" });
+      expect(committer.health().healthy).toBe(false);
+    });
+    expect(await committer.commit(frame(2, 2), 1)).toMatchObject({ cursor: 2n, storedRows: 1 });
+    expect(committer.health()).toEqual({ healthy: true, detail: "committing" });
+    expect(opened.length).toBe(2);
+  });
+
+  it("D3: a batch that the server does not answer is given up", async () => {
+    const { committer } = start({ batchTimeoutMs: 100 });
+    await committer.commit(frame(1, 1), 1);
+    const { sql } = database.connect();
+    await sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor for update`;
+      expect(await failure(committer.commit(frame(2, 2), 1))).toMatchObject({ code: "database_unavailable" });
+    });
+    expect(await stored()).toEqual(["host-a 01 1"]);
+  });
+
+  it("keeps the 16 newest cursors of a host", async () => {
+    const { committer } = start();
+    for (let n = 1; n <= cursorsOfHostMax + 3; n++) await committer.commit(frame(1, 1, { queueId: queue(n) }), 1);
+    await committer.commit(frame(1, 1, { hostId: "host-b" }), 1);
+    const rows = await database.connect().sql<{ host_id: string; queues: string[] }[]>`
+      select host_id, count(*)::int as cursors, min(get_byte(queue_id, 0)) as oldest from ingest_cursor group by host_id
+      order by host_id`;
+    expect(rows).toEqual([
+      { host_id: "host-a", cursors: 16, oldest: 4 },
+      { host_id: "host-b", cursors: 1, oldest: 1 },
+    ]);
+  });
+
+  it("moves last_envelope_at with the commit, also when nothing of a frame was stored, but not for a resend", async () => {
+    let now = 1_800_000_000_000;
+    const { committer } = start({ clock: { ...systemClock, now: () => now } });
+    const discarded = { ...frame(1, 4), rows: [] };
+    await committer.commit(discarded, 1);
+    const { sql } = database.connect();
+    const read = async () => (await sql`select last_envelope_at from ingest_host`)[0]?.last_envelope_at;
+    const first = await read();
+    now += 5_000;
+    await committer.commit(discarded, 1);
+    expect(await read()).toEqual(first);
+    await committer.commit(frame(5, 5), 1);
+    expect(Date.parse(await read()) - Date.parse(first)).toBe(5_000);
+  });
+});

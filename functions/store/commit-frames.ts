@@ -1,0 +1,188 @@
+/**
+ * Invariants of ingest, held by one transaction for each batch:
+ * - The cursor row of every (host, queue) of the batch is locked first, all in sorted order, so batches never deadlock.
+ * - Envelopes at or below the cursor are skipped, the rest is stored, and the cursor's new value commits with them and with
+ *   `ingest_host.last_envelope_at`: a frame sent twice is stored once, a frame acknowledged is stored.
+ * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone.
+ * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
+ */
+import { type Client, escapeLiteral } from "pg";
+import { from as copyFrom } from "pg-copy-streams";
+import { type EnvelopeGroup, encodeEnvelopes, envelopeColumns } from "./encode-envelopes.ts";
+
+/** One frame, checked: its rows rise in sequence, above `previousSequence` and up to `lastSequence`. */
+export interface FrameToCommit extends EnvelopeGroup {
+  previousSequence: bigint;
+  /** The last sequence that the frame consumes, stored or not. Equal to `previousSequence` for an empty frame. */
+  lastSequence: bigint;
+}
+
+/** What became of a frame: `cursor` is its queue's after the commit; `before` is where it stood when the frame's turn came. */
+export interface CommittedFrame {
+  outcome: "committed" | "sequence_gap";
+  before: bigint;
+  cursor: bigint;
+  storedRows: number;
+}
+
+/** How many queues of a host keep their cursor: the newest ones. */
+export const cursorsOfHostMax = 16;
+
+interface QueueState {
+  hostId: string;
+  queueId: Uint8Array;
+  cursor: bigint;
+  initial: bigint;
+  isNew: boolean;
+}
+
+/** Names a queue: hosts hold no NUL. */
+export const queueKey = (hostId: string, queueId: Uint8Array): string => `${hostId}\0${queueId.toHex()}`;
+
+/**
+ * Commits frames in their order, in one transaction on `client`, which must be idle; resolves after the commit with an outcome for
+ * each. Rejects, with nothing committed, on any failure of the database: the transaction is rolled back if the connection lives.
+ */
+export const commitFrames = async (
+  client: Client,
+  frames: readonly FrameToCommit[],
+  now: () => number,
+): Promise<CommittedFrame[]> => {
+  try {
+    const queues = await lockQueues(client, frames, now());
+    const { outcomes, groups } = decide(frames, queues);
+    if (groups.length > 0) await copy(client, groups);
+    const moved = [...queues.values()].filter((queue) => queue.cursor > queue.initial || queue.isNew);
+    await finish(client, moved, now());
+    return outcomes;
+  } catch (cause) {
+    // Without a connection there is nothing to roll back, and the cause tells more than a failed rollback.
+    await client.query("rollback").catch(() => undefined);
+    throw cause;
+  }
+};
+
+const bytea = (bytes: Uint8Array): string => `'\\x${bytes.toHex()}'::bytea`;
+const moment = (ms: number): string => `'${new Date(ms).toISOString()}'::timestamptz`;
+
+const lockQueues = async (
+  client: Client,
+  frames: readonly FrameToCommit[],
+  now: number,
+): Promise<Map<string, QueueState>> => {
+  const queues = new Map<string, QueueState>();
+  for (const { hostId, queueId } of frames)
+    queues.set(queueKey(hostId, queueId), { hostId, queueId, cursor: 0n, initial: 0n, isNew: true });
+  const wanted = [...queues.values()].map((queue) => `(${escapeLiteral(queue.hostId)}, ${bytea(queue.queueId)})`);
+  const found = await lastResult(
+    client,
+    `begin; set local synchronous_commit = on; select host_id, encode(queue_id, 'hex') as queue, cursor
+     from ingest_cursor join (values ${wanted.join(",")}) as wanted (host_id, queue_id) using (host_id, queue_id)
+     order by host_id, queue_id for update of ingest_cursor`,
+  );
+  take(queues, found);
+  const missing = [...queues].filter(([, queue]) => queue.isNew).sort(([a], [b]) => (a < b ? -1 : 1));
+  if (missing.length > 0) {
+    const rows = missing.map(
+      ([, { hostId, queueId }]) => `(${escapeLiteral(hostId)}, ${bytea(queueId)}, 0, ${moment(now)})`,
+    );
+    // A row that another core inserted meanwhile is locked by updating it to itself.
+    const inserted = await client.query(
+      `insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values ${rows.join(",")}
+       on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
+       returning host_id, encode(queue_id, 'hex') as queue, cursor`,
+    );
+    take(queues, inserted.rows);
+    for (const [, queue] of missing) queue.isNew = true;
+  }
+  return queues;
+};
+
+const take = (queues: Map<string, QueueState>, rows: readonly Record<string, string>[]): void => {
+  for (const { host_id, queue, cursor } of rows) {
+    const state = queues.get(`${host_id}\0${queue}`);
+    if (state === undefined || cursor === undefined) continue;
+    state.cursor = state.initial = BigInt(cursor);
+    state.isNew = false;
+  }
+};
+
+const decide = (frames: readonly FrameToCommit[], queues: ReadonlyMap<string, QueueState>) => {
+  const groups: EnvelopeGroup[] = [];
+  const outcomes = frames.map((frame): CommittedFrame => {
+    const queue = queues.get(queueKey(frame.hostId, frame.queueId));
+    const before = queue?.cursor ?? 0n;
+    if (queue === undefined || frame.previousSequence > before)
+      return { outcome: "sequence_gap", before, cursor: before, storedRows: 0 };
+    if (frame.lastSequence <= before) return { outcome: "committed", before, cursor: before, storedRows: 0 };
+    const rows = frame.previousSequence === before ? frame.rows : frame.rows.filter((row) => row.sequence > before);
+    if (rows.length > 0) groups.push({ ...frame, rows });
+    queue.cursor = frame.lastSequence;
+    return { outcome: "committed", before, cursor: frame.lastSequence, storedRows: rows.length };
+  });
+  return { outcomes, groups };
+};
+
+const copy = (client: Client, groups: readonly EnvelopeGroup[]): Promise<void> => {
+  const stream = client.query(
+    copyFrom(`copy ingest_envelope (${envelopeColumns.join(",")}) from stdin with (format binary)`),
+  );
+  return new Promise((resolve, reject) => {
+    const chunks = encodeEnvelopes(groups);
+    const pump = (): void => {
+      try {
+        for (let next = chunks.next(); ; next = chunks.next()) {
+          if (next.done === true) return void stream.end();
+          if (!stream.write(next.value)) return void stream.once("drain", pump);
+        }
+      } catch (cause) {
+        stream.destroy(cause instanceof Error ? cause : new Error(String(cause)));
+      }
+    };
+    stream.once("error", reject);
+    // Emitted after the server has said that it is ready for the next query, never after a COPY that failed.
+    stream.once("finish", resolve);
+    pump();
+  });
+};
+
+const finish = async (client: Client, moved: readonly QueueState[], now: number): Promise<void> => {
+  const statements: string[] = [];
+  if (moved.length > 0) {
+    const cursors = moved.map((queue) => `(${escapeLiteral(queue.hostId)}, ${bytea(queue.queueId)}, ${queue.cursor})`);
+    statements.push(
+      `update ingest_cursor set cursor = moved.cursor, updated_at = ${moment(now)}
+       from (values ${cursors.join(",")}) as moved (host_id, queue_id, cursor)
+       where ingest_cursor.host_id = moved.host_id and ingest_cursor.queue_id = moved.queue_id`,
+    );
+  }
+  const hosts = [...new Set(moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId))].sort();
+  if (hosts.length > 0) {
+    statements.push(
+      `insert into ingest_host (host_id, last_envelope_at)
+       values ${hosts.map((host) => `(${escapeLiteral(host)}, ${moment(now)})`).join(",")}
+       on conflict (host_id) do update
+       set last_envelope_at = greatest(ingest_host.last_envelope_at, excluded.last_envelope_at)`,
+    );
+  }
+  const grown = [...new Set(moved.filter((queue) => queue.isNew).map(({ hostId }) => hostId))];
+  for (const host of grown) {
+    // A cursor that another batch holds is in use, so not old: waiting for it here could deadlock.
+    statements.push(
+      `delete from ingest_cursor where (host_id, queue_id) in (
+         select host_id, queue_id from ingest_cursor where host_id = ${escapeLiteral(host)}
+         order by updated_at desc, queue_id offset ${cursorsOfHostMax} for update skip locked)`,
+    );
+  }
+  statements.push("commit");
+  const results = await client.query(statements.join(";"));
+  const last: { command?: string } = Array.isArray(results) ? (results.at(-1) ?? {}) : results;
+  // A COMMIT of a transaction that failed answers ROLLBACK, without an error.
+  if (last.command !== "COMMIT") throw new Error("the transaction did not commit");
+};
+
+const lastResult = async (client: Client, text: string): Promise<Record<string, string>[]> => {
+  const results: unknown = await client.query(text);
+  const last = Array.isArray(results) ? results.at(-1) : results;
+  return (last as { rows: Record<string, string>[] }).rows;
+};

@@ -1,0 +1,89 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
+import { systemClock } from "../kit/clock.ts";
+import { commitFrames, type FrameToCommit } from "./commit-frames.ts";
+import { openCopyClient } from "./copy-client.ts";
+import { encodeEnvelopes } from "./encode-envelopes.ts";
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+
+describe("encodeEnvelopes", () => {
+  it("is read by the server exactly as it was written, at the edges of every type", async () => {
+    const client = await openCopyClient(database.url);
+    const big = new Uint8Array(300_000).map((_, index) => index * 7);
+    const frame: FrameToCommit = {
+      hostId: "spiffe://x/ünïcode-🚀",
+      queueId: new Uint8Array(16).fill(0xfe),
+      receivedAt: Date.UTC(2026, 10, 20, 1, 2, 3, 456),
+      previousSequence: 0n,
+      lastSequence: 2n ** 63n - 1n,
+      rows: [
+        {
+          sequence: 1n,
+          kind: "log_line",
+          observedAtMicroseconds: null,
+          source: "",
+          attributes: "{}",
+          payload: new Uint8Array(),
+        },
+        {
+          sequence: 2n,
+          kind: "k".repeat(64),
+          observedAtMicroseconds: -62_135_596_800_000_000n,
+          source: "日本語 \u{10ffff}",
+          attributes: JSON.stringify({ "file.path": 'a"\\\n', é: "漢" }),
+          payload: big,
+        },
+        {
+          sequence: 2n ** 63n - 1n,
+          kind: "otel_span",
+          observedAtMicroseconds: 253_402_300_799_999_999n,
+          source: "s",
+          attributes: '{"a": "b"}',
+          payload: Uint8Array.of(0, 255, 10, 92),
+        },
+      ],
+    };
+    await commitFrames(client, [frame], systemClock.now);
+    await client.end();
+    const { sql } = database.connect();
+    const rows = await sql`
+      select host_id, encode(queue_id, 'hex') as queue, sequence::text, kind, source, attributes, payload,
+        (extract(epoch from observed_at) * 1000000)::numeric(30)::text as observed, received_at = ${new Date(frame.receivedAt).toISOString()}::text::timestamptz as received
+      from ingest_envelope order by sequence`;
+    expect(rows.map((row) => ({ ...row, payload: row.payload.length }))).toEqual(
+      frame.rows.map((row) => ({
+        host_id: frame.hostId,
+        queue: "fe".repeat(16),
+        sequence: String(row.sequence),
+        kind: row.kind,
+        source: row.source,
+        attributes: JSON.parse(row.attributes),
+        payload: row.payload.length,
+        observed: row.observedAtMicroseconds === null ? null : String(row.observedAtMicroseconds),
+        received: true,
+      })),
+    );
+    expect(Buffer.compare(rows[1]?.payload, big)).toBe(0);
+    const [storage] = await sql`
+      select attstorage from pg_attribute where attrelid = 'ingest_envelope_default'::regclass and attname = 'payload'`;
+    expect(storage?.attstorage).toBe("e");
+  });
+
+  it("keeps chunks near 256 KiB and cuts them only between rows", () => {
+    const row = { kind: "k", observedAtMicroseconds: 0n, source: "s", attributes: "{}" };
+    const rows = Array.from({ length: 1000 }, (_, index) => ({
+      ...row,
+      sequence: BigInt(index + 1),
+      payload: new Uint8Array(1024),
+    }));
+    const chunks = [...encodeEnvelopes([{ hostId: "h", queueId: new Uint8Array(16), receivedAt: 0, rows }])];
+    expect(chunks.length).toBe(5);
+    expect(Math.max(...chunks.map((chunk) => chunk.length))).toBeLessThanOrEqual(256 * 1024);
+    for (const chunk of chunks.slice(1)) expect([...chunk.subarray(0, 2)]).toEqual([0, 9]);
+  });
+});
