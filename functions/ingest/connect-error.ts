@@ -1,0 +1,30 @@
+import { Code, ConnectError } from "@connectrpc/connect";
+import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
+import { Problem, transportStatus } from "../problems.ts";
+import { databaseProblem } from "../store/database-problem.ts";
+
+/** The `domain` of every `google.rpc.ErrorInfo` of ours: reasons are unique within it. */
+export const errorDomain = "svc.ingest.v1";
+
+/**
+ * The one translator of the ingest transport: any error as a ConnectError with `google.rpc.ErrorInfo`, whose `reason` is the
+ * problem's code and whose `metadata` holds its extensions as text. An error of Connect itself (a message too large or malformed)
+ * gets the reason it stands for; what is no Problem becomes `internal`, and tells nothing.
+ */
+export const toConnectError = (error: unknown): ConnectError => {
+  if (error instanceof ConnectError) return fromConnect(error);
+  const problem =
+    error instanceof Problem ? error : (databaseProblem(error) ?? new Problem("internal", { cause: error }));
+  const metadata: Record<string, string> = {};
+  for (const [name, value] of Object.entries(problem.options.extensions ?? {})) metadata[name] = String(value);
+  const info = { desc: ErrorInfoSchema, value: { reason: problem.code, domain: errorDomain, metadata } };
+  const code = Code[transportStatus[problem.kind].connect];
+  return new ConnectError(problem.options.detail ?? problem.code, code, undefined, [info], problem.options.cause);
+};
+
+const fromConnect = (error: ConnectError): ConnectError => {
+  if (error.details.length > 0) return error;
+  if (error.code === Code.ResourceExhausted) return toConnectError(new Problem("frame_too_large", { cause: error }));
+  if (error.code === Code.InvalidArgument) return toConnectError(new Problem("frame_invalid", { cause: error }));
+  return error;
+};

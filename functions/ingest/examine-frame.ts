@@ -1,0 +1,132 @@
+import type { Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { Problem } from "../problems.ts";
+import type { FrameToCommit } from "../store/commit-frames.ts";
+import type { EnvelopeRow } from "../store/encode-envelopes.ts";
+import { everySpanNamed } from "./span-names.ts";
+
+/** The limits of a frame (spec, "Deployment configuration: core"; contract, section 7). */
+export interface FrameLimits {
+  payloadBytesMax: number;
+  hostIdBytesMax: number;
+  /** `otel_span` envelopes whose spans all have one of these names are consumed without being stored. */
+  discardSpanNames: ReadonlySet<string>;
+}
+
+/** Why one envelope is refused for good while the rest of its frame goes on. */
+export type RejectionCode = "payload_too_large" | "kind_invalid" | "envelope_invalid";
+
+/** A refused envelope, as the ack tells it. The message never quotes what was sent. */
+export interface Rejected {
+  sequence: bigint;
+  code: RejectionCode;
+  message: string;
+}
+
+/** A frame that passed: what to store, what its ack refuses, what the discard list drops. */
+export interface ExaminedFrame {
+  frame: FrameToCommit;
+  rejected: readonly Rejected[];
+  discarded: readonly bigint[];
+  /** What it holds in memory until it is committed. */
+  bytes: number;
+}
+
+const queueIdBytes = 16;
+const sequenceMax = 2n ** 63n - 1n;
+const kindPattern = /^[a-z0-9_]{1,64}$/;
+const nul = "\0";
+// What an envelope costs beside its payload: the objects that protobuf decoding makes.
+const envelopeOverheadBytes = 256;
+// 0001-01-01 and 9999-12-31, as google.protobuf.Timestamp has it.
+const timestampSecondsMin = -62_135_596_800n;
+const timestampSecondsMax = 253_402_300_799n;
+
+/**
+ * Checks the claims of a frame or an Open: a host id within its limit (`host_id_too_long`) that is the caller's identity byte for
+ * byte (`host_identity_mismatch`), and a queue id of 16 bytes (`frame_invalid`).
+ */
+export const checkClaims = (
+  claims: { hostId: string; queueId: Uint8Array },
+  identity: string,
+  { hostIdBytesMax }: Pick<FrameLimits, "hostIdBytesMax">,
+): void => {
+  if (claims.hostId !== identity) {
+    const bytes = new TextEncoder().encode(claims.hostId).length;
+    throw new Problem(bytes > hostIdBytesMax ? "host_id_too_long" : "host_identity_mismatch");
+  }
+  if (claims.hostId.length > hostIdBytesMax) throw new Problem("host_id_too_long");
+  if (claims.queueId.length !== queueIdBytes) throw invalid(`queue_id must be ${queueIdBytes} bytes`);
+};
+
+/**
+ * Sorts a frame's envelopes into those to store, refuse and discard. Throws for the whole frame, of which nothing is then stored:
+ * see `checkClaims`, and `frame_invalid` when sequences do not rise from above `previous_sequence` within 63 bits.
+ */
+export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits, receivedAt: number): ExaminedFrame => {
+  checkClaims(sent, identity, limits);
+  const rows: EnvelopeRow[] = [];
+  const rejected: Rejected[] = [];
+  const discarded: bigint[] = [];
+  let bytes = 0;
+  let last = sent.previousSequence;
+  for (const envelope of sent.envelopes) {
+    const { sequence, kind, payload } = envelope;
+    if (sequence <= last) throw invalid("sequences must rise, from above previous_sequence");
+    last = sequence;
+    bytes += payload.length + envelopeOverheadBytes;
+    const fault = faultOf(envelope, limits);
+    if (fault) rejected.push({ sequence, ...fault });
+    else if (
+      limits.discardSpanNames.size > 0 &&
+      kind === "otel_span" &&
+      everySpanNamed(payload, limits.discardSpanNames)
+    )
+      discarded.push(sequence);
+    else rows.push(rowOf(envelope));
+  }
+  if (last > sequenceMax) throw invalid("a sequence is above 2^63-1");
+  const frame: FrameToCommit = {
+    hostId: identity,
+    queueId: sent.queueId,
+    receivedAt,
+    previousSequence: sent.previousSequence,
+    lastSequence: last,
+    rows,
+  };
+  return { frame, rejected, discarded, bytes: bytes + envelopeOverheadBytes };
+};
+
+const invalid = (detail: string): Problem => new Problem("frame_invalid", { detail });
+
+const faultOf = (
+  { kind, payload, source, attributes, observedAt }: Envelope,
+  { payloadBytesMax }: FrameLimits,
+): Omit<Rejected, "sequence"> | undefined => {
+  if (payload.length > payloadBytesMax)
+    return { code: "payload_too_large", message: `the payload is over ${payloadBytesMax} bytes` };
+  if (!kindPattern.test(kind)) return { code: "kind_invalid", message: "kind must be 1 to 64 characters of [a-z0-9_]" };
+  if (source.includes(nul)) return { code: "envelope_invalid", message: "source holds a NUL character" };
+  for (const name in attributes)
+    if (name.includes(nul) || attributes[name]?.includes(nul))
+      return { code: "envelope_invalid", message: "attributes hold a NUL character" };
+  if (
+    observedAt &&
+    (observedAt.seconds < timestampSecondsMin ||
+      observedAt.seconds > timestampSecondsMax ||
+      observedAt.nanos < 0 ||
+      observedAt.nanos > 999_999_999)
+  )
+    return { code: "envelope_invalid", message: "observed_at is not a valid timestamp" };
+  return undefined;
+};
+
+const rowOf = ({ sequence, kind, observedAt, source, attributes, payload }: Envelope): EnvelopeRow => ({
+  sequence,
+  kind,
+  observedAtMicroseconds: observedAt
+    ? observedAt.seconds * 1_000_000n + BigInt(Math.floor(observedAt.nanos / 1000))
+    : null,
+  source,
+  attributes: JSON.stringify(attributes),
+  payload,
+});
