@@ -1,0 +1,217 @@
+/**
+ * The ingest listener: one HTTP/2 port with mutual TLS for the ingest service and for the management requests of collectors. HTTP/1.1
+ * clients are served too. Who calls is decided by the TLS certificate alone; no header can say otherwise.
+ */
+import type { X509Certificate } from "node:crypto";
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import {
+  constants,
+  createSecureServer,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type ServerHttp2Session,
+} from "node:http2";
+import type { AddressInfo } from "node:net";
+import type { TLSSocket } from "node:tls";
+import { createContextValues } from "@connectrpc/connect";
+import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
+import { getRequestListener } from "@hono/node-server";
+import { identityOfCertificate } from "../../proto/identity.ts";
+import type { HttpContext, Peer } from "../http/request.ts";
+import { type CallerCertificate, callerCertificateKey } from "../ingest/admission.ts";
+import { toConnectError } from "../ingest/connect-error.ts";
+import type { IngestRoutes } from "../ingest/service.ts";
+import { readKeyFile } from "./read-key-file.ts";
+
+/** Where to listen, with what, and what to serve. */
+export interface IngestListenerOptions {
+  host: string;
+  port: number;
+  serverCertFile: string;
+  serverKeyFile: string;
+  clientCaFile: string;
+  ingest: IngestRoutes;
+  /** Serves every path that is not the ingest service's: the management routes. Give it `ingestPeerOf`. */
+  app: { fetch(request: Request, env: unknown): Response | Promise<Response> };
+  log: { warn(fields: object, message: string): void };
+}
+
+/** A listener that accepts connections. */
+export interface IngestListener {
+  port: number;
+  /** Takes no new connection, asks clients to leave (GOAWAY), and cuts those that are still there after `graceMs` (5 s). */
+  close(graceMs?: number): Promise<void>;
+}
+
+const streamWindowBytes = 4 * 1024 * 1024;
+const connectionWindowBytes = 16 * 1024 * 1024;
+const handshakeTimeoutMs = 10_000;
+const pingIntervalMs = 30_000;
+
+interface PeerOfConnection {
+  caller: CallerCertificate;
+  der: Uint8Array<ArrayBuffer>;
+}
+
+/** Starts listening. Fails when a file cannot be read, the key is open to group or world, or the address is taken. */
+export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
+  const { ingest, app, log } = options;
+  const stop = new AbortController();
+  const peers = new WeakMap<TLSSocket, PeerOfConnection>();
+  const sessions = new Set<ServerHttp2Session>();
+  const sockets = new Set<TLSSocket>();
+
+  const server = createSecureServer({
+    cert: readFileSync(options.serverCertFile),
+    key: readKeyFile(options.serverKeyFile),
+    ca: readFileSync(options.clientCaFile),
+    requestCert: true,
+    rejectUnauthorized: true,
+    minVersion: "TLSv1.2",
+    allowHTTP1: true,
+    handshakeTimeout: handshakeTimeoutMs,
+    settings: {
+      initialWindowSize: streamWindowBytes,
+      maxConcurrentStreams: 128,
+      maxHeaderListSize: 32 * 1024,
+      enablePush: false,
+    },
+    // A flood of bad frames, refused streams or header fragments ends the connection (G2).
+    maxSessionInvalidFrames: 100,
+    maxSessionRejectedStreams: 100,
+    maxSettings: 32,
+    maxSessionMemory: 64,
+  });
+
+  const peerOf = (request: IncomingMessage | Http2ServerRequest): PeerOfConnection | undefined => {
+    const socket = socketOf(request);
+    const known = peers.get(socket);
+    if (known) return known;
+    const certificate = socket.getPeerX509Certificate();
+    if (certificate === undefined) return undefined;
+    const peer = readPeer(certificate);
+    peers.set(socket, peer);
+    return peer;
+  };
+
+  const management = getRequestListener(
+    (request, bindings) => app.fetch(request, { ...bindings, peerCertificate: peerOf(bindings.incoming)?.der ?? null }),
+    { overrideGlobalObjects: false },
+  );
+  const adapter = connectNodeAdapter({
+    routes: ingest.routes,
+    readMaxBytes: ingest.readMaxBytes,
+    requestGate: ingest.requestGate,
+    acceptCompression: [limitedGzip],
+    shutdownSignal: stop.signal,
+    contextValues: (request) => createContextValues().set(callerCertificateKey, peerOf(request)?.caller),
+    fallback: (request, response) =>
+      void management(request as IncomingMessage, response as ServerResponse).catch((err: unknown) =>
+        log.warn({ err }, "a management request ended early"),
+      ),
+  });
+  server.on("request", (request: Http2ServerRequest, response: Http2ServerResponse) => {
+    // A sender that keeps sending after its refusal would fill its window for nothing.
+    if ("stream" in request && request.stream)
+      response.once("finish", () => {
+        if (!request.complete) request.stream.close(constants.NGHTTP2_NO_ERROR);
+      });
+    adapter(request, response);
+  });
+  server.on("session", (session) => {
+    sessions.add(session);
+    session.setLocalWindowSize(connectionWindowBytes);
+    session.once("close", () => sessions.delete(session));
+    session.on("error", () => undefined);
+  });
+  server.on("secureConnection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
+  server.on("tlsClientError", (err: Error & { code?: string }, socket) => {
+    log.warn({ code: err.code, remote_address: socket.remoteAddress }, "TLS handshake refused");
+  });
+  server.on("sessionError", () => undefined);
+
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(options.port, options.host, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  const pings = setInterval(() => {
+    for (const session of sessions) pingOrDestroy(session);
+  }, pingIntervalMs);
+  pings.unref();
+
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close(graceMs = 5_000) {
+      clearInterval(pings);
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      stop.abort();
+      for (const session of sessions) session.close();
+      const impatience = setTimeout(() => {
+        for (const session of sessions) session.destroy();
+        for (const socket of sockets) socket.destroy();
+      }, graceMs);
+      await closed;
+      clearTimeout(impatience);
+    },
+  };
+};
+
+/** The peer of a request to `app`, for `createApp`: the listener is `ingest`, so a proxy header is ignored. */
+export const ingestPeerOf = (c: HttpContext): Peer => {
+  const { incoming, peerCertificate } = c.env as {
+    incoming: IncomingMessage | Http2ServerRequest;
+    peerCertificate: Uint8Array<ArrayBuffer> | null;
+  };
+  return {
+    remoteAddress: socketOf(incoming).remoteAddress ?? "",
+    certificate: peerCertificate,
+    listener: "ingest",
+  };
+};
+
+const socketOf = (request: IncomingMessage | Http2ServerRequest): TLSSocket => {
+  // The `socket` of an HTTP/2 request is a proxy that hides the methods of the connection.
+  const socket = "stream" in request ? request.stream.session?.socket : request.socket;
+  return (socket ?? request.socket) as TLSSocket;
+};
+
+const readPeer = (certificate: X509Certificate): PeerOfConnection => {
+  const der = Uint8Array.from(certificate.raw);
+  return {
+    der,
+    caller: {
+      identity: identityOfCertificate(der),
+      fingerprintSha256: createHash("sha256").update(der).digest("hex"),
+      notAfter: certificate.validToDate.getTime(),
+    },
+  };
+};
+
+/** gzip whose output is bounded before it is made (G1), and whose refusal has a reason. */
+const limitedGzip: typeof compressionGzip = {
+  ...compressionGzip,
+  decompress: (bytes, readMaxBytes) =>
+    compressionGzip.decompress(bytes, readMaxBytes).catch((cause: unknown) => {
+      throw toConnectError(cause);
+    }),
+};
+
+/** TCP alone would hold a stream of a host that vanished for hours, and it counts against the host's limit. */
+const pingOrDestroy = (session: ServerHttp2Session): void => {
+  if (session.destroyed || session.closed) return;
+  const unanswered = setTimeout(() => session.destroy(), pingIntervalMs / 2);
+  unanswered.unref();
+  try {
+    session.ping(() => clearTimeout(unanswered));
+  } catch {
+    clearTimeout(unanswered);
+  }
+};

@@ -1,0 +1,128 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Hono } from "hono";
+import type { HttpContext, HttpEnv } from "../functions/http/request.ts";
+import { createIngest, type Ingest, type IngestNeeds } from "../functions/ingest/create-ingest.ts";
+import { systemClock } from "../functions/kit/clock.ts";
+import { type IngestListener, ingestPeerOf, startIngestListener } from "../functions/node/ingest-listener.ts";
+import { findCertificateStandings } from "../functions/store/certificate-standings.ts";
+import type { ConnectedDatabase } from "../functions/store/database.ts";
+import { encodePem } from "../proto/pem.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { createTestLog, type TestLog } from "./fakes/log.ts";
+import { createTestCa, createTestKey, issueTestCertificate, type TestName, testNames, x509 } from "./fakes/pki.ts";
+
+/** PEM of a client: what a TLS client presents. */
+export interface TestClient {
+  cert: string;
+  key: string;
+  der: Uint8Array<ArrayBuffer>;
+}
+
+/** An ingest listener on loopback, with a database and a CA of its own. */
+export interface TestIngest {
+  port: number;
+  caPem: string;
+  ingest: Ingest;
+  listener: IngestListener;
+  database: TestDatabase;
+  connection: ConnectedDatabase;
+  log: TestLog;
+  /** What the observer was told: `name` and its facts. */
+  observed: { name: string; facts: unknown }[];
+  /** A client certificate of one URI, or of whatever `names` say. */
+  client(options: {
+    uri?: string;
+    names?: readonly TestName[];
+    subject?: string;
+    notAfter?: Date;
+  }): Promise<TestClient>;
+  close(): Promise<void>;
+}
+
+/** Starts it; the server certificate is for `localhost`. */
+export const startTestIngest = async (
+  options: { config?: Partial<IngestNeeds["config"]>; needs?: Partial<IngestNeeds>; database?: TestDatabase } = {},
+): Promise<TestIngest> => {
+  const database = options.database ?? (await createTestDatabase());
+  const connection = database.connect();
+  const dir = await mkdtemp(join(tmpdir(), "svc-ingest-test-"));
+  const ca = await createTestCa();
+  const serverKey = await createTestKey();
+  const server = await issueTestCertificate({
+    ca,
+    key: serverKey,
+    extensions: [
+      testNames([{ type: "dns", value: "localhost" }]),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+    ],
+  });
+  await writeFile(join(dir, "server.crt"), encodePem(server, "CERTIFICATE"));
+  await writeFile(join(dir, "server.key"), serverKey.pem, { mode: 0o600 });
+  await writeFile(join(dir, "ca.crt"), ca.pem);
+
+  const log = createTestLog();
+  const observed: TestIngest["observed"] = [];
+  const seen = (name: string) => (facts: unknown) => void observed.push({ name, facts });
+  const ingest = createIngest({
+    config: {
+      frameBytesMax: 4_194_304,
+      payloadBytesMax: 4_194_304,
+      discardSpanNames: [],
+      requireEnrollment: false,
+      ...options.config,
+    },
+    hostIdBytesMax: 253,
+    databaseUrl: database.url,
+    db: connection.db,
+    clock: systemClock,
+    log,
+    observe: { committed: seen("committed"), refused: seen("refused"), batch: seen("batch") },
+    certificates: {
+      find: (fingerprints) => findCertificateStandings(connection.db, fingerprints),
+      use: async () => undefined,
+      refused: async () => undefined,
+    },
+    ...options.needs,
+  });
+  const app = new Hono<HttpEnv>().all("*", (c) => {
+    const peer = ingestPeerOf(c as HttpContext);
+    return c.json({ path: c.req.path, listener: peer.listener, certificate: peer.certificate?.toHex() ?? null });
+  });
+  const listener = await startIngestListener({
+    host: "127.0.0.1",
+    port: 0,
+    serverCertFile: join(dir, "server.crt"),
+    serverKeyFile: join(dir, "server.key"),
+    clientCaFile: join(dir, "ca.crt"),
+    ingest: ingest.routes,
+    app,
+    log,
+  });
+  const watching = new AbortController();
+  const watched = ingest.watch(watching.signal);
+  return {
+    port: listener.port,
+    caPem: ca.pem,
+    ingest,
+    listener,
+    database,
+    connection,
+    log,
+    observed,
+    async client({ uri = "spiffe://fleet.test/host-1", ...rest }) {
+      const key = await createTestKey();
+      const der = await issueTestCertificate({ ca, key, uri, ...rest });
+      return { cert: encodePem(der, "CERTIFICATE"), key: key.pem, der };
+    },
+    async close() {
+      watching.abort();
+      await watched;
+      await listener.close(100);
+      await ingest.close();
+      await rm(dir, { recursive: true });
+      if (options.database === undefined) await database.drop();
+    },
+  };
+};
