@@ -1,0 +1,68 @@
+import { describe, expect, it } from "vitest";
+import { type GroupOptions, groupCalls } from "./group-calls.ts";
+
+/** Groups whose runs the test ends. */
+const createGroup = (over: Partial<GroupOptions<string, string>> = {}) => {
+  const runs: { items: readonly string[]; end(error?: unknown): Promise<void> }[] = [];
+  const call = groupCalls<string, string>({
+    run: (items) =>
+      new Promise((resolve, reject) => {
+        const end = async (error?: unknown) => {
+          if (error === undefined) resolve(items.map((item) => item.toUpperCase()));
+          else reject(error);
+          await new Promise((settled) => setImmediate(settled));
+        };
+        runs.push({ items, end });
+      }),
+    keyOf: (item) => item[0] ?? "",
+    concurrency: 1,
+    itemsMax: 3,
+    isolate: () => false,
+    ...over,
+  });
+  return { runs, call, items: () => runs.map((run) => run.items.join(" ")) };
+};
+
+describe("groupCalls", () => {
+  it("starts the first call at once and groups what comes meanwhile, up to the limit", async () => {
+    const { runs, call, items } = createGroup();
+    const answers = ["a", "b", "c", "d", "e"].map(call);
+    expect(items()).toEqual(["a"]);
+    await runs[0]?.end();
+    expect(items()).toEqual(["a", "b c d"]);
+    await runs[1]?.end();
+    await runs[2]?.end();
+    expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D", "E"]);
+  });
+
+  it("never has two items of one key at work, and keeps their order", async () => {
+    const { runs, call, items } = createGroup({ concurrency: 2 });
+    const answers = ["a1", "a2", "b1", "a3", "b2"].map(call);
+    expect(items()).toEqual(["a1", "b1"]);
+    await runs[1]?.end();
+    expect(items()).toEqual(["a1", "b1", "b2"]);
+    await runs[0]?.end();
+    expect(items()).toEqual(["a1", "b1", "b2", "a2"]);
+    await runs[2]?.end();
+    await runs[3]?.end();
+    await runs[4]?.end();
+    expect(await Promise.all(answers)).toEqual(["A1", "A2", "B1", "A3", "B2"]);
+  });
+
+  it("fails the whole group together, or, where told, finds the item that fails alone", async () => {
+    const together = createGroup();
+    const outcomes = Promise.allSettled(["a", "b", "c"].map(together.call));
+    await together.runs[0]?.end();
+    await together.runs[1]?.end(new Error("away"));
+    expect((await outcomes).map(({ status }) => status)).toEqual(["fulfilled", "rejected", "rejected"]);
+
+    const alone = createGroup({ isolate: () => true });
+    const isolated = Promise.allSettled(["a", "b", "c"].map(alone.call));
+    await alone.runs[0]?.end();
+    await alone.runs[1]?.end(new Error("bad"));
+    await alone.runs[2]?.end(new Error("bad"));
+    await alone.runs[3]?.end();
+    expect((await isolated).map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
+    expect(alone.items()).toEqual(["a", "b c", "b", "c"]);
+  });
+});

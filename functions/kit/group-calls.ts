@@ -1,0 +1,82 @@
+/**
+ * Invariants: at most `concurrency` runs at a time, each of at most `itemsMax` items; two items of one key are never in one run nor
+ * in two runs at once, and keep their order; every call is answered exactly once.
+ */
+
+/** How calls are grouped. */
+export interface GroupOptions<Item, Result> {
+  /** Does the work of all `items`; its results stand in their order. */
+  run(items: readonly Item[]): Promise<readonly Result[]>;
+  keyOf(item: Item): string;
+  concurrency: number;
+  itemsMax: number;
+  /** Whether a run that failed this way is done again item by item, so that one bad item fails alone. */
+  isolate(error: unknown): boolean;
+}
+
+interface Waiting<Item, Result> {
+  item: Item;
+  key: string;
+  resolve(result: Result): void;
+  reject(error: unknown): void;
+}
+
+/**
+ * Groups concurrent calls into shared runs, clocked by the runs themselves: a call starts at once when a run is free, otherwise it
+ * goes with all that piled up meanwhile. Alone it waits for nothing; under load the groups grow until the work keeps up.
+ */
+export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): ((item: Item) => Promise<Result>) => {
+  const { run, keyOf, concurrency, itemsMax, isolate } = options;
+  let waiting: Waiting<Item, Result>[] = [];
+  const busy = new Set<string>();
+  let running = 0;
+
+  const take = (): Waiting<Item, Result>[] => {
+    const taken: Waiting<Item, Result>[] = [];
+    const left: Waiting<Item, Result>[] = [];
+    const held = new Set<string>();
+    for (const call of waiting) {
+      if (taken.length < itemsMax && !busy.has(call.key) && !held.has(call.key)) {
+        taken.push(call);
+        busy.add(call.key);
+      } else {
+        left.push(call);
+        held.add(call.key);
+      }
+    }
+    waiting = left;
+    return taken;
+  };
+
+  const settle = async (calls: readonly Waiting<Item, Result>[]): Promise<void> => {
+    try {
+      const results = await run(calls.map((call) => call.item));
+      if (results.length !== calls.length) throw new Error(`${results.length} results for ${calls.length} items`);
+      results.forEach((result, index) => {
+        calls[index]?.resolve(result);
+      });
+    } catch (error) {
+      if (calls.length > 1 && isolate(error)) for (const call of calls) await settle([call]);
+      else for (const call of calls) call.reject(error);
+    }
+  };
+
+  const start = (): void => {
+    while (running < concurrency && waiting.length > 0) {
+      const calls = take();
+      if (calls.length === 0) return;
+      running += 1;
+      void settle(calls).then(() => {
+        running -= 1;
+        for (const call of calls) busy.delete(call.key);
+        start();
+      });
+    }
+  };
+
+  return (item) =>
+    new Promise((resolve, reject) => {
+      waiting.push({ item, key: keyOf(item), resolve, reject });
+      start();
+    });
+};
