@@ -95,3 +95,36 @@ export const updateCertificateRevoked = async (db: Executor, id: string, revoked
     .returning({ id: certificate.id });
   return [...rows, ...successors].map((row) => row.id);
 };
+
+/** Marks a certificate's first use; undefined when it was used before. */
+export const updateFirstUsed = async (db: Executor, id: string, at: Date): Promise<CertificateRow | undefined> => {
+  const [row] = await db
+    .update(certificate)
+    .set({ firstUsedAt: at })
+    .where(and(eq(certificate.id, id), isNull(certificate.firstUsedAt)))
+    .returning();
+  return row;
+};
+
+/** Marks an active certificate replaced; one that is revoked stays revoked. */
+export const updateReplaced = async (db: Executor, id: string, replacedAt: Date): Promise<void> => {
+  await db
+    .update(certificate)
+    .set({ status: "replaced", replacedAt })
+    .where(and(eq(certificate.id, id), eq(certificate.status, "active")));
+};
+
+/** The active certificate that was issued to succeed this one, if nobody has used it yet. */
+export const findUnusedSuccessor = async (db: Executor, predecessorId: string): Promise<CertificateRow | undefined> => {
+  const [row] = await db
+    .select()
+    .from(certificate)
+    .where(
+      and(
+        eq(certificate.predecessorId, predecessorId),
+        eq(certificate.status, "active"),
+        isNull(certificate.firstUsedAt),
+      ),
+    );
+  return row;
+};

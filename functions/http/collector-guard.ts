@@ -1,0 +1,48 @@
+import * as v from "valibot";
+import { ProofFields, type ProofPurpose, provableFault } from "../../proto/management/proof.ts";
+import type { Core } from "../core.ts";
+import { type ProveCore, type ProvenCollector, proveCollector } from "../domain/certificate/prove.ts";
+import { Problem, type ProblemCode } from "../problems.ts";
+import { clientCertificateOf } from "./client-certificate.ts";
+import { parse } from "./parse.ts";
+import type { Guard } from "./route.ts";
+
+const JsonObject = v.record(v.string(), v.unknown());
+const Proof = v.object(ProofFields);
+
+/** What the guard of collectors needs of core. */
+export type ManagementCore = ProveCore & Pick<Core, "config">;
+
+/** What every management request may be refused with. */
+export const managementProblems = [
+  "client_certificate_required",
+  "client_certificate_header_invalid",
+  "certificate_identity_invalid",
+  "certificate_unknown",
+  "certificate_revoked",
+  "certificate_replaced",
+  "certificate_expired",
+  "identity_revoked",
+  "clock_skew",
+  "proof_invalid",
+  "stale_request",
+  "rate_limited",
+] as const satisfies readonly ProblemCode[];
+
+/**
+ * A collector that holds the key of a client certificate which chains to the bundle, and has signed this very body for this
+ * purpose (contract, section 4). Whether the certificate's row and the `sent_at` are good is decided with the work itself, in one
+ * statement or transaction: see `admitProof`.
+ */
+export const collector = (core: ManagementCore, purpose: ProofPurpose): Guard<ProvenCollector> => ({
+  describe: { kind: "collector" },
+  admit: async (c, body) => {
+    const der = clientCertificateOf(c, core.config.clientCertificateHeader);
+    if (der === null) throw new Problem("client_certificate_required");
+    const request = parse(JsonObject, await body.json());
+    const message = provableFault(request);
+    if (message !== undefined) throw new Problem("validation_failed", { errors: [{ path: "", message }] });
+    const { sent_at: sentAt, proof } = parse(Proof, request);
+    return proveCollector(core, { der, purpose, body: request, sentAt, proof });
+  },
+});
