@@ -49,3 +49,14 @@ export const countEnrolledSince = async (db: Executor, policyId: string, since: 
     .where(and(eq(collectorIdentity.policyId, policyId), gt(collectorIdentity.enrolledAt, since)));
   return row?.enrolled ?? 0;
 };
+
+/** The identity with this id. */
+export const findIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
+  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id));
+  return row;
+};
+
+/** Keeps the version that a collector last renewed with. */
+export const updateCollectorVersion = async (db: Executor, id: string, collectorVersion: string): Promise<void> => {
+  await db.update(collectorIdentity).set({ collectorVersion }).where(eq(collectorIdentity.id, id));
+};

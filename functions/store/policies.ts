@@ -36,3 +36,9 @@ export const incrementEnrollmentCount = async (db: Executor, id: string): Promis
     .set({ enrollmentCount: sql`${enrollmentPolicy.enrollmentCount} + 1` })
     .where(eq(enrollmentPolicy.id, id));
 };
+
+/** The policy with this id. */
+export const findPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
+  const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id));
+  return row;
+};

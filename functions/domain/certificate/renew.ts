@@ -1,0 +1,126 @@
+import type { RenewRequest } from "../../../proto/management/renew.ts";
+import type { Core } from "../../core.ts";
+import { sha256 } from "../../kit/bytes.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import { Problem } from "../../problems.ts";
+import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
+import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
+import {
+  type CertificateRow,
+  findUnusedSuccessor,
+  insertCertificate,
+  lockCertificate,
+  updateReplaced,
+} from "../../store/certificates.ts";
+import type { Executor } from "../../store/database.ts";
+import { findIdentity, type IdentityRow, lockIdentity, updateCollectorVersion } from "../../store/identities.ts";
+import { findPolicy } from "../../store/policies.ts";
+import { type Origin, recordAudit } from "../audit/record.ts";
+import { type AdmittedCollector, admitProof } from "./admit.ts";
+import { issuedRow } from "./issued-row.ts";
+import type { ProvenCollector } from "./prove.ts";
+
+/** What renewal needs of core. */
+export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> & { signer: Signer };
+
+/** A certificate with the identity it stands for. */
+export interface Renewed {
+  identity: IdentityRow;
+  certificate: CertificateRow;
+}
+
+/**
+ * Renews the presented certificate (contract, section 3, "Renew"): admit, sign outside any transaction, record. The presented one
+ * stays active until its successor is first used. The same key again gets the same successor; a new key replaces an unused one; so
+ * an identity has one lineage however often and however parallel it asks. A crash after signing leaves a certificate that no row
+ * makes valid, and the next attempt goes on as if nothing had happened.
+ */
+export const renew = async (
+  core: RenewCore,
+  caller: ProvenCollector,
+  body: RenewRequest,
+  origin: Origin,
+): Promise<Renewed> => {
+  const { db, clock, entropy, signer } = core;
+  const presented = await admitProof(core, "renew", caller, origin);
+  const checked = await checkCsr(body.csr_pem, core.cryptography);
+  if (!checked.ok) throw new Problem("csr_invalid", { detail: csrFaultDetail[checked.fault] });
+  const { csr } = checked;
+  if (csr.identity !== caller.certificate.identity) throw new Problem("identity_mismatch");
+  const spkiSha256 = await sha256(new Uint8Array(csr.spki));
+
+  const identity = await findIdentity(db, presented.identityId);
+  const successor = await findUnusedSuccessor(db, presented.certificateId);
+  if (identity && successor && isSameKey(successor, spkiSha256)) return { identity, certificate: successor };
+
+  const policy = identity && (await findPolicy(db, identity.policyId));
+  if (policy === undefined) throw new Error("an identity without its policy");
+  const issuedAt = clock.now();
+  const serial = entropy.bytes(16);
+  const { certificateTtlSeconds: ttlSeconds } = policy;
+  const request = { csrPem: body.csr_pem, spki: csr.spki, identity: csr.identity, ttlSeconds, serial, now: issuedAt };
+  const issued = await signer.sign(request);
+  return db.transaction((tx) => record(tx, core, { presented, spkiSha256, issued, issuedAt, body, origin }));
+};
+
+const isSameKey = (row: CertificateRow, spkiSha256: Uint8Array): boolean =>
+  row.spkiSha256.toHex() === spkiSha256.toHex();
+
+interface Renewal {
+  presented: AdmittedCollector;
+  spkiSha256: Uint8Array;
+  issued: IssuedCertificate;
+  issuedAt: number;
+  body: RenewRequest;
+  origin: Origin;
+}
+
+/** The issuing transaction: rechecks identity and certificate under the identity's lock, then writes successor and audit event. */
+const record = async (
+  tx: Executor,
+  { clock, entropy }: RenewCore,
+  { presented, spkiSha256, issued, issuedAt, body, origin }: Renewal,
+): Promise<Renewed> => {
+  const identity = await lockIdentity(tx, presented.identityId);
+  const predecessor = await lockCertificate(tx, presented.certificateId);
+  if (identity === undefined || predecessor === undefined) throw new Problem("certificate_unknown");
+  if (identity.revokedAt !== null) throw new Problem("identity_revoked", { kind: "unauthenticated" });
+  if (predecessor.status === "revoked") throw new Problem("certificate_revoked");
+  if (predecessor.status === "replaced") throw new Problem("certificate_replaced");
+  const unused = await findUnusedSuccessor(tx, predecessor.id);
+  if (unused && isSameKey(unused, spkiSha256)) return { identity, certificate: unused };
+  if (unused) await updateReplaced(tx, unused.id, new Date(clock.now()));
+
+  const certificate = await insertCertificate(
+    tx,
+    issuedRow(issued, {
+      id: uuidv7({ clock, entropy }),
+      identityId: identity.id,
+      predecessorId: predecessor.id,
+      tokenId: null,
+      spkiSha256,
+      issuedAt,
+    }),
+  );
+  const collectorVersion = body.collector_version;
+  await updateCollectorVersion(tx, identity.id, collectorVersion);
+  await recordAudit(
+    tx,
+    { clock, entropy },
+    {
+      actor: { type: "collector", id: identity.id, display: identity.identity },
+      action: "certificate.renew",
+      target: { type: "certificate", id: certificate.id },
+      outcome: "success",
+      origin,
+      details: {
+        identity_id: identity.id,
+        predecessor_id: predecessor.id,
+        fingerprint_sha256: issued.fingerprintSha256,
+        not_after: certificate.notAfter.toISOString(),
+        ...(unused ? { replaced_unused_id: unused.id } : {}),
+      },
+    },
+  );
+  return { identity: { ...identity, collectorVersion }, certificate };
+};
