@@ -1,0 +1,112 @@
+import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
+import type { Core } from "../../core.ts";
+import { hasAuditEventSince } from "../../store/audit.ts";
+import { createHeartbeatWriter, type HealthReport, type HeartbeatRecord } from "../../store/heartbeats.ts";
+import { type Origin, recordAudit } from "../audit/record.ts";
+import { admitted } from "../certificate/admit.ts";
+import { isExpired, type ProvenCollector } from "../certificate/prove.ts";
+
+/** What heartbeats need of core. */
+export type HeartbeatCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "observe">;
+
+/** What core tells a collector that reported. */
+export interface HeartbeatAnswer {
+  /** Milliseconds since the epoch. */
+  serverTime: number;
+  nextHeartbeatSeconds: number;
+  desiredConfig: { configId: string; configHash: string } | null;
+  /** The time in which collectors renew by themselves is over, and this certificate is still the newest one in use. */
+  renewNow: boolean;
+}
+
+/** Takes heartbeats. */
+export type TakeHeartbeat = (
+  caller: ProvenCollector,
+  report: HeartbeatRequest,
+  origin: Origin,
+) => Promise<HeartbeatAnswer>;
+
+/** A suspected clone is audited at most this often. */
+const cloneAuditMs = 10 * 60_000;
+
+/**
+ * Heartbeats: each is answered when its row is committed, and concurrent ones share statements. Throws the problems of contract
+ * section 4. Only the newest report of an identity is kept.
+ */
+export const createHeartbeats = (core: HeartbeatCore): TakeHeartbeat => {
+  const { config, db, clock, observe } = core;
+  const write = createHeartbeatWriter(db, clock);
+
+  return async (caller, request, origin) => {
+    const now = clock.now();
+    const { identity, fingerprintSha256 } = caller.certificate;
+    const use = { fingerprintSha256, sentAt: caller.sentAt, expired: isExpired(caller, now) };
+    const record = await write({ identity, use, report: reportOf(request) });
+    observe.heartbeat(record.outcome);
+    const { certificateId, identityId } = await admitted(core, caller, record, origin);
+    if (record.isCloneSuspected) await auditClone(core, { identity, identityId, certificateId }, origin);
+    return {
+      serverTime: now,
+      nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
+      desiredConfig: record.desiredConfig,
+      renewNow: isRenewalOverdue(record, now),
+    };
+  };
+};
+
+/** Past `renew_after` and the jitter of a tenth of the lifetime that collectors add to it. */
+const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, now: number): boolean =>
+  renewAfter !== null && notAfter !== null && issuedAt !== null && now > renewAfter + (notAfter - issuedAt) / 10;
+
+const auditClone = async (
+  { db, clock, entropy }: HeartbeatCore,
+  { identity, identityId, certificateId }: { identity: string; identityId: string; certificateId: string },
+  origin: Origin,
+): Promise<void> => {
+  const action = "identity.clone_suspected";
+  const since = new Date(clock.now() - cloneAuditMs);
+  if (await hasAuditEventSince(db, { action, targetId: identityId, since })) return;
+  await recordAudit(
+    db,
+    { clock, entropy },
+    {
+      actor: { type: "collector", id: identityId, display: identity },
+      action,
+      target: { type: "collector_identity", id: identityId },
+      outcome: "success",
+      reason: "two processes report with one certificate in turn",
+      origin,
+      details: { certificate_id: certificateId },
+    },
+  );
+};
+
+const reportOf = (request: HeartbeatRequest): HealthReport => {
+  const { collector, config, queue, forwarder, renewal } = request;
+  return {
+    boot_id: request.boot_id,
+    collector_version: collector.version,
+    collector_commit: collector.commit,
+    hostname: collector.hostname,
+    platform: collector.platform,
+    started_at: collector.started_at,
+    config_valid: config.valid,
+    config_errors: config.errors,
+    running_config_hash: config.running_config_hash,
+    desired_config_hash: config.desired_config_hash ?? null,
+    last_known_good_config_hash: config.last_known_good_config_hash ?? null,
+    queue_records: queue.records,
+    queue_bytes: queue.bytes,
+    queue_bytes_max: queue.max_bytes,
+    queue_oldest_record_age_seconds: queue.oldest_record_age_seconds,
+    dropped_records_total: queue.dropped_records_total,
+    queue_at_risk: queue.at_risk,
+    forwarder_connected: forwarder.connected,
+    forwarder_last_ack_at: forwarder.last_ack_at,
+    forwarder_last_error: forwarder.last_error,
+    renewal_status: renewal.status,
+    renewal_last_attempt_at: renewal.last_attempt_at,
+    renewal_next_attempt_at: renewal.next_attempt_at,
+    renewal_last_error: renewal.last_error,
+  };
+};

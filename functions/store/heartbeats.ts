@@ -1,0 +1,158 @@
+import { sql } from "drizzle-orm";
+import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
+import type { Clock } from "../kit/clock.ts";
+import { groupCalls } from "../kit/group-calls.ts";
+import type { Executor } from "./database.ts";
+import { databaseProblem } from "./database-problem.ts";
+import { type Admission, admissionOf, type ProofUse, type VerdictRow, verdictOf } from "./proof-uses.ts";
+
+/** What a heartbeat says; the columns of `collector_health` by their names. Times are RFC 3339. */
+export interface HealthReport {
+  boot_id: string;
+  collector_version: string;
+  collector_commit: string;
+  hostname: string;
+  platform: string;
+  started_at: string;
+  config_valid: boolean;
+  config_errors: readonly string[];
+  running_config_hash: string | null;
+  desired_config_hash: string | null;
+  last_known_good_config_hash: string | null;
+  queue_records: number;
+  queue_bytes: number;
+  queue_bytes_max: number;
+  queue_oldest_record_age_seconds: number | null;
+  dropped_records_total: number;
+  queue_at_risk: boolean;
+  forwarder_connected: boolean;
+  forwarder_last_ack_at: string | null;
+  forwarder_last_error: string | null;
+  renewal_status: RenewalStatus;
+  renewal_last_attempt_at: string | null;
+  renewal_next_attempt_at: string | null;
+  renewal_last_error: string | null;
+}
+
+/** One heartbeat: the proof that is used up with it, and what it says. */
+export interface HeartbeatWrite {
+  /** The certificate's: two certificates of one identity write one row. */
+  identity: string;
+  use: ProofUse;
+  report: HealthReport;
+}
+
+/** What became of a heartbeat, and what core knows that the answer needs. */
+export interface HeartbeatRecord extends Admission {
+  /** This boot and the one before alternate on one certificate. */
+  isCloneSuspected: boolean;
+  renewAfter: number | null;
+  notAfter: number | null;
+  issuedAt: number | null;
+  desiredConfig: { configId: string; configHash: string } | null;
+}
+
+interface RecordRow extends VerdictRow {
+  clone_suspected: boolean;
+  renew_after: number | null;
+  not_after: number | null;
+  issued_at: number | null;
+  config_id: string | null;
+  config_hash: string | null;
+}
+
+const reportColumns = `boot_id text, collector_version text, collector_commit text, hostname text, platform text,
+  started_at timestamptz, config_valid boolean, config_errors text[], running_config_hash text, desired_config_hash text,
+  last_known_good_config_hash text, queue_records bigint, queue_bytes bigint, queue_bytes_max bigint,
+  queue_oldest_record_age_seconds bigint, dropped_records_total bigint, queue_at_risk boolean, forwarder_connected boolean,
+  forwarder_last_ack_at timestamptz, forwarder_last_error text, renewal_status text, renewal_last_attempt_at timestamptz,
+  renewal_next_attempt_at timestamptz, renewal_last_error text`;
+const reportNames = [...reportColumns.matchAll(/(\w+) [a-z[\]]+(?:,|$)/g)].map(([, name]) => name ?? "");
+const names = sql.raw(reportNames.join(", "));
+const assignments = sql.raw(reportNames.map((name) => `${name} = excluded.${name}`).join(", "));
+
+/** Heartbeats of one statement at most: some 600 KiB of parameters. */
+const groupMax = 500;
+
+/**
+ * Writes heartbeats, concurrent ones by shared statements (see `groupCalls`): each resolves when its own is committed. Two of one
+ * identity never share a statement, and keep their order.
+ */
+export const createHeartbeatWriter = (db: Executor, clock: Pick<Clock, "now">) =>
+  groupCalls<HeartbeatWrite, HeartbeatRecord>({
+    run: (writes) => recordHeartbeats(db, writes, clock.now()),
+    keyOf: ({ identity }) => identity,
+    concurrency: 2,
+    itemsMax: groupMax,
+    isolate: (error) => databaseProblem(error)?.code !== "database_unavailable",
+  });
+
+/** Two boots that alternate within this time are a clone. */
+const cloneWindowMs = 10 * 60_000;
+
+/**
+ * Decides on a group of heartbeats and writes those that are admitted, in one statement: all of its effects commit or none. No two
+ * of the group may be of one identity. Results stand in the order of `writes`.
+ */
+const recordHeartbeats = async (
+  db: Executor,
+  writes: readonly HeartbeatWrite[],
+  now: number,
+): Promise<readonly HeartbeatRecord[]> => {
+  const json = JSON.stringify(
+    writes.map(({ use, report }, place) => ({
+      place,
+      fingerprint: use.fingerprintSha256,
+      sent_at: new Date(use.sentAt).toISOString(),
+      expired: use.expired,
+      ...report,
+    })),
+  );
+  const at = sql`${new Date(now).toISOString()}::timestamptz`;
+  const cloneSince = sql`${new Date(now - cloneWindowMs).toISOString()}::timestamptz`;
+  const rows = await db.execute<RecordRow>(sql`
+    with input as materialized (
+      select * from json_to_recordset(${json}::json)
+        as input (place integer, fingerprint text, sent_at timestamptz, expired boolean, ${sql.raw(reportColumns)})
+    ), ${verdictOf("heartbeat", now)}, before as (
+      select h.* from collector_health h join verdict on verdict.identity_id = h.identity_id
+    ), written as (
+      insert into collector_health as h
+        (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, ${names})
+      select verdict.identity_id, verdict.certificate_id, ${at}, false, ${names}
+      from verdict join input on input.place = verdict.place
+      where verdict.outcome = 'admitted' order by verdict.identity_id
+      on conflict (identity_id) do update set
+        certificate_id = excluded.certificate_id,
+        last_heartbeat_at = excluded.last_heartbeat_at,
+        dropped_since_previous = excluded.dropped_records_total > h.dropped_records_total,
+        previous_boot_id = case when h.boot_id <> excluded.boot_id then h.boot_id else h.previous_boot_id end,
+        previous_boot_at = case when h.boot_id <> excluded.boot_id then h.last_heartbeat_at else h.previous_boot_at end,
+        ${assignments}
+    )
+    select verdict.*,
+      coalesce(before.certificate_id = verdict.certificate_id and before.boot_id <> input.boot_id
+        and before.previous_boot_id = input.boot_id and before.previous_boot_at >= ${cloneSince}, false) as clone_suspected,
+      extract(epoch from c.renew_after)::float8 * 1000 as renew_after,
+      extract(epoch from c.not_after)::float8 * 1000 as not_after,
+      extract(epoch from c.issued_at)::float8 * 1000 as issued_at,
+      a.config_id, g.config_hash
+    from verdict
+    join input on input.place = verdict.place
+    left join before on before.identity_id = verdict.identity_id
+    left join certificate c on c.id = verdict.certificate_id
+    left join config_assignment a on a.identity_id = verdict.identity_id and a.ended_at is null
+    left join collector_config g on g.id = a.config_id
+    order by verdict.place`);
+  return rows.map((row) => ({
+    ...admissionOf(row),
+    isCloneSuspected: row.clone_suspected,
+    renewAfter: row.renew_after,
+    notAfter: row.not_after,
+    issuedAt: row.issued_at,
+    desiredConfig:
+      row.config_id === null || row.config_hash === null
+        ? null
+        : { configId: row.config_id, configHash: row.config_hash },
+  }));
+};
