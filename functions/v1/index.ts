@@ -1,11 +1,14 @@
 import type { Core } from "../core.ts";
 import type { Route } from "../http/route.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
+import { configDesiredRoute } from "./collector/config-desired.ts";
 import { enrollRoute } from "./collector/enroll.ts";
 import { createPolicyRoute } from "./collector/enrollment-policies/create.ts";
 import { createTokenRoute } from "./collector/enrollment-policies/create-token.ts";
 import { freezePolicyRoute } from "./collector/enrollment-policies/freeze.ts";
+import { heartbeatRoute } from "./collector/heartbeat.ts";
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
+import { renewRoute } from "./collector/renew.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
 import { whoami } from "./whoami.ts";
 
@@ -23,4 +26,11 @@ export const routesOf = (core: Core): readonly Route[] => [
 
 /** What collectors call: only where an enrollment signer is configured (spec, "Collector-facing"). */
 const collectorRoutesOf = ({ signer, ...core }: Core): readonly Route[] =>
-  signer === null ? [] : [enrollRoute({ ...core, signer })];
+  signer === null
+    ? []
+    : [
+        enrollRoute({ ...core, signer }),
+        renewRoute({ ...core, signer }),
+        heartbeatRoute(core),
+        configDesiredRoute(core),
+      ];
