@@ -10,6 +10,7 @@ import { opsRoutesOf } from "../functions/ops/index.ts";
 import { readAuthorities } from "../functions/signer/authority.ts";
 import { createClientCertificateReader } from "../functions/signer/certificate.ts";
 import { createLocalCa } from "../functions/signer/local-ca.ts";
+import type { Signer } from "../functions/signer/signer.ts";
 import type { Database } from "../functions/store/database.ts";
 import { routesOf } from "../functions/v1/index.ts";
 import { createTestDatabase } from "./database.ts";
@@ -76,6 +77,8 @@ export interface TestCoreOptions {
   env?: Environment;
   /** Dependencies in place of the usual ones. */
   core?: Partial<Core>;
+  /** Stands between core and its signer. */
+  wrapSigner?: (signer: Signer) => Signer;
   /** Routes in place of all of `/v1` and the ops endpoints. */
   routes?: (core: Core) => readonly Route[];
 }
@@ -104,7 +107,8 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const cryptography = createNodeCryptography();
   const ca = await createTestCa();
   const authorities = readAuthorities(ca.pem);
-  const signer = await createLocalCa({ authorities, key: createNodeSigningKey(ca.key.pem), cryptography });
+  const localCa = await createLocalCa({ authorities, key: createNodeSigningKey(ca.key.pem), cryptography });
+  const signer = options.wrapSigner?.(localCa) ?? localCa;
   const entropy = createSeededEntropy();
   const clientCertificates = createClientCertificateReader({ authorities, cryptography });
   const usual: Core = { config, db, clock, entropy, log, observe, cryptography, signer, clientCertificates };

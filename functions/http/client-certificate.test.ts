@@ -1,0 +1,84 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { encodePem } from "../../proto/pem.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  heartbeatBody,
+  type TestCollector,
+  withProof,
+} from "../../tests/collector.ts";
+import { type Call, createTestCore } from "../../tests/core.ts";
+import { createTestKey } from "../../tests/fakes/pki.ts";
+
+const name = "X-Client-Cert";
+const test = await createTestCore({ env: { SVC_ENROLLMENT_CLIENT_CERT_HEADER: name } });
+const unset = await createTestCore();
+afterAll(() => Promise.all([test.close(), unset.close()]));
+const { token } = await createTestToken(test);
+const host = await enrollTestCollector(test, { token, deviceId: "behind-a-proxy" });
+const pem = encodePem(host.certificate, "CERTIFICATE");
+const escaped = encodeURIComponent(pem);
+
+let sent = 0;
+const beat = async (call: Call, { by = host, to = test }: { by?: TestCollector; to?: typeof test } = {}) => {
+  await to.clock.advance(15_000);
+  const body = withProof(by, "heartbeat", heartbeatBody(to.clock.now() + ++sent));
+  const answer = await to.api("POST", "/v1/collector/heartbeat", { body, ...call });
+  return answer.status === 200 ? "taken" : `${answer.status} ${answer.body.code}`;
+};
+const headers = (value: string) => ({ headers: { [name]: value } });
+const invalid = "400 client_certificate_header_invalid";
+
+describe("client certificate header", () => {
+  it("takes the URL-escaped PEM, also where base64's own characters were left alone", async () => {
+    expect(await beat(headers(escaped))).toBe("taken");
+    const lightly = pem.replaceAll(" ", "%20").replaceAll("\n", "%0A");
+    expect(lightly).toMatch(/[+/]/);
+    expect(await beat(headers(lightly))).toBe("taken");
+  });
+
+  it("P1: ignores the header while it is not configured, whatever it holds", async () => {
+    for (const value of [escaped, "junk", ""]) {
+      expect(await beat(headers(value), { to: unset })).toBe("401 client_certificate_required");
+    }
+  });
+
+  it("P2: a victim's public certificate without its key proves nothing", async () => {
+    const thief: TestCollector = { ...host, key: await createTestKey() };
+    expect(await beat(headers(escaped), { by: thief })).toBe("401 proof_invalid");
+  });
+
+  it("P3: refuses two copies of the header and ignores names that only look like it", async () => {
+    const twice = new Headers();
+    twice.append(name, escaped);
+    twice.append(name, escaped);
+    expect(await beat(headers(twice.get(name) ?? ""))).toBe(invalid);
+    expect(await beat({ headers: { x_client_cert: escaped } })).toBe("401 client_certificate_required");
+    expect(await beat({ headers: { "X-Client-Certificate": escaped } })).toBe("401 client_certificate_required");
+  });
+
+  it("P5: refuses two PEMs, trailing junk in PEM and in DER, double encoding, raw PEM, and what is over 16 KiB", async () => {
+    const der = encodePem(new Uint8Array([...host.certificate, 0]), "CERTIFICATE");
+    for (const value of [
+      escaped + escaped,
+      `${escaped}junk`,
+      `junk${escaped}`,
+      encodeURIComponent(der),
+      encodeURIComponent(escaped),
+      escaped.replace("%0A", "%"),
+      escaped.replace("%0A", "%zz"),
+      escaped.replaceAll("CERTIFICATE", "PRIVATE%20KEY"),
+      "junk",
+      `${escaped}${"%0A".repeat(6000)}`,
+      "",
+    ]) {
+      expect(await beat(headers(value))).toBe(invalid);
+    }
+  });
+
+  it("P6: on the ingest listener the TLS certificate alone decides", async () => {
+    const tls = { certificate: host.certificate, listener: "ingest" } as const;
+    expect(await beat({ ...headers("junk"), ...tls })).toBe("taken");
+    expect(await beat({ ...headers(escaped), listener: "ingest" })).toBe("401 client_certificate_required");
+  });
+});

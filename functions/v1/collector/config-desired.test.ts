@@ -1,0 +1,46 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { collectorConfig, configAssignment } from "../../../drizzle/schema/config.ts";
+import { createTestToken, enrollTestCollector, heartbeatBody, manage } from "../../../tests/collector.ts";
+import { createTestCore } from "../../../tests/core.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, db, people } = test;
+const { token } = await createTestToken(test);
+
+const id = (last: number) => `01920000-0000-7000-8000-0000000001${String(last).padStart(2, "0")}`;
+const yaml = "# café\nforwarder: {endpoint: 'core:8443'}\r\n";
+const at = new Date(clock.now());
+const facts = { name: null, yaml, sizeBytes: yaml.length, createdAt: at, createdBy: people.admin.userId };
+
+describe("POST /v1/collector/config/desired", () => {
+  it("gives the published text verbatim, and leaves it out when the collector has it; the heartbeat tells of it", async () => {
+    const host = await enrollTestCollector(test, { token, deviceId: "configured" });
+    let sent = 0;
+    const fetch = (over: object = {}) =>
+      manage(test, host, "config_desired", { sent_at: new Date(clock.now() + ++sent).toISOString(), ...over });
+    expect((await fetch()).body).toEqual({ assignment: null });
+
+    await db.insert(collectorConfig).values({ ...facts, id: id(1), configHash: "b".repeat(64) });
+    const { identityId } = host;
+    const assigned = { assignedAt: at, assignedBy: people.admin.userId };
+    await db.insert(configAssignment).values([
+      { ...assigned, id: id(2), identityId, configId: id(1), endedAt: at },
+      { ...assigned, id: id(3), identityId, configId: id(1) },
+    ]);
+    const known = { config_id: id(1), config_hash: "b".repeat(64) };
+    const assignment = { ...known, assigned_at: at.toISOString() };
+    expect((await fetch()).body).toEqual({ assignment: { ...assignment, unchanged: false, yaml } });
+    expect((await fetch({ current_config_id: id(1) })).body).toEqual({
+      assignment: { ...assignment, unchanged: true },
+    });
+    const beat = await manage(test, host, "heartbeat", heartbeatBody(clock.now()));
+    expect(beat.body).toMatchObject({ desired_config: known });
+  });
+
+  it("H6: knows only the caller's own assignment", async () => {
+    const other = await enrollTestCollector(test, { token, deviceId: "another" });
+    const body = { sent_at: new Date(clock.now()).toISOString(), current_config_id: id(1), identity: "configured" };
+    expect((await manage(test, other, "config_desired", body)).body).toEqual({ assignment: null });
+  });
+});

@@ -1,0 +1,284 @@
+import { KeyObject, sign } from "node:crypto";
+import { eq } from "drizzle-orm";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { auditEvent } from "../../../drizzle/schema/audit.ts";
+import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
+import { collectorHealth } from "../../../drizzle/schema/fleet.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  heartbeatBody,
+  manage,
+  payloadOf,
+  type TestCollector,
+  withProof,
+} from "../../../tests/collector.ts";
+import { createTestCore } from "../../../tests/core.ts";
+import { createTestCa, createTestKey, issueTestCertificate } from "../../../tests/fakes/pki.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, db } = test;
+const { token } = await createTestToken(test);
+
+const path = "/v1/collector/heartbeat";
+let host: TestCollector;
+let hosts = 0;
+beforeEach(async () => {
+  host = await enrollTestCollector(test, { token, deviceId: `host-${++hosts}` });
+});
+
+const beat = (over: Readonly<Record<string, unknown>> = {}, by = host) =>
+  manage(test, by, "heartbeat", heartbeatBody(clock.now(), over));
+const at = (ms: number) => ({ sent_at: new Date(clock.now() + ms).toISOString() });
+const healthOf = async ({ identityId }: TestCollector) => {
+  const [row] = await db.select().from(collectorHealth).where(eq(collectorHealth.identityId, identityId));
+  return row;
+};
+const identityOf = async ({ identityId }: TestCollector) => {
+  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, identityId));
+  return row;
+};
+
+describe("POST /v1/collector/heartbeat", () => {
+  it("writes what the collector reports and answers what it should do", async () => {
+    const { status, body } = await beat({
+      forwarder: { connected: false, last_ack_at: null, last_error: `down\u001b[0m${"x".repeat(600)}` },
+      config: { valid: false, errors: ['line 1: {"a"}', "b, c"], running_config_hash: null },
+    });
+    expect({ status, body }).toEqual({
+      status: 200,
+      body: {
+        server_time: new Date(clock.now()).toISOString(),
+        next_heartbeat_seconds: 60,
+        desired_config: null,
+        renew_now: false,
+      },
+    });
+    expect(await healthOf(host)).toMatchObject({
+      certificateId: host.certificateId,
+      lastHeartbeatAt: new Date(clock.now()),
+      bootId: "boot-1",
+      hostname: "web-1",
+      configValid: false,
+      configErrors: ['line 1: {"a"}', "b, c"],
+      queueRecords: 3,
+      queueBytesMax: 104_857_600,
+      droppedSincePrevious: false,
+      forwarderLastAckAt: null,
+      forwarderLastError: `down[0m${"x".repeat(493)}`,
+      renewalStatus: "ok",
+    });
+  });
+
+  it("serves every kind of key", async () => {
+    for (const kind of ["p384", "ed25519"] as const) {
+      const other = await enrollTestCollector(test, { token, deviceId: `host-${kind}`, kind });
+      expect((await beat({}, other)).status).toBe(200);
+    }
+  });
+
+  it("accepts fields it does not know, and has them covered by the proof", async () => {
+    expect((await beat({ new_field: { a: [1] } })).status).toBe(200);
+    const signed = withProof(host, "heartbeat", heartbeatBody(clock.now(), { ...at(1), new_field: 1 }));
+    const call = { certificate: host.certificate, listener: "ingest", body: { ...signed, new_field: 2 } } as const;
+    expect((await test.api("POST", path, call)).body).toMatchObject({ status: 401, code: "proof_invalid" });
+  });
+
+  it("H1: a replay is refused, and time of one certificate and purpose never goes back", async () => {
+    const body = heartbeatBody(clock.now());
+    expect((await manage(test, host, "heartbeat", body)).status).toBe(200);
+    const stale = { status: 409, code: "stale_request", action: "retry", last_sent_at: body.sent_at };
+    expect((await manage(test, host, "heartbeat", body)).body).toMatchObject(stale);
+    expect((await beat(at(-1))).body).toMatchObject(stale);
+    expect((await beat(at(1))).status).toBe(200);
+    const desired = await manage(test, host, "config_desired", { sent_at: body.sent_at });
+    expect(desired.body).toEqual({ assignment: null });
+  });
+
+  it("H1: of many copies at once exactly one is taken", async () => {
+    const body = heartbeatBody(clock.now());
+    const answers = await Promise.all(Array.from({ length: 20 }, () => manage(test, host, "heartbeat", body)));
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(409)]);
+  });
+
+  it("H2: a heartbeat's proof does not serve to renew or to fetch the config", async () => {
+    const signed = withProof(host, "heartbeat", heartbeatBody(clock.now(), { csr_pem: "", collector_version: "1" }));
+    for (const other of ["/v1/collector/renew", "/v1/collector/config/desired"]) {
+      const call = { certificate: host.certificate, listener: "ingest", body: signed } as const;
+      expect((await test.api("POST", other, call)).body).toMatchObject({ status: 401, code: "proof_invalid" });
+    }
+  });
+
+  it("H3: accepts sent_at exactly 120 s away and refuses 1 ms more, and year 9999", async () => {
+    expect((await beat(at(-120_000))).status).toBe(200);
+    expect((await beat(at(120_000))).status).toBe(200);
+    for (const over of [at(-120_001), at(120_001), { sent_at: "9999-12-31T23:59:59.999Z" }]) {
+      expect((await beat(over)).body).toMatchObject({
+        status: 401,
+        code: "clock_skew",
+        action: "fix_clock",
+        server_time: new Date(clock.now()).toISOString(),
+      });
+    }
+    expect((await beat({ sent_at: "yesterday" })).body).toMatchObject({ status: 422, errors: [{ path: "sent_at" }] });
+  });
+
+  it("H4: refuses an empty, truncated, P1363, wrong-algorithm or foreign signature", async () => {
+    const body = heartbeatBody(clock.now());
+    const data = payloadOf(host, "heartbeat", body);
+    const privateKey = KeyObject.from(host.key.pair.privateKey);
+    const stranger = KeyObject.from((await createTestKey()).pair.privateKey);
+    const good = sign("sha256", data, privateKey);
+    const proofs = [
+      Buffer.alloc(0),
+      good.subarray(0, -1),
+      Buffer.concat([good, Buffer.alloc(1)]),
+      sign("sha256", data, { key: privateKey, dsaEncoding: "ieee-p1363" }),
+      sign("sha384", data, privateKey),
+      sign("sha256", data, stranger),
+    ].map((proof) => proof.toString("base64"));
+    for (const proof of [...proofs, good.toString("base64url").replaceAll("=", ""), good.toString("hex"), "…"]) {
+      const call = { certificate: host.certificate, listener: "ingest", body: { ...body, proof } } as const;
+      expect((await test.api("POST", path, call)).body).toMatchObject({ status: 401, code: "proof_invalid" });
+    }
+    expect(await healthOf(host)).toBeUndefined();
+  });
+
+  it("H5: refuses numbers out of bounds and control characters, never quoting them", async () => {
+    const { queue, collector } = heartbeatBody(0) as { queue: object; collector: object };
+    const overs = [
+      { queue: { ...queue, records: -1 } },
+      { queue: { ...queue, records: 2 ** 53 } },
+      { queue: { ...queue, records: 2 ** 63 } },
+      { queue: { ...queue, records: 1.5 } },
+      { collector: { ...collector, hostname: "web\u001b[31m-hunter2" } },
+      { collector: { ...collector, hostname: "web\0-hunter2" } },
+      { boot_id: "hunter2\n" },
+      { unknown: 2 ** 60 },
+    ];
+    for (const over of overs) {
+      const { body } = await beat(over);
+      expect(body).toMatchObject({ status: 422, code: "validation_failed" });
+      expect(JSON.stringify(body)).not.toContain("hunter2");
+    }
+    const raw = { type: "application/json", content: '{"boot_id":"\\ud800"}' };
+    const call = { certificate: host.certificate, listener: "ingest", raw } as const;
+    expect((await test.api("POST", path, call)).body).toMatchObject({ status: 422 });
+  });
+
+  it("refuses more than 6 a minute of one certificate, and takes them again a minute later", async () => {
+    for (let sent = 0; sent < 6; sent++) expect((await beat(at(sent))).status).toBe(200);
+    const seventh = await beat(at(6));
+    expect(seventh.body).toMatchObject({ status: 429, code: "rate_limited" });
+    expect(seventh.headers.get("retry-after")).toBe("60");
+    await clock.advance(59_999);
+    expect((await beat()).status).toBe(429);
+    await clock.advance(1);
+    expect((await beat()).status).toBe(200);
+  });
+
+  it("refuses a certificate without a row, of another CA, expired, without usage, and none", async () => {
+    const key = await createTestKey();
+    const call = async (certificate: Uint8Array<ArrayBuffer>) => {
+      const manual: TestCollector = { ...host, key, certificate, identity: "https://fleet.test/d/1" };
+      return (await beat({}, manual)).body;
+    };
+    expect(await call(await issueTestCertificate({ ca: test.ca, key }))).toMatchObject({
+      status: 401,
+      code: "certificate_unknown",
+      action: "reenroll",
+    });
+    const foreign = await issueTestCertificate({ ca: await createTestCa(), key });
+    expect(await call(foreign)).toMatchObject({ code: "certificate_unknown" });
+    const nameless = await issueTestCertificate({ ca: test.ca, key, names: [], subject: "CN=host" });
+    expect(await call(nameless)).toMatchObject({ status: 401, code: "certificate_identity_invalid" });
+    const none = await test.api("POST", path, { body: withProof(host, "heartbeat", heartbeatBody(clock.now())) });
+    expect(none.body).toMatchObject({ status: 401, code: "client_certificate_required" });
+  });
+
+  it("refuses an expired certificate, and a revoked one and identity at once", async () => {
+    const short = await createTestToken(test, { certificate_ttl_seconds: 300 });
+    const mayfly = await enrollTestCollector(test, { token: short.token, deviceId: "mayfly" });
+    await clock.advance(300_999);
+    expect((await beat({}, mayfly)).status).toBe(200);
+    await clock.advance(1);
+    expect((await beat({}, mayfly)).body).toMatchObject({ status: 401, code: "certificate_expired" });
+
+    await test.api("POST", `/v1/collector/certificates/${host.certificateId}/revoke`, { as: "admin" });
+    expect((await beat()).body).toMatchObject({ status: 401, code: "certificate_revoked", action: "stop" });
+    const other = await enrollTestCollector(test, { token, deviceId: "revoked-identity" });
+    await test.api("POST", `/v1/collector/identities/${other.identityId}/revoke`, { as: "admin" });
+    expect((await beat({}, other)).body).toMatchObject({ status: 401, code: "identity_revoked" });
+  });
+
+  it("keeps the last auth failure at most once a minute, and none for a certificate that does not chain", async () => {
+    const key = await createTestKey();
+    const forged = await issueTestCertificate({ ca: await createTestCa(), key, uri: host.identity });
+    await beat({}, { ...host, key, certificate: forged });
+    expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: null });
+    const first = new Date(clock.now());
+    await beat(at(-120_001));
+    expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: first, lastAuthFailureReason: "clock_skew" });
+    await clock.advance(59_999);
+    await beat({}, { ...host, key });
+    expect(await identityOf(host)).toMatchObject({ lastAuthFailureAt: first });
+    await clock.advance(1);
+    await beat({}, { ...host, key });
+    expect(await identityOf(host)).toMatchObject({
+      lastAuthFailureAt: new Date(clock.now()),
+      lastAuthFailureReason: "proof_invalid",
+    });
+  });
+
+  it("sees dropped records, and two processes that report in turn with one certificate", async () => {
+    const report = async (bootId: string, dropped: number) => {
+      await clock.advance(60_000);
+      const { queue } = heartbeatBody(0) as { queue: object };
+      const answer = await beat({ boot_id: bootId, queue: { ...queue, dropped_records_total: dropped } });
+      expect(answer.status).toBe(200);
+      return (await healthOf(host))?.droppedSincePrevious;
+    };
+    const clones = async () =>
+      (await db.select().from(auditEvent).where(eq(auditEvent.targetId, host.identityId))).filter(
+        ({ action }) => action === "identity.clone_suspected",
+      ).length;
+    expect(await report("a", 5)).toBe(false);
+    expect(await report("a", 6)).toBe(true);
+    expect(await report("a", 6)).toBe(false);
+    await report("b", 0);
+    expect(await clones()).toBe(0);
+    await report("a", 0);
+    expect(await clones()).toBe(1);
+    await report("b", 0);
+    expect(await clones()).toBe(1);
+    for (let minute = 0; minute < 10; minute++) await report("b", 0);
+    await report("a", 0);
+    expect(await clones()).toBe(1);
+  });
+
+  it("takes many at once in shared statements, each caller its own answer", async () => {
+    const fleet = await Promise.all(
+      Array.from({ length: 40 }, (_, index) => enrollTestCollector(test, { token, deviceId: `fleet-${index}` })),
+    );
+    await test.api("POST", `/v1/collector/identities/${fleet[7]?.identityId}/revoke`, { as: "admin" });
+    const answers = await Promise.all(
+      fleet.map((member, index) => beat({ boot_id: `boot-${index}`, ...(index === 9 ? at(-120_001) : {}) }, member)),
+    );
+    answers.forEach(({ status }, index) => {
+      expect({ index, status }).toEqual({ index, status: index === 7 || index === 9 ? 401 : 200 });
+    });
+    for (const [index, member] of fleet.entries()) {
+      if (index !== 7 && index !== 9) expect((await healthOf(member))?.bootId).toBe(`boot-${index}`);
+    }
+  });
+
+  it("asks for renewal once the time in which collectors renew by themselves is over", async () => {
+    const { token: short } = await createTestToken(test, { certificate_ttl_seconds: 1000 });
+    const member = await enrollTestCollector(test, { token: short, deviceId: "overdue" });
+    await clock.advance(600_000);
+    expect((await beat({}, member)).body).toMatchObject({ renew_now: false });
+    await clock.advance(1000);
+    expect((await beat({}, member)).body).toMatchObject({ renew_now: true });
+  });
+});

@@ -1,0 +1,161 @@
+import { X509Certificate } from "node:crypto";
+import { and, eq } from "drizzle-orm";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { auditEvent } from "../../../drizzle/schema/audit.ts";
+import { certificate } from "../../../drizzle/schema/certificate.ts";
+import {
+  collectorOf,
+  createTestToken,
+  enrollTestCollector,
+  heartbeatBody,
+  manage,
+  type TestCollector,
+} from "../../../tests/collector.ts";
+import { createTestCore } from "../../../tests/core.ts";
+import { createTestCsr, createTestKey, type TestKey } from "../../../tests/fakes/pki.ts";
+import type { Signer } from "../../signer/signer.ts";
+
+/** Runs when a certificate has been signed and not yet recorded. */
+let whileSigning = async (): Promise<void> => undefined;
+const test = await createTestCore({
+  wrapSigner: (signer: Signer): Signer => ({
+    ...signer,
+    sign: async (request) => {
+      const issued = await signer.sign(request);
+      await whileSigning();
+      return issued;
+    },
+  }),
+});
+afterAll(() => test.close());
+const { clock, db } = test;
+const { token, policyId } = await createTestToken(test, { certificate_ttl_seconds: 86_400 });
+
+let host: TestCollector;
+let hosts = 0;
+beforeEach(async () => {
+  whileSigning = async () => undefined;
+  host = await enrollTestCollector(test, { token, deviceId: `host-${++hosts}` });
+  await clock.advance(60_000);
+});
+
+let sent = 0;
+const now = () => ({ sent_at: new Date(clock.now() + ++sent).toISOString() });
+const renew = async (key: TestKey, { by = host, uri = host.identity }: { by?: TestCollector; uri?: string } = {}) =>
+  manage(test, by, "renew", { ...now(), csr_pem: await createTestCsr({ key, uri }), collector_version: "1.1.0" });
+const beat = (by: TestCollector) => manage(test, by, "heartbeat", { ...heartbeatBody(clock.now()), ...now() });
+const statuses = async () => {
+  const rows = await db.select().from(certificate).where(eq(certificate.identityId, host.identityId));
+  return Object.fromEntries(rows.map(({ id, status }) => [id, status]));
+};
+const audited = async (action: string, targetId: string) =>
+  db
+    .select()
+    .from(auditEvent)
+    .where(and(eq(auditEvent.action, action), eq(auditEvent.targetId, targetId)));
+
+describe("POST /v1/collector/renew", () => {
+  it("issues a successor for a fresh key with the policy's lifetime, audited", async () => {
+    const key = await createTestKey("ed25519");
+    const { status, body } = await renew(key);
+    expect(status).toBe(200);
+    const issued = new X509Certificate(String(body.certificate_pem));
+    expect(issued.publicKey.export({ format: "der", type: "spki" }).equals(key.spki)).toBe(true);
+    expect(issued.subjectAltName).toBe(`URI:${host.identity}`);
+    expect(body).toMatchObject({
+      identity_id: host.identityId,
+      identity: host.identity,
+      not_after: new Date(clock.now() + 86_400_000).toISOString(),
+      renew_after: new Date(clock.now() + 43_200_000).toISOString(),
+    });
+    expect(await audited("certificate.renew", String(body.certificate_id))).toHaveLength(1);
+    expect((await beat(collectorOf(key, body))).status).toBe(200);
+  });
+
+  it("R1: the old certificate stays active until the new one is used; the same key again gets the same certificate", async () => {
+    const key = await createTestKey();
+    const first = await renew(key);
+    expect((await beat(host)).status).toBe(200);
+    const again = await renew(key);
+    expect(again.body.certificate_pem).toBe(first.body.certificate_pem);
+    expect(again.body.certificate_id).toBe(first.body.certificate_id);
+    const successor = collectorOf(key, again.body);
+    expect(await statuses()).toEqual({ [host.certificateId]: "active", [successor.certificateId]: "active" });
+    expect((await beat(successor)).status).toBe(200);
+    expect(await statuses()).toEqual({ [host.certificateId]: "replaced", [successor.certificateId]: "active" });
+  });
+
+  it("R1: a new key replaces a successor that nobody used, which then serves no more", async () => {
+    const lost = await createTestKey();
+    const kept = await createTestKey();
+    const unused = collectorOf(lost, (await renew(lost)).body);
+    const successor = collectorOf(kept, (await renew(kept)).body);
+    expect(await statuses()).toEqual({
+      [host.certificateId]: "active",
+      [unused.certificateId]: "replaced",
+      [successor.certificateId]: "active",
+    });
+    expect((await beat(unused)).body).toMatchObject({ code: "certificate_replaced" });
+    expect((await beat(successor)).status).toBe(200);
+  });
+
+  it("counts a renewal and a config fetch as the first use of a successor too", async () => {
+    for (const purpose of ["renew", "config_desired"] as const) {
+      const key = await createTestKey();
+      const successor = collectorOf(key, (await renew(key)).body);
+      if (purpose === "renew") await renew(await createTestKey(), { by: successor });
+      else await manage(test, successor, purpose, now());
+      expect((await statuses())[host.certificateId]).toBe("replaced");
+      host = successor;
+    }
+  });
+
+  it("R2: parallel renewals leave one lineage, for one key and for several", async () => {
+    const same = await createTestKey();
+    const answers = await Promise.all(Array.from({ length: 5 }, () => renew(same)));
+    const taken = answers.filter(({ status }) => status === 200);
+    expect(taken.length).toBeGreaterThan(0);
+    expect(new Set(taken.map(({ body }) => body.certificate_id)).size).toBe(1);
+    await clock.advance(60_000);
+    const keys = await Promise.all(Array.from({ length: 5 }, () => createTestKey()));
+    await Promise.all(keys.map((key) => renew(key)));
+    const active = Object.entries(await statuses()).filter(([, status]) => status === "active");
+    expect(active).toHaveLength(2);
+  });
+
+  it("R3: refuses and audits the old certificate once its successor was used", async () => {
+    const key = await createTestKey();
+    await beat(collectorOf(key, (await renew(key)).body));
+    expect((await beat(host)).body).toMatchObject({ status: 401, code: "certificate_replaced", action: "reenroll" });
+    expect((await renew(await createTestKey())).body).toMatchObject({ status: 401, code: "certificate_replaced" });
+    const [event, ...more] = await audited("certificate.reuse_refused", host.certificateId);
+    expect(event).toMatchObject({ outcome: "failure", actorId: host.identityId });
+    expect(more).toEqual([]);
+  });
+
+  it("R4: a certificate or identity revoked while signing gets no successor", async () => {
+    whileSigning = async () => {
+      await test.api("POST", `/v1/collector/certificates/${host.certificateId}/revoke`, { as: "admin" });
+    };
+    expect((await renew(await createTestKey())).body).toMatchObject({ status: 401, code: "certificate_revoked" });
+    const other = await enrollTestCollector(test, { token, deviceId: "revoked-while-signing" });
+    whileSigning = async () => {
+      await test.api("POST", `/v1/collector/identities/${other.identityId}/revoke`, { as: "admin" });
+    };
+    const refused = await renew(await createTestKey(), { by: other, uri: other.identity });
+    expect(refused.body).toMatchObject({ status: 401, code: "identity_revoked" });
+    expect(Object.values(await statuses())).toEqual(["revoked"]);
+  });
+
+  it("refuses another name, a bad request, and goes on under a frozen policy", async () => {
+    const key = await createTestKey();
+    expect((await renew(key, { uri: `${host.identity}0` })).body).toMatchObject({
+      status: 403,
+      code: "identity_mismatch",
+    });
+    const bad = await manage(test, host, "renew", { ...now(), csr_pem: "junk", collector_version: "1" });
+    expect(bad.body).toMatchObject({ status: 422, code: "csr_invalid" });
+    await test.api("POST", `/v1/collector/enrollment-policies/${policyId}/freeze`, { as: "admin" });
+    expect((await renew(key)).status).toBe(200);
+  });
+});
