@@ -1,0 +1,67 @@
+/**
+ * Daily partitions of `ingest_envelope`, by the UTC day of `received_at`. Invariant: a row always finds a partition, the default one
+ * at worst, and a day that is given its partition late takes its rows along. Every step waits at most two seconds for its locks, so
+ * that ingest never stands behind it; a step that gave up runs again with the next tick.
+ */
+import { sql } from "drizzle-orm";
+import type { Database } from "./database.ts";
+
+/** Milliseconds of a UTC day. */
+export const dayMs = 86_400_000;
+
+const prefix = "ingest_envelope_";
+const nameOf = (day: number): string => `${prefix}${new Date(day).toISOString().slice(0, 10).replaceAll("-", "")}`;
+
+/** The day that a partition is named after, in milliseconds; undefined for the default and for tables of others. */
+const dayOf = (name: string): number | undefined => {
+  const [, year, month, day] = /^ingest_envelope_(\d{4})(\d\d)(\d\d)$/.exec(name) ?? [];
+  return year === undefined ? undefined : Date.UTC(Number(year), Number(month) - 1, Number(day));
+};
+
+/** The days that have a partition, as the milliseconds of their midnight, oldest first. */
+export const findPartitionDays = async (db: Pick<Database, "execute">): Promise<number[]> => {
+  const rows = await db.execute<{ name: string }>(sql`
+    select relname as name from pg_inherits join pg_class on pg_class.oid = inhrelid
+    where inhparent = 'ingest_envelope'::regclass order by relname`);
+  return rows.flatMap(({ name }) => dayOf(name) ?? []);
+};
+
+/** Gives a day its partition, with the rows that the default one holds of it; nothing if it has one. */
+export const createPartition = async (db: Database, day: number): Promise<void> => {
+  const name = sql.identifier(nameOf(day));
+  const from = sql.raw(`'${new Date(day).toISOString()}'::timestamptz`);
+  const to = sql.raw(`'${new Date(day + dayMs).toISOString()}'::timestamptz`);
+  await db.transaction(async (tx) => {
+    await lockPartitions(tx);
+    if ((await findPartitionDays(tx)).includes(day)) return;
+    // Attached, not created in place: that would lock the whole table against COPY.
+    await tx.execute(sql`lock table ingest_envelope_default in access exclusive mode`);
+    await tx.execute(sql`create table ${name} (like ingest_envelope including storage)`);
+    await tx.execute(sql`
+      with moved as (
+        delete from ingest_envelope_default where received_at >= ${from} and received_at < ${to} returning *)
+      insert into ${name} select * from moved`);
+    await tx.execute(sql`alter table ingest_envelope attach partition ${name} for values from (${from}) to (${to})`);
+  });
+};
+
+/** Drops a day's partition. */
+export const dropPartition = async (db: Database, day: number): Promise<void> => {
+  await db.transaction(async (tx) => {
+    await lockPartitions(tx);
+    await tx.execute(sql`drop table if exists ${sql.identifier(nameOf(day))}`);
+  });
+};
+
+/** Deletes what the default partition holds from before `day`. */
+export const deleteFromDefaultPartition = async (db: Database, day: number): Promise<void> => {
+  await db.execute(
+    sql`delete from ingest_envelope_default where received_at < ${new Date(day).toISOString()}::timestamptz`,
+  );
+};
+
+/** One replica at a time; and no queue of writers behind a lock that a long read keeps from us. */
+const lockPartitions = async (tx: Pick<Database, "execute">): Promise<void> => {
+  await tx.execute(sql`set local lock_timeout = '2s'`);
+  await tx.execute(sql`select pg_advisory_xact_lock(hashtext('ingest_envelope partitions'))`);
+};
