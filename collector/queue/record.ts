@@ -27,13 +27,13 @@ export interface Checkpoint {
 
 /** Row, index and envelope framing: what a record costs beside its own text and payload. */
 const overheadBytes = 64;
+const attributeOverheadBytes = 12;
 
-/**
- * What a record counts against the queue's cap. Texts count three bytes a UTF-16 unit, the most UTF-8 can need, so that the
- * figure also bounds the encoded envelope without encoding it.
- */
+/** What a record counts against the queue's cap: no less than its encoded envelope, and about what SQLite needs for it. */
 export const recordBytes = (record: NewRecord): number => {
-  let bytes = overheadBytes + record.payload.byteLength + 3 * (record.kind.length + record.source.length);
-  for (const name in record.attributes) bytes += 3 * (name.length + (record.attributes[name]?.length ?? 0)) + 12;
+  let bytes =
+    overheadBytes + record.payload.byteLength + Buffer.byteLength(record.kind) + Buffer.byteLength(record.source);
+  for (const name in record.attributes)
+    bytes += Buffer.byteLength(name) + Buffer.byteLength(record.attributes[name] ?? "") + attributeOverheadBytes;
   return bytes;
 };

@@ -1,0 +1,71 @@
+import { constants, type Stats } from "node:fs";
+import { type FileHandle, glob, open, readdir, stat } from "node:fs/promises";
+import { dirname, join, matchesGlob } from "node:path";
+
+/** Which files a source reads. */
+export interface FilePatterns {
+  readonly include: readonly string[];
+  readonly exclude: readonly string[];
+}
+
+/** An open regular file. */
+export interface OpenFile {
+  readonly path: string;
+  readonly file: FileHandle;
+  readonly stat: Stats;
+}
+
+/** Whether a path is one of the source's. */
+export const matches = ({ include, exclude }: FilePatterns, path: string): boolean =>
+  include.some((pattern) => matchesGlob(path, pattern)) && !exclude.some((pattern) => matchesGlob(path, pattern));
+
+/** The paths of one include pattern, sorted. */
+export const findPaths = async (pattern: string, { exclude }: FilePatterns): Promise<string[]> => {
+  const paths: string[] = [];
+  for await (const path of glob(pattern)) if (!exclude.some((other) => matchesGlob(path, other))) paths.push(path);
+  return paths.sort();
+};
+
+/** The state of a regular file; null for anything else, and for what has gone meanwhile. Other errors are thrown. */
+export const statRegularFile = async (path: string): Promise<Stats | null> => {
+  try {
+    const found = await stat(path);
+    return found.isFile() ? found : null;
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
+  }
+};
+
+/** Opens a regular file; null and errors as with `statRegularFile`. */
+export const openRegularFile = async (path: string): Promise<OpenFile | null> => {
+  if ((await statRegularFile(path)) === null) return null;
+  try {
+    // Not blocking, should a pipe have taken the name since.
+    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    const opened = await file.stat();
+    if (opened.isFile()) return { path, file, stat: opened };
+    await file.close();
+    return null;
+  } catch (error) {
+    if (isMissing(error)) return null;
+    throw error;
+  }
+};
+
+/** Finds a file that was renamed within its directory, by device and inode. */
+export const findRenamed = async (path: string, isIt: (stat: Stats) => boolean): Promise<OpenFile | null> => {
+  const directory = dirname(path);
+  const names = await readdir(directory).catch(() => []);
+  for (const name of names) {
+    const candidate = await stat(join(directory, name)).catch(() => null);
+    if (candidate === null || !isIt(candidate)) continue;
+    const opened = await openRegularFile(join(directory, name));
+    if (opened !== null && isIt(opened.stat)) return opened;
+    await opened?.file.close();
+  }
+  return null;
+};
+
+const isMissing = (error: unknown): boolean =>
+  error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");

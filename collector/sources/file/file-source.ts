@@ -1,0 +1,177 @@
+import { QueueClosedError } from "../../queue/errors.ts";
+import type { Queue } from "../../queue/queue.ts";
+import type { Source, SourceDependencies } from "../source.ts";
+import {
+  type FilePatterns,
+  findPaths,
+  findRenamed,
+  matches,
+  type OpenFile,
+  openRegularFile,
+  statRegularFile,
+} from "./discovery.ts";
+import { fileKey, hasSameHead, type Position, parsePosition, positionAt, savePosition } from "./position.ts";
+import { createTail, type Tail } from "./tail.ts";
+
+/** What a `file` source reads (contract §8). */
+export interface FileSourceConfig extends FilePatterns {
+  /** Where to begin in files that were there before the source first looked; later ones are always read whole. */
+  readonly startAt: "beginning" | "end";
+}
+
+/** What a `file` source needs besides what every source does. */
+export interface FileSourceDependencies extends SourceDependencies {
+  checkpoints: Queue["checkpoints"];
+}
+
+const pollMs = 200;
+const discoveryMs = 1_000;
+const retryMs = 1_000;
+/** How long a file that no pattern finds any more (rotated away) is kept open for a writer that has not noticed yet. */
+const rotatedIdleMs = 300_000;
+
+/** All `file` sources share their checkpoints: a file moved from one source's patterns to another's is not read twice. */
+const name = "file";
+
+/**
+ * Follows the files that the patterns find, line by line, without losing or repeating one: across rotation by rename and by
+ * copy and truncate, across restarts, and while the queue is full (reading pauses). Looks by polling: file events are neither
+ * reliable nor available on every file system.
+ */
+export const createFileSource = (config: FileSourceConfig, dependencies: FileSourceDependencies): Source => {
+  const { append, checkpoints, clock, log } = dependencies;
+  const tails = new Map<string, Tail>();
+  const found = new Set<string>();
+  const unreadable = new Set<string>();
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let running: Promise<void> = Promise.resolve();
+  let discoveredAt = Number.NEGATIVE_INFINITY;
+
+  const markerOf = (pattern: string) => `pattern:${pattern}`;
+
+  const follow = async ({ file, stat }: OpenFile, position: Position) => {
+    const tail = createTail(name, file, stat, position, dependencies);
+    tails.set(tail.key, tail);
+    log.info({ source: name, path: position.path, offset: position.offset }, "following a file");
+  };
+
+  /** Where to begin in a file that is not followed yet. */
+  const startOf = async ({ path, file, stat }: OpenFile, patternIsNew: boolean): Promise<Position> => {
+    const saved = checkpoints(name).get(fileKey(stat));
+    const position = saved === undefined ? null : parsePosition(saved);
+    if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position))) return position;
+    return await positionAt(file, path, patternIsNew && config.startAt === "end" ? stat.size : 0);
+  };
+
+  const discover = async () => {
+    found.clear();
+    const known = checkpoints(name);
+    for (const pattern of config.include) {
+      const patternIsNew = !known.has(markerOf(pattern));
+      const begun: { source: string; key: string; value: string }[] = [];
+      for (const path of await findPaths(pattern, config)) {
+        const opened = await openUnlessFollowed(path);
+        if (opened === null) continue;
+        const key = fileKey(opened.stat);
+        const position = await startOf(opened, patternIsNew);
+        begun.push({ source: name, key, value: savePosition(position) });
+        await follow(opened, position);
+      }
+      // In one transaction with the marker: after a crash in between, "end" must not mean a later end.
+      if (patternIsNew) begun.push({ source: name, key: markerOf(pattern), value: "" });
+      if (begun.length > 0) await append([], { checkpoints: begun, signal });
+    }
+    discoveredAt = clock.monotonic();
+  };
+
+  const openUnlessFollowed = async (path: string): Promise<OpenFile | null> => {
+    try {
+      const stat = await statRegularFile(path);
+      if (stat === null) return null;
+      found.add(fileKey(stat));
+      if (tails.has(fileKey(stat))) return null;
+      const opened = await openRegularFile(path);
+      unreadable.delete(path);
+      if (opened === null || !tails.has(fileKey(opened.stat))) return opened;
+      await opened.file.close();
+      return null;
+    } catch (error) {
+      if (!unreadable.has(path)) log.warn({ err: error, source: name, path }, "a file cannot be read");
+      unreadable.add(path);
+      return null;
+    }
+  };
+
+  /** Takes up the files that were rotated away while the collector was down, and forgets those that are gone. */
+  const resume = async () => {
+    for (const [key, value] of checkpoints(name)) {
+      const position = parsePosition(value);
+      if (position === null || tails.has(key) || !matches(config, position.path)) continue;
+      const opened = await findRenamed(position.path, (stat) => fileKey(stat) === key);
+      if (opened !== null && position.offset <= opened.stat.size && (await hasSameHead(opened.file, position))) {
+        await follow(opened, position);
+        continue;
+      }
+      await opened?.file.close();
+      await append([], { checkpoints: [{ source: name, key, value: null }], signal });
+    }
+  };
+
+  const closeRotated = async () => {
+    for (const tail of [...tails.values()]) {
+      if (found.has(tail.key) || clock.monotonic() - tail.changedAt < rotatedIdleMs) continue;
+      await tail.finish(signal);
+      tails.delete(tail.key);
+      await tail.close();
+    }
+  };
+
+  const tick = async () => {
+    if (clock.monotonic() - discoveredAt >= discoveryMs) {
+      await discover();
+      await closeRotated();
+    }
+    let read = false;
+    let failed = false;
+    // One batch of each file in turn: a busy file does not starve the others, nor does a broken one.
+    for (const tail of [...tails.values()]) {
+      try {
+        read = (await tail.step(signal)) || read;
+      } catch (error) {
+        signal.throwIfAborted();
+        failed = true;
+        log.error({ err: error, source: name, path: tail.path }, "a file could not be read or stored; trying again");
+      }
+    }
+    if (failed) await clock.sleep(retryMs, signal);
+    else if (!read) await clock.sleep(pollMs, signal);
+  };
+
+  const run = async () => {
+    while (!signal.aborted) {
+      try {
+        await tick();
+      } catch (error) {
+        if (signal.aborted || error instanceof QueueClosedError) return;
+        log.error({ err: error, source: name }, "reading files failed; trying again");
+        await clock.sleep(retryMs, signal).catch(() => undefined);
+      }
+    }
+  };
+
+  return {
+    name,
+    start: async () => {
+      await discover();
+      await resume();
+      running = run();
+    },
+    stop: async () => {
+      stopping.abort(new Error("the source is stopping"));
+      await running;
+      for (const tail of tails.values()) await tail.close();
+      tails.clear();
+    },
+  };
+};

@@ -1,0 +1,67 @@
+import type { FileHandle } from "node:fs/promises";
+
+/** A line, or a piece of one that is longer than `lineBytesMax`. */
+export interface Line {
+  /** Where it begins in the file. */
+  readonly offset: number;
+  /** Without its line end (`\n` or `\r\n`). */
+  readonly bytes: Uint8Array;
+  /** More of the same line follows. */
+  readonly partial: boolean;
+}
+
+/** What was read from one place of a file. */
+export interface Lines {
+  readonly lines: readonly Line[];
+  /** Where the next read begins: after the last line given. */
+  readonly next: number;
+}
+
+const chunkBytes = 256 * 1024;
+const lineBytesMax = 1024 * 1024;
+const newline = 0x0a;
+const carriageReturn = 0x0d;
+
+/**
+ * The whole lines of a file from `offset` on, as many as one read holds and `admits` lets through (the first one always). A line
+ * without its end is left for later, unless `final`; one longer than 1 MiB is given in pieces.
+ */
+export const readLines = async (
+  file: FileHandle,
+  offset: number,
+  options: { final: boolean; admits(line: Line): boolean },
+): Promise<Lines> => {
+  let chunk = await readAt(file, offset, chunkBytes);
+  if (chunk.length === chunkBytes && !chunk.includes(newline)) chunk = await readAt(file, offset, lineBytesMax + 2);
+  const lines: Line[] = [];
+  let start = 0;
+  while (start < chunk.length) {
+    const found = chunk.indexOf(newline, start);
+    const end = found === -1 ? chunk.length : found;
+    const tooLong = end - start > lineBytesMax + 1;
+    if (found === -1 && !tooLong && !options.final) break;
+    const line: Line = tooLong
+      ? { offset: offset + start, bytes: chunk.subarray(start, start + lineBytesMax), partial: true }
+      : { offset: offset + start, bytes: withoutCarriageReturn(chunk.subarray(start, end)), partial: false };
+    if (lines.length > 0 && !options.admits(line)) break;
+    if (lines.length === 0) options.admits(line);
+    lines.push(line);
+    start = tooLong ? start + lineBytesMax : found === -1 ? end : found + 1;
+  }
+  return { lines, next: offset + start };
+};
+
+/** Up to `length` bytes at `offset`; fewer only at the end of the file. */
+export const readAt = async (file: FileHandle, offset: number, length: number): Promise<Buffer> => {
+  const buffer = Buffer.allocUnsafe(length);
+  let filled = 0;
+  while (filled < length) {
+    const { bytesRead } = await file.read(buffer, filled, length - filled, offset + filled);
+    if (bytesRead === 0) break;
+    filled += bytesRead;
+  }
+  return buffer.subarray(0, filled);
+};
+
+const withoutCarriageReturn = (line: Uint8Array): Uint8Array =>
+  line.at(-1) === carriageReturn ? line.subarray(0, -1) : line;
