@@ -1,0 +1,104 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestDatabase } from "../tests/database.ts";
+import { createTestCa } from "../tests/fakes/pki.ts";
+
+const program = new URL("./main.ts", import.meta.url).pathname;
+const directory = mkdtempSync(join(tmpdir(), "svc-server-"));
+const database = await createTestDatabase();
+afterAll(async () => {
+  rmSync(directory, { recursive: true });
+  await database.drop();
+});
+
+const complete = {
+  PORT: "0",
+  SVC_DATABASE_URL: database.url,
+  SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+  SVC_AUTH_TOKEN_SECRET: "a-test-secret-of-more-than-32-bytes",
+  SVC_DIRECTORY_DOMAIN: "example.test",
+  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
+};
+
+const run = (args: string[], env: Record<string, string>) => {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], {
+    env,
+    encoding: "utf8",
+    timeout: 15_000,
+  });
+  return { status, stdout, stderr };
+};
+
+/** Waits for the log line that says `message`. */
+const logLine = async (child: ChildProcess, message: string): Promise<Record<string, unknown>> => {
+  if (child.stdout === null) throw new Error("no stdout");
+  for await (const line of createInterface(child.stdout)) {
+    const record = JSON.parse(line) as Record<string, unknown>;
+    if (record.msg === message) return record;
+  }
+  throw new Error(`ended without ${message}`);
+};
+
+describe("svc-server", () => {
+  it("check-config names every fault at once, quotes no value, and exits 78", () => {
+    const { status, stderr } = run(["check-config"], {
+      ...complete,
+      SVC_AUTH_TOKEN_SECRET: "short-secret",
+      SVC_DIRECTORY_SYNC_INTERVAL: "soon",
+      SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+      SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key",
+      SVC_ENROLLMENT_SIGNER_COMMAND: "/bin/signer",
+    });
+    expect(status).toBe(78);
+    for (const name of [
+      "AUTH_TOKEN_SECRET",
+      "DIRECTORY_SYNC_INTERVAL",
+      "INGEST_CLIENT_CA_FILE",
+      "ENROLLMENT_CA_KEY_FILE",
+    ])
+      expect(stderr).toContain(`SVC_${name}: `);
+    expect(stderr).not.toContain("short-secret");
+    expect(stderr).not.toContain("soon");
+  });
+
+  it("check-config accepts a good environment, and warns of a name it does not know with the nearest one", () => {
+    const { status, stdout, stderr } = run(["check-config"], { ...complete, SVC_INGEST_MAX_FRAME_BYTE: "1" });
+    expect([status, stdout]).toEqual([0, "configuration is valid\n"]);
+    expect(stderr).toContain("SVC_INGEST_MAX_FRAME_BYTE is not known; did you mean SVC_INGEST_MAX_FRAME_BYTES?");
+  });
+
+  it("C1: refuses to start with a CA key that the group may read", async () => {
+    const ca = await createTestCa();
+    const [certificate, key] = [join(directory, "ca.pem"), join(directory, "ca.key")];
+    writeFileSync(certificate, ca.pem);
+    writeFileSync(key, ca.key.pem);
+    chmodSync(key, 0o640);
+    const { status, stderr } = run([], {
+      ...complete,
+      SVC_ENROLLMENT_CA_CERT_FILE: certificate,
+      SVC_ENROLLMENT_CA_KEY_FILE: key,
+    });
+    expect(status).toBe(78);
+    expect(stderr).toContain("SVC_ENROLLMENT_CA_KEY_FILE: ");
+    expect(stderr).not.toContain("PRIVATE KEY");
+  });
+
+  it("serves, stops on SIGTERM with 0, and refuses a database of another tenant", async () => {
+    const child = spawn(process.execPath, [program], { env: complete, stdio: ["ignore", "pipe", "inherit"] });
+    const { port } = await logLine(child, "ready: HTTP");
+    const answer = await fetch(`http://127.0.0.1:${port}/v1/whoami`);
+    expect(answer.status).toBe(401);
+    expect(await answer.json()).toMatchObject({ code: "unauthenticated" });
+    child.kill("SIGTERM");
+    expect(await once(child, "exit")).toEqual([0, null]);
+    const other = run([], { ...complete, SVC_TENANT_ID: "01920000-0000-7000-8000-000000000002" });
+    expect(other.status).toBe(78);
+    expect(other.stderr).toContain("SVC_TENANT_ID: is not the tenant");
+  });
+});

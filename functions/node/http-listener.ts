@@ -1,0 +1,44 @@
+import { createServer, type IncomingMessage } from "node:http";
+import type { AddressInfo } from "node:net";
+import { getRequestListener } from "@hono/node-server";
+import type { HttpContext, Peer } from "../http/request.ts";
+
+/** A listener that accepts connections. */
+export interface Listener {
+  port: number;
+  /** Takes no more connections, lets running requests end for `graceMs`, then cuts what is left. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** The other end of a request on the plain HTTP listener: no TLS of its own, so never a client certificate. */
+export const httpPeerOf = (c: HttpContext): Peer => {
+  const { incoming } = c.env as { incoming: IncomingMessage };
+  return { remoteAddress: incoming.socket.remoteAddress ?? "", certificate: null, listener: "http" };
+};
+
+/** Serves a fetch handler over HTTP/1.1 on every interface, with limits on slow and idle clients. */
+export const listenHttp = async (
+  app: { fetch(request: Request, env: object): Response | Promise<Response> },
+  { port, host }: { port: number; host?: string },
+): Promise<Listener> => {
+  const server = createServer(
+    { requestTimeout: 60_000, headersTimeout: 15_000, keepAliveTimeout: 75_000, maxHeaderSize: 32 * 1024 },
+    getRequestListener(app.fetch, { overrideGlobalObjects: false }),
+  );
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen({ port, ...(host === undefined ? {} : { host }) }, resolve);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: (graceMs) =>
+      new Promise((resolve) => {
+        const timer = setTimeout(() => server.closeAllConnections(), graceMs);
+        server.close(() => {
+          clearTimeout(timer);
+          resolve();
+        });
+        server.closeIdleConnections();
+      }),
+  };
+};

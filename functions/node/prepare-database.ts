@@ -1,0 +1,38 @@
+import type { Log } from "../core.ts";
+import type { Clock } from "../kit/clock.ts";
+import { ConfigError } from "../kit/env.ts";
+import type { ConnectedDatabase } from "../store/database.ts";
+import { databaseProblem } from "../store/database-problem.ts";
+import { claimDeployment } from "../store/deployment.ts";
+import { migrate } from "../store/migrate.ts";
+import { readMigrations } from "./read-migrations.ts";
+
+const patienceMs = 60_000;
+const pauseMs = 500;
+
+/**
+ * Brings the database up to this program: waits up to a minute for it to answer, applies the migrations, and claims it for the
+ * tenant. Throws `ConfigError` when it belongs to another tenant.
+ */
+export const prepareDatabase = async (
+  { db, sql }: Pick<ConnectedDatabase, "db" | "sql">,
+  { tenantId, clock, log }: { tenantId: string; clock: Clock; log: Log },
+): Promise<void> => {
+  const migrations = await readMigrations();
+  const giveUpAt = clock.monotonic() + patienceMs;
+  for (;;) {
+    try {
+      const { applied } = await migrate(sql, migrations);
+      if (applied.length > 0) log.info({ applied }, "database migrated");
+      break;
+    } catch (err) {
+      if (databaseProblem(err)?.code !== "database_unavailable" || clock.monotonic() > giveUpAt) throw err;
+      log.warn({ err }, "the database does not answer yet");
+      await clock.sleep(pauseMs);
+    }
+  }
+  const owner = await claimDeployment(db, tenantId, new Date(clock.now()));
+  if (owner !== tenantId) {
+    throw new ConfigError([{ variable: "SVC_TENANT_ID", message: "is not the tenant that this database belongs to" }]);
+  }
+};
