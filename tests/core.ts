@@ -13,6 +13,7 @@ import { createLocalCa } from "../functions/signer/local-ca.ts";
 import type { Signer } from "../functions/signer/signer.ts";
 import type { Database } from "../functions/store/database.ts";
 import { routesOf } from "../functions/v1/index.ts";
+import { undocumented } from "./conformance.ts";
 import { createTestDatabase } from "./database.ts";
 import { createTestClock, type TestClock } from "./fakes/clock.ts";
 import { createSeededEntropy } from "./fakes/entropy.ts";
@@ -44,7 +45,10 @@ export interface Answer<Body> {
   body: Body;
 }
 
-/** Calls a route as a client would: through the whole app, its middleware and its error translation. */
+/**
+ * Calls a route as a client would: through the whole app, its middleware and its error translation. Rejects when the answer is
+ * not what the route documents.
+ */
 export type Api = <Body = Record<string, unknown>>(method: string, path: string, call?: Call) => Promise<Answer<Body>>;
 
 /** A core on a database of its own, with time and randomness in the test's hands. */
@@ -140,7 +144,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     people,
     app,
     routes,
-    api: apiOver(fetch, bridgeToken),
+    api: apiOver({ fetch, bridgeToken, routes }),
     fetch,
     bridgeToken,
     close: () => database.drop(),
@@ -159,7 +163,7 @@ const usualOpsRoutes = (core: Core): readonly Route[] =>
   });
 
 const apiOver =
-  (fetch: TestCore["fetch"], bridgeToken: TestCore["bridgeToken"]): Api =>
+  ({ fetch, bridgeToken, routes }: Pick<TestCore, "fetch" | "bridgeToken" | "routes">): Api =>
   async <Body>(method: string, path: string, call: Call = {}) => {
     const headers = new Headers(call.headers);
     if (call.as !== undefined)
@@ -176,7 +180,15 @@ const apiOver =
       init.body = JSON.stringify(call.body);
     }
     const response = await fetch(new Request(new URL(path, "http://core.test"), init), call);
-    return { status: response.status, headers: response.headers, body: (await parsed(response)) as Body };
+    const { status } = response;
+    const body = await parsed(response);
+    const fault = undocumented(
+      routes,
+      { method, path },
+      { status, contentType: response.headers.get("content-type"), body },
+    );
+    if (fault !== undefined) throw new Error(fault);
+    return { status, headers: response.headers, body: body as Body };
   };
 
 const parsed = async (response: Response): Promise<unknown> => {

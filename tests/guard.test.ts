@@ -5,7 +5,7 @@ import { createTestCore, type TestCore } from "./core.ts";
 import type { PersonName } from "./people.ts";
 
 /** Everything that answers without credentials. A route enters this list by a decision, not by omission. */
-const openRoutes: readonly string[] = ["GET /healthz", "GET /readyz"];
+const openRoutes: readonly string[] = ["GET /healthz", "GET /readyz", "GET /v1/openapi.json"];
 
 const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 

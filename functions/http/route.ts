@@ -1,6 +1,6 @@
 import type { Hono } from "hono";
 import type * as v from "valibot";
-import { Problem, type ProblemCode } from "../problems.ts";
+import { Problem, type ProblemCode, type ProblemKind } from "../problems.ts";
 import { readBody, readJson } from "./json-body.ts";
 import { parse } from "./parse.ts";
 import type { HttpContext, HttpEnv, RequestOrigin } from "./request.ts";
@@ -41,6 +41,9 @@ export interface DocumentedReply {
   example?: unknown;
 }
 
+/** A refusal of a route: a code of the catalog, with a kind where the contract gives this route another status. */
+export type DocumentedProblem = ProblemCode | { code: ProblemCode; kind: ProblemKind };
+
 /** A `/v1` route as data: mounted by `mount`, documented by the OpenAPI generator, walked by the tests. */
 export interface Route {
   method: "GET" | "POST" | "PUT" | "DELETE";
@@ -54,7 +57,7 @@ export interface Route {
   query?: v.GenericSchema;
   body?: { schema: v.GenericSchema; optional: boolean; example?: unknown };
   replies: Readonly<Record<number, DocumentedReply>>;
-  problems: readonly ProblemCode[];
+  problems: readonly DocumentedProblem[];
   handle(c: HttpContext): Promise<Response>;
 }
 
@@ -79,7 +82,7 @@ export interface RouteSpec<
   bodyAbsentAs?: unknown;
   bodyExample?: unknown;
   replies: Readonly<Record<number, DocumentedReply>>;
-  problems?: readonly ProblemCode[];
+  problems?: readonly DocumentedProblem[];
   handle(input: Input<Output<Params>, Output<Query>, Output<Payload>, Caller>): Promise<Reply>;
 }
 

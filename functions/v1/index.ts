@@ -10,10 +10,12 @@ import { heartbeatRoute } from "./collector/heartbeat.ts";
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
 import { renewRoute } from "./collector/renew.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
+import { openApiRoute } from "./openapi.ts";
 import { whoami } from "./whoami.ts";
 
 /** The whole API as one list, in the order of the documentation. Adding a route adds one line here. */
 export const routesOf = (core: Core): readonly Route[] => [
+  openApiRoute(),
   whoami(core),
   createPolicyRoute(core),
   freezePolicyRoute(core),

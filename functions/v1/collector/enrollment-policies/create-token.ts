@@ -30,7 +30,7 @@ export const createTokenRoute = (core: Pick<Core, "config" | "db" | "clock" | "e
     bodyAbsentAs: {},
     bodyExample: { ttl_seconds: 900, max_uses: 20 },
     replies: { 201: { description: "The token", schema: CreatedTokenView } },
-    problems: ["not_found", "policy_frozen"],
+    problems: ["not_found", { code: "policy_frozen", kind: "conflict" }],
     handle: async ({ params, body, caller, origin }) => {
       const draft = {
         policyId: params.id,

@@ -1,0 +1,31 @@
+import { type ProblemCode, problemCatalog, transportStatus } from "../problems.ts";
+import type { DocumentedProblem, Route } from "./route.ts";
+
+/** A refusal that a route may answer with. */
+export interface PossibleProblem {
+  code: ProblemCode;
+  status: number;
+}
+
+const byGuard: Readonly<Record<Route["guard"]["kind"], readonly ProblemCode[]>> = {
+  open: [],
+  scope: ["unauthenticated", "forbidden"],
+  bootstrap_token: [],
+  collector: [],
+  ops: ["unauthenticated", "ops_access_denied"],
+};
+
+/** Every refusal of a route: those it lists, and those that its guard, its schemas and the server add. */
+export const problemsOf = (route: Route): PossibleProblem[] => {
+  const listed: DocumentedProblem[] = [...byGuard[route.guard.kind], ...route.problems];
+  if (route.body) listed.push("malformed_json", "payload_too_large", "unsupported_media_type");
+  if (route.body || route.params || route.query) listed.push("validation_failed");
+  listed.push("internal", "database_unavailable");
+  const possible = new Map<string, PossibleProblem>();
+  for (const entry of listed) {
+    const { code, kind } = typeof entry === "string" ? { code: entry, kind: problemCatalog[entry].kind } : entry;
+    const { http: status } = transportStatus[kind];
+    possible.set(`${status} ${code}`, { code, status });
+  }
+  return [...possible.values()].sort((a, b) => a.status - b.status || (a.code < b.code ? -1 : 1));
+};

@@ -1,0 +1,45 @@
+import { type ConversionConfig, toJsonSchema, toJsonSchemaDefs } from "@valibot/to-json-schema";
+import type * as v from "valibot";
+
+/** A JSON Schema (draft 2020-12) as OpenAPI 3.1 embeds it. */
+export type JsonSchema = Record<string, unknown>;
+
+/** Turns the schemas that validate into the schemas that document; the named ones become references. */
+export interface SchemaConverter {
+  convert(schema: v.GenericSchema): JsonSchema;
+  /** `components.schemas`. */
+  components: Readonly<Components>;
+}
+
+type Components = Record<string, JsonSchema>;
+
+/** Our own checks say what they expect: that sentence is the documentation. */
+const describeCheck: NonNullable<ConversionConfig["overrideAction"]> = ({ valibotAction, jsonSchema }) => {
+  const message = "message" in valibotAction ? valibotAction.message : undefined;
+  if (valibotAction.type !== "check" || typeof message !== "string") return undefined;
+  const integer = jsonSchema.type === "number" && /^must be an integer\b/.test(message);
+  const described = jsonSchema.description ? `${jsonSchema.description}; ${message}` : message;
+  return { ...jsonSchema, ...(integer ? { type: "integer" as const } : {}), description: described };
+};
+
+/** What is on the wire is the input of a schema; defaults make a field optional there. */
+const settings = {
+  target: "draft-2020-12",
+  typeMode: "input",
+  errorMode: "ignore",
+  overrideAction: describeCheck,
+} as const satisfies ConversionConfig;
+
+/** A converter for schemas of which those in `named` are documented once, under their name. */
+export const createSchemaConverter = (named: Readonly<Record<string, v.GenericSchema>>): SchemaConverter => {
+  const config = {
+    ...settings,
+    definitions: { ...named },
+    overrideRef: ({ referenceId }) => `#/components/schemas/${referenceId}`,
+  } satisfies ConversionConfig;
+  const bare = ({ $schema: _, $defs: __, ...schema }: JsonSchema): JsonSchema => schema;
+  return {
+    convert: (schema) => bare(toJsonSchema(schema, config) as JsonSchema),
+    components: toJsonSchemaDefs({ ...named }, { ...settings, overrideRef: config.overrideRef }) as Components,
+  };
+};

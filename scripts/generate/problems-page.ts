@@ -1,0 +1,35 @@
+import { problemCatalog, transportStatus } from "../../functions/problems.ts";
+
+const meaning = {
+  retry: "the same request may succeed later, after `Retry-After` where it is given",
+  fix_request: "the request must change",
+  fix_clock: "the caller's clock must be set; `server_time` tells core's",
+  renew: "the collector must renew its certificate",
+  reenroll: "the collector must enroll again",
+  stop: "an operator must act; repeating it is pointless",
+};
+
+/** `docs/problems.md`: the whole catalog as a table. */
+export const renderProblemsPage = (): string => {
+  const rows = Object.entries(problemCatalog).map(([code, { kind, title, action }]) => {
+    const { http, connect } = transportStatus[kind];
+    return `| \`${code}\` | ${http} | ${connect} | \`${action}\` | ${title} |`;
+  });
+  return `# Problems
+
+Every refusal by core has a stable \`code\`. Over HTTP it is an RFC 9457 document (\`application/problem+json\`, \`type\`
+\`urn:svc:problem:<code>\`); over gRPC and Connect the code is \`google.rpc.ErrorInfo.reason\`. A few routes answer a code with another
+status than the usual one below; the OpenAPI document has each route's own. Generated from \`functions/problems.ts\` by
+\`bun run generate\`.
+
+\`action\` says what helps:
+
+${Object.entries(meaning)
+  .map(([action, text]) => `- \`${action}\`: ${text}`)
+  .join("\n")}
+
+| code | HTTP | Connect, gRPC | action | meaning |
+|---|---|---|---|---|
+${rows.join("\n")}
+`;
+};

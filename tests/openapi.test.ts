@@ -1,0 +1,79 @@
+import { readFileSync } from "node:fs";
+import { Validator } from "@seriousme/openapi-schema-validator";
+import * as v from "valibot";
+import { afterAll, describe, expect, it } from "vitest";
+import { open } from "../functions/http/guards.ts";
+import { route } from "../functions/http/route.ts";
+import { Problem } from "../functions/problems.ts";
+import { artifacts } from "../scripts/generate/artifacts.ts";
+import { documentedRoutes } from "../scripts/generate/documented-routes.ts";
+import { createTestCore } from "./core.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+
+interface OpenApi {
+  openapi: string;
+  paths: Record<string, Record<string, { operationId: string; security: object[] }>>;
+}
+
+describe("the OpenAPI document", () => {
+  it.each(artifacts.map((artifact) => [artifact.path, artifact] as const))(
+    "%s is what the code generates",
+    (path, { render }) => {
+      expect(readFileSync(path, "utf8") === render(), `${path} is out of date: run "bun run generate"`).toBe(true);
+    },
+  );
+
+  it("is valid OpenAPI 3.1, served to anyone, and holds every route of the router", async () => {
+    const { status, body } = await test.api<OpenApi>("GET", "/v1/openapi.json");
+    expect(status).toBe(200);
+    expect(await new Validator().validate({ ...body })).toEqual({ valid: true });
+    const documented = Object.entries(body.paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path.replace(/\{([a-z_]+)\}/g, ":$1")}`),
+    );
+    expect(documented.sort()).toEqual(test.routes.map(({ method, path }) => `${method} ${path}`).sort());
+    const ids = Object.values(body.paths).flatMap((methods) =>
+      Object.values(methods).map(({ operationId }) => operationId),
+    );
+    expect(new Set(ids).size).toBe(ids.length);
+  });
+
+  it.each(documentedRoutes().map((entry) => [`${entry.method} ${entry.path}`, entry] as const))(
+    "%s: its examples satisfy its schemas",
+    (_, { body, replies }) => {
+      if (body?.example !== undefined) expect(v.safeParse(body.schema, body.example).issues).toBeUndefined();
+      for (const { schema, example } of Object.values(replies))
+        if (schema && example !== undefined) expect(v.safeParse(schema, example).issues).toBeUndefined();
+    },
+  );
+
+  it("is held to the truth by every route test: an answer that is not documented fails the call", async () => {
+    const answers = { status: 200, body: {} as unknown, fail: false };
+    const liar = await createTestCore({
+      routes: () => [
+        route({
+          method: "GET",
+          path: "/v1/liar/:id",
+          operationId: "liar",
+          summary: "Answers what it does not document",
+          guard: open,
+          replies: { 200: { description: "A name", schema: v.object({ name: v.string() }) } },
+          handle: async () => {
+            if (answers.fail) throw new Problem("policy_frozen");
+            return { status: answers.status, body: answers.body };
+          },
+        }),
+      ],
+    });
+    const call = () => liar.api("GET", "/v1/liar/1?x=y");
+    await expect(call()).rejects.toThrow(/its schema refuses: name/);
+    answers.body = { name: "n" };
+    expect((await call()).status).toBe(200);
+    answers.status = 202;
+    await expect(call()).rejects.toThrow(/answered 202, which is not among its replies/);
+    answers.fail = true;
+    await expect(call()).rejects.toThrow(/403 policy_frozen, which it does not list/);
+    await liar.close();
+  });
+});
