@@ -2,10 +2,10 @@ import * as v from "valibot";
 import { ProofFields, type ProofPurpose, provableFault } from "../../proto/management/proof.ts";
 import type { Core } from "../core.ts";
 import { type ProveCore, type ProvenCollector, proveCollector } from "../domain/certificate/prove.ts";
-import { Problem, type ProblemCode } from "../problems.ts";
+import { Problem } from "../problems.ts";
 import { clientCertificateOf } from "./client-certificate.ts";
 import { parse } from "./parse.ts";
-import type { Guard } from "./route.ts";
+import type { DocumentedProblem, Guard } from "./route.ts";
 
 const JsonObject = v.record(v.string(), v.unknown());
 const Proof = v.object(ProofFields);
@@ -22,12 +22,12 @@ export const managementProblems = [
   "certificate_revoked",
   "certificate_replaced",
   "certificate_expired",
-  "identity_revoked",
+  { code: "identity_revoked", kind: "unauthenticated" },
   "clock_skew",
   "proof_invalid",
   "stale_request",
   "rate_limited",
-] as const satisfies readonly ProblemCode[];
+] as const satisfies readonly DocumentedProblem[];
 
 /**
  * A collector that holds the key of a client certificate which chains to the bundle, and has signed this very body for this

@@ -1,4 +1,5 @@
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
+import { markdownTable } from "./markdown-table.ts";
 
 const meaning = {
   retry: "the same request may succeed later, after `Retry-After` where it is given",
@@ -13,7 +14,7 @@ const meaning = {
 export const renderProblemsPage = (): string => {
   const rows = Object.entries(problemCatalog).map(([code, { kind, title, action }]) => {
     const { http, connect } = transportStatus[kind];
-    return `| \`${code}\` | ${http} | ${connect} | \`${action}\` | ${title} |`;
+    return [`\`${code}\``, String(http), connect, `\`${action}\``, title];
   });
   return `# Problems
 
@@ -28,8 +29,6 @@ ${Object.entries(meaning)
   .map(([action, text]) => `- \`${action}\`: ${text}`)
   .join("\n")}
 
-| code | HTTP | Connect, gRPC | action | meaning |
-|---|---|---|---|---|
-${rows.join("\n")}
+${markdownTable(["code", "HTTP", "Connect, gRPC", "action", "meaning"], rows)}
 `;
 };
