@@ -1,10 +1,14 @@
-import { Counter, collectDefaultMetrics, Histogram, Registry } from "prom-client";
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { Observer } from "../core.ts";
+import type { CommitObserver } from "../ingest/committer.ts";
+import type { IngestObserver } from "../ingest/service.ts";
 
 /** Core's metrics, counted by prom-client in a registry of their own. */
 export interface Metrics {
   observe: Observer;
-  registry: Registry;
+  observeIngest: IngestObserver & CommitObserver;
+  /** A figure that is read at each scrape. */
+  gauge(name: `core_${string}`, help: string, read: () => number): void;
   /** The text that Prometheus scrapes, and its media type. */
   render(): Promise<{ type: string; content: string }>;
 }
@@ -37,7 +41,10 @@ export const createMetrics = (): Metrics => {
     registers,
   });
   return {
-    registry,
+    observeIngest: createIngestObserver(registers),
+    gauge: (name, help, read) => {
+      const figure: Gauge = new Gauge({ name, help, registers, collect: () => figure.set(read()) });
+    },
     observe: {
       httpRequest: ({ route, method, status }, seconds) =>
         requests.observe({ route, method: known(method), status }, seconds),
@@ -45,6 +52,42 @@ export const createMetrics = (): Metrics => {
       heartbeat: (outcome) => heartbeats.inc({ outcome }),
     },
     render: async () => ({ type: registry.contentType, content: await registry.metrics() }),
+  };
+};
+
+const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObserver => {
+  const total = (name: string, help: string) => new Counter({ name: `core_ingest_${name}_total`, help, registers });
+  const labelled = (name: string, help: string, label: string) =>
+    new Counter({ name: `core_ingest_${name}_total`, help, labelNames: [label], registers });
+  const frames = total("frames", "Frames committed; a resend of a committed frame counts nothing");
+  const envelopes = total("envelopes", "Envelopes consumed: stored, discarded and rejected ones");
+  const bytes = total("bytes", "Bytes of the frames committed");
+  const discarded = total(
+    "safe_raw_discarded",
+    "Envelopes discarded by the list of span names, counted after the commit",
+  );
+  const rows = total("rows", "Rows written");
+  const rejected = labelled("rejected", "Envelopes set aside, by code", "code");
+  const refused = labelled("refused", "Frames and streams refused, by reason", "reason");
+  const commits = new Histogram({
+    name: "core_ingest_commit_seconds",
+    help: "Time of a group commit",
+    buckets: durationBuckets,
+    registers,
+  });
+  return {
+    committed: (facts) => {
+      frames.inc();
+      envelopes.inc(facts.envelopes);
+      bytes.inc(facts.bytes);
+      if (facts.discarded > 0) discarded.inc(facts.discarded);
+      for (const code of facts.rejected) rejected.inc({ code });
+    },
+    refused: (reason) => refused.inc({ reason }),
+    batch: (facts) => {
+      commits.observe(facts.seconds);
+      rows.inc(facts.rows);
+    },
   };
 };
 

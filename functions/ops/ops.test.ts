@@ -151,12 +151,24 @@ describe("licensing", () => {
 
 describe("metrics", () => {
   it("count requests by route pattern, and no label is a caller's to choose", async () => {
-    const { observe, render } = createMetrics();
+    const { observe, observeIngest, gauge, render } = createMetrics();
     observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
     observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);
     observe.enroll("enrolled");
     observe.heartbeat("clock_skew");
+    observeIngest.committed({ envelopes: 5, bytes: 100, discarded: 2, rejected: ["payload_too_large"] });
+    observeIngest.batch({ seconds: 0.01, frames: 1, rows: 2 });
+    observeIngest.refused("sequence_gap");
+    let inFlight = 7;
+    gauge("core_ingest_in_flight_bytes", "Bytes", () => inFlight);
+    inFlight = 8;
     const { type, content } = await render();
+    expect(content).toContain("core_ingest_envelopes_total 5");
+    expect(content).toContain("core_ingest_safe_raw_discarded_total 2");
+    expect(content).toContain('core_ingest_rejected_total{code="payload_too_large"} 1');
+    expect(content).toContain('core_ingest_refused_total{reason="sequence_gap"} 1');
+    expect(content).toContain("core_ingest_commit_seconds_count 1");
+    expect(content).toContain("core_ingest_in_flight_bytes 8");
     expect(type).toMatch(/^text\/plain; version=0\.0\.4/);
     expect(content).toContain(
       'core_http_request_duration_seconds_count{route="/v1/whoami",method="GET",status="200"} 1',
