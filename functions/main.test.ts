@@ -91,7 +91,7 @@ describe("svc-server", () => {
 
   it("serves, stops on SIGTERM with 0, and refuses a database of another tenant", async () => {
     const child = spawn(process.execPath, [program], { env: complete, stdio: ["ignore", "pipe", "inherit"] });
-    const { port } = await logLine(child, "ready: HTTP");
+    const { port } = await logLine(child, "ready");
     const answer = await fetch(`http://127.0.0.1:${port}/v1/whoami`);
     expect(answer.status).toBe(401);
     expect(await answer.json()).toMatchObject({ code: "unauthenticated" });

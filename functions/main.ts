@@ -1,22 +1,48 @@
 import { readFileSync } from "node:fs";
 import { createApp } from "./app.ts";
-import { type CoreConfig, parseCoreConfig } from "./config.ts";
+import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
 import type { Core, Log } from "./core.ts";
+import { recordAuthFailure } from "./domain/certificate/auth-failure.ts";
+import { markUsed } from "./domain/certificate/use.ts";
+import type { Route } from "./http/route.ts";
+import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
+import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { systemClock } from "./kit/clock.ts";
 import { systemEntropy } from "./kit/entropy.ts";
 import { ConfigError } from "./kit/env.ts";
+import { runEvery } from "./kit/run-every.ts";
+import { checkIngestTrust } from "./node/check-ingest-trust.ts";
 import { createLog } from "./node/create-log.ts";
 import { openDatabaseSocket } from "./node/database-socket.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
+import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
 import { loadSigner } from "./node/load-signer.ts";
+import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
+import { readMigrations } from "./node/read-migrations.ts";
+import {
+  committerCheck,
+  databaseCheck,
+  directoryCheck,
+  disabledCheck,
+  durabilityCheck,
+  licenseCheck,
+  migrationsCheck,
+  signerCheck,
+} from "./ops/checks.ts";
+import { type Ops, opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
-import { connectDatabase } from "./store/database.ts";
+import { findCertificateStandings } from "./store/certificate-standings.ts";
+import { type ConnectedDatabase, connectDatabase } from "./store/database.ts";
+import { pendingMigrations } from "./store/migrate.ts";
+import { revocationChannel } from "./store/revocations.ts";
+import { routesOf } from "./v1/index.ts";
 
 /** EX_CONFIG of sysexits(3). */
 const exitConfig = 78;
 const shutdownGraceMs = 10_000;
+const partitionIntervalMs = 3_600_000;
 
 const usage = `svc-server: core of the collector fleet
 
@@ -24,32 +50,126 @@ const usage = `svc-server: core of the collector fleet
   svc-server check-config   check the environment and exit: 0, or 78 with every fault by name
 `;
 
-/** Serves until SIGTERM or SIGINT, then lets running requests end. */
+/** Serves until SIGTERM or SIGINT, then lets what is running end: listeners first, the database last. */
 const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   const cryptography = createNodeCryptography();
   const signing = config.signer && (await loadSigner(config.signer, cryptography));
+  if (config.ingest && signing) await checkIngestTrust(config.ingest.clientCaFile, signing.authorities, cryptography);
   const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
+  const stop = new AbortController();
   try {
     await prepareDatabase(database, { tenantId: config.tenantId, clock: systemClock, log });
+    const metrics = createMetrics();
     const core: Core = {
       config,
       db: database.db,
       clock: systemClock,
       entropy: systemEntropy,
       log,
-      observe: { httpRequest: () => undefined, enroll: () => undefined, heartbeat: () => undefined },
+      observe: metrics.observe,
       cryptography,
       signer: signing?.signer ?? null,
       clientCertificates: createClientCertificateReader({ authorities: signing?.authorities ?? [], cryptography }),
     };
-    const http = await listenHttp(createApp(core, { peerOf: httpPeerOf }), { port: config.port });
-    log.info({ port: http.port }, "ready: HTTP");
+    const routes = routesOf(core);
+    const ingest =
+      config.ingest && (await startIngest(core, { config: config.ingest, routes, database, metrics, stop }));
+    const ops = opsRoutesOf({
+      config,
+      clock: core.clock,
+      log,
+      metrics: metrics.render,
+      checks: checksOf(core, database, ingest),
+    });
+    const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
+    const http = await listenHttp(app, { port: config.port });
+    log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
     log.info({ signal: await stopSignal() }, "stopping");
-    await http.close(shutdownGraceMs);
+    stop.abort();
+    await Promise.all([http.close(shutdownGraceMs), ingest?.close()]);
   } finally {
+    stop.abort();
     await database.close();
   }
   log.info({}, "stopped");
+};
+
+/** The ingest listener with its jobs. Partitions are there before the first frame can be. */
+const startIngest = async (
+  core: Core,
+  needs: {
+    config: IngestConfig;
+    routes: readonly Route[];
+    database: ConnectedDatabase;
+    metrics: Metrics;
+    stop: AbortController;
+  },
+): Promise<RunningIngest> => {
+  const { config, routes, database, metrics, stop } = needs;
+  const { db, clock, log } = core;
+  const keepPartitions = () => maintainIngestPartitions({ db, clock, retentionDays: config.retentionDays });
+  await keepPartitions();
+  const ingest = createIngest({
+    config,
+    hostIdBytesMax: core.config.hostIdBytesMax,
+    databaseUrl: core.config.databaseUrl.reveal(),
+    db,
+    clock,
+    log,
+    observe: metrics.observeIngest,
+    certificates: {
+      find: (fingerprints) => findCertificateStandings(db, fingerprints),
+      use: (certificate) => markUsed(core, certificate),
+      refused: (failure) => recordAuthFailure(core, failure),
+    },
+    onRevocation: (callback) => database.sql.listen(revocationChannel, callback, callback),
+  });
+  metrics.gauge(
+    "core_ingest_in_flight_bytes",
+    "Bytes taken in and not yet committed",
+    () => ingest.gauges().inFlightBytes,
+  );
+  metrics.gauge("core_ingest_open_streams", "Forward streams that are open", () => ingest.gauges().openStreams);
+  // Only what a collector proves itself for: here the TLS certificate alone says who calls.
+  const management = routes.filter(({ guard }) => guard.kind === "collector");
+  const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
+  const listener = await startIngestListener({ ...config, ingest: ingest.routes, app, log });
+  const { signal } = stop;
+  const jobs = [
+    ingest.watch(signal),
+    runEvery({ name: "ingest partitions", intervalMs: partitionIntervalMs, clock, signal, log }, keepPartitions),
+  ];
+  return {
+    port: listener.port,
+    health: ingest.health,
+    close: async () => {
+      await listener.close();
+      await ingest.close();
+      await Promise.all(jobs);
+    },
+  };
+};
+
+interface RunningIngest {
+  port: number;
+  health: Ingest["health"];
+  close(): Promise<void>;
+}
+
+const checksOf = (core: Core, { sql }: ConnectedDatabase, ingest: RunningIngest | null): Ops["checks"] => {
+  const { config, db } = core;
+  const license = config.license && {
+    token: config.license.token,
+    publicKeyPem: readFileSync(config.license.publicKeyFile, "utf8"),
+  };
+  const pending = async () => pendingMigrations(sql, await readMigrations());
+  return {
+    core: [databaseCheck(db), migrationsCheck(pending), directoryCheck(core), signerCheck(core)],
+    ingest: ingest
+      ? [databaseCheck(db), durabilityCheck(db), committerCheck(ingest.health)]
+      : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set")],
+    licensing: [licenseCheck(license, core)],
+  };
 };
 
 const stopSignal = (): Promise<string> =>

@@ -56,6 +56,15 @@ export const directoryCheck = ({ db, clock }: { db: Database; clock: Clock }): C
     }),
 });
 
+/** Frames are being committed, or there are none to commit. */
+export const committerCheck = (health: () => { healthy: boolean; detail: string }): Check => ({
+  name: "committer",
+  find: () => {
+    const { healthy, detail } = health();
+    return healthy ? ready(detail) : notReady(detail);
+  },
+});
+
 /** The signer could issue a certificate now, as far as core can know without asking for one. */
 export const signerCheck = ({ signer, clock }: { signer: Signer | null; clock: Clock }): Check => ({
   name: "signer",
