@@ -92,6 +92,7 @@ export const problemCatalog = {
   frame_too_large: entry("too_large", "fix_request", "The frame is over the limit"),
   frame_invalid: entry("invalid", "fix_request", "The frame is not valid"),
   too_many_streams: entry("throttled", "retry", "The identity has too many open streams"),
+  shutting_down: entry("unavailable", "retry", "Core is shutting down"),
   overloaded: entry("unavailable", "retry", "Core holds as much uncommitted data as it may"),
 } as const satisfies Record<string, Entry>;
 

@@ -11,7 +11,7 @@ import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { encodePem } from "../proto/pem.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
-import { createTestCa, createTestKey, issueTestCertificate, type TestName, testNames, x509 } from "./fakes/pki.ts";
+import { createTestCa, createTestKey, issueTestCertificate, type TestCa, type TestName, testNames, x509 } from "./fakes/pki.ts";
 
 /** PEM of a client: what a TLS client presents. */
 export interface TestClient {
@@ -43,16 +43,25 @@ export interface TestIngest {
 
 /** Starts it; the server certificate is for `localhost`. */
 export const startTestIngest = async (
-  options: { config?: Partial<IngestNeeds["config"]>; needs?: Partial<IngestNeeds>; database?: TestDatabase } = {},
+  options: {
+    config?: Partial<IngestNeeds["config"]>;
+    needs?: Partial<IngestNeeds>;
+    database?: TestDatabase;
+    ca?: TestCa;
+  } = {},
 ): Promise<TestIngest> => {
   const database = options.database ?? (await createTestDatabase());
   const connection = database.connect();
   const dir = await mkdtemp(join(tmpdir(), "svc-ingest-test-"));
-  const ca = await createTestCa();
+  // TLS judges dates by the machine's clock.
+  const [notBefore, notAfter] = [new Date(Date.now() - 3_600_000), new Date(Date.now() + 86_400_000)];
+  const ca = options.ca ?? (await createTestCa({ notBefore, notAfter }));
   const serverKey = await createTestKey();
   const server = await issueTestCertificate({
     ca,
     key: serverKey,
+    notBefore,
+    notAfter,
     extensions: [
       testNames([{ type: "dns", value: "localhost" }]),
       new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
@@ -113,7 +122,7 @@ export const startTestIngest = async (
     observed,
     async client({ uri = "spiffe://fleet.test/host-1", ...rest }) {
       const key = await createTestKey();
-      const der = await issueTestCertificate({ ca, key, uri, ...rest });
+      const der = await issueTestCertificate({ ca, key, uri, notBefore, notAfter, ...rest });
       return { cert: encodePem(der, "CERTIFICATE"), key: key.pem, der };
     },
     async close() {

@@ -25,6 +25,8 @@ export const toConnectError = (error: unknown): ConnectError => {
 const fromConnect = (error: ConnectError): ConnectError => {
   if (error.details.length > 0) return error;
   if (error.code === Code.ResourceExhausted) return toConnectError(new Problem("frame_too_large", { cause: error }));
-  if (error.code === Code.InvalidArgument) return toConnectError(new Problem("frame_invalid", { cause: error }));
+  // Connect takes bytes that are no protobuf for a fault of its own.
+  const malformed = error.code === Code.InvalidArgument || error.rawMessage.startsWith("parse binary");
+  if (malformed) return toConnectError(new Problem("frame_invalid", { cause: error }));
   return error;
 };

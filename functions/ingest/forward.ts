@@ -18,17 +18,20 @@ export interface ForwardSteps<Opened, Ack> {
 /** Frames of one stream that may wait for their ack; the sender's own limit is far below. */
 const framesInFlightMax = 256;
 
-/** Runs a stream to its end: yields Opened, then an ack a frame. Throws a Problem, or the signal's reason once it aborts. */
+/**
+ * Runs a stream to its end: yields Opened, then an ack a frame. Throws a Problem, or the reason of `cut` as soon as it aborts. `gone`
+ * only ends the reading: Connect aborts it also when a message is refused, and what was read before is still acknowledged.
+ */
 export async function* forward<Opened, Ack>(
   requests: AsyncIterable<ForwardRequest>,
   steps: ForwardSteps<Opened, Ack>,
-  signal: AbortSignal,
+  { cut, gone }: { cut: AbortSignal; gone: AbortSignal },
 ): AsyncGenerator<{ case: "opened"; value: Opened } | { case: "ack"; value: Ack }> {
   const iterator = requests[Symbol.asyncIterator]();
-  const first = await abortable(iterator.next(), signal);
+  const first = await abortable(iterator.next(), cut);
   if (first.done) return;
   if (first.value.message.case !== "open") throw outOfOrder("open must be the first message");
-  yield { case: "opened", value: await abortable(steps.open(first.value.message.value), signal) };
+  yield { case: "opened", value: await abortable(steps.open(first.value.message.value), cut) };
 
   const acks: Promise<Ack>[] = [];
   let changed = Promise.withResolvers<void>();
@@ -44,6 +47,7 @@ export async function* forward<Opened, Ack>(
     change();
   };
   const read = async () => {
+    const signal = AbortSignal.any([cut, gone]);
     while (!signal.aborted) {
       await steps.untilReadable(signal);
       while (acks.length >= framesInFlightMax) await abortable(changed.promise, signal);
@@ -64,12 +68,12 @@ export async function* forward<Opened, Ack>(
   for (;;) {
     const ack = acks[0];
     if (ack !== undefined) {
-      const value = await abortable(ack, signal);
+      const value = await abortable(ack, cut);
       acks.shift();
       change();
       yield { case: "ack", value };
     } else if (ended) return;
-    else await abortable(changed.promise, signal);
+    else await abortable(changed.promise, cut);
   }
 }
 

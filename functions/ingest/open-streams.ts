@@ -18,6 +18,8 @@ export interface OpenStreams {
   /** Watches until the signal aborts: expiry every second, standing in the database every `recheckMs`. */
   watch(signal: AbortSignal): Promise<void>;
   count(): number;
+  /** Cuts all of them, and refuses new ones, with `shutting_down`. */
+  stop(): void;
 }
 
 const tickMs = 1_000;
@@ -41,6 +43,7 @@ export const createOpenStreams = ({
   const counts = new Map<string, number>();
   let wake = new AbortController();
   let hastened = false;
+  let stopped = false;
 
   const cutExpired = (): void => {
     for (const [caller, controller] of open) {
@@ -54,6 +57,7 @@ export const createOpenStreams = ({
 
   return {
     enter(admitted) {
+      if (stopped) throw new Problem("shutting_down");
       const { identity } = admitted;
       const streams = counts.get(identity) ?? 0;
       if (streams >= streamsOfIdentityMax)
@@ -90,5 +94,9 @@ export const createOpenStreams = ({
       }
     },
     count: () => open.size,
+    stop() {
+      stopped = true;
+      for (const controller of open.values()) controller.abort(new Problem("shutting_down"));
+    },
   };
 };

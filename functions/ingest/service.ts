@@ -38,6 +38,8 @@ export interface IngestRoutes {
   routes(router: ConnectRouter): void;
   readMaxBytes: number;
   requestGate(context: HandlerContext): Promise<void>;
+  /** Ends every stream, and refuses new ones, with `shutting_down`. */
+  stop(): void;
 }
 
 /** The ingest service of `proto/svc/ingest/v1/ingest.proto` (contract, section 7). */
@@ -81,8 +83,8 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
             accept: (frame: Frame) => accept(frame, caller),
             untilReadable: budget.untilReadable,
           };
-          const signal = AbortSignal.any([context.signal, stream.signal]);
-          for await (const message of forward(requests, steps, signal)) yield { message };
+          const signals = { cut: stream.signal, gone: context.signal };
+          for await (const message of forward(requests, steps, signals)) yield { message };
         } finally {
           stream.leave();
         }
@@ -110,6 +112,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       );
     },
     readMaxBytes,
+    stop: streams.stop,
     async requestGate(context) {
       try {
         context.values.set(callerKey, await admission.admit(context.values.get(callerCertificateKey)));

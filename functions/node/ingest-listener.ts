@@ -12,6 +12,7 @@ import {
   type Http2ServerRequest,
   type Http2ServerResponse,
   type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -58,7 +59,6 @@ interface PeerOfConnection {
 /** Starts listening. Fails when a file cannot be read, the key is open to group or world, or the address is taken. */
 export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
   const { ingest, app, log } = options;
-  const stop = new AbortController();
   const peers = new WeakMap<TLSSocket, PeerOfConnection>();
   const sessions = new Set<ServerHttp2Session>();
   const sockets = new Set<TLSSocket>();
@@ -79,6 +79,8 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       enablePush: false,
     },
     // A flood of bad frames, refused streams or header fragments ends the connection (G2).
+    streamResetBurst: 200,
+    streamResetRate: 20,
     maxSessionInvalidFrames: 100,
     maxSessionRejectedStreams: 100,
     maxSettings: 32,
@@ -105,7 +107,6 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     readMaxBytes: ingest.readMaxBytes,
     requestGate: ingest.requestGate,
     acceptCompression: [limitedGzip],
-    shutdownSignal: stop.signal,
     contextValues: (request) => createContextValues().set(callerCertificateKey, peerOf(request)?.caller),
     fallback: (request, response) =>
       void management(request as IncomingMessage, response as ServerResponse).catch((err: unknown) =>
@@ -113,11 +114,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       ),
   });
   server.on("request", (request: Http2ServerRequest, response: Http2ServerResponse) => {
-    // A sender that keeps sending after its refusal would fill its window for nothing.
-    if ("stream" in request && request.stream)
-      response.once("finish", () => {
-        if (!request.complete) request.stream.close(constants.NGHTTP2_NO_ERROR);
-      });
+    if ("stream" in request) endWithResponse(request.stream);
     adapter(request, response);
   });
   server.on("session", (session) => {
@@ -152,7 +149,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     async close(graceMs = 5_000) {
       clearInterval(pings);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
-      stop.abort();
+      ingest.stop();
       for (const session of sessions) session.close();
       const impatience = setTimeout(() => {
         for (const session of sessions) session.destroy();
@@ -202,6 +199,16 @@ const limitedGzip: typeof compressionGzip = {
     compressionGzip.decompress(bytes, readMaxBytes).catch((cause: unknown) => {
       throw toConnectError(cause);
     }),
+};
+
+/** A sender that goes on after its refusal is told to stop (RFC 9113, 8.1): it would fill its window for nothing. */
+const endWithResponse = (stream: ServerHttp2Stream): void => {
+  // The response itself listens first, and sends its trailers then; a reset before they left would take them back.
+  stream.once("wantTrailers", () =>
+    setImmediate(() => {
+      if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+    }),
+  );
 };
 
 /** TCP alone would hold a stream of a host that vanished for hours, and it counts against the host's limit. */

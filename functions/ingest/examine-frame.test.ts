@@ -1,0 +1,106 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { describe, expect, it } from "vitest";
+import { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { checkClaims, examineFrame } from "./examine-frame.ts";
+
+const identity = "spiffe://fleet.test/host-1";
+const limits = { payloadBytesMax: 10, hostIdBytesMax: 253, discardSpanNames: new Set(["health"]) };
+const queueId = new Uint8Array(16);
+const envelope = { kind: "log_line", source: "s", payload: new Uint8Array(3) };
+
+const examine = (frame: MessageInitShape<typeof FrameSchema>) =>
+  examineFrame(create(FrameSchema, { hostId: identity, queueId, ...frame }), identity, limits, 1_000);
+
+const code = (run: () => unknown): unknown => {
+  try {
+    run();
+  } catch (error) {
+    return (error as { code?: unknown }).code;
+  }
+  return undefined;
+};
+
+describe("examineFrame", () => {
+  it("G6: takes a host_id only byte for byte", () => {
+    for (const hostId of ["", "spiffe://fleet.test/HOST-1", `${identity}.`, `${identity}/`, ` ${identity}`])
+      expect(code(() => examine({ hostId }))).toBe("host_identity_mismatch");
+    expect(code(() => examine({ hostId: "é".repeat(127) }))).toBe("host_id_too_long");
+    expect(code(() => examine({ hostId: "x".repeat(253) }))).toBe("host_identity_mismatch");
+    const long = "x".repeat(254);
+    expect(code(() => checkClaims({ hostId: long, queueId }, long, limits))).toBe("host_id_too_long");
+    expect(code(() => checkClaims({ hostId: identity, queueId: new Uint8Array(15) }, identity, limits))).toBe(
+      "frame_invalid",
+    );
+  });
+
+  it("takes sequences that rise from above previous_sequence, with gaps, within 63 bits", () => {
+    const of = (previousSequence: bigint, ...sequences: bigint[]) =>
+      code(() => examine({ previousSequence, envelopes: sequences.map((sequence) => ({ ...envelope, sequence })) }));
+    expect(of(0n, 1n, 2n, 9n)).toBeUndefined();
+    expect(of(5n)).toBeUndefined();
+    expect(of(2n ** 63n - 2n, 2n ** 63n - 1n)).toBeUndefined();
+    for (const wrong of [of(0n, 0n), of(1n, 1n), of(0n, 2n, 2n), of(0n, 2n, 1n), of(0n, 2n ** 63n), of(2n ** 63n)])
+      expect(wrong).toBe("frame_invalid");
+  });
+
+  it("refuses single envelopes for what they hold, and keeps the rest of the frame", () => {
+    const { frame, rejected, discarded } = examine({
+      envelopes: [
+        { ...envelope, sequence: 1n },
+        { ...envelope, sequence: 2n, payload: new Uint8Array(11) },
+        { ...envelope, sequence: 3n, kind: "Log" },
+        { ...envelope, sequence: 4n, kind: "k".repeat(65) },
+        { ...envelope, sequence: 5n, source: "a\0b" },
+        { ...envelope, sequence: 6n, attributes: { "a\0": "b" } },
+        { ...envelope, sequence: 7n, attributes: { a: "b\0" } },
+        { ...envelope, sequence: 8n, observedAt: { seconds: 253_402_300_800n } },
+        { ...envelope, sequence: 9n, observedAt: { nanos: -1 } },
+        // resource_spans { scope_spans { spans { name: "h" } } }, and the same with the listed name.
+        { ...envelope, sequence: 10n, kind: "otel_span", payload: Uint8Array.of(10, 7, 18, 5, 18, 3, 42, 1, 104) },
+        { ...envelope, sequence: 12n, payload: new Uint8Array(10) },
+      ],
+    });
+    expect(frame.rows.map(({ sequence }) => sequence)).toEqual([1n, 10n, 12n]);
+    expect(rejected.map(({ sequence, code }) => [sequence, code])).toEqual([
+      [2n, "payload_too_large"],
+      [3n, "kind_invalid"],
+      [4n, "kind_invalid"],
+      [5n, "envelope_invalid"],
+      [6n, "envelope_invalid"],
+      [7n, "envelope_invalid"],
+      [8n, "envelope_invalid"],
+      [9n, "envelope_invalid"],
+    ]);
+    expect(discarded).toEqual([]);
+    expect(frame.lastSequence).toBe(12n);
+  });
+
+  it("discards otel_span envelopes of listed names only, and consumes their sequence", () => {
+    const health = Uint8Array.of(10, 12, 18, 10, 18, 8, 42, 6, 104, 101, 97, 108, 116, 104);
+    const sent = { envelopes: [1n, 2n].map((sequence) => ({ ...envelope, sequence, payload: health })) };
+    const [first, second] = sent.envelopes;
+    const wide = { ...limits, payloadBytesMax: 100 };
+    const frame = create(FrameSchema, {
+      hostId: identity,
+      queueId,
+      envelopes: [
+        { ...first, kind: "otel_span" },
+        { ...second, kind: "otel_log" },
+      ],
+    });
+    const examined = examineFrame(frame, identity, wide, 0);
+    expect(examined.discarded).toEqual([1n]);
+    expect(examined.frame.rows.map(({ sequence }) => sequence)).toEqual([2n]);
+    expect(examined.frame.lastSequence).toBe(2n);
+  });
+
+  it("keeps the microseconds of observed_at, and its absence", () => {
+    const { frame } = examine({
+      envelopes: [
+        { ...envelope, sequence: 1n, observedAt: { seconds: -1n, nanos: 999_999_999 } },
+        { ...envelope, sequence: 2n },
+      ],
+    });
+    expect(frame.rows.map(({ observedAtMicroseconds }) => observedAtMicroseconds)).toEqual([-1n, null]);
+  });
+});
