@@ -11,7 +11,15 @@ import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { encodePem } from "../proto/pem.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
-import { createTestCa, createTestKey, issueTestCertificate, type TestCa, type TestName, testNames, x509 } from "./fakes/pki.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  type TestCa,
+  type TestName,
+  testNames,
+  x509,
+} from "./fakes/pki.ts";
 
 /** PEM of a client: what a TLS client presents. */
 export interface TestClient {
