@@ -42,6 +42,7 @@ export const callHeartbeat = async (
 ): Promise<HeartbeatResponse> =>
   parseAnswer(HeartbeatResponse, await postSigned(transport, "heartbeat", "/v1/collector/heartbeat", caller, report));
 
+/** Signs and posts; once more if core knows a newer `sent_at`, as after this host's clock went back and its file was lost. */
 const postSigned = async (
   transport: TransportOptions,
   purpose: "renew" | "heartbeat",
@@ -49,16 +50,18 @@ const postSigned = async (
   { pair, sentAt, signal }: Caller,
   fields: object,
 ): Promise<Answer> => {
-  const body = signBody(purpose, pair, { sent_at: await sentAt.next(), ...fields });
-  const answer = await postJson(transport, {
-    path,
-    body,
-    credentials: pair,
-    ...(signal === undefined ? {} : { signal }),
-  });
-  const { lastSentAt } = answer.status < 300 ? { lastSentAt: undefined } : failureOf(answer);
-  if (lastSentAt !== undefined) sentAt.adopt(lastSentAt);
-  return answer;
+  const post = async () =>
+    postJson(transport, {
+      path,
+      body: signBody(purpose, pair, { sent_at: await sentAt.next(), ...fields }),
+      credentials: pair,
+      ...(signal === undefined ? {} : { signal }),
+    });
+  const answer = await post();
+  const lastSentAt = answer.status === 409 ? failureOf(answer).lastSentAt : undefined;
+  if (lastSentAt === undefined) return answer;
+  sentAt.adopt(lastSentAt);
+  return post();
 };
 
 const parseAnswer = <const Schema extends v.GenericSchema>(schema: Schema, answer: Answer): v.InferOutput<Schema> => {

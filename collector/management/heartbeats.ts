@@ -9,8 +9,7 @@ const intervalSecondsMax = 3600;
 /**
  * Sends heartbeats until the signal aborts; resolves then. The first at once, the next after the interval ±10 %; the interval is
  * what core's last answer said, and `intervalSeconds` before the first. A failed one is logged and not made up for: the next
- * tells the newest state. `Retry-After` lengthens the wait; `stale_request` is repeated at once, one time, as `send` then knows
- * better. Never rejects.
+ * tells the newest state. `Retry-After` lengthens the wait. Never rejects.
  */
 export const runHeartbeats = async (options: {
   send: (signal: AbortSignal) => Promise<HeartbeatResponse>;
@@ -22,14 +21,12 @@ export const runHeartbeats = async (options: {
 }): Promise<void> => {
   const { send, clock, entropy, log, signal } = options;
   let intervalSeconds = options.intervalSeconds;
-  let wasStale = false;
   let failing = false;
   while (!signal.aborted) {
     let waitSecondsMin = 0;
     try {
       const answer = await send(signal);
       intervalSeconds = Math.min(Math.max(answer.next_heartbeat_seconds, 1), intervalSecondsMax);
-      wasStale = false;
       if (failing) log.info({}, "heartbeats reach core again");
       failing = false;
     } catch (error) {
@@ -37,12 +34,9 @@ export const runHeartbeats = async (options: {
       failing = true;
       const failure = error instanceof ManagementError ? error.failure : undefined;
       log.warn({ err: error, code: failure?.code, action: failure?.action }, "heartbeat failed");
-      const repeat = failure?.code === "stale_request" && !wasStale;
-      wasStale = failure?.code === "stale_request";
-      if (repeat) continue;
       waitSecondsMin = failure?.retryAfterSeconds ?? 0;
     }
     const jittered = intervalSeconds * (0.9 + 0.2 * fraction(entropy));
-    await clock.sleep(Math.max(jittered, waitSecondsMin) * 1000, signal).catch(() => undefined);
+    await clock.sleep(Math.round(Math.max(jittered, waitSecondsMin) * 1000), signal).catch(() => undefined);
   }
 };

@@ -58,12 +58,13 @@ export const startManagementServer = async (
     for await (const chunk of request) text += chunk;
     const session = (request as { stream?: { session?: { socket: unknown } } }).stream?.session;
     const socket = (session?.socket ?? request.socket) as TLSSocket;
+    const certificate = socket.getPeerX509Certificate()?.raw;
     const call: ManagementCall = {
       path: request.url ?? "",
       httpVersion: request.httpVersion,
       authorization: request.headers.authorization,
       body: JSON.parse(text),
-      certificate: socket.getPeerX509Certificate()?.raw,
+      certificate: certificate && new Uint8Array(certificate),
     };
     calls.push(call);
     const reply = await answer(call);

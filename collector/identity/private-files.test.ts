@@ -1,0 +1,60 @@
+import { chmod, lstat, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { makePrivateDirectory, switchLink, writeDurably } from "./private-files.ts";
+
+let dir: string;
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "private-files-"));
+});
+afterEach(() => rm(dir, { recursive: true, force: true }));
+
+describe("writeDurably", () => {
+  it("R6: refuses a link planted under the temporary name, and touches nothing behind it", async () => {
+    const victim = join(dir, "victim");
+    await writeFile(victim, "untouched");
+    await symlink(victim, join(dir, `.key.${createSeededEntropy().bytes(8).toHex()}`));
+    await expect(writeDurably(join(dir, "key"), "secret", createSeededEntropy())).rejects.toMatchObject({
+      code: "EEXIST",
+    });
+    expect(await readFile(victim, "utf8")).toBe("untouched");
+    expect(await readdir(dir)).not.toContain("key");
+  });
+
+  it("R6: replaces a link at the name itself by a private file, and leaves no temporary one", async () => {
+    const victim = join(dir, "victim");
+    await writeFile(victim, "untouched", { mode: 0o644 });
+    await symlink(victim, join(dir, "key"));
+    await writeDurably(join(dir, "key"), "secret", systemEntropy);
+    expect((await lstat(join(dir, "key"))).isFile()).toBe(true);
+    expect((await stat(join(dir, "key"))).mode & 0o777).toBe(0o600);
+    expect(await readFile(victim, "utf8")).toBe("untouched");
+    expect((await readdir(dir)).sort()).toEqual(["key", "victim"]);
+  });
+});
+
+describe("makePrivateDirectory", () => {
+  it("closes an open directory, and refuses a link in its place", async () => {
+    const path = join(dir, "identity");
+    await makePrivateDirectory(path);
+    await chmod(path, 0o755);
+    await makePrivateDirectory(path);
+    expect((await stat(path)).mode & 0o777).toBe(0o700);
+    await symlink(path, join(dir, "linked"));
+    await expect(makePrivateDirectory(join(dir, "linked"))).rejects.toThrow("not a link");
+  });
+});
+
+describe("switchLink", () => {
+  it("points a link elsewhere in one step, whether it was there or not", async () => {
+    for (const target of ["a", "b"]) {
+      await writeFile(join(dir, target), target);
+      await switchLink(join(dir, "current"), target, systemEntropy);
+      expect(await readFile(join(dir, "current"), "utf8")).toBe(target);
+    }
+    expect((await readdir(dir)).sort()).toEqual(["a", "b", "current"]);
+  });
+});

@@ -1,0 +1,81 @@
+import { describe, expect, it } from "vitest";
+import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { createTestLog } from "../../tests/fakes/log.ts";
+import { runHeartbeats } from "./heartbeats.ts";
+import { ManagementError } from "./management-error.ts";
+
+const answer = (nextSeconds: number) => ({
+  server_time: "2026-06-01T12:00:00.000Z",
+  next_heartbeat_seconds: nextSeconds,
+  desired_config: null,
+  renew_now: false,
+});
+
+/** Plays `script`, one entry a heartbeat, then answers with 60 s; gives the seconds at which heartbeats were sent. */
+const play = async (script: (() => ReturnType<typeof answer>)[], forSeconds: number) => {
+  const clock = createTestClock();
+  const start = clock.now();
+  const sent: number[] = [];
+  const stop = new AbortController();
+  const log = createTestLog();
+  const done = runHeartbeats({
+    send: async () => {
+      sent.push((clock.now() - start) / 1000);
+      return (script.shift() ?? (() => answer(60)))();
+    },
+    intervalSeconds: 60,
+    clock,
+    entropy: createSeededEntropy(),
+    log,
+    signal: stop.signal,
+  });
+  await clock.advance(forSeconds * 1000);
+  stop.abort();
+  await done;
+  return { sent, log, gaps: sent.slice(1).map((at, index) => at - (sent[index] ?? 0)) };
+};
+
+const refuse = (retryAfterSeconds?: number) => () => {
+  throw new ManagementError({
+    code: "database_unavailable",
+    message: "away",
+    action: "retry",
+    ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+  });
+};
+
+describe("runHeartbeats", () => {
+  it("sends the first at once and the rest every 60 s ±10 %, not in step", async () => {
+    const { sent, gaps } = await play([], 1200);
+    expect(sent[0]).toBe(0);
+    expect(gaps.length).toBeGreaterThan(15);
+    for (const gap of gaps) expect(Math.abs(gap - 60)).toBeLessThanOrEqual(6);
+    expect(new Set(gaps).size).toBeGreaterThan(10);
+  });
+
+  it("takes core's interval from its first answer on", async () => {
+    const { gaps } = await play(
+      Array.from({ length: 20 }, () => () => answer(10)),
+      100,
+    );
+    expect(gaps.length).toBeGreaterThan(7);
+    for (const gap of gaps) expect(Math.abs(gap - 10)).toBeLessThanOrEqual(1);
+  });
+
+  it("logs a failure, makes up for nothing, and waits as long as Retry-After says", async () => {
+    const { gaps, log } = await play([refuse(), refuse(200)], 400);
+    expect(Math.abs((gaps[0] ?? 0) - 60)).toBeLessThanOrEqual(6);
+    expect(gaps[1]).toBeCloseTo(200);
+    expect(log.lines.map(({ level, message }) => `${level} ${message}`)).toEqual([
+      "warn heartbeat failed",
+      "warn heartbeat failed",
+      "info heartbeats reach core again",
+    ]);
+  });
+
+  it("stops at once in the middle of a wait", async () => {
+    const { sent } = await play([], 1);
+    expect(sent).toEqual([0]);
+  });
+});
