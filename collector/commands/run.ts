@@ -1,14 +1,48 @@
+import { flushCompileCache } from "node:module";
 import { defaultConfigPath } from "../config/inspect.ts";
-import { defineCommand, exitCode } from "./command.ts";
+import { createLog } from "../create-log.ts";
+import { createSource } from "../create-source.ts";
+import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
+import { SourceStartError, superviseCollector } from "../supervisor.ts";
+import { readCommit, version } from "../version.ts";
+import { CommandFailure, defineCommand, exitCode } from "./command.ts";
 import { loadUsableConfig } from "./usable-config.ts";
 
-/** `run`: collects, forwards and sends heartbeats until SIGTERM or SIGINT. */
+/** `run`: collects, forwards and sends heartbeats until SIGTERM or SIGINT. Logs to stdout, one record a line. */
 export const run = defineCommand({
   usage: `  --config <path>   the config (default ${defaultConfigPath})
+
+Logs to stdout. SIGTERM and SIGINT stop it: what is not forwarded yet stays on disk.
 `,
   flags: { config: "text" },
   run: async (flags, env) => {
-    await loadUsableConfig(flags.config ?? defaultConfigPath, env);
+    const signal = env.stopSignal();
+    const inspection = await loadUsableConfig(flags.config ?? defaultConfigPath, env);
+    const facts = {
+      bootId: env.entropy.bytes(16).toHex(),
+      version,
+      commit: readCommit(),
+      hostname: env.hostname,
+      platform: env.platform,
+      startedAt: env.clock.now(),
+    };
+    const log = createLog(inspection.config.log, env.stdout);
+    flushCompileCache();
+    try {
+      await superviseCollector({ inspection, env, facts, log, createSource }, signal);
+    } catch (error) {
+      throw asRunFailure(error);
+    }
     return { exitCode: exitCode.done, lines: ["stopped"], json: { ok: true } };
   },
 });
+
+const asRunFailure = (error: unknown): unknown => {
+  if (error instanceof QueueLockedError)
+    return new CommandFailure(exitCode.failed, "queue_locked", error.message, { cause: error });
+  if (error instanceof QueueVersionError)
+    return new CommandFailure(exitCode.failed, "queue_version", error.message, { cause: error });
+  if (error instanceof SourceStartError)
+    return new CommandFailure(exitCode.failed, "source_failed", error.message, { cause: error });
+  return error;
+};

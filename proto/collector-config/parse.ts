@@ -54,12 +54,10 @@ type Wire = v.InferOutput<typeof CollectorConfigYaml>;
 
 const toSource = (source: Wire["sources"][number]) => {
   if (source.type === "otlp") {
-    const neither = source.grpc === undefined && source.http === undefined;
-    return {
-      type: source.type,
-      grpc: neither ? { listen: otlpGrpcListen } : source.grpc,
-      http: neither ? { listen: otlpHttpListen } : source.http,
-    };
+    const { grpc, http } = source;
+    const both = { grpc: { listen: otlpGrpcListen }, http: { listen: otlpHttpListen } };
+    const chosen = { ...(grpc === undefined ? {} : { grpc }), ...(http === undefined ? {} : { http }) };
+    return { type: source.type, ...(grpc === undefined && http === undefined ? both : chosen) };
   }
   if (source.type === "file")
     return { type: source.type, include: source.include, exclude: source.exclude, startAt: source.start_at };

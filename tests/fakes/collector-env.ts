@@ -1,4 +1,5 @@
 import type { CollectorEnv } from "../../collector/env.ts";
+import { systemClock } from "../../functions/kit/clock.ts";
 import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { createTestClock, type TestClock } from "./clock.ts";
 
@@ -11,14 +12,18 @@ export interface TestCollectorEnv extends CollectorEnv {
   stop(): void;
 }
 
-/** Real files and sockets, a test's clock. Sleeps of commands that repeat a request are over at once. */
+/** Real files and sockets, a test's wall clock. Sleeps, such as those before a request is repeated, are over in the next turn. */
 export const createTestCollectorEnv = (over: { stdin?: string; effectiveUid?: number } = {}): TestCollectorEnv => {
   const out: string[] = [];
   const err: string[] = [];
   const stop = new AbortController();
   const clock = createTestClock();
   return {
-    clock: { ...clock, sleep: () => Promise.resolve() },
+    clock: {
+      ...clock,
+      monotonic: systemClock.monotonic,
+      sleep: (_ms, signal) => systemClock.sleep(0, signal),
+    },
     entropy: systemEntropy,
     stdin: (async function* () {
       yield over.stdin ?? "";

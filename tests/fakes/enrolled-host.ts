@@ -20,11 +20,19 @@ export interface EnrolledHost {
 
 /** Makes one below the system's temporary directory. `names` replaces the certificate's single URI. */
 export const createEnrolledHost = async (
-  options: { names?: readonly TestName[]; endpoint?: string; more?: string; caPem?: string } = {},
+  options: {
+    names?: readonly TestName[];
+    identity?: string;
+    ca?: TestCa;
+    endpoint?: string;
+    more?: string;
+    /** What `core-ca.pem` holds; the throw-away authority's own certificate unless told. */
+    caPem?: string;
+  } = {},
 ): Promise<EnrolledHost> => {
-  const identity = "https://fleet.test/d/host-1";
+  const { identity = "https://fleet.test/d/host-1" } = options;
   const dir = await mkdtemp(join(tmpdir(), "collector-host-"));
-  const ca = await createTestCa();
+  const ca = options.ca ?? (await createTestCa());
   const key = await createTestKey();
   const names = options.names ?? [{ type: "url", value: identity }];
   const der = await issueTestCertificate({

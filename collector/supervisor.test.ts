@@ -1,0 +1,163 @@
+import * as v from "valibot";
+import { afterEach, describe, expect, it } from "vitest";
+import { systemClock } from "../functions/kit/clock.ts";
+import { systemEntropy } from "../functions/kit/entropy.ts";
+import { HeartbeatRequest } from "../proto/management/heartbeat.ts";
+import { createTestCollectorEnv } from "../tests/fakes/collector-env.ts";
+import { createEnrolledHost } from "../tests/fakes/enrolled-host.ts";
+import { type IngestPeer, startIngestPeer } from "../tests/fakes/ingest-peer.ts";
+import { createTestLog } from "../tests/fakes/log.ts";
+import { type ManagementServer, startManagementServer } from "../tests/fakes/management-server.ts";
+import { createTestCa } from "../tests/fakes/pki.ts";
+import { runCommandLine } from "./command-line.ts";
+import { inspectConfig, isUsable } from "./config/inspect.ts";
+import { openQueue } from "./queue/queue.ts";
+import type { Source, SourceDependencies } from "./sources/source.ts";
+import { superviseCollector } from "./supervisor.ts";
+
+const ends: (() => Promise<unknown>)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+const heartbeatAnswer = {
+  status: 200,
+  body: { server_time: "2026-06-01T12:00:00.000Z", next_heartbeat_seconds: 1, desired_config: null, renew_now: false },
+};
+
+/** A peer for ingest, a server for heartbeats, and a host enrolled with both. */
+const setUp = async (sources = "[{type: file, include: [/nowhere/*]}]") => {
+  const ca = await createTestCa();
+  const peer: IngestPeer = await startIngestPeer({ ca });
+  ends.push(() => peer.close());
+  const server: ManagementServer = await startManagementServer();
+  ends.push(() => server.close());
+  server.reply(() => heartbeatAnswer);
+  const host = await createEnrolledHost({
+    ca,
+    caPem: ca.pem + server.caPem,
+    identity: peer.hostId,
+    endpoint: peer.endpoint,
+    more: `sources: ${sources}\nmanagement: {core_url: "${server.url}", ca_file: core-ca.pem}\n`,
+  });
+  ends.push(host.remove);
+  const inspection = await inspectConfig(host.config, { effectiveUid: 1000 });
+  if (!isUsable(inspection)) throw new Error(JSON.stringify(inspection.errors));
+  const stop = new AbortController();
+  const log = createTestLog();
+  const facts = {
+    bootId: "ab".repeat(16),
+    version: "0.1.0",
+    commit: "unknown",
+    hostname: "host.test",
+    platform: "linux/amd64",
+    startedAt: systemClock.now(),
+  };
+  const env = { clock: systemClock, entropy: systemEntropy };
+  let count = 0;
+  const supervise = (createSource: (name: string, dependencies: SourceDependencies) => Source) =>
+    superviseCollector(
+      { inspection, env, facts, log, createSource: (_config, given) => createSource(`source-${++count}`, given) },
+      stop.signal,
+    );
+  const queueIsFree = () => openQueue({ ...inspection.config.buffer, ...env }).close();
+  return { peer, server, host, stop, log, supervise, queueIsFree };
+};
+
+const line = (text: string) => ({
+  kind: "log_line",
+  observedAtMs: 0,
+  source: "file",
+  attributes: {},
+  payload: Buffer.from(text),
+});
+
+describe("superviseCollector", () => {
+  it("forwards what sources append, up to what they append while they stop, and then gives up the queue", async () => {
+    const { peer, supervise, stop, queueIsFree } = await setUp();
+    const done = supervise((name, { append }) => ({
+      name,
+      start: async () => void (await append([line("first")])),
+      stop: async () => void (await append([line("last")])),
+    }));
+    await expect.poll(() => peer.stored.length).toBe(1);
+    stop.abort();
+    await done;
+    expect(peer.stored.map(({ payload }) => Buffer.from(payload).toString())).toEqual(["first", "last"]);
+    await queueIsFree();
+  });
+
+  it("sends heartbeats that core's schema takes, with a sent_at that rises, until it is stopped", async () => {
+    const { server, supervise, stop, peer } = await setUp();
+    const idle = { start: async () => undefined, stop: async () => undefined };
+    const done = supervise((name) => ({ name, ...idle }));
+    await expect.poll(() => server.calls.length, { timeout: 5000 }).toBeGreaterThanOrEqual(2);
+    stop.abort();
+    await done;
+    const bodies = server.calls.map(({ body }) => v.parse(HeartbeatRequest, body));
+    expect(bodies.every((body, index) => index === 0 || body.sent_at > (bodies[index - 1]?.sent_at ?? ""))).toBe(true);
+    expect(bodies[0]).toMatchObject({
+      boot_id: "ab".repeat(16),
+      config: { valid: true, errors: [], running_config_hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
+      queue: { records: 0, max_bytes: 104_857_600, oldest_record_age_seconds: null },
+    });
+    expect(server.calls[0]).toMatchObject({ path: "/v1/collector/heartbeat", certificate: expect.anything() });
+    expect(peer.stored).toEqual([]);
+  });
+
+  it("keeps running, and says so in its log, while neither core nor ingest answers", async () => {
+    const { peer, server, supervise, stop, log } = await setUp();
+    await Promise.all([peer.close(), server.close()]);
+    const done = supervise((name, { append }) => ({
+      name,
+      start: async () => void (await append([line("kept")])),
+      stop: async () => undefined,
+    }));
+    await expect
+      .poll(() => log.text())
+      .toMatch(/heartbeat failed[\s\S]*forwarding interrupted|forwarding interrupted[\s\S]*heartbeat failed/);
+    stop.abort();
+    await expect(done).resolves.toBeUndefined();
+  });
+
+  it("stops what it started and gives up the queue when a source cannot start", async () => {
+    const { supervise, queueIsFree } = await setUp("[{type: file, include: [/a]}, {type: file, include: [/b]}]");
+    const stopped: string[] = [];
+    const done = supervise((name) => ({
+      name,
+      start: async () => {
+        if (name === "source-2") throw new Error("address in use");
+      },
+      stop: async () => void stopped.push(name),
+    }));
+    await expect(done).rejects.toThrow("source source-2 cannot start: address in use");
+    expect(stopped).toEqual(["source-1", "source-2"]);
+    await queueIsFree();
+  });
+
+  it("Q8: a second run on the same queue exits with 1 and a clear message, and the first goes on", async () => {
+    const { host, peer, supervise, stop } = await setUp("[]");
+    const done = supervise(() => {
+      throw new Error("no sources are configured");
+    });
+    await expect.poll(() => peer.cursors.size + peer.stored.length).toBe(0);
+    const env = createTestCollectorEnv();
+    expect(await runCommandLine(["run", "--config", host.config], env)).toBe(1);
+    expect(env.err()).toContain("another process is using the queue");
+    stop.abort();
+    await expect(done).resolves.toBeUndefined();
+  });
+});
+
+describe("run", () => {
+  it("exits with 78 and every fault for an invalid config, and with 0 after a stop", async () => {
+    const { host } = await setUp("[]");
+    const env = createTestCollectorEnv();
+    env.stop();
+    expect(await runCommandLine(["run", "--config", host.config], env)).toBe(0);
+    expect(JSON.parse(env.out().split("\n")[0] ?? "")).toMatchObject({ level: "info", msg: "collector runs" });
+    const broken = createTestCollectorEnv({ effectiveUid: 0 });
+    expect(await runCommandLine(["run", "--config", host.config], broken)).toBe(78);
+    expect(broken.err()).toContain("run_as_root_acknowledged must be I-UNDERSTAND-ROOT-MODE");
+  });
+});
