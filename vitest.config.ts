@@ -4,6 +4,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["{functions,collector,proto,drizzle,scripts,tests}/**/*.test.ts"],
+    exclude: ["**/node_modules/**", "tests/workerd/**"],
     environment: "node",
     pool: "threads",
     globalSetup: ["tests/global-setup.ts"],

@@ -1,3 +1,4 @@
+import { inject } from "vitest";
 import { createApp } from "../functions/app.ts";
 import { type CoreConfig, parseCoreConfig } from "../functions/config.ts";
 import type { Core } from "../functions/core.ts";
@@ -21,6 +22,7 @@ import { createTestLog, type TestLog } from "./fakes/log.ts";
 import { createTestObserver, type Observation } from "./fakes/observer.ts";
 import { createTestCa, type TestCa } from "./fakes/pki.ts";
 import { mintBridgeToken, type PersonName, people, seedPeople } from "./people.ts";
+import { createWorkerFetch, type FetchAs } from "./workerd/fetch.ts";
 
 /** Who a request comes from, and what it carries. */
 export interface Call {
@@ -97,7 +99,10 @@ const usualEnvironment: Environment = {
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
 };
 
-/** Makes a test core; its people are in the database. `afterAll(() => test.close())` ends it. */
+/**
+ * Makes a test core; its people are in the database. `afterAll(() => test.close())` ends it. In the workerd run requests go to the
+ * worker, unless the test replaces dependencies or routes, which only a core in this process can have.
+ */
 export const createTestCore = async (options: TestCoreOptions = {}): Promise<TestCore> => {
   const database = await createTestDatabase();
   const { db } = database.connect();
@@ -121,14 +126,12 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
 
   const routes = options.routes?.(core) ?? [...routesOf(core), ...usualOpsRoutes(core)];
   const app = createApp(core, { peerOf: (c: HttpContext) => c.env.peer, routes });
-  const fetch: TestCore["fetch"] = async (request, { from, certificate, listener } = {}) => {
-    const peer: Peer = {
-      remoteAddress: from ?? "127.0.0.1",
-      certificate: certificate ?? null,
-      listener: listener ?? "http",
-    };
-    return app.fetch(request, { peer });
-  };
+  const isUsual = !options.core && !options.routes && !options.wrapSigner;
+  const workerUrl = isUsual ? inject("workerUrl") : undefined;
+  const fetchApp: FetchAs = async (request, peer) => app.fetch(request, { peer });
+  const fetchAs = workerUrl === undefined ? fetchApp : createWorkerFetch(workerUrl, { env, ca, clock, log });
+  const fetch: TestCore["fetch"] = (request, { from = "127.0.0.1", certificate = null, listener = "http" } = {}) =>
+    fetchAs(request, { remoteAddress: from, certificate, listener });
   const bridgeToken: TestCore["bridgeToken"] = (name, claims = {}) =>
     mintBridgeToken(authTokenSecret, { sub: people[name].userId, now: clock.now(), claims });
 

@@ -9,10 +9,19 @@ import { migrate } from "../functions/store/migrate.ts";
  * One PostgreSQL for a test run: an embedded one, or the server at SVC_TEST_DATABASE_URL (15 or later, a role that may create
  * databases). Its template is migrated once and copied by `createTestDatabase`. Nothing outlives the run.
  */
-export default async (project: TestProject): Promise<() => Promise<void>> => {
+export default (project: TestProject): Promise<() => Promise<void>> => provideDatabase(project);
+
+/** The same; with `tcp`, reached over loopback TCP, and by as many connections as requests of workerd open, two each. */
+export const provideDatabase = async (
+  project: TestProject,
+  { tcp = false }: { tcp?: boolean } = {},
+): Promise<() => Promise<void>> => {
   const given = process.env.SVC_TEST_DATABASE_URL;
-  const embedded = given === undefined ? await startEmbeddedPostgres() : undefined;
-  const maintenanceUrl = given ?? embedded?.url() ?? "";
+  const embedded =
+    given === undefined
+      ? await startEmbeddedPostgres({ tcp, settings: tcp ? { max_connections: "400" } : {} })
+      : undefined;
+  const maintenanceUrl = given ?? (tcp ? embedded?.tcpUrl() : embedded?.url()) ?? "";
   const prefix = `svc_test_${crypto.getRandomValues(new Uint8Array(6)).toHex()}`;
   const template = `${prefix}_template`;
 

@@ -1,0 +1,146 @@
+import { createApp } from "./app.ts";
+import { parseCoreConfig } from "./config.ts";
+import type { Core, Log, Observer } from "./core.ts";
+import type { HttpContext, Peer } from "./http/request.ts";
+import { BoundedMap } from "./kit/bounded-map.ts";
+import { type Clock, systemClock } from "./kit/clock.ts";
+import { describeError } from "./kit/describe-error.ts";
+import { type Entropy, systemEntropy } from "./kit/entropy.ts";
+import { ConfigError, type Environment } from "./kit/env.ts";
+import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
+import { opsRoutesOf } from "./ops/index.ts";
+import { type Authority, readAuthorities } from "./signer/authority.ts";
+import { createClientCertificateReader } from "./signer/certificate.ts";
+import { createLocalCa } from "./signer/local-ca.ts";
+import type { Signer } from "./signer/signer.ts";
+import { createWebCryptography, createWebSigningKey } from "./signer/web-cryptography.ts";
+import { connectDatabase } from "./store/database.ts";
+import { routesOf } from "./v1/index.ts";
+
+/** What workerd passes along with a request. */
+export interface WorkerContext {
+  /** Keeps the isolate alive until the promise settles, after the answer went out. */
+  waitUntil(promise: Promise<unknown>): void;
+}
+
+/** What one request runs on; the default takes everything from workerd. */
+export interface WorkerPlatform {
+  env: Environment;
+  clock: Clock;
+  entropy: Entropy;
+  /** Absent: JSON lines to the console, at the configured level. */
+  log?: Log;
+  peerOf(c: HttpContext): Peer;
+}
+
+/** A worker as workerd calls it. */
+export interface Worker {
+  fetch(request: Request, env: Environment, context: WorkerContext): Promise<Response>;
+}
+
+interface Signing {
+  signer: Signer | null;
+  authorities: readonly Authority[];
+}
+
+/** Key files and certificate files are bindings here: PEM in these two. */
+const caCertificateBinding = "SVC_ENROLLMENT_CA_CERT";
+const caKeyBinding = "SVC_ENROLLMENT_CA_KEY";
+
+/** Two, so that a statement beside a transaction does not wait for it; more would multiply by the requests under way. */
+const connectionsPerRequest = 2;
+
+/** The edge terminates TLS and sets this header itself, whatever the client sent. */
+const edgePeerOf = (c: HttpContext): Peer => ({
+  remoteAddress: c.req.header("cf-connecting-ip") ?? "",
+  certificate: null,
+  listener: "http",
+});
+
+const edgePlatform = (_request: Request, env: Environment): WorkerPlatform => ({
+  env,
+  clock: systemClock,
+  entropy: systemEntropy,
+  peerOf: edgePeerOf,
+});
+
+/**
+ * Core in workerd: every `/v1` route and the readiness endpoints, without ingest, jobs, migrations and metrics. A database client
+ * lives for one request, because workerd ties a socket to the request that opened it.
+ */
+export const createWorker = (platformOf = edgePlatform): Worker => {
+  const cryptography = createWebCryptography();
+  const signings = new BoundedMap<string, Promise<Signing>>(16);
+  const signingOf = (env: Environment): Promise<Signing> => {
+    const name = `${env[caCertificateBinding]}\n${env[caKeyBinding]}`;
+    const known = signings.get(name);
+    if (known) return known;
+    const loading = loadSigning(env);
+    signings.set(name, loading);
+    return loading;
+  };
+  const loadSigning = async (env: Environment): Promise<Signing> => {
+    const certificate = env[caCertificateBinding];
+    const key = env[caKeyBinding];
+    if (!certificate || !key) return { signer: null, authorities: [] };
+    const authorities = readAuthorities(certificate);
+    const signer = await createLocalCa({ authorities, key: await createWebSigningKey(key), cryptography });
+    return { signer, authorities };
+  };
+
+  return {
+    async fetch(request, bindings, context) {
+      const { env, clock, entropy, peerOf, log: givenLog } = platformOf(request, bindings);
+      try {
+        const { config } = parseCoreConfig(env, () => {
+          throw new Error("there are no files at the edge");
+        });
+        const { signer, authorities } = await signingOf(env);
+        const database = connectDatabase({
+          url: config.databaseUrl.reveal(),
+          connectionsMax: connectionsPerRequest,
+          applicationName: "svc-server worker",
+        });
+        const log = givenLog ?? consoleLog(config.logLevel);
+        const clientCertificates = createClientCertificateReader({ authorities, cryptography });
+        const { db } = database;
+        const core: Core = { config, db, clock, entropy, log, observe, cryptography, signer, clientCertificates };
+        const app = createApp(core, { peerOf, routes: [...opsRoutes(core), ...routesOf(core)] });
+        const response = await app.fetch(request, bindings);
+        context.waitUntil(database.close());
+        return response;
+      } catch (error) {
+        console.error(JSON.stringify({ level: "error", msg: "the worker cannot serve", err: describeError(error) }));
+        const faults = error instanceof ConfigError ? error.faults.map(({ variable }) => variable) : [];
+        return Response.json({ code: "internal", faults }, { status: 500 });
+      }
+    },
+  };
+};
+
+const opsRoutes = (core: Core) =>
+  opsRoutesOf({
+    ...core,
+    checks: {
+      core: [databaseCheck(core.db), directoryCheck(core), signerCheck(core)],
+      ingest: [disabledCheck("ingest", "ingest needs the Node server")],
+      licensing: [licenseCheck(null, core)],
+    },
+    metrics: null,
+  });
+
+/** Nothing is counted at the edge: isolates come and go, and no scraper finds them. */
+const observe: Observer = { httpRequest: () => undefined, enroll: () => undefined, heartbeat: () => undefined };
+
+const levels = ["debug", "info", "warn", "error"] as const;
+
+const consoleLog = (least: string): Log => {
+  const write = (level: (typeof levels)[number]) => (fields: object, message: string) => {
+    if (levels.indexOf(level) < (levels as readonly string[]).indexOf(least)) return;
+    const err = "err" in fields && fields.err !== undefined ? { err: describeError(fields.err) } : {};
+    console[level](JSON.stringify({ level, ...fields, ...err, msg: message }));
+  };
+  return { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
+};
+
+export default createWorker();

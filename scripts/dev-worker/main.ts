@@ -1,0 +1,74 @@
+/**
+ * `bun run dev:worker [--port 8787]`: core in workerd by `wrangler dev`, with an embedded PostgreSQL, three people and a lab CA, all
+ * of which end with it. Needs no network. Requests for the three people are printed, with bridge tokens for an hour.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
+import { readMigrations } from "../../functions/node/read-migrations.ts";
+import { connectDatabase } from "../../functions/store/database.ts";
+import { migrate } from "../../functions/store/migrate.ts";
+import { createTestCa } from "../../tests/fakes/pki.ts";
+import { mintBridgeToken, people, seedPeople } from "../../tests/people.ts";
+
+const { values } = parseArgs({ options: { port: { type: "string", default: "8787" } } });
+const authTokenSecret = crypto.getRandomValues(new Uint8Array(32)).toBase64();
+
+const postgres = await startEmbeddedPostgres({ tcp: true });
+const folder = await mkdtemp(join(tmpdir(), "svc-dev-worker-"));
+try {
+  const { db, sql, close } = connectDatabase({ url: postgres.url(), openSocket: openDatabaseSocket });
+  await migrate(sql, await readMigrations());
+  await seedPeople(db, Date.now());
+  await close();
+
+  const ca = await createTestCa();
+  const variables = {
+    SVC_DATABASE_URL: postgres.tcpUrl(),
+    SVC_TENANT_ID: crypto.randomUUID(),
+    SVC_AUTH_TOKEN_SECRET: authTokenSecret,
+    SVC_DIRECTORY_DOMAIN: "example.test",
+    SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
+    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere",
+    SVC_TRUST_LOOPBACK_OPS: "true",
+    SVC_ENROLLMENT_CA_CERT: ca.pem,
+    SVC_ENROLLMENT_CA_KEY: ca.key.pem,
+  };
+  const envFile = join(folder, "variables");
+  const lines = Object.entries(variables).map(([name, value]) => `${name}="${value.trim()}"`);
+  await writeFile(envFile, lines.join("\n"), { mode: 0o600 });
+
+  console.log("\nCore in workerd. Try, while it runs:\n");
+  for (const [name, { userId }] of Object.entries(people)) {
+    const exp = Math.floor(Date.now() / 1000) + 3600;
+    const token = await mintBridgeToken(authTokenSecret, { sub: userId, now: Date.now(), claims: { exp } });
+    console.log(`# ${name}\ncurl -H "Authorization: Bearer ${token}" http://127.0.0.1:${values.port}/v1/whoami\n`);
+  }
+
+  const wrangler = spawn(
+    process.execPath,
+    [
+      "node_modules/wrangler/bin/wrangler.js",
+      "dev",
+      "--ip=127.0.0.1",
+      `--port=${values.port}`,
+      `--env-file=${envFile}`,
+    ],
+    {
+      stdio: "inherit",
+      env: { ...process.env, WRANGLER_SEND_METRICS: "false", CLOUDFLARE_CF_FETCH_ENABLED: "false" },
+    },
+  );
+  // Ctrl-C reaches both of us; wrangler ends first, then what it used.
+  for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => wrangler.kill(signal));
+  const [code] = await once(wrangler, "exit");
+  process.exitCode = code ?? 0;
+} finally {
+  await rm(folder, { recursive: true, force: true });
+  await postgres.stop();
+}

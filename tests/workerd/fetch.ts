@@ -1,0 +1,44 @@
+import type { Peer } from "../../functions/http/request.ts";
+import type { Clock } from "../../functions/kit/clock.ts";
+import type { Environment } from "../../functions/kit/env.ts";
+import type { TestLog } from "../fakes/log.ts";
+import type { TestCa } from "../fakes/pki.ts";
+import { encodeSettings, logHeader, logPath, type SentLogLine, settingsHeader } from "./settings.ts";
+
+/** Sends a request to a core as one that comes from `peer`. */
+export type FetchAs = (request: Request, peer: Peer) => Promise<Response>;
+
+/** Sends requests to the worker under test, with the test core's configuration and clock, and brings its log lines home. */
+export const createWorkerFetch =
+  (workerUrl: string, core: { env: Environment; ca: TestCa; clock: Clock; log: TestLog }): FetchAs =>
+  async (request, { remoteAddress, certificate, listener }) => {
+    const env = {
+      ...core.env,
+      SVC_ENROLLMENT_CA_CERT: core.ca.pem,
+      SVC_ENROLLMENT_CA_KEY: core.ca.key.pem,
+    };
+    const headers = new Headers(request.headers);
+    headers.set(
+      settingsHeader,
+      encodeSettings({
+        env,
+        now: core.clock.now(),
+        remoteAddress,
+        certificate: certificate?.toBase64() ?? null,
+        listener,
+      }),
+    );
+    const { pathname, search } = new URL(request.url);
+    const response = await fetch(new URL(pathname + search, workerUrl), {
+      method: request.method,
+      headers,
+      redirect: "manual",
+      ...(request.body === null ? {} : { body: request.body, duplex: "half" }),
+    });
+    const body = await response.arrayBuffer();
+    const lines: SentLogLine[] = await (
+      await fetch(new URL(logPath + response.headers.get(logHeader), workerUrl))
+    ).json();
+    for (const { level, message, fields } of lines) core.log[level]({ fields }, message);
+    return new Response(response.status === 204 ? null : body, response);
+  };

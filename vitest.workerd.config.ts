@@ -1,0 +1,16 @@
+import { defineConfig } from "vitest/config";
+
+// wrangler would otherwise look for updates and for the request's place on the network.
+Object.assign(process.env, { WRANGLER_SEND_METRICS: "false", CLOUDFLARE_CF_FETCH_ENABLED: "false" });
+
+/** The route tests once more, each request through workerd: `createTestCore` sends to the worker that the setup starts. */
+export default defineConfig({
+  test: {
+    include: ["functions/{v1,http}/**/*.test.ts", "tests/workerd/*.test.ts"],
+    environment: "node",
+    pool: "threads",
+    globalSetup: ["tests/workerd/global-setup.ts"],
+    testTimeout: 20_000,
+    hookTimeout: 60_000,
+  },
+});
