@@ -15,7 +15,7 @@ import type { Signer } from "../functions/signer/signer.ts";
 import type { Database } from "../functions/store/database.ts";
 import { routesOf } from "../functions/v1/index.ts";
 import { undocumented } from "./conformance.ts";
-import { createTestDatabase } from "./database.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { createTestClock, type TestClock } from "./fakes/clock.ts";
 import { createSeededEntropy } from "./fakes/entropy.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
@@ -59,6 +59,7 @@ export interface TestCore {
   config: CoreConfig;
   db: Database;
   databaseUrl: string;
+  database: TestDatabase;
   clock: TestClock;
   log: TestLog;
   observations: readonly Observation[];
@@ -140,6 +141,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     config,
     db,
     databaseUrl: database.url,
+    database,
     clock,
     log,
     observations,

@@ -1,0 +1,135 @@
+import { once } from "node:events";
+import { status } from "@grpc/grpc-js";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { createTestCore, type TestCore } from "../../tests/core.ts";
+import { createTestCsr, createTestKey } from "../../tests/fakes/pki.ts";
+import { connectForeign, type ForeignClient, openForward, submit } from "../../tests/grpc-client.ts";
+import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+import { recordAuthFailure } from "../domain/certificate/auth-failure.ts";
+import { markUsed } from "../domain/certificate/use.ts";
+import { systemClock } from "../kit/clock.ts";
+import { findCertificateStandings } from "../store/certificate-standings.ts";
+import { revocationChannel } from "../store/revocations.ts";
+
+/** TLS judges dates by the machine's clock, so core does here. */
+let core: TestCore;
+let ingest: TestIngest;
+let token: string;
+const clients: ForeignClient[] = [];
+beforeAll(async () => {
+  core = await createTestCore();
+  core.clock.set(systemClock.now());
+  const { sql, db } = core.database.connect();
+  ingest = await startTestIngest({
+    config: { requireEnrollment: true },
+    ca: core.ca,
+    database: core.database,
+    needs: {
+      certificates: {
+        find: (fingerprints) => findCertificateStandings(db, fingerprints),
+        use: (certificate) => markUsed(core.core, certificate),
+        refused: (failure) => recordAuthFailure(core.core, failure),
+      },
+      onRevocation: (callback) => sql.listen(revocationChannel, callback, callback),
+    },
+  });
+  const policy = await core.api<{ id: string }>("POST", "/v1/collector/enrollment-policies", {
+    as: "admin",
+    body: { name: "all", allowed_identity_prefixes: ["spiffe://fleet.test/"] },
+  });
+  const created = await core.api<{ token: string }>(
+    "POST",
+    `/v1/collector/enrollment-policies/${policy.body.id}/tokens`,
+    { as: "admin", body: { max_uses: 0 } },
+  );
+  token = created.body.token;
+});
+afterEach(() => {
+  for (const client of clients.splice(0)) client.close();
+});
+afterAll(async () => {
+  await ingest.close();
+  await core.close();
+});
+
+const connect = (certificate: TestClient): ForeignClient => {
+  const client = connectForeign(ingest, certificate);
+  clients.push(client);
+  return client;
+};
+
+interface Enrolled extends TestClient {
+  identity: string;
+  identityId: string;
+  certificateId: string;
+}
+
+const enroll = async (device: string): Promise<Enrolled> => {
+  const key = await createTestKey();
+  const identity = `spiffe://fleet.test/${device}`;
+  const { body } = await core.api<Record<string, string>>("POST", "/v1/collector/enroll", {
+    headers: { Authorization: `Bearer ${token}` },
+    body: {
+      csr_pem: await createTestCsr({ key, uri: identity }),
+      device_id: device,
+      platform: "linux/amd64",
+      collector_version: "1.0.0",
+    },
+  });
+  const { certificate_pem: cert = "", identity_id: identityId = "", certificate_id: certificateId = "" } = body;
+  return { cert, key: key.pem, der: Uint8Array.of(), identity, identityId, certificateId };
+};
+
+const frame = (host_id: string, sequence = 1) => ({
+  host_id,
+  queue_id: Buffer.alloc(16, 9),
+  previous_sequence: sequence - 1,
+  envelopes: [{ sequence, kind: "log_line" }],
+});
+
+const revoke = (path: string) => core.api("POST", path, { as: "admin", body: { reason_code: "stolen" } });
+
+describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
+  it("takes what an enrolled collector sends, and marks its certificate used", async () => {
+    const collector = await enroll("a-1");
+    expect((await submit(connect(collector), frame(collector.identity))).error).toBeUndefined();
+    const [row] = await ingest.connection
+      .sql`select first_used_at from certificate where id = ${collector.certificateId}`;
+    expect(row?.first_used_at).not.toBeNull();
+  });
+
+  it("refuses a certificate without a row, a revoked certificate and a revoked identity, and keeps why", async () => {
+    const byHand = await ingest.client({ uri: "spiffe://fleet.test/by-hand" });
+    const denied = (reason: string) => ({ code: status.PERMISSION_DENIED, reason });
+    const { error } = await submit(connect(byHand), frame("spiffe://fleet.test/by-hand"));
+    expect(error).toMatchObject(denied("certificate_unknown"));
+    const [one, two] = [await enroll("b-1"), await enroll("b-2")];
+    await revoke(`/v1/collector/certificates/${one.certificateId}/revoke`);
+    await revoke(`/v1/collector/identities/${two.identityId}/revoke`);
+    expect((await submit(connect(one), frame(one.identity))).error).toMatchObject(denied("certificate_revoked"));
+    expect((await submit(connect(two), frame(two.identity))).error).toMatchObject(denied("identity_revoked"));
+    const rows = await ingest.connection.sql`select identity, last_auth_failure_reason as reason from collector_identity
+      where identity in (${one.identity}, ${two.identity}) order by identity`;
+    expect(rows.map(({ reason }) => reason)).toEqual(["certificate_revoked", "identity_revoked"]);
+  });
+
+  it("G4: a revocation cuts the open stream within 5 s by notification, and nobody else's", async () => {
+    const [bad, good] = [await enroll("c-1"), await enroll("c-2")];
+    const streams = [];
+    for (const collector of [bad, good]) {
+      const stream = openForward(connect(collector));
+      stream.call.write({ open: { host_id: collector.identity, queue_id: Buffer.alloc(16, 9) } });
+      await once(stream.call, "data");
+      streams.push(stream);
+    }
+    const [cut, kept] = streams;
+    const startedAt = performance.now();
+    await revoke(`/v1/collector/identities/${bad.identityId}/revoke`);
+    expect((await cut?.ended)?.error).toMatchObject({ code: status.PERMISSION_DENIED, reason: "identity_revoked" });
+    expect(performance.now() - startedAt).toBeLessThan(5_000);
+    kept?.call.write({ frame: frame(good.identity) });
+    kept?.call.end();
+    expect((await kept?.ended)?.error).toBeUndefined();
+    expect(kept?.messages.at(-1)?.ack?.acked_through).toBe("1");
+  });
+});
