@@ -1,0 +1,50 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import type { Sql } from "postgres";
+import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { spanIdAttribute } from "./send-spans.ts";
+import { idOfLine } from "./write-lines.ts";
+
+/** What PostgreSQL holds of what was sent, told apart by content alone: no sequence, no envelope is counted. */
+export interface ContentCount {
+  sent: number;
+  /** Spans and lines in the database, each copy counted. */
+  stored: number;
+  /** Copies beyond the first of an id. */
+  duplicates: number;
+  /** Ids that were sent and are nowhere. */
+  missing: number;
+  /** Spans and lines whose id nobody sent. */
+  foreign: number;
+}
+
+/** Opens every stored payload and compares the ids in it with those that were sent. */
+export const countContent = async (sql: Sql, sent: ReadonlySet<string>): Promise<ContentCount> => {
+  const copies = new Map<string, number>();
+  let stored = 0;
+  let foreign = 0;
+  const rows = await sql<{ kind: string; payload: Uint8Array }[]>`
+    select kind, payload from ingest_envelope where kind in ('otel_span', 'log_line')`;
+  for (const { kind, payload } of rows)
+    for (const id of kind === "otel_span" ? idsOfSpans(payload) : [idOfLine(new TextDecoder().decode(payload))]) {
+      stored++;
+      if (id === undefined || !sent.has(id)) foreign++;
+      else copies.set(id, (copies.get(id) ?? 0) + 1);
+    }
+  return {
+    sent: sent.size,
+    stored,
+    duplicates: copies.values().reduce((sum, count) => sum + count - 1, 0),
+    missing: sent.size - copies.size,
+    foreign,
+  };
+};
+
+const idsOfSpans = (payload: Uint8Array): (string | undefined)[] =>
+  fromBinary(ExportTraceServiceRequestSchema, payload).resourceSpans.flatMap(({ scopeSpans }) =>
+    scopeSpans.flatMap(({ spans }) =>
+      spans.map(({ attributes }) => {
+        const value = attributes.find(({ key }) => key === spanIdAttribute)?.value?.value;
+        return value?.case === "stringValue" ? value.value : undefined;
+      }),
+    ),
+  );

@@ -1,0 +1,61 @@
+/**
+ * `bun run demo`: the whole product on this machine, on loopback, until Ctrl-C. `bun run demo -- --check`: its main job once, one
+ * JSON object on stdout and exit code 0 if everything held, else 1. Progress goes to stderr. Nothing outlives it.
+ */
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { check } from "./check.ts";
+import { stay } from "./stay.ts";
+import type { Surroundings } from "./world.ts";
+
+const usage = "usage: bun run demo [-- --check] [--keep]";
+
+const options = () => {
+  try {
+    return parseArgs({ options: { check: { type: "boolean" }, keep: { type: "boolean" } } }).values;
+  } catch {
+    return undefined;
+  }
+};
+
+const run = async ({ check: once = false, keep = false }): Promise<number> => {
+  const startedAt = performance.now();
+  const stop = new AbortController();
+  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(name, () => stop.abort(new Error(name)));
+  const dir = await mkdtemp(join(tmpdir(), "svc-demo-"));
+  const progress = (line: string) =>
+    process.stderr.write(`${((performance.now() - startedAt) / 1000).toFixed(1).padStart(6)} s  ${line}\n`);
+  const surroundings: Surroundings = { dir, clock: systemClock, entropy: systemEntropy, signal: stop.signal, progress };
+  await using cleanup = new AsyncDisposableStack();
+  cleanup.defer(async () => {
+    if (keep) progress(`kept: ${dir}`);
+    else await rm(dir, { recursive: true, force: true });
+  });
+  try {
+    if (!once) {
+      await stay(surroundings, cleanup);
+      return 0;
+    }
+    const report = await check(surroundings, cleanup);
+    process.stdout.write(`${JSON.stringify(report)}\n`);
+    return report.ok ? 0 : 1;
+  } catch (error) {
+    if (stop.signal.aborted) return once ? 1 : 0;
+    progress(describe(error));
+    if (once) process.stdout.write(`${JSON.stringify({ ok: false, error: describe(error) })}\n`);
+    return 1;
+  }
+};
+
+const describe = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause === undefined ? error.message : `${error.message}: ${describe(error.cause)}`;
+};
+
+const chosen = options();
+if (chosen === undefined) process.stderr.write(`${usage}\n`);
+process.exitCode = chosen === undefined ? 2 : await run(chosen);

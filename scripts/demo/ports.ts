@@ -1,0 +1,37 @@
+import { connect, createServer } from "node:net";
+import { type Entropy, fraction } from "../../functions/kit/entropy.ts";
+
+// Below the range from which systems take ports for outgoing connections: a program that was killed finds its port still free.
+const first = 18_000;
+const last = 31_999;
+
+/** `count` different ports of 127.0.0.1 that nobody listens on now, and that outgoing connections will not take. */
+export const findPorts = async (count: number, entropy: Entropy): Promise<number[]> => {
+  const found = new Set<number>();
+  for (let attempt = 0; attempt < 1000 && found.size < count; attempt++) {
+    const port = first + Math.floor(fraction(entropy) * (last - first + 1));
+    if (await isFree(port)) found.add(port);
+  }
+  if (found.size < count) throw new Error("no free ports on 127.0.0.1");
+  return [...found];
+};
+
+const isFree = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
+    const probe = createServer();
+    probe.once("error", () => resolve(false));
+    probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
+  });
+
+/** Whether somebody listens at `address` (host:port). */
+export const isListening = (address: string): Promise<boolean> =>
+  new Promise((resolve) => {
+    const { hostname, port } = new URL(`tcp://${address}`);
+    const socket = connect({ host: hostname, port: Number(port) });
+    const settle = (listening: boolean) => {
+      socket.destroy();
+      resolve(listening);
+    };
+    socket.once("connect", () => settle(true));
+    socket.once("error", () => settle(false));
+  });

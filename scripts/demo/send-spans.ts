@@ -1,0 +1,53 @@
+import { OTLPTraceExporter as GrpcExporter } from "@opentelemetry/exporter-trace-otlp-grpc";
+import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace-otlp-proto";
+import { resourceFromAttributes } from "@opentelemetry/resources";
+import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
+
+/** The attribute whose value no other span has. */
+export const spanIdAttribute = "demo.id";
+
+/** An application that is instrumented with the OpenTelemetry SDK. */
+export interface SpanSender {
+  /** Ends one span that is recognised by `id`. Never waits; the SDK exports in batches. */
+  send(id: string): void;
+  /** Exports what is left and ends; throws if an export failed for good, as then spans are lost before they reach a collector. */
+  close(): Promise<void>;
+}
+
+/** The SDK's own exporter to `address` (host:port), batch processor before it, in its real default way of retrying. */
+export const createSpanSender = (service: string, protocol: "grpc" | "http", address: string): SpanSender => {
+  const failures: unknown[] = [];
+  const exporter = recordFailures(
+    protocol === "grpc"
+      ? new GrpcExporter({ url: `http://${address}` })
+      : new HttpExporter({ url: `http://${address}/v1/traces` }),
+    failures,
+  );
+  const provider = new TracerProvider({
+    resource: resourceFromAttributes({ "service.name": service }),
+    // A full queue of the processor would drop spans without a word.
+    spanProcessors: [
+      new BatchSpanProcessor({ exporter, maxQueueSize: 20_000, maxExportBatchSize: 50, scheduledDelayMillis: 100 }),
+    ],
+  });
+  const tracer = provider.getTracer("demo");
+  return {
+    send: (id) => tracer.startSpan(`work ${id}`, { attributes: { [spanIdAttribute]: id } }).end(),
+    close: async () => {
+      await provider.forceFlush();
+      await provider.shutdown();
+      if (failures.length > 0)
+        throw new Error(`${failures.length} exports over ${protocol} failed`, { cause: failures[0] });
+    },
+  };
+};
+
+const recordFailures = (exporter: SpanExporter, failures: unknown[]): SpanExporter => ({
+  export: (spans, done) =>
+    exporter.export(spans, (result) => {
+      if (result.code !== 0) failures.push(result.error);
+      done(result);
+    }),
+  forceFlush: async () => exporter.forceFlush?.(),
+  shutdown: () => exporter.shutdown(),
+});

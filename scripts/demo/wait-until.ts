@@ -1,0 +1,26 @@
+import type { Clock } from "../../functions/kit/clock.ts";
+
+/**
+ * Asks `probe` every `everyMs` until it gives something other than undefined, and gives that. A probe that throws counts as not
+ * yet. Throws after `timeoutMs`, with what was waited for and the last failure.
+ */
+export const waitUntil = async <Found>(
+  options: { what: string; clock: Clock; signal: AbortSignal; timeoutMs?: number; everyMs?: number },
+  probe: () => Promise<Found | undefined>,
+): Promise<Found> => {
+  const { what, clock, signal, timeoutMs = 30_000, everyMs = 50 } = options;
+  const deadline = clock.monotonic() + timeoutMs;
+  let cause: unknown;
+  while (clock.monotonic() < deadline) {
+    signal.throwIfAborted();
+    try {
+      const found = await probe();
+      if (found !== undefined) return found;
+      cause = undefined;
+    } catch (error) {
+      cause = error;
+    }
+    await clock.sleep(everyMs, signal);
+  }
+  throw new Error(`${what}: not within ${timeoutMs / 1000} s`, { cause });
+};

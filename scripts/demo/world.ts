@@ -1,0 +1,153 @@
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Sql } from "postgres";
+import type { Clock } from "../../functions/kit/clock.ts";
+import type { Entropy } from "../../functions/kit/entropy.ts";
+import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
+import { connectDatabase } from "../../functions/store/database.ts";
+import { seedPeople } from "../../tests/people.ts";
+import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
+import { type CoreProcess, clientCertificateHeader, createCoreProcess } from "./core-process.ts";
+import { type Edge, startEdge } from "./edge.ts";
+import { type DemoCollector, type EnrollTarget, enrollCollector } from "./enroll-collector.ts";
+import { createOperatorApi, type OperatorApi } from "./operator-api.ts";
+import { findPorts, isListening } from "./ports.ts";
+import { createProcesses, type Processes } from "./processes.ts";
+import { waitUntil } from "./wait-until.ts";
+import { createLineWriter, type LineWriter } from "./write-lines.ts";
+
+/** What the demo's parts share. */
+export interface Surroundings {
+  /** Private to the demo; whoever makes it removes it. */
+  dir: string;
+  clock: Clock;
+  entropy: Entropy;
+  /** Ends every wait. */
+  signal: AbortSignal;
+  /** One line for people. */
+  progress(line: string): void;
+}
+
+/** Everything of the deployment that runs, on loopback alone. */
+export interface World {
+  lab: LabPki;
+  authTokenSecret: string;
+  sql: Sql;
+  core: CoreProcess;
+  edge: Edge;
+  api: OperatorApi;
+  processes: Processes;
+  /** `shop` and `cart` take OTLP, `web` tails the files of `lines`; all run. */
+  collectors: { shop: DemoCollector; cart: DemoCollector; web: DemoCollector };
+  /** Where `shop` and `cart` listen. */
+  otlp: { shopGrpc: string; shopHttp: string; cartHttp: string };
+  lines: LineWriter;
+}
+
+const identityPrefix = "spiffe://fleet.example.test/host/";
+
+/**
+ * Starts PostgreSQL (durable), lab CA, core, edge and three collectors, which enroll through the edge with a token of a policy
+ * that an admin makes over the API. What is started is put on `cleanup` at once, so that a failure half-way leaves nothing.
+ */
+export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDisposableStack): Promise<World> => {
+  const { dir, clock, entropy, progress } = surroundings;
+  progress("PostgreSQL with fsync, and a lab CA");
+  const postgres = await startEmbeddedPostgres();
+  cleanup.defer(() => postgres.stop("immediate"));
+  const lab = await createLabPki({ dir: join(dir, "lab"), clock });
+  const processes = await createProcesses(join(dir, "logs"));
+  cleanup.defer(() => processes.stopAll());
+  processes.failure.catch((error) => progress(error.message));
+
+  const authTokenSecret = entropy.bytes(32).toHex();
+  const [httpPort, ingestPort, grpcPort, shopPort, cartPort, edgePort] = (await findPorts(6, entropy)) as [
+    number,
+    number,
+    number,
+    number,
+    number,
+    number,
+  ];
+  const databaseUrl = postgres.url();
+  const core = await createCoreProcess(
+    { dir, databaseUrl, lab, authTokenSecret, httpPort, ingestPort },
+    { ...surroundings, processes },
+  );
+  progress("core: migrates the database and listens");
+  core.start();
+  const edge = await startLabEdge(lab, core, edgePort);
+  cleanup.defer(() => edge.close());
+  await core.ready();
+  const database = connectDatabase({ url: databaseUrl, connectionsMax: 2, openSocket: openDatabaseSocket });
+  cleanup.defer(() => database.close());
+  await seedPeople(database.db, clock.now());
+  const api = createOperatorApi(core.httpUrl, authTokenSecret);
+
+  progress("a policy and a token, and three hosts that enroll through the edge");
+  const token = await createToken(api);
+  const target = {
+    coreUrl: edge.url,
+    ingestEndpoint: core.ingestEndpoint,
+    caFile: lab.serverCaFile,
+    identityPrefix,
+  };
+  const otlp = {
+    shopGrpc: `127.0.0.1:${grpcPort}`,
+    shopHttp: `127.0.0.1:${shopPort}`,
+    cartHttp: `127.0.0.1:${cartPort}`,
+  };
+  const lines = await createLineWriter(join(dir, "app"));
+  const collectors = await startCollectors({ dir, token, target, otlp, lines, processes });
+  const applications = async () =>
+    (await Promise.all(Object.values(otlp).map(isListening))).every(Boolean) || undefined;
+  await waitUntil({ what: "the collectors take OTLP", ...surroundings }, applications);
+  return { lab, authTokenSecret, sql: database.sql, core, edge, api, processes, collectors, otlp, lines };
+};
+
+const startLabEdge = async (lab: LabPki, core: CoreProcess, port: number): Promise<Edge> =>
+  startEdge({
+    certPem: await readFile(lab.edge.certFile, "utf8"),
+    keyPem: await readFile(lab.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(lab.enrollmentCa.certFile, "utf8"),
+    coreUrl: core.httpUrl,
+    clientCertificateHeader,
+    port,
+  });
+
+const createToken = async (api: OperatorApi): Promise<string> => {
+  const policy = await api<{ id: string }>("admin", "POST", "/v1/collector/enrollment-policies", {
+    name: "demo hosts",
+    allowed_identity_prefixes: [identityPrefix],
+    max_enrollments: 3,
+  });
+  const { token } = await api<{ token: string }>(
+    "admin",
+    "POST",
+    `/v1/collector/enrollment-policies/${policy.id}/tokens`,
+    { ttl_seconds: 600, max_uses: 3 },
+  );
+  return token;
+};
+
+const startCollectors = async (options: {
+  dir: string;
+  token: string;
+  target: EnrollTarget;
+  otlp: World["otlp"];
+  lines: LineWriter;
+  processes: Processes;
+}): Promise<World["collectors"]> => {
+  const { dir, token, target, otlp, lines, processes } = options;
+  await mkdir(join(dir, "hosts"));
+  const enroll = (name: string, source: object) =>
+    enrollCollector({ name, dir: join(dir, "hosts", name), token, target, sources: [source] }, processes);
+  const [shop, cart, web] = await Promise.all([
+    enroll("shop", { type: "otlp", grpc: { listen: otlp.shopGrpc }, http: { listen: otlp.shopHttp } }),
+    enroll("cart", { type: "otlp", http: { listen: otlp.cartHttp } }),
+    enroll("web", { type: "file", include: [lines.include], start_at: "beginning" }),
+  ]);
+  for (const collector of [shop, cart, web]) collector.start();
+  return { shop, cart, web };
+};
