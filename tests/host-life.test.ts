@@ -1,0 +1,233 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parseDocument } from "yaml";
+import { systemClock } from "../functions/kit/clock.ts";
+import type { ConnectedDatabase } from "../functions/store/database.ts";
+import { type Edge, startEdge } from "../scripts/demo/edge.ts";
+import { createLabPki, type LabPki } from "../scripts/lab-ca/pki.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { mintBridgeToken, people, seedPeople } from "./people.ts";
+
+/*
+ * The life of a host through the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The steps
+ * build on each other, in order.
+ */
+const secret = "a-test-secret-of-more-than-32-bytes";
+const identity = "https://fleet.test/d/host-1";
+const header = "x-client-cert";
+
+let dir: string;
+let database: TestDatabase;
+let db: ConnectedDatabase;
+let pki: LabPki;
+let edge: Edge | undefined;
+let core: Program;
+let corePort: number;
+let ingestPort: number;
+
+/** A program of ours with its log. */
+interface Program {
+  child: ChildProcess;
+  records: Record<string, unknown>[];
+  stderr: string;
+  exited: Promise<number | null>;
+}
+
+const start = (path: string, args: readonly string[], env: Record<string, string> = {}): Program => {
+  const file = new URL(`../${path}`, import.meta.url).pathname;
+  const child = spawn(process.execPath, [file, ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
+  const program: Program = {
+    child,
+    records: [],
+    stderr: "",
+    exited: once(child, "exit").then(([code]) => code as number | null),
+  };
+  createInterface(child.stdout).on("line", (line) => program.records.push(JSON.parse(line)));
+  child.stderr.on("data", (chunk) => {
+    program.stderr += chunk;
+  });
+  return program;
+};
+
+const logged = async (program: Program, message: string): Promise<Record<string, unknown>> => {
+  const deadline = Date.now() + 10_000;
+  for (;;) {
+    const record = program.records.find(({ msg }) => msg === message);
+    if (record !== undefined) return record;
+    if (Date.now() > deadline || program.child.exitCode !== null) throw new Error(`no ${message}: ${program.stderr}`);
+    await systemClock.sleep(20);
+  }
+};
+
+const collector = (...args: string[]): Program => start("collector/main.ts", args);
+const config = () => join(dir, "host", "collector.yaml");
+
+const admin = async (path: string, body: object): Promise<Record<string, unknown>> => {
+  const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: Date.now() });
+  const answer = await fetch(`http://127.0.0.1:${corePort}${path}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!answer.ok) throw new Error(await answer.text());
+  return (await answer.json()) as Record<string, unknown>;
+};
+
+const stopCleanly = async (program: Program): Promise<void> => {
+  program.child.kill("SIGTERM");
+  expect(await program.exited, program.stderr).toBe(0);
+};
+
+const edit = async (path: readonly (string | number)[], value: unknown): Promise<void> => {
+  const document = parseDocument(await readFile(config(), "utf8"));
+  document.setIn(path, document.createNode(value));
+  await writeFile(config(), document.toString());
+};
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "host-life-"));
+  pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
+  database = await createTestDatabase();
+  db = database.connect();
+  await seedPeople(db.db, Date.now());
+  core = start("functions/main.ts", [], {
+    PORT: "0",
+    SVC_DATABASE_URL: database.url,
+    SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+    SVC_AUTH_TOKEN_SECRET: secret,
+    SVC_DIRECTORY_DOMAIN: "example.test",
+    SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
+    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
+    SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+    SVC_INGEST_SERVER_CERT_FILE: pki.ingest.certFile,
+    SVC_INGEST_SERVER_KEY_FILE: pki.ingest.keyFile,
+    SVC_INGEST_CLIENT_CA_FILE: pki.enrollmentCa.certFile,
+    SVC_INGEST_REQUIRE_ENROLLMENT: "true",
+    SVC_ENROLLMENT_CA_CERT_FILE: pki.enrollmentCa.certFile,
+    SVC_ENROLLMENT_CA_KEY_FILE: pki.enrollmentCa.keyFile,
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
+    SVC_HEARTBEAT_INTERVAL: "11s",
+  });
+  const ready = await logged(core, "ready");
+  corePort = Number(ready.port);
+  ingestPort = Number(ready.ingest_port);
+  edge = await startEdge({
+    certPem: await readFile(pki.edge.certFile, "utf8"),
+    keyPem: await readFile(pki.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
+    coreUrl: `http://127.0.0.1:${corePort}`,
+    clientCertificateHeader: header,
+  });
+});
+afterAll(async () => {
+  core.child.kill("SIGTERM");
+  await core.exited;
+  await edge?.close();
+  await database.drop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const storedLines = async (): Promise<string[]> =>
+  (await db.sql<{ payload: Uint8Array }[]>`select payload from ingest_envelope order by sequence`).map(({ payload }) =>
+    Buffer.from(payload).toString(),
+  );
+const heartbeats = () => db.sql<{ at: Date; boot: string }[]>`
+  select last_heartbeat_at as at, boot_id as boot from collector_health`;
+
+describe("the life of a host", () => {
+  it("enrolls through the TLS edge", async () => {
+    const policy = await admin("/v1/collector/enrollment-policies", {
+      name: "lab",
+      allowed_identity_prefixes: ["https://fleet.test/d/"],
+    });
+    const { token } = await admin(`/v1/collector/enrollment-policies/${policy.id}/tokens`, {});
+    await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
+    const enroll = collector(
+      "enroll",
+      ...["--core", edge?.url ?? "", "--ingest", `localhost:${ingestPort}`, "--token-file", join(dir, "token")],
+      ...["--device-id", "host-1", "--identity-prefix", "https://fleet.test/d/"],
+      ...["--ca-bundle", pki.serverCaFile, "--config-dir", join(dir, "host")],
+      ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
+    );
+    expect(await enroll.exited, enroll.stderr).toBe(0);
+    expect(enroll.stderr).toContain(`enrolled as ${identity}`);
+  });
+
+  it("forwards lines and sends heartbeats through the edge, and stops cleanly", async () => {
+    await edit(["sources"], [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }]);
+    await writeFile(join(dir, "app.log"), "one\ntwo\n");
+    const run = collector("run", "--config", config());
+    await expect.poll(storedLines, { timeout: 10_000, message: run.stderr }).toEqual(["one", "two"]);
+    await expect.poll(async () => (await heartbeats()).length, { timeout: 10_000 }).toBe(1);
+    await appendFile(join(dir, "app.log"), "three\n");
+    await expect.poll(storedLines, { timeout: 10_000 }).toEqual(["one", "two", "three"]);
+    await stopCleanly(run);
+    expect(run.records.filter(({ level }) => level !== "info")).toEqual([]);
+  });
+
+  it("renews through the edge, and through the ingest listener, which serves management too", async () => {
+    const first = collector("renew", "--config", config());
+    expect(await first.exited, first.stderr).toBe(0);
+    const ingest = ["--core", `https://localhost:${ingestPort}`, "--ca-bundle", pki.serverCaFile];
+    const second = collector("renew", "--config", config(), ...ingest);
+    expect(await second.exited, second.stderr).toBe(0);
+    const rows = await db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
+    expect(rows.map(({ status }) => status)).toEqual(["replaced", "active", "active"]);
+  });
+
+  it("sends heartbeats straight to the ingest listener with its new certificate, under a new boot id", async () => {
+    const [before] = await heartbeats();
+    await edit(["management", "core_url"], `https://localhost:${ingestPort}`);
+    await appendFile(join(dir, "app.log"), "four\n");
+    const run = collector("run", "--config", config());
+    await expect.poll(async () => (await heartbeats())[0]?.boot, { timeout: 10_000 }).not.toBe(before?.boot);
+    await expect.poll(storedLines, { timeout: 10_000 }).toEqual(["one", "two", "three", "four"]);
+    await stopCleanly(run);
+    const rows = await db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
+    expect(rows.map(({ status }) => status)).toEqual(["replaced", "replaced", "active"]);
+  });
+
+  it("loses nothing over kill -9 of the collector", async () => {
+    const run = collector("run", "--config", config());
+    await logged(run, "collector runs");
+    await appendFile(join(dir, "app.log"), Array.from({ length: 2000 }, (_, n) => `line ${n}\n`).join(""));
+    await expect.poll(async () => (await storedLines()).length, { timeout: 10_000 }).toBeGreaterThan(4);
+    run.child.kill("SIGKILL");
+    await run.exited;
+    const again = collector("run", "--config", config());
+    await logged(again, "collector runs");
+    await expect.poll(async () => (await storedLines()).length, { timeout: 15_000 }).toBe(2004);
+    expect(new Set(await storedLines()).size).toBe(2004);
+    await stopCleanly(again);
+  });
+
+  it("E12: leaves the bootstrap token nowhere but in its file", async () => {
+    const token = (await readFile(join(dir, "token"), "utf8")).slice(12);
+    expect(JSON.stringify(core.records) + core.stderr).not.toContain(token);
+    for (const entry of await readdir(join(dir, "host"), { withFileTypes: true, recursive: true })) {
+      if (!entry.isFile()) continue;
+      expect((await readFile(join(entry.parentPath, entry.name))).includes(token)).toBe(false);
+    }
+  });
+
+  it("keeps its records, and says why, once its identity is revoked", async () => {
+    const [row] = await db.sql<{ id: string }[]>`select id from collector_identity`;
+    const run = collector("run", "--config", config());
+    await logged(run, "collector runs");
+    await admin(`/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
+    await expect
+      .poll(() => JSON.stringify(run.records), { timeout: 20_000 })
+      .toMatch(/forwarding interrupted.*|identity_revoked|certificate_revoked/);
+    await appendFile(join(dir, "app.log"), "after\n");
+    await stopCleanly(run);
+    expect(await storedLines()).toHaveLength(2004);
+    const diag = start("collector/main.ts", ["diag", "--config", config(), "--json"]);
+    expect(await diag.exited).toBe(0);
+    expect(diag.records[0]).toMatchObject({ validation: { ok: true }, certificate: { identity } });
+  });
+});
