@@ -51,7 +51,7 @@ export const nextBatch = async (
 
 const startLinger = (lingerMs: number, clock: Clock, signal: AbortSignal): AbortController => {
   const linger = new AbortController();
-  const end = () => linger.abort();
+  const end = () => linger.abort("over");
   clock.sleep(lingerMs, signal).then(end, end);
   return linger;
 };

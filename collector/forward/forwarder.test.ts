@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Code } from "@connectrpc/connect";
+import { Code, ConnectError } from "@connectrpc/connect";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { systemClock } from "../../functions/kit/clock.ts";
 import { encodePem } from "../../proto/pem.ts";
@@ -106,12 +106,16 @@ describe("forwarding", () => {
     expect(storedNumbers()).toHaveLength(96);
   });
 
-  it("keeps no more than the configured number of frames in flight, and uses them", async () => {
-    peer.behaviour.beforeCommit = () => systemClock.sleep(2);
+  it("keeps as many frames in flight as it may, and no more", async () => {
+    const gate = Promise.withResolvers<void>();
+    peer.behaviour.beforeCommit = () => gate.promise;
     await queue.append(records(1, 400));
     forward({ maxInFlightFrames: 3 });
+    await vi.waitFor(() => expect(peer.inFlight).toBe(3));
+    await systemClock.sleep(50);
+    expect(peer.inFlight).toBe(3);
+    gate.resolve();
     await empty();
-    expect(Math.max(...peer.frames.map(({ inFlight }) => inFlight))).toBe(3);
     expect(storedNumbers()).toEqual(numbers(1, 400));
   });
 
@@ -185,7 +189,22 @@ describe("refusals", () => {
     await empty();
     expect(storedNumbers()).toEqual(numbers(1, 60).filter((number) => number !== 21));
     expect(queue.stats()).toMatchObject({ deadLetters: 1, droppedRecordsTotal: 0 });
-    expect(Math.max(...peer.frames.slice(-5).map(({ envelopes }) => envelopes))).toBeGreaterThan(1);
+    expect(Math.max(...peer.frames.slice(-5))).toBeGreaterThan(1);
+  });
+
+  it("learns from an uncompressed resend whether a frame is too large, when a library refuses it without a reason", async () => {
+    let refusals = 0;
+    peer.behaviour.refuse = ({ envelopes }) => {
+      if (!envelopes.some(({ sequence }) => sequence === 2n)) return undefined;
+      refusals += 1;
+      return refusals === 1
+        ? new ConnectError("too large", Code.ResourceExhausted)
+        : peerError(Code.ResourceExhausted, "frame_too_large");
+    };
+    await queue.append(records(1, 3));
+    forward({ batch: { maxEnvelopes: 1, maxBytes: 100_000, lingerMs: 1 }, maxInFlightFrames: 1 });
+    await empty();
+    expect([storedNumbers(), refusals, queue.stats().deadLetters]).toEqual([[1, 3], 2, 1]);
   });
 
   it("keeps everything while it is refused for its certificate's sake, says why, and recovers", async () => {

@@ -69,6 +69,8 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   let maxBytes = options.batch.maxBytes;
   /** Frames still to be sent one at a time, to learn which of those in flight core refused. */
   let alone = 0;
+  /** Sends uncompressed: of a compressed frame only the library inside core may know that it is too large, and it gives no reason. */
+  let plain = false;
 
   const connect = () => {
     const { cert, key, ca, serverName } = tls;
@@ -84,7 +86,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       baseUrl: url,
       sessionManager: session,
       readMaxBytes: ackBytesMax,
-      ...(options.compression === "gzip" ? { sendCompression: fastGzip } : {}),
+      ...(options.compression === "gzip" && !plain ? { sendCompression: fastGzip } : {}),
     });
     return { session, transport };
   };
@@ -124,6 +126,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
             status.lastAckAt = clock.now();
             attempt = 0;
             alone = Math.max(0, alone - 1);
+            plain = false;
             for (const { code } of rejected) log.warn({ code }, "core rejected an envelope; set aside");
           },
         },
@@ -137,6 +140,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       const failure = failureOf(error);
       status.lastError = failure.message;
       log.warn({ reason: failure.reason, error: failure.message }, "forwarding interrupted");
+      plain = failure.exhausted;
       if (failure.reason === "frame_too_large") {
         shrink(inFlight);
         return 0;

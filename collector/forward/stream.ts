@@ -47,6 +47,7 @@ export interface StreamOptions {
  * Runs one `Forward` stream until it fails or `signal` aborts; always rejects. Invariants:
  * - Frames follow each other without a gap in `previous_sequence`, which starts at the cursor that core gave.
  * - A record leaves the queue only by core's ack: acknowledged, or named in a rejection and then set aside before the ack counts.
+ *   (A rejection whose ack is lost with the connection is not known here: core's cursor has passed the envelope all the same.)
  * - At most `maxInFlightFrames()` frames are unacknowledged; `inFlight` holds them, oldest first, also after the failure.
  */
 export const runStream = async (options: StreamOptions, inFlight: SentFrame[], signal: AbortSignal): Promise<never> => {

@@ -45,7 +45,10 @@ export interface IngestPeer {
   readonly stored: Envelope[];
   /** Cursors by queue id in hex. */
   readonly cursors: Map<string, number>;
-  readonly frames: { envelopes: number; inFlight: number }[];
+  /** Of each frame that came to its commit, how many envelopes it held. */
+  readonly frames: number[];
+  /** Frames received and not yet acknowledged. */
+  readonly inFlight: number;
   /** Destroys every connection, as a crash does. */
   disconnect(): void;
   close(): Promise<void>;
@@ -90,7 +93,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     const refusal = behaviour.refuse?.(frame);
     if (refusal !== undefined) throw refusal;
     if (frame.hostId !== hostId) throw peerError(Code.PermissionDenied, "host_identity_mismatch");
-    frames.push({ envelopes: frame.envelopes.length, inFlight });
+    frames.push(frame.envelopes.length);
     await behaviour.beforeCommit?.();
     const id = frame.queueId.toHex();
     const cursor = cursors.get(id) ?? 0;
@@ -198,6 +201,9 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     stored,
     cursors,
     frames,
+    get inFlight() {
+      return inFlight;
+    },
     disconnect,
     close: () =>
       new Promise((resolve) => {

@@ -15,6 +15,8 @@ import { createTail, type Tail } from "./tail.ts";
 
 /** What a `file` source reads (contract §8). */
 export interface FileSourceConfig extends FilePatterns {
+  /** `file` unless given. */
+  readonly name?: string;
   /** Where to begin in files that were there before the source first looked; later ones are always read whole. */
   readonly startAt: "beginning" | "end";
 }
@@ -31,7 +33,7 @@ const retryMs = 1_000;
 const rotatedIdleMs = 300_000;
 
 /** All `file` sources share their checkpoints: a file moved from one source's patterns to another's is not read twice. */
-const name = "file";
+const checkpointSource = "file";
 
 /**
  * Follows the files that the patterns find, line by line, without losing or repeating one: across rotation by rename and by
@@ -39,7 +41,9 @@ const name = "file";
  * reliable nor available on every file system.
  */
 export const createFileSource = (config: FileSourceConfig, dependencies: FileSourceDependencies): Source => {
-  const { append, checkpoints, clock, log } = dependencies;
+  const { append, clock, log } = dependencies;
+  const { name = "file" } = config;
+  const checkpoints = () => dependencies.checkpoints(checkpointSource);
   const tails = new Map<string, Tail>();
   const found = new Set<string>();
   const unreadable = new Set<string>();
@@ -51,14 +55,14 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   const markerOf = (pattern: string) => `pattern:${pattern}`;
 
   const follow = async ({ file, stat }: OpenFile, position: Position) => {
-    const tail = createTail(name, file, stat, position, dependencies);
+    const tail = createTail({ name, checkpointSource }, file, stat, position, dependencies);
     tails.set(tail.key, tail);
     log.info({ source: name, path: position.path, offset: position.offset }, "following a file");
   };
 
   /** Where to begin in a file that is not followed yet. */
   const startOf = async ({ path, file, stat }: OpenFile, patternIsNew: boolean): Promise<Position> => {
-    const saved = checkpoints(name).get(fileKey(stat));
+    const saved = checkpoints().get(fileKey(stat));
     const position = saved === undefined ? null : parsePosition(saved);
     if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position))) return position;
     return await positionAt(file, path, patternIsNew && config.startAt === "end" ? stat.size : 0);
@@ -66,7 +70,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
 
   const discover = async () => {
     found.clear();
-    const known = checkpoints(name);
+    const known = checkpoints();
     for (const pattern of config.include) {
       const patternIsNew = !known.has(markerOf(pattern));
       const begun: { source: string; key: string; value: string }[] = [];
@@ -75,11 +79,11 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         if (opened === null) continue;
         const key = fileKey(opened.stat);
         const position = await startOf(opened, patternIsNew);
-        begun.push({ source: name, key, value: savePosition(position) });
+        begun.push({ source: checkpointSource, key, value: savePosition(position) });
         await follow(opened, position);
       }
       // In one transaction with the marker: after a crash in between, "end" must not mean a later end.
-      if (patternIsNew) begun.push({ source: name, key: markerOf(pattern), value: "" });
+      if (patternIsNew) begun.push({ source: checkpointSource, key: markerOf(pattern), value: "" });
       if (begun.length > 0) await append([], { checkpoints: begun, signal });
     }
     discoveredAt = clock.monotonic();
@@ -105,7 +109,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
 
   /** Takes up the files that were rotated away while the collector was down, and forgets those that are gone. */
   const resume = async () => {
-    for (const [key, value] of checkpoints(name)) {
+    for (const [key, value] of checkpoints()) {
       const position = parsePosition(value);
       if (position === null || tails.has(key) || !matches(config, position.path)) continue;
       const opened = await findRenamed(position.path, (stat) => fileKey(stat) === key);
@@ -114,7 +118,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         continue;
       }
       await opened?.file.close();
-      await append([], { checkpoints: [{ source: name, key, value: null }], signal });
+      await append([], { checkpoints: [{ source: checkpointSource, key, value: null }], signal });
     }
   };
 

@@ -27,7 +27,7 @@ const batchBytesMax = 512 * 1024;
 
 /** Follows `file` from `start` on. */
 export const createTail = (
-  source: string,
+  { name: source, checkpointSource }: { name: string; checkpointSource: string },
   file: FileHandle,
   stat: { dev: number; ino: number },
   start: Position,
@@ -65,7 +65,7 @@ export const createTail = (
     const { next } = await readLines(file, position.offset, { final, admits });
     if (records.length === 0) return false;
     const moved = await positionAt(file, path, next, position);
-    await append(records, { checkpoints: [{ source, key, value: savePosition(moved) }], signal });
+    await append(records, { checkpoints: [{ source: checkpointSource, key, value: savePosition(moved) }], signal });
     position = moved;
     return true;
   };
@@ -99,7 +99,7 @@ export const createTail = (
     },
     finish: async (signal) => {
       while (await store(true, signal));
-      await append([], { checkpoints: [{ source, key, value: null }], signal });
+      await append([], { checkpoints: [{ source: checkpointSource, key, value: null }], signal });
     },
     close: () => file.close(),
   };

@@ -1,3 +1,4 @@
+import type { Clock } from "../../../functions/kit/clock.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import type { SourceDependencies } from "../source.ts";
 import type { Signal } from "./signals.ts";
@@ -39,6 +40,7 @@ export const createIntake = (
   stop: AbortSignal,
 ): Intake => {
   const checks = new Map(signals.map((signal) => [signal, createWireCheck(signal.request)]));
+  const patience = createPatience(limits.patienceMs, clock, stop);
   let heldBytes = 0;
 
   const unavailable = (message: string): IntakeOutcome => ({ status: "unavailable", message, retryAfterSeconds });
@@ -60,13 +62,9 @@ export const createIntake = (
       attributes: {},
       payload: part,
     }));
-    const patience = new AbortController();
-    const settled = new AbortController();
-    const giveUp = () => patience.abort(stop.aborted ? stop.reason : new Error("no room in time"));
-    clock.sleep(limits.patienceMs, AbortSignal.any([settled.signal, stop])).then(giveUp, giveUp);
     heldBytes += payload.length;
     try {
-      const outcome = await append(records, { signal: patience.signal });
+      const outcome = await append(records, { signal: patience.signal() });
       return outcome === "stored"
         ? { status: "stored" }
         : { status: "dropped", message: "the collector's queue is full, and it is configured to drop the newest" };
@@ -77,7 +75,28 @@ export const createIntake = (
       return unavailable("the collector's queue cannot be written");
     } finally {
       heldBytes -= payload.length;
-      settled.abort();
     }
+  };
+};
+
+/**
+ * Signals that abort `patienceMs` after they were asked for, or up to a tenth earlier, and when `stop` does: requests that come close
+ * together share one, as a timer for each would cost more than the request.
+ */
+const createPatience = (patienceMs: number, clock: Clock, stop: AbortSignal): { signal(): AbortSignal } => {
+  let shared: AbortController | undefined;
+  let sharedUntil = Number.NEGATIVE_INFINITY;
+  return {
+    signal: () => {
+      const now = clock.monotonic();
+      if (shared === undefined || now >= sharedUntil) {
+        const fresh = new AbortController();
+        const end = () => fresh.abort("no room in time");
+        clock.sleep(patienceMs, stop).then(end, end);
+        shared = fresh;
+        sharedUntil = now + patienceMs / 10;
+      }
+      return shared.signal;
+    },
   };
 };

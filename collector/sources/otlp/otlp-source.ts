@@ -11,6 +11,8 @@ import { signals } from "./signals.ts";
 
 /** Where an `otlp` source listens (contract §8); a transport that is left out is off. */
 export interface OtlpSourceConfig {
+  /** `otlp` unless given. */
+  name?: string;
   grpc?: { listen: string };
   http?: { listen: string };
 }
@@ -39,7 +41,7 @@ export const createOtlpSource = (
   dependencies: SourceDependencies,
   limits: Partial<typeof defaultLimits> = {},
 ): OtlpSource => {
-  const name = "otlp";
+  const { name = "otlp" } = config;
   const { log, clock } = dependencies;
   const { bodyBytesMax, ...intakeLimits } = { ...defaultLimits, ...limits };
   const addresses: { grpc?: string; http?: string } = {};
