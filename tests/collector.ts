@@ -1,4 +1,5 @@
 import { hash, KeyObject, sign } from "node:crypto";
+import { composeIdentity } from "../proto/identity.ts";
 import { canonicalBody, type ProofPurpose, proofPayload } from "../proto/management/proof.ts";
 import { decodePem } from "../proto/pem.ts";
 import type { Answer, Call, TestCore } from "./core.ts";
@@ -41,7 +42,7 @@ export const enrollTestCollector = async (
   const answer = await api("POST", "/v1/collector/enroll", {
     as: { bearer: token },
     body: {
-      csr_pem: await createTestCsr({ key, uri: identityPrefix + deviceId }),
+      csr_pem: await createTestCsr({ key, uri: composeIdentity(identityPrefix, deviceId) }),
       device_id: deviceId,
       platform: "linux/amd64",
       collector_version: "1.0.0",

@@ -6,6 +6,7 @@ import { enrollRoute } from "./collector/enroll.ts";
 import { createPolicyRoute } from "./collector/enrollment-policies/create.ts";
 import { createTokenRoute } from "./collector/enrollment-policies/create-token.ts";
 import { freezePolicyRoute } from "./collector/enrollment-policies/freeze.ts";
+import { healthReportRoute } from "./collector/health/report.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
 import { renewRoute } from "./collector/renew.ts";
@@ -23,6 +24,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   revokeTokenRoute(core),
   revokeIdentityRoute(core),
   revokeCertificateRoute(core),
+  healthReportRoute(core),
   ...collectorRoutesOf(core),
 ];
 

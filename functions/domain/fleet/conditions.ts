@@ -1,0 +1,84 @@
+import type { FleetRow } from "../../store/fleet-report.ts";
+import { type FleetCondition, fleetConditions } from "../../store/fleet-rows.ts";
+import type { FleetThresholds } from "../../store/fleet-states.ts";
+
+/** Why a row is in a state: since when as far as core knows, and the evidence in words. */
+export interface Condition {
+  state: FleetCondition;
+  since: string;
+  evidence: string;
+}
+
+/** Every condition that holds for a row, in order of precedence. Whether one holds was decided in SQL; here it is explained. */
+export const conditionsOf = (row: FleetRow, thresholds: FleetThresholds, now: Date): Condition[] =>
+  fleetConditions
+    .filter((state) => row[`is_${state}`])
+    .map((state) => {
+      const { since, evidence } = explanations[state](row, thresholds, now.getTime());
+      return { state, since: new Date(since).toISOString(), evidence };
+    });
+
+type Explain = (
+  row: FleetRow,
+  thresholds: FleetThresholds,
+  now: number,
+) => { since: number | string; evidence: string };
+
+const ms = (text: string | null): number => (text === null ? 0 : new Date(text).getTime());
+const ageSeconds = (text: string | null, now: number): number => Math.max(0, Math.floor((now - ms(text)) / 1000));
+/** What a heartbeat says holds since then at the latest. */
+const heard = (row: FleetRow): string => row.last_heartbeat_at ?? row.enrolled_at;
+
+const explanations: Record<FleetCondition, Explain> = {
+  revoked: (row) =>
+    row.revoked_at !== null
+      ? { since: row.revoked_at, evidence: "the identity is revoked" }
+      : {
+          since: row.certificate_revoked_at ?? row.enrolled_at,
+          evidence: "the certificate last used is revoked and no other is active",
+        },
+  enrolling: (row, { enrollingSeconds }, now) => ({
+    since: row.enrolled_at,
+    evidence: `enrolled ${ageSeconds(row.enrolled_at, now)} s ago, not heard of yet, allowed ${enrollingSeconds} s`,
+  }),
+  renewal_failed: (row, _thresholds, now) =>
+    ms(row.certificate_not_after) <= now && row.successor_id === null
+      ? {
+          since: row.certificate_not_after,
+          evidence: `the certificate expired ${ageSeconds(row.certificate_not_after, now)} s ago and has no successor`,
+        }
+      : { since: row.renewal_last_attempt_at ?? heard(row), evidence: row.renewal_last_error ?? "renewal failed" },
+  stale: (row, { staleAfterSeconds, enrollingSeconds }, now) =>
+    row.last_heartbeat_at === null
+      ? {
+          since: ms(row.enrolled_at) + enrollingSeconds * 1000,
+          evidence: `no heartbeat since enrollment ${ageSeconds(row.enrolled_at, now)} s ago, threshold ${enrollingSeconds} s`,
+        }
+      : {
+          since: ms(row.last_heartbeat_at) + staleAfterSeconds * 1000,
+          evidence: `last heartbeat ${ageSeconds(row.last_heartbeat_at, now)} s ago, threshold ${staleAfterSeconds} s`,
+        },
+  cert_expiring: (row, { certExpiringFraction }, now) => {
+    const lifetime = ms(row.certificate_not_after) - ms(row.certificate_issued_at);
+    const left = Math.max(0, Math.floor((ms(row.certificate_not_after) - now) / 1000));
+    const threshold = Math.floor((lifetime * certExpiringFraction) / 1000);
+    return {
+      since: ms(row.certificate_not_after) - threshold * 1000,
+      evidence: `the certificate has ${left} s left, threshold ${threshold} s, and no successor`,
+    };
+  },
+  config_invalid: (row) => ({
+    since: heard(row),
+    evidence: row.config_error ?? "the collector reports an invalid config",
+  }),
+  unsupported_version: (row, { versionMin }) => ({
+    since: heard(row),
+    evidence: versionMin === null ? "the version is not SemVer" : `the version is not SemVer ${versionMin} or later`,
+  }),
+  queue_at_risk: (row) => ({
+    since: heard(row),
+    evidence: row.dropped_since_previous
+      ? `records were dropped since the previous heartbeat, ${row.dropped_records_total} in all`
+      : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s`,
+  }),
+};

@@ -1,0 +1,241 @@
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
+import {
+  heartbeatBody as bodyOf,
+  createTestToken,
+  enrollTestCollector,
+  identityPrefix,
+  manage,
+  type TestCollector,
+} from "../../../../tests/collector.ts";
+import { createTestCore } from "../../../../tests/core.ts";
+import { createTestCsr, createTestKey } from "../../../../tests/fakes/pki.ts";
+
+interface Row {
+  identity_id: string;
+  device_id: string;
+  state: string;
+  conditions: { state: string; since: string; evidence: string }[];
+  last_heartbeat_at: string | null;
+  last_envelope_at: string | null;
+  certificate: { id: string; status: string };
+  successor: { id: string } | null;
+  config: { drift: string };
+}
+interface Report {
+  summary: { enrolled: number; by_state: Record<string, number> } & Record<string, number>;
+  thresholds: Record<string, unknown>;
+  items: Row[];
+  next_cursor: string | null;
+}
+
+const day = 86_400_000;
+
+/** The parts of a heartbeat that tests change. */
+const heartbeatBody = (now: number) =>
+  bodyOf(now) as Record<string, unknown> & Record<"collector" | "queue" | "renewal", Record<string, unknown>>;
+
+/** A core of its own, with hosts that are easily brought into each state. */
+const fleet = async () => {
+  const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
+  const { token } = await createTestToken(test);
+  const beat = (host: TestCollector, over: object = {}) =>
+    manage(test, host, "heartbeat", { ...heartbeatBody(test.clock.now()), ...over });
+  const version = (text: string) => ({
+    collector: { ...heartbeatBody(test.clock.now()).collector, version: text },
+  });
+  return {
+    ...test,
+    enroll: (deviceId: string) => enrollTestCollector(test, { token, deviceId }),
+    beat: (host: TestCollector, over: object = version("1.4.0")) => beat(host, { ...version("1.4.0"), ...over }),
+    version,
+    forward: (host: TestCollector) =>
+      test.db.execute(sql`insert into ingest_host select identity, ${new Date(test.clock.now()).toISOString()}::timestamptz
+        from collector_identity where id = ${host.identityId}`),
+    report: async (query = "") =>
+      (await test.api<Report>("GET", `/v1/collector/health${query}`, { as: "auditor" })).body,
+  };
+};
+
+/** A fleet for one test, and the row of a host. */
+const startFleet = async () => {
+  const test = await fleet();
+  onTestFinished(() => test.close());
+  const stateOf = async ({ identity }: TestCollector) =>
+    (await test.report(`?identity=${encodeURIComponent(identity)}`)).items[0];
+  return { test, stateOf };
+};
+
+describe("the states of the health report", () => {
+  it("is enrolling for fifteen minutes, then stale, healthy with the first heartbeat, and stale three intervals later", async () => {
+    const { test, stateOf } = await startFleet();
+    const host = await test.enroll("life");
+    expect(await stateOf(host)).toMatchObject({ state: "enrolling", last_heartbeat_at: null, last_envelope_at: null });
+    await test.clock.advance(15 * 60_000 - 1);
+    expect((await stateOf(host))?.state).toBe("enrolling");
+    await test.clock.advance(1);
+    expect(await stateOf(host)).toMatchObject({ state: "stale", conditions: [{ state: "stale" }] });
+    await test.beat(host);
+    expect(await stateOf(host)).toMatchObject({ state: "healthy", conditions: [] });
+    await test.clock.advance(180_000);
+    expect((await stateOf(host))?.state).toBe("healthy");
+    await test.clock.advance(1);
+    const { conditions } = (await stateOf(host)) ?? {};
+    expect(conditions?.[0]?.evidence).toBe("last heartbeat 180 s ago, threshold 180 s");
+    expect(conditions?.[0]?.since).toBe(new Date(test.clock.now() - 1).toISOString());
+  });
+
+  it("shows what the heartbeat says: invalid config, queue at risk, drops, failed renewal", async () => {
+    const { test, stateOf } = await startFleet();
+    const host = await test.enroll("says");
+    const { queue, renewal } = heartbeatBody(test.clock.now());
+    const state = async (over: object) => {
+      await test.clock.advance(10_000);
+      await test.beat(host, over);
+      return (await stateOf(host))?.state;
+    };
+    expect(await state({})).toBe("healthy");
+    expect(await state({ config: { valid: false, errors: ["bad"], running_config_hash: null } })).toBe(
+      "config_invalid",
+    );
+    expect(await state({ queue: { ...queue, at_risk: true } })).toBe("queue_at_risk");
+    expect(await state({ queue: { ...queue, dropped_records_total: 5 } })).toBe("queue_at_risk");
+    expect(await state({ queue: { ...queue, dropped_records_total: 5 } })).toBe("healthy");
+    await test.clock.advance(60_000);
+    expect(await state({ renewal: { ...renewal, status: "failed", last_error: "reenroll" } })).toBe("renewal_failed");
+    expect(await state({ renewal: { ...renewal, status: "retrying" } })).toBe("healthy");
+  });
+
+  it("compares versions as SemVer, and calls what is not SemVer unsupported", async () => {
+    const { test, stateOf } = await startFleet();
+    const host = await test.enroll("version");
+    for (const [version, state] of Object.entries({
+      "1.10.0": "healthy",
+      "1.0.0": "healthy",
+      "1.0.0-rc.1": "unsupported_version",
+      "0.9.9": "unsupported_version",
+      "v1.5.0": "unsupported_version",
+      latest: "unsupported_version",
+    })) {
+      await test.clock.advance(11_000);
+      await test.beat(host, test.version(version));
+      expect({ version, state: (await stateOf(host))?.state }).toEqual({ version, state });
+    }
+  });
+
+  it("keeps every condition and shows the first by precedence; a revoked identity is revoked above all", async () => {
+    const { test, stateOf } = await startFleet();
+    const host = await test.enroll("many");
+    const { queue } = heartbeatBody(test.clock.now());
+    await test.beat(host, {
+      ...test.version("0.1.0"),
+      config: { valid: false, errors: ["bad"], running_config_hash: null },
+      queue: { ...queue, at_risk: true },
+    });
+    await test.clock.advance(20 * day);
+    const names = async () => (await stateOf(host))?.conditions.map(({ state }) => state);
+    expect(await names()).toEqual(["stale", "cert_expiring", "config_invalid", "unsupported_version", "queue_at_risk"]);
+    await test.clock.advance(2 * day);
+    expect((await stateOf(host))?.state).toBe("renewal_failed");
+    expect((await stateOf(host))?.certificate.status).toBe("expired");
+    await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin" });
+    expect((await names())?.[0]).toBe("revoked");
+  });
+
+  it("is cert_expiring with less than a quarter of the lifetime left, until there is a successor", async () => {
+    const { test, stateOf } = await startFleet();
+    const host = await test.enroll("renews");
+    await test.clock.advance(15.75 * day);
+    await test.beat(host);
+    expect((await stateOf(host))?.state).toBe("healthy");
+    await test.clock.advance(1);
+    expect((await stateOf(host))?.state).toBe("cert_expiring");
+    const renewed = await manage(test, host, "renew", {
+      sent_at: new Date(test.clock.now()).toISOString(),
+      csr_pem: await createTestCsr({ key: await createTestKey(), uri: `${identityPrefix}renews` }),
+      collector_version: "1.4.0",
+    });
+    expect(renewed.status).toBe(200);
+    expect(await stateOf(host)).toMatchObject({
+      state: "healthy",
+      certificate: { id: host.certificateId },
+      successor: { id: renewed.body.certificate_id },
+    });
+  });
+});
+
+describe("the health report", async () => {
+  const test = await fleet();
+  afterAll(() => test.close());
+  const names = ["a_1", "a%2", "b3", "b4", "c5"];
+  const hosts = await Promise.all(names.map((name) => test.enroll(name)));
+  const [first, second, third] = hosts as [TestCollector, TestCollector, TestCollector];
+  await test.beat(first);
+  await test.forward(first);
+  await test.clock.advance(1000);
+  await test.beat(second);
+  await test.clock.advance(1000);
+  await test.forward(third);
+
+  it("tells a host that heartbeats but never forwarded from one that does", async () => {
+    const { summary, items } = await test.report();
+    expect(summary).toMatchObject({ enrolled: 5, active_recent_heartbeats: 2, forwarding: 2, never_forwarded: 1 });
+    expect(summary.by_state).toMatchObject({ healthy: 3, enrolling: 2, revoked: 0 });
+    const never = await test.report("?forwarding=never");
+    expect(never.items.map((row) => row.device_id)).toEqual(["a%2"]);
+    expect(items.find((row) => row.device_id === "a%2")).toMatchObject({ last_envelope_at: null });
+  });
+
+  it("I6: searches for % and _ as themselves, in any case", async () => {
+    const found = async (q: string) =>
+      (await test.report(`?q=${encodeURIComponent(q)}`)).items.map((row) => row.device_id);
+    expect(await found("A_")).toEqual(["a_1"]);
+    expect(await found("%")).toEqual(["a%2"]);
+    expect(await found("\\")).toEqual([]);
+    expect((await found("LINUX/")).length).toBe(5);
+  });
+
+  it("follows the filters in the summary, except for the states", async () => {
+    const { summary, items } = await test.report("?state=healthy&state=stale&q=b");
+    expect(items.map((row) => row.device_id)).toEqual(["b3"]);
+    expect(summary).toMatchObject({ enrolled: 2, by_state: { healthy: 1, enrolling: 1 } });
+  });
+
+  it.each(["identity", "last_heartbeat_at", "last_envelope_at", "certificate_not_after", "queue_bytes"])(
+    "pages by %s in both orders without losing or repeating a row",
+    async (sort) => {
+      for (const order of ["asc", "desc"]) {
+        const seen: string[] = [];
+        let cursor: string | null = "";
+        while (cursor !== null) {
+          const page = await test.report(`?sort=${sort}&order=${order}&limit=2${cursor && `&cursor=${cursor}`}`);
+          seen.push(...page.items.map((row) => row.device_id));
+          cursor = page.next_cursor;
+        }
+        const whole = await test.report(`?sort=${sort}&order=${order}`);
+        expect(seen).toEqual(whole.items.map((row) => row.device_id));
+        expect(new Set(seen).size).toBe(5);
+      }
+    },
+  );
+
+  it("I6: refuses a tampered or foreign cursor, an unknown sort and an unknown parameter with 422", async () => {
+    const { next_cursor } = await test.report("?limit=1");
+    const tampered = `${next_cursor?.slice(0, -2)}AA`;
+    for (const query of [
+      `limit=1&cursor=${tampered}`,
+      `limit=1&order=desc&cursor=${next_cursor}`,
+      "cursor=%00",
+      "sort=identity;drop table person",
+      "limit=0",
+      "limit=1001",
+      "limit=1&limit=2",
+      "stat=healthy",
+      "state=well",
+      "q=%00",
+    ]) {
+      const { status, body } = await test.api("GET", `/v1/collector/health?${query}`, { as: "auditor" });
+      expect({ query, status, code: body.code }).toEqual({ query, status: 422, code: "validation_failed" });
+    }
+  });
+});
