@@ -1,0 +1,28 @@
+import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
+import { readMigrations } from "../../functions/node/read-migrations.ts";
+import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database.ts";
+import { migrate } from "../../functions/store/migrate.ts";
+
+/** A migrated, empty, durable PostgreSQL (fsync and synchronous_commit on) that ends with `close`. */
+export interface BenchDatabase extends Pick<ConnectedDatabase, "db" | "sql"> {
+  url: string;
+  close(): Promise<void>;
+}
+
+/** Starts one for a bench. */
+export const openBenchDatabase = async (): Promise<BenchDatabase> => {
+  const server = await startEmbeddedPostgres();
+  const url = server.url();
+  const { db, sql, close } = connectDatabase({ url, openSocket: openDatabaseSocket });
+  await migrate(sql, await readMigrations());
+  return {
+    url,
+    db,
+    sql,
+    close: async () => {
+      await close();
+      await server.stop("immediate");
+    },
+  };
+};

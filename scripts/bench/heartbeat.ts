@@ -1,0 +1,165 @@
+import { hash, sign, verify } from "node:crypto";
+import { parseArgs } from "node:util";
+import { createApp } from "../../functions/app.ts";
+import { parseCoreConfig } from "../../functions/config.ts";
+import type { Core } from "../../functions/core.ts";
+import type { HttpContext } from "../../functions/http/request.ts";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
+import { canonicalBody, proofPayload } from "../../proto/management/proof.ts";
+import { heartbeatBody } from "../../tests/collector.ts";
+import { createTestObserver } from "../../tests/fakes/observer.ts";
+import { type Bench, quantile, rated } from "./bench.ts";
+import { openBenchDatabase } from "./database.ts";
+import { type BenchFleet, type BenchHost, createBenchFleet } from "./fleet.ts";
+
+const goal = 0.6;
+const url = "http://core.bench/v1/collector/heartbeat";
+/** Hosts report this often by the bench's clock: as often as the rate limit lets them. */
+const roundMs = 10_000;
+
+/** A signed heartbeat, ready to send. */
+interface Shot {
+  host: BenchHost;
+  data: Buffer;
+  signature: Buffer;
+  request: Request;
+}
+
+/**
+ * Heartbeats through the whole route: app, proof, group commit into a durable PostgreSQL. The floor is what one core verifies of the
+ * very same signatures. `--hosts` collectors report once a round, `--in-flight` requests at a time, for `--rounds` rounds; one
+ * round more goes ahead to warm up.
+ */
+export const bench: Bench = async (args) => {
+  const { values } = parseArgs({
+    args: [...args],
+    options: {
+      hosts: { type: "string", default: "3000" },
+      rounds: { type: "string", default: "12" },
+      "in-flight": { type: "string", default: "512" },
+    },
+  });
+  const [hosts, rounds, inFlight] = [Number(values.hosts), Number(values.rounds), Number(values["in-flight"])];
+  const database = await openBenchDatabase();
+  try {
+    const start = systemClock.now();
+    const fleet = await createBenchFleet(database.db, { count: hosts, now: start });
+    let now = start;
+    const app = createApp(
+      coreOf(database, fleet, () => now),
+      { peerOf: (c: HttpContext) => c.env.peer },
+    );
+    const shotsAt = (round: number) => fleet.hosts.map((host) => signShot(host, start + round * roundMs));
+
+    const warmUp = shotsAt(0);
+    await fire(app, warmUp, inFlight);
+    const floorRates: number[] = [];
+    let seconds = 0;
+    let cpuSeconds = 0;
+    const latencies = new Float64Array(hosts * rounds);
+    for (let round = 1; round <= rounds; round++) {
+      const shots = shotsAt(round);
+      now = start + round * roundMs;
+      const startedAt = performance.now();
+      const cpuBefore = process.cpuUsage();
+      latencies.set(await fire(app, shots, inFlight), (round - 1) * hosts);
+      seconds += (performance.now() - startedAt) / 1000;
+      const { user, system } = process.cpuUsage(cpuBefore);
+      cpuSeconds += (user + system) / 1e6;
+      floorRates.push(verifyRate(shots));
+    }
+    const written = await database.sql`select count(*)::int as rows from collector_health
+      where last_heartbeat_at = ${new Date(now).toISOString()}::timestamptz`;
+    if (written[0]?.rows !== hosts) throw new Error("the last round is not in the database");
+    const floor = floorRates.reduce((sum, rate) => sum + rate, 0) / rounds;
+    const details = {
+      hosts,
+      rounds,
+      in_flight: inFlight,
+      seconds: Math.round(seconds * 100) / 100,
+      core_cpu_us_each: Math.round((cpuSeconds / hosts / rounds) * 1e6),
+      latency_ms: { p50: Math.round(quantile(latencies, 0.5)), p99: Math.round(quantile(latencies, 0.99)) },
+      floor: "P-256 verifications of the same signatures by node:crypto on one core",
+    };
+    return { ...rated("heartbeat", "heartbeats/s", { figure: (hosts * rounds) / seconds, floor, goal }), details };
+  } finally {
+    await database.close();
+  }
+};
+
+const coreOf = (database: { db: Core["db"]; url: string }, fleet: BenchFleet, now: () => number): Core => {
+  const env = {
+    SVC_DATABASE_URL: database.url,
+    SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+    SVC_AUTH_TOKEN_SECRET: systemEntropy.bytes(32).toHex(),
+    SVC_DIRECTORY_DOMAIN: "fleet.bench",
+    SVC_DIRECTORY_DELEGATE_EMAIL: "root@fleet.bench",
+    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere",
+  };
+  const { config } = parseCoreConfig(env, () => "");
+  const silent = () => undefined;
+  return {
+    config,
+    db: database.db,
+    clock: { ...systemClock, now },
+    entropy: systemEntropy,
+    log: { debug: silent, info: silent, warn: silent, error: console.error },
+    observe: createTestObserver().observe,
+    cryptography: createNodeCryptography(),
+    signer: fleet.signer,
+    clientCertificates: fleet.clientCertificates,
+  };
+};
+
+const signShot = (host: BenchHost, sentAt: number): Shot => {
+  const body = heartbeatBody(sentAt);
+  const { identity, certificateSha256 } = host;
+  const payload = proofPayload({
+    purpose: "heartbeat",
+    identity,
+    certificateSha256,
+    sentAt: String(body.sent_at),
+    bodySha256: hash("sha256", canonicalBody(body), "hex"),
+  });
+  const data = Buffer.from(payload);
+  const signature = sign("sha256", data, host.privateKey);
+  const text = JSON.stringify({ ...body, proof: signature.toString("base64") });
+  const headers = { "Content-Type": "application/json", "Content-Length": String(text.length) };
+  return { host, data, signature, request: new Request(url, { method: "POST", headers, body: text }) };
+};
+
+/** Sends all, `inFlight` at a time; gives each one's milliseconds. Throws unless every one is taken. */
+const fire = async (
+  app: ReturnType<typeof createApp>,
+  shots: readonly Shot[],
+  inFlight: number,
+): Promise<Float64Array> => {
+  const latencies = new Float64Array(shots.length);
+  let next = 0;
+  const send = async () => {
+    for (let index = next++; index < shots.length; index = next++) {
+      const shot = shots[index];
+      if (shot === undefined) return;
+      const startedAt = performance.now();
+      const peer = { remoteAddress: "127.0.0.1", certificate: shot.host.certificate, listener: "ingest" };
+      const response = await app.fetch(shot.request, { peer });
+      if (response.status !== 200) throw new Error(`heartbeat refused: ${await response.text()}`);
+      latencies[index] = performance.now() - startedAt;
+    }
+  };
+  await Promise.all(Array.from({ length: inFlight }, send));
+  return latencies;
+};
+
+/** Verifications a second on this core: between the rounds, so that both figures meet the same neighbours. */
+const verifyRate = (shots: readonly Shot[]): number => {
+  const startedAt = performance.now();
+  let count = 0;
+  for (const { data, signature, host } of shots) {
+    if (!verify("sha256", data, host.publicKey, signature)) throw new Error("a signature of ours does not verify");
+    if (++count === 3000) break;
+  }
+  return count / ((performance.now() - startedAt) / 1000);
+};
