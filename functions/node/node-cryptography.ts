@@ -12,11 +12,13 @@ import {
 const digestOf = (algorithm: SignatureAlgorithm): string | null => algorithm.split("-")[1] ?? null;
 
 /**
- * Cryptography by node:crypto, synchronous: a P-256 verification costs less than handing it to the thread pool. Public keys are
- * kept parsed for the `keysMax` that were used last.
+ * Cryptography by node:crypto. Verifications go to the thread pool, at most `pooledMax` at a time, so that all cores share them;
+ * beyond that the event loop takes its part instead of letting a queue grow. Public keys are kept parsed for the `keysMax` that
+ * were used last.
  */
-export const createNodeCryptography = ({ keysMax = 20_000 }: { keysMax?: number } = {}): Cryptography => {
+export const createNodeCryptography = ({ keysMax = 20_000, pooledMax = 64 } = {}): Cryptography => {
   const keys = new BoundedMap<string, { parts: PublicKeyParts; key: KeyObject }>(keysMax);
+  let pooled = 0;
   const keyOf = (spki: Uint8Array) => {
     const name = Buffer.from(spki.buffer, spki.byteOffset, spki.byteLength).toString("latin1");
     const known = keys.get(name);
@@ -27,13 +29,23 @@ export const createNodeCryptography = ({ keysMax = 20_000 }: { keysMax?: number 
     keys.set(name, { parts, key });
     return { parts, key };
   };
+  const verifyInPool = (digest: string | null, data: Uint8Array, key: KeyObject, signature: Uint8Array) =>
+    new Promise<boolean>((resolve) => {
+      pooled += 1;
+      verify(digest, data, key, signature, (error, isGood) => {
+        pooled -= 1;
+        resolve(error === null && isGood);
+      });
+    });
   return {
     sha256Hex: (data) => hash("sha256", data, "hex"),
     verify({ spki, algorithm, data, signature }) {
       try {
         const known = keyOf(spki);
         if (known === undefined || !algorithmFits(known.parts.algorithm, algorithm)) return false;
-        return verify(digestOf(algorithm), data, known.key, signature);
+        const digest = digestOf(algorithm);
+        if (pooled < pooledMax) return verifyInPool(digest, data, known.key, signature);
+        return verify(digest, data, known.key, signature);
       } catch {
         return false;
       }
