@@ -7,7 +7,6 @@ import { clientCertificateOf } from "./client-certificate.ts";
 import { parse } from "./parse.ts";
 import type { DocumentedProblem, Guard } from "./route.ts";
 
-const JsonObject = v.record(v.string(), v.unknown());
 const Proof = v.object(ProofFields);
 
 /** What the guard of collectors needs of core. */
@@ -39,10 +38,16 @@ export const collector = (core: ManagementCore, purpose: ProofPurpose): Guard<Pr
   admit: async (c, body) => {
     const der = clientCertificateOf(c, core.config.clientCertificateHeader);
     if (der === null) throw new Problem("client_certificate_required");
-    const request = parse(JsonObject, await body.json());
+    const request = await body.json();
+    if (!isObject(request)) throw unprovable("must be an object");
     const message = provableFault(request);
-    if (message !== undefined) throw new Problem("validation_failed", { errors: [{ path: "", message }] });
+    if (message !== undefined) throw unprovable(message);
     const { sent_at: sentAt, proof } = parse(Proof, request);
     return proveCollector(core, { der, purpose, body: request, sentAt, proof });
   },
 });
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const unprovable = (message: string): Problem => new Problem("validation_failed", { errors: [{ path: "", message }] });

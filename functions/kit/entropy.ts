@@ -15,8 +15,6 @@ export const fraction = (entropy: Entropy): number => {
   return view.getUint32(0) / 0x1_0000_0000;
 };
 
-const hex = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
-
 /** UUIDv7 (RFC 9562): sorts by the millisecond of its making, then at random. */
 export const uuidv7 = ({ clock, entropy }: { clock: Pick<Clock, "now">; entropy: Entropy }): string => {
   const bytes = entropy.bytes(16);
@@ -26,6 +24,6 @@ export const uuidv7 = ({ clock, entropy }: { clock: Pick<Clock, "now">; entropy:
   view.setUint16(4, now % 0x1_0000);
   view.setUint8(6, (view.getUint8(6) & 0x0f) | 0x70);
   view.setUint8(8, (view.getUint8(8) & 0x3f) | 0x80);
-  const text = Array.from(bytes, (byte) => hex[byte]).join("");
+  const text = bytes.toHex();
   return `${text.slice(0, 8)}-${text.slice(8, 12)}-${text.slice(12, 16)}-${text.slice(16, 20)}-${text.slice(20)}`;
 };

@@ -57,17 +57,21 @@ const faultOf = (value: unknown, depth: number): string | undefined => {
     case "object": {
       if (value === null) return undefined;
       if (depth === depthMax) return `must not nest more than ${depthMax} levels`;
-      const isArray = Array.isArray(value);
-      for (const [name, member] of Object.entries(value)) {
-        if (!isArray && !name.isWellFormed()) return "names must be well-formed Unicode";
-        const fault = faultOf(member, depth + 1);
-        if (fault !== undefined) return fault;
-      }
-      return undefined;
+      if (Array.isArray(value)) return firstFault(value, depth);
+      for (const name of Object.keys(value)) if (!name.isWellFormed()) return "names must be well-formed Unicode";
+      return firstFault(Object.values(value), depth);
     }
     default:
       return undefined;
   }
+};
+
+const firstFault = (members: readonly unknown[], depth: number): string | undefined => {
+  for (const member of members) {
+    const fault = faultOf(member, depth + 1);
+    if (fault !== undefined) return fault;
+  }
+  return undefined;
 };
 
 /** The signature that a `proof` holds: standard base64 with padding. Undefined if it is not that; an empty one is empty. */

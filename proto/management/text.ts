@@ -60,7 +60,8 @@ export const parseTimestamp = (text: string): number | undefined => {
   if (text.length > 30 || !rfc3339Pattern.test(text)) return undefined;
   const ms = Date.parse(text);
   if (Number.isNaN(ms)) return undefined;
-  return new Date(ms).toISOString().slice(0, 19) === text.slice(0, 19) ? ms : undefined;
+  // Date.parse turns 30 February into 2 March, and 24:00 into the next day.
+  return new Date(ms).getUTCDate() === Number(text.slice(8, 10)) ? ms : undefined;
 };
 
 /** SHA-256 as 64 lowercase hexadecimal digits. */
