@@ -71,8 +71,8 @@ const reportNames = [...reportColumns.matchAll(/(\w+) [a-z[\]]+(?:,|$)/g)].map((
 const names = sql.raw(reportNames.join(", "));
 const assignments = sql.raw(reportNames.map((name) => `${name} = excluded.${name}`).join(", "));
 
-/** Heartbeats of one statement at most: some 600 KiB of parameters. */
-const groupMax = 500;
+/** Heartbeats of one statement at most: enough to share its cost, few enough that verifying the next ones overlaps with it. */
+const groupMax = 128;
 
 /**
  * Writes heartbeats, concurrent ones by shared statements (see `groupCalls`): each resolves when its own is committed. Two of one
@@ -114,14 +114,11 @@ const recordHeartbeats = async (
     with input as materialized (
       select * from json_to_recordset(${json}::json)
         as input (place integer, fingerprint text, sent_at timestamptz, expired boolean, ${sql.raw(reportColumns)})
-    ), ${verdictOf("heartbeat", now)}, before as (
-      select h.* from collector_health h join verdict on verdict.identity_id = h.identity_id
-    ), written as (
+    ), ${verdictOf("heartbeat", now)}, written as (
       insert into collector_health as h
         (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, ${names})
-      select verdict.identity_id, verdict.certificate_id, ${at}, false, ${names}
-      from verdict join input on input.place = verdict.place
-      where verdict.outcome = 'admitted' order by verdict.identity_id
+      select identity_id, certificate_id, ${at}, false, ${names} from verdict
+      where outcome = 'admitted' order by identity_id
       on conflict (identity_id) do update set
         certificate_id = excluded.certificate_id,
         last_heartbeat_at = excluded.last_heartbeat_at,
@@ -130,17 +127,16 @@ const recordHeartbeats = async (
         previous_boot_at = case when h.boot_id <> excluded.boot_id then h.last_heartbeat_at else h.previous_boot_at end,
         ${assignments}
     )
-    select verdict.*,
-      coalesce(before.certificate_id = verdict.certificate_id and before.boot_id <> input.boot_id
-        and before.previous_boot_id = input.boot_id and before.previous_boot_at >= ${cloneSince}, false) as clone_suspected,
-      extract(epoch from c.renew_after)::float8 * 1000 as renew_after,
-      extract(epoch from c.not_after)::float8 * 1000 as not_after,
-      extract(epoch from c.issued_at)::float8 * 1000 as issued_at,
+    select verdict.outcome, verdict.certificate_id, verdict.identity_id, verdict.last_sent_at, verdict.first_use,
+      coalesce(h.certificate_id = verdict.certificate_id and h.boot_id <> verdict.boot_id
+        and h.previous_boot_id = verdict.boot_id and h.previous_boot_at >= ${cloneSince}, false) as clone_suspected,
+      extract(epoch from verdict.renew_after)::float8 * 1000 as renew_after,
+      extract(epoch from verdict.not_after)::float8 * 1000 as not_after,
+      extract(epoch from verdict.issued_at)::float8 * 1000 as issued_at,
       a.config_id, g.config_hash
     from verdict
-    join input on input.place = verdict.place
-    left join before on before.identity_id = verdict.identity_id
-    left join certificate c on c.id = verdict.certificate_id
+    -- The snapshot of the statement: what the report before this one said.
+    left join collector_health h on h.identity_id = verdict.identity_id
     left join config_assignment a on a.identity_id = verdict.identity_id and a.ended_at is null
     left join collector_config g on g.id = a.config_id
     order by verdict.place`);

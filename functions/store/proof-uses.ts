@@ -37,7 +37,6 @@ export interface Admission {
 
 /** A row of `verdict` as the driver gives it. */
 export interface VerdictRow extends Record<string, unknown> {
-  place: number;
   outcome: AdmissionOutcome;
   certificate_id: string | null;
   identity_id: string | null;
@@ -51,7 +50,8 @@ const minuteMs = 60_000;
 
 /**
  * The common table expressions that decide on proofs and use them up, for statements that do their work in the same breath. They
- * read `input (place, fingerprint, sent_at, expired)`, one row per certificate at most, and give `verdict`. Replay is impossible
+ * read `input (fingerprint, sent_at, expired, …)`, one row per certificate at most, and give `verdict`: all columns of `input`,
+ * those of `VerdictRow`, and the certificate's times. Replay is impossible
  * even between two statements at once: `used` writes only a `sent_at` above the stored one, under the row's lock; who loses that
  * race is `stale_request`. Rows are written in the order of certificates, so that statements cannot deadlock.
  */
@@ -59,7 +59,8 @@ export const verdictOf = (purpose: ProofPurpose, now: number): SQL => {
   const at = sql`${new Date(now).toISOString()}::timestamptz`;
   const minuteAgo = sql`${new Date(now - minuteMs).toISOString()}::timestamptz`;
   return sql`known as (
-    select input.place, input.sent_at, c.id as certificate_id, c.identity_id, c.first_used_at is null as first_use, u.last_sent_at,
+    select input.*, c.id as certificate_id, c.identity_id, c.first_used_at is null as first_use,
+      c.renew_after, c.not_after, c.issued_at, u.last_sent_at as newest_sent_at,
       case
         when c.id is null then 'certificate_unknown'
         when i.revoked_at is not null then 'identity_revoked'
@@ -70,14 +71,14 @@ export const verdictOf = (purpose: ProofPurpose, now: number): SQL => {
         when u.minute_count >= ${minuteCountMax} and u.minute_started_at > ${minuteAgo} and u.minute_started_at <= ${at}
           then 'rate_limited'
         else 'admitted'
-      end as outcome
+      end as judgement
     from input
     left join certificate c on c.fingerprint_sha256 = decode(input.fingerprint, 'hex')
     left join collector_identity i on i.id = c.identity_id
     left join proof_use u on u.certificate_id = c.id and u.purpose = ${purpose}
   ), used as (
     insert into proof_use as u (certificate_id, purpose, last_sent_at, minute_started_at, minute_count)
-    select certificate_id, ${purpose}, sent_at, ${at}, 1 from known where outcome = 'admitted' order by certificate_id
+    select certificate_id, ${purpose}, sent_at, ${at}, 1 from known where judgement = 'admitted' order by certificate_id
     on conflict (certificate_id, purpose) do update set
       last_sent_at = excluded.last_sent_at,
       minute_started_at = case when u.minute_started_at > ${minuteAgo} and u.minute_started_at <= ${at}
@@ -87,10 +88,9 @@ export const verdictOf = (purpose: ProofPurpose, now: number): SQL => {
     where u.last_sent_at < excluded.last_sent_at
     returning certificate_id
   ), verdict as (
-    select known.place, known.certificate_id, known.identity_id, known.first_use,
-      case when known.outcome = 'admitted' and used.certificate_id is null then 'stale_request' else known.outcome end as outcome,
-      extract(epoch from case when known.outcome = 'admitted' then known.sent_at else known.last_sent_at end)::float8 * 1000
-        as last_sent_at
+    select known.*,
+      case when judgement = 'admitted' and used.certificate_id is null then 'stale_request' else judgement end as outcome,
+      extract(epoch from case when judgement = 'admitted' then sent_at else newest_sent_at end)::float8 * 1000 as last_sent_at
     from known left join used on used.certificate_id = known.certificate_id
   )`;
 };
@@ -112,9 +112,10 @@ export const useProof = async (
   now: number,
 ): Promise<Admission> => {
   const at = sql`${new Date(sentAt).toISOString()}::timestamptz`;
-  const input = sql`select 0 as place, ${fingerprintSha256}::text as fingerprint, ${at} as sent_at, ${expired}::boolean as expired`;
+  const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at} as sent_at, ${expired}::boolean as expired`;
   const rows = await db.execute<VerdictRow>(
-    sql`with input as (${input}), ${verdictOf(purpose, now)} select * from verdict`,
+    sql`with input as (${input}), ${verdictOf(purpose, now)}
+    select outcome, certificate_id, identity_id, last_sent_at, first_use from verdict`,
   );
   const [row] = rows;
   if (row === undefined) throw new Error("no verdict");
