@@ -1,11 +1,5 @@
-/** Lowercase hex of `bytes`. */
-export const toHex = (bytes: Uint8Array): string => bytes.toHex();
-
 /** SHA-256 by WebCrypto, which Node and workerd share. */
 export const sha256 = async (data: Uint8Array<ArrayBuffer> | string): Promise<Uint8Array<ArrayBuffer>> =>
   new Uint8Array(
     await crypto.subtle.digest("SHA-256", typeof data === "string" ? new TextEncoder().encode(data) : data),
   );
-
-/** SHA-256 as lowercase hex. */
-export const sha256Hex = async (data: Uint8Array<ArrayBuffer> | string): Promise<string> => toHex(await sha256(data));

@@ -85,15 +85,6 @@ export const licenseCheck = (license: LicenseSource | null, { db, clock }: { db:
     }),
 });
 
-/** A part that knows by itself whether it works, such as the committer of ingest. */
-export const healthCheck = (name: string, health: () => { healthy: boolean; detail: string }): Check => ({
-  name,
-  find: () => {
-    const { healthy, detail } = health();
-    return healthy ? ready(detail) : notReady(detail);
-  },
-});
-
 /** The one check of a part that is not configured. */
 export const disabledCheck = (name: string, detail: string): Check => ({ name, find: () => disabled(detail) });
 

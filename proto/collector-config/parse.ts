@@ -9,9 +9,6 @@ const bytesPerMb = 1_048_576;
 export type CollectorConfig = ReturnType<typeof toConfig>;
 /** One entry of `sources`. */
 export type SourceConfig = CollectorConfig["sources"][number];
-export type OtlpSourceConfig = Extract<SourceConfig, { type: "otlp" }>;
-export type FileSourceConfig = Extract<SourceConfig, { type: "file" }>;
-export type HostMetricsSourceConfig = Extract<SourceConfig, { type: "host_metrics" }>;
 
 /** What `parseCollectorConfig` gives: the configuration and a way to point into its text, or every fault found. */
 export type ParsedCollectorConfig =

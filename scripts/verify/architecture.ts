@@ -100,7 +100,7 @@ export const parts: readonly Part[] = [
   {
     name: "node",
     paths: ["functions/node/"],
-    imports: [...leaves, "store", "signer", "ingest", "problems"],
+    imports: [...leaves, "store", "database-problem", "signer", "ingest", "problems"],
     types: ["core", "config", "http", "ops", "domain"],
     node: true,
     environment: true,
