@@ -22,31 +22,46 @@ const options = () => {
   }
 };
 
+/** The user has had enough; nothing is wrong. */
+class Interrupted extends Error {}
+
 const run = async ({ check: once = false, keep = false }): Promise<number> => {
   const startedAt = performance.now();
-  const stop = new AbortController();
-  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(name, () => stop.abort(new Error(name)));
-  const dir = await mkdtemp(join(tmpdir(), "svc-demo-"));
   const progress = (line: string) =>
     process.stderr.write(`${((performance.now() - startedAt) / 1000).toFixed(1).padStart(6)} s  ${line}\n`);
-  const surroundings: Surroundings = { dir, clock: systemClock, entropy: systemEntropy, signal: stop.signal, progress };
+  const stop = new AbortController();
+  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
+    process.on(name, () => {
+      if (!stop.signal.aborted) progress("stopping");
+      stop.abort(new Interrupted(name));
+    });
+  const dir = await mkdtemp(join(tmpdir(), "svc-demo-"));
+  const surroundings: Surroundings = {
+    dir,
+    clock: systemClock,
+    entropy: systemEntropy,
+    signal: stop.signal,
+    abort: (reason) => stop.abort(reason),
+    progress,
+  };
   await using cleanup = new AsyncDisposableStack();
   cleanup.defer(async () => {
     if (keep) progress(`kept: ${dir}`);
     else await rm(dir, { recursive: true, force: true });
   });
   try {
-    if (!once) {
-      await stay(surroundings, cleanup);
-      return 0;
+    if (once) {
+      const report = await check(surroundings, cleanup);
+      process.stdout.write(`${JSON.stringify(report)}\n`);
+      return report.ok ? 0 : 1;
     }
-    const report = await check(surroundings, cleanup);
-    process.stdout.write(`${JSON.stringify(report)}\n`);
-    return report.ok ? 0 : 1;
+    await stay(surroundings, cleanup);
+    return 0;
   } catch (error) {
-    if (stop.signal.aborted) return once ? 1 : 0;
-    progress(describe(error));
-    if (once) process.stdout.write(`${JSON.stringify({ ok: false, error: describe(error) })}\n`);
+    const cause = stop.signal.aborted ? stop.signal.reason : error;
+    if (cause instanceof Interrupted && !once) return 0;
+    progress(describe(cause));
+    if (once) process.stdout.write(`${JSON.stringify({ ok: false, error: describe(cause) })}\n`);
     return 1;
   }
 };

@@ -5,8 +5,8 @@
  * process as long as its exit handlers run; a child that ends without being told to is a failure, never silence.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import { closeSync, openSync } from "node:fs";
-import { mkdir, readFile } from "node:fs/promises";
+import { closeSync, openSync, readFileSync } from "node:fs";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 
 /** A program that runs. */
@@ -39,10 +39,6 @@ export interface Processes {
   start(program: Program): Running;
   /** Runs a program to its end. */
   run(program: Omit<Program, "name">): Promise<Finished>;
-  /** Rejects when a program that was started ends by itself; else pending. */
-  readonly failure: Promise<never>;
-  /** The last lines that a program of this name wrote. */
-  logTail(name: string): Promise<string>;
   /** Stops what runs, the latest started first. */
   stopAll(): Promise<void>;
 }
@@ -50,17 +46,17 @@ export interface Processes {
 const patienceMs = 10_000;
 const root = new URL("../..", import.meta.url);
 
-/** Makes the keeper of processes whose logs go to `logDir`. */
-export const createProcesses = async (logDir: string): Promise<Processes> => {
+/** Makes the keeper of processes whose logs go to `logDir`. `onFailure` hears of each program that ended by itself. */
+export const createProcesses = async (logDir: string, onFailure: (error: Error) => void): Promise<Processes> => {
   await mkdir(logDir, { recursive: true });
   const alive = new Set<ChildProcess>();
   const running: Running[] = [];
-  const failure = Promise.withResolvers<never>();
-  failure.promise.catch(() => undefined);
   process.once("exit", () => {
     for (const child of alive) child.kill("SIGKILL");
   });
   const logFile = (name: string): string => join(logDir, `${name}.log`);
+  const logTail = (name: string): string =>
+    readFileSync(logFile(name), "utf8").trimEnd().split("\n").slice(-5).join("\n");
 
   const launch = ({ args, env }: Omit<Program, "name">, output: "pipe" | number): ChildProcess => {
     const child = spawn(process.execPath, [...args], {
@@ -83,7 +79,7 @@ export const createProcesses = async (logDir: string): Promise<Processes> => {
     let told = false;
     const exited = new Promise<void>((resolve) => {
       const end = (how: string) => {
-        if (!told) failure.reject(new Error(`${program.name} ended by itself (${how})`));
+        if (!told) onFailure(new Error(`${program.name} ended by itself (${how}): ${logTail(program.name)}`));
         resolve();
       };
       child.once("exit", (code, signal) => end(signal ?? `exit code ${code}`));
@@ -108,7 +104,6 @@ export const createProcesses = async (logDir: string): Promise<Processes> => {
 
   return {
     start,
-    failure: failure.promise,
     run: (program) =>
       new Promise((resolve, reject) => {
         const child = launch(program, "pipe");
@@ -120,7 +115,6 @@ export const createProcesses = async (logDir: string): Promise<Processes> => {
         child.once("error", reject);
         child.once("close", (code) => resolve({ ...finished, code }));
       }),
-    logTail: async (name) => (await readFile(logFile(name), "utf8").catch(() => "")).split("\n").slice(-15).join("\n"),
     stopAll: async () => {
       for (const entry of running.reverse()) await entry.stop();
       for (const child of alive) child.kill("SIGKILL");

@@ -13,7 +13,7 @@ const stepsPerRotation = 150;
 export const stay = async (surroundings: Surroundings, cleanup: AsyncDisposableStack): Promise<void> => {
   const world = await startWorld(surroundings, cleanup);
   process.stdout.write(await introduction(world, surroundings.dir));
-  await Promise.all([flow(world, surroundings), summarise(world, surroundings), world.processes.failure]);
+  await Promise.all([flow(world, surroundings), summarise(world, surroundings)]);
 };
 
 const flow = async ({ otlp, lines }: World, { clock, signal }: Surroundings): Promise<void> => {
@@ -22,11 +22,15 @@ const flow = async ({ otlp, lines }: World, { clock, signal }: Surroundings): Pr
     createSpanSender("shop", "http", otlp.shopHttp),
     createSpanSender("cart", "http", otlp.cartHttp),
   ];
-  for (let step = 0; ; step++) {
-    for (const sender of senders) sender.send(`${step}`);
-    await lines.append(Array.from({ length: 10 }, (_, index) => `line-${step * 10 + index}`));
-    if (step % stepsPerRotation === stepsPerRotation - 1) await lines.rotateByRename();
-    await clock.sleep(stepMs, signal);
+  try {
+    for (let step = 0; ; step++) {
+      for (const sender of senders) sender.send(`${step}`);
+      await lines.append(Array.from({ length: 10 }, (_, index) => `line-${step * 10 + index}`));
+      if (step % stepsPerRotation === stepsPerRotation - 1) await lines.rotateByRename();
+      await clock.sleep(stepMs, signal);
+    }
+  } finally {
+    await Promise.allSettled(senders.map((sender) => sender.close()));
   }
 };
 
@@ -57,7 +61,7 @@ tailed             ${lines.include}
 files and logs     ${dir}
 bridge token key   ${dir}/auth-token-secret
 
-People and their bridge tokens, good for five minutes:
+People and their bridge tokens, good for an hour:
 ${persons.join("\n")}
 
 Try, in a shell with one of these exports:

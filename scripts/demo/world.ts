@@ -25,6 +25,8 @@ export interface Surroundings {
   entropy: Entropy;
   /** Ends every wait. */
   signal: AbortSignal;
+  /** Aborts it: the demo cannot go on. */
+  abort(reason: Error): void;
   /** One line for people. */
   progress(line: string): void;
 }
@@ -37,7 +39,6 @@ export interface World {
   core: CoreProcess;
   edge: Edge;
   api: OperatorApi;
-  processes: Processes;
   /** `shop` and `cart` take OTLP, `web` tails the files of `lines`; all run. */
   collectors: { shop: DemoCollector; cart: DemoCollector; web: DemoCollector };
   /** Where `shop` and `cart` listen. */
@@ -57,9 +58,8 @@ export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDispo
   const postgres = await startEmbeddedPostgres();
   cleanup.defer(() => postgres.stop("immediate"));
   const lab = await createLabPki({ dir: join(dir, "lab"), clock });
-  const processes = await createProcesses(join(dir, "logs"));
+  const processes = await createProcesses(join(dir, "logs"), surroundings.abort);
   cleanup.defer(() => processes.stopAll());
-  processes.failure.catch((error) => progress(error.message));
 
   const authTokenSecret = entropy.bytes(32).toHex();
   const [httpPort, ingestPort, grpcPort, shopPort, cartPort, edgePort] = (await findPorts(6, entropy)) as [
@@ -103,7 +103,7 @@ export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDispo
   const applications = async () =>
     (await Promise.all(Object.values(otlp).map(isListening))).every(Boolean) || undefined;
   await waitUntil({ what: "the collectors take OTLP", ...surroundings }, applications);
-  return { lab, authTokenSecret, sql: database.sql, core, edge, api, processes, collectors, otlp, lines };
+  return { lab, authTokenSecret, sql: database.sql, core, edge, api, collectors, otlp, lines };
 };
 
 const startLabEdge = async (lab: LabPki, core: CoreProcess, port: number): Promise<Edge> =>
