@@ -1,0 +1,105 @@
+import { execFile, execFileSync } from "node:child_process";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../functions/kit/clock.ts";
+import { systemEntropy } from "../functions/kit/entropy.ts";
+import { clientCertificateHeader, createCoreProcess } from "../scripts/demo/core-process.ts";
+import { startEdge } from "../scripts/demo/edge.ts";
+import { findPorts } from "../scripts/demo/ports.ts";
+import { createProcesses } from "../scripts/demo/processes.ts";
+import { createLabPki } from "../scripts/lab-ca/pki.ts";
+import { createTestDatabase } from "./database.ts";
+import { people, seedPeople } from "./people.ts";
+
+const page = "docs/enroll-by-hand.md";
+const cleanup = new AsyncDisposableStack();
+let dir: string;
+let env: Record<string, string>;
+let script: string;
+
+/** The shell blocks of a page, in order. */
+const readBlocks = (markdown: string): string[] =>
+  markdown
+    .matchAll(/^```sh\n(.*?)^```$/gms)
+    .map(([, block]) => block ?? "")
+    .toArray();
+
+const requireTool = (name: string): void => {
+  try {
+    execFileSync(name, [name === "openssl" ? "version" : "--version"], { stdio: "ignore" });
+  } catch {
+    throw new Error(`${name} is needed to run ${page} and is not installed (Debian: apt-get install ${name})`);
+  }
+};
+
+beforeAll(async () => {
+  for (const tool of ["bash", "curl", "openssl"]) requireTool(tool);
+  script = readBlocks(await readFile(page, "utf8")).join("\n");
+  dir = await mkdtemp(join(tmpdir(), "svc-by-hand-"));
+  cleanup.defer(() => rm(dir, { recursive: true }));
+  const database = await createTestDatabase();
+  cleanup.defer(() => database.drop());
+  const { db } = database.connect();
+  const lab = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
+  const given = new AbortController();
+  const processes = await createProcesses(dir, (error) => given.abort(error));
+  cleanup.defer(() => processes.stopAll());
+  const [httpPort = 0, ingestPort = 0] = await findPorts(2, systemEntropy);
+  const authTokenSecret = systemEntropy.bytes(32).toHex();
+  const core = await createCoreProcess(
+    { dir, databaseUrl: database.url, lab, authTokenSecret, httpPort, ingestPort },
+    { processes, clock: systemClock, signal: given.signal },
+  );
+  core.start();
+  const edge = await startEdge({
+    certPem: await readFile(lab.edge.certFile, "utf8"),
+    keyPem: await readFile(lab.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(lab.enrollmentCa.certFile, "utf8"),
+    coreUrl: core.httpUrl,
+    clientCertificateHeader,
+  });
+  cleanup.defer(() => edge.close());
+  await core.ready();
+  await seedPeople(db, systemClock.now());
+  env = {
+    PATH: process.env.PATH ?? "",
+    CORE: edge.url,
+    CA: lab.serverCaFile,
+    SECRET_FILE: join(dir, "auth-token-secret"),
+    ADMIN: people.admin.userId,
+    AUDITOR: people.auditor.userId,
+  };
+});
+afterAll(() => cleanup.disposeAsync());
+
+const run = (text: string): Promise<{ code: number | string; stdout: string; stderr: string }> =>
+  new Promise((resolve) => {
+    execFile("bash", ["--norc", "-c", text], { cwd: dir, env, timeout: 60_000 }, (error, stdout, stderr) =>
+      resolve({ code: error?.code ?? (error ? "killed" : 0), stdout, stderr }),
+    );
+  });
+
+describe(page, () => {
+  it("leads a host from a policy to its revocation with curl and openssl alone", { timeout: 60_000 }, async () => {
+    const { code, stdout, stderr } = await run(script);
+    expect({ code, stderr, stdout: code === 0 ? "" : stdout }).toEqual({
+      code: 0,
+      stderr: expect.any(String),
+      stdout: "",
+    });
+    expect(stdout).toContain('"scopes":["read","audit","admin"]');
+    expect(stdout).toContain("URI:spiffe://fleet.example.test/hand/hand-1");
+    expect(stdout).toContain("TLS Web Client Authentication");
+    expect(stdout).toContain('"next_heartbeat_seconds":12');
+    expect(stdout).toContain('"code":"identity_revoked"');
+  });
+
+  it("E12: leaves neither the token nor a key in core's log", async () => {
+    const log = await readFile(join(dir, "core.log"), "utf8");
+    expect(log).toContain('"ready"');
+    expect(log).not.toMatch(/svcbt_\w{20}|PRIVATE KEY/);
+    expect(log).not.toContain(await readFile(join(dir, "auth-token-secret"), "utf8").then((text) => text.trim()));
+  });
+});
