@@ -72,6 +72,8 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   /** Sends uncompressed: of a compressed frame only the library inside core may know that it is too large, and it gives no reason. */
   let plain = false;
 
+  const pause = () => fullJitterMs({ attempt: attempt++, ...backoff, entropy });
+
   const connect = () => {
     const { cert, key, ca, serverName } = tls;
     const url = `https://${options.endpoint}`;
@@ -136,16 +138,16 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
     } catch (error) {
       status.connected = false;
       if (signal.aborted) return 0;
-      if (error instanceof QueueRestoredError) queue.rotateQueueId();
       const failure = failureOf(error);
       status.lastError = failure.message;
       log.warn({ reason: failure.reason, error: failure.message }, "forwarding interrupted");
       plain = failure.exhausted;
+      if (error instanceof QueueRestoredError) queue.rotateQueueId();
       if (failure.reason === "frame_too_large") {
         shrink(inFlight);
         return 0;
       }
-      return fullJitterMs({ attempt: attempt++, ...backoff, entropy });
+      return pause();
     } finally {
       session.abort();
     }
@@ -154,8 +156,15 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   return {
     run: async (signal) => {
       while (!signal.aborted) {
-        const pauseMs = await forwardOnce(signal);
-        queue.dropExpired();
+        let pauseMs: number;
+        try {
+          pauseMs = await forwardOnce(signal);
+          queue.dropExpired();
+        } catch (error) {
+          // The disk refused to set something aside or to drop what is too old: nothing is lost, all of it comes up again.
+          log.error({ err: error }, "the queue cannot be written");
+          pauseMs = pause();
+        }
         if (pauseMs > 0) await clock.sleep(pauseMs, signal).catch(() => undefined);
       }
     },

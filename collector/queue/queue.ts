@@ -188,8 +188,8 @@ export const openQueue = (options: QueueOptions): Queue => {
     get lastSequence() {
       return store.state.nextSequence - 1;
     },
-    append: (records, { checkpoints = [], signal } = {}) => {
-      if (closed) return Promise.reject(new QueueClosedError());
+    append: async (records, { checkpoints = [], signal } = {}) => {
+      if (closed) throw new QueueClosedError();
       const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
       const bytes = records.map(recordBytes);
       const total = bytes.reduce((sum, size) => sum + size, 0);
@@ -229,8 +229,8 @@ export const openQueue = (options: QueueOptions): Queue => {
       readers.push(reader);
       return promise;
     },
-    ack: (sequence) => {
-      if (closed) return Promise.reject(new QueueClosedError());
+    ack: async (sequence) => {
+      if (closed) throw new QueueClosedError();
       ackThrough = Math.max(ackThrough, sequence);
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       acks.push({ resolve, reject });

@@ -104,7 +104,8 @@ const readBody = async (request: IncomingMessage, bytesMax: number): Promise<Buf
 
 const inflate = promisify(gunzip);
 
-const decompress = async (body: Buffer, encoding: string | undefined, bytesMax: number): Promise<Uint8Array> => {
+const decompress = async (body: Buffer, header: string | undefined, bytesMax: number): Promise<Uint8Array> => {
+  const encoding = header?.trim().toLowerCase();
   if (encoding === undefined || encoding === "identity") return body;
   if (encoding !== "gzip")
     throw new HttpRefusal(415, Code.InvalidArgument, "the content encoding must be gzip or none");
