@@ -1,0 +1,126 @@
+import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { ExportMetricsServiceRequestSchema as Schema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { countItems } from "./response.ts";
+import { signals } from "./signals.ts";
+import { splitExportRequest } from "./split.ts";
+import { createWireCheck, WireError } from "./wire.ts";
+
+const check = createWireCheck(Schema);
+const metricsSignal = signals.find(({ kind }) => kind === "otel_metric") ?? expect.fail("no metrics");
+
+const attributes = fc.array(
+  fc.record({
+    key: fc.string(),
+    value: fc.record({ value: fc.record({ case: fc.constant("intValue" as const), value: fc.bigInt(-5n, 5n) }) }),
+  }),
+  { maxLength: 2 },
+);
+const point = fc.record({ attributes, timeUnixNano: fc.bigInt(0n, 2n ** 64n - 1n) });
+const metric = fc.record({
+  name: fc.string({ maxLength: 60 }),
+  data: fc.oneof(
+    fc.record({
+      case: fc.constant("gauge" as const),
+      value: fc.record({ dataPoints: fc.array(point, { maxLength: 3 }) }),
+    }),
+    fc.record({
+      case: fc.constant("histogram" as const),
+      value: fc.record({
+        dataPoints: fc.array(
+          fc.record({
+            bucketCounts: fc.array(fc.bigInt(0n, 9n)),
+            explicitBounds: fc.array(fc.double()),
+            sum: fc.double(),
+          }),
+          { maxLength: 3 },
+        ),
+      }),
+    }),
+  ),
+});
+const scope = fc.record({
+  scope: fc.record({ name: fc.string({ maxLength: 20 }) }),
+  metrics: fc.array(metric, { maxLength: 5 }),
+});
+const resource = fc.record({
+  resource: fc.record({ attributes }),
+  scopeMetrics: fc.array(scope, { maxLength: 3 }),
+  schemaUrl: fc.string(),
+});
+const request = fc
+  .array(resource, { maxLength: 3 })
+  .map((resourceMetrics): MessageInitShape<typeof Schema> => ({ resourceMetrics }))
+  .map((init) => toBinary(Schema, create(Schema, init)));
+
+const accepts = (bytes: Uint8Array): boolean => {
+  try {
+    check(bytes);
+    return true;
+  } catch (error) {
+    if (error instanceof WireError) return false;
+    throw error;
+  }
+};
+
+describe("the wire check", () => {
+  it("takes every well-formed request", () => {
+    fc.assert(fc.property(request, (bytes) => check(bytes)));
+  });
+
+  it("G3: refuses with WireError what the decoder refuses, whatever byte is changed or cut off; text alone it does not look at", () => {
+    const damaged = fc
+      .tuple(request, fc.nat(), fc.nat(255), fc.boolean())
+      .filter(([bytes]) => bytes.length > 0)
+      .map(([bytes, place, value, cut]) => {
+        const at = place % bytes.length;
+        return cut ? bytes.slice(0, at) : bytes.with(at, value);
+      });
+    fc.assert(
+      fc.property(damaged, (bytes) => {
+        if (!accepts(bytes)) return;
+        try {
+          fromBinary(Schema, bytes);
+        } catch (error) {
+          expect(String(error)).toMatch(/UTF-?8|encod/i);
+        }
+      }),
+      { numRuns: 2_000 },
+    );
+  });
+
+  it("refuses nesting without end instead of exhausting the stack", () => {
+    let bytes: Uint8Array = new Uint8Array();
+    // AnyValue.kvlist_value → KeyValueList.values → KeyValue.value, again and again.
+    for (let depth = 0; depth < 60; depth++) for (const tag of [0x12, 0x0a, 0x32]) bytes = wrap(tag, bytes);
+    expect(accepts(wrap(0x0a, wrap(0x0a, wrap(0x0a, wrap(0x12, bytes)))))).toBe(false);
+  });
+});
+
+describe("splitting", () => {
+  it("keeps every item once and in order, with what it belongs to, in parts within the bound", () => {
+    fc.assert(
+      fc.property(request, fc.integer({ min: 100, max: 2_000 }), (bytes, bytesMax) => {
+        const parts = splitExportRequest(bytes, bytesMax);
+        expect(parts.flatMap(itemsOf)).toEqual(itemsOf(bytes));
+        for (const part of parts) if (itemsOf(part).length > 1) expect(part.length).toBeLessThanOrEqual(bytesMax);
+        expect(parts.reduce((sum, part) => sum + countItems(metricsSignal, part), 0)).toBe(
+          countItems(metricsSignal, bytes),
+        );
+      }),
+      { numRuns: 300 },
+    );
+  });
+});
+
+const itemsOf = (bytes: Uint8Array): unknown[] =>
+  fromBinary(Schema, bytes).resourceMetrics.flatMap(({ resource, schemaUrl, scopeMetrics }) =>
+    scopeMetrics.flatMap(({ scope, metrics }) => metrics.map((item) => ({ resource, schemaUrl, scope, item }))),
+  );
+
+/** A length-delimited field. */
+const wrap = (tag: number, body: Uint8Array): Uint8Array => {
+  const length = body.length < 128 ? [body.length] : [(body.length & 0x7f) | 0x80, body.length >> 7];
+  return Uint8Array.from([tag, ...length, ...body]);
+};
