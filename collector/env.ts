@@ -30,13 +30,19 @@ const architectures: Partial<Record<string, string>> = { x64: "amd64", ia32: "38
 export const platformName = (os: string, cpu: string): string =>
   `${operatingSystems[os] ?? os}/${architectures[cpu] ?? cpu}`;
 
+/** A reader of the output that went away is no reason to stop forwarding. */
+const writeTo = (stream: NodeJS.WriteStream): Output => {
+  stream.on("error", () => undefined);
+  return { write: (text) => void stream.write(text) };
+};
+
 /** The machine itself. */
 export const systemEnv = (): CollectorEnv => ({
   clock: systemClock,
   entropy: systemEntropy,
   stdin: process.stdin,
-  stdout: { write: (text) => void process.stdout.write(text) },
-  stderr: { write: (text) => void process.stderr.write(text) },
+  stdout: writeTo(process.stdout),
+  stderr: writeTo(process.stderr),
   effectiveUid: process.geteuid?.(),
   hostname: hostname(),
   platform: platformName(platform(), arch()),

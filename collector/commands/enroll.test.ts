@@ -180,6 +180,13 @@ describe("enroll", () => {
     expect(await readFile(join(etc(), "collector.yaml.before-enroll"), "utf8")).toContain("forwarder:");
   });
 
+  it("says so when the identity it would keep has expired, and replaces it with --force", async () => {
+    await enroll();
+    const { code, env } = await enroll([], { now: Date.UTC(2100, 0) });
+    expect([code, env.err()]).toEqual([1, expect.stringContaining("has expired; --force")]);
+    expect((await enroll(["--force"])).code).toBe(0);
+  });
+
   it("keeps a config that is already there, and fails with 78 when that is invalid", async () => {
     await mkdir(etc());
     await writeFile(join(etc(), "collector.yaml"), "nonsense: 1\n");

@@ -48,7 +48,7 @@ export const enroll = defineCommand({
     try {
       await mkdir(options.paths.configDir, { recursive: true });
       return await identityDirectory.locked(async () => {
-        const kept = await keptIdentity(identityDirectory, options);
+        const kept = await keptIdentity(identityDirectory, options, env);
         if (!kept) await obtainPair(identityDirectory, options, await readToken(flags, env), env);
         const configKept = await writeFiles(options, env);
         return describe(options, env, { kept, configKept, tokenFile: flags["token-file"] !== undefined });
@@ -60,10 +60,21 @@ export const enroll = defineCommand({
 });
 
 /** Whether the identity that is there is the one asked for, and stays. Another one is never replaced without `--force`. */
-const keptIdentity = async (directory: IdentityDirectory, { identity, force }: EnrollOptions): Promise<boolean> => {
+const keptIdentity = async (
+  directory: IdentityDirectory,
+  { identity, force }: EnrollOptions,
+  { clock }: Pick<CollectorEnv, "clock">,
+): Promise<boolean> => {
   if (force) return false;
   const pair = await directory.current();
-  if (pair === undefined || pair.identity === identity) return pair !== undefined;
+  if (pair === undefined) return false;
+  if (pair.certificate.validToDate.getTime() <= clock.now())
+    throw new CommandFailure(
+      exitCode.failed,
+      "certificate_expired",
+      "this host is enrolled, and its certificate has expired; --force enrolls it again",
+    );
+  if (pair.identity === identity) return true;
   throw new CommandFailure(
     exitCode.failed,
     "identity_exists",

@@ -13,11 +13,13 @@ export interface TestCollectorEnv extends CollectorEnv {
 }
 
 /** Real files and sockets, a test's wall clock. Sleeps, such as those before a request is repeated, are over in the next turn. */
-export const createTestCollectorEnv = (over: { stdin?: string; effectiveUid?: number } = {}): TestCollectorEnv => {
+export const createTestCollectorEnv = (
+  over: { stdin?: string; effectiveUid?: number; now?: number } = {},
+): TestCollectorEnv => {
   const out: string[] = [];
   const err: string[] = [];
   const stop = new AbortController();
-  const clock = createTestClock();
+  const clock = createTestClock(over.now);
   return {
     clock: {
       ...clock,

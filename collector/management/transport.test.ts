@@ -1,0 +1,81 @@
+import { afterEach, describe, expect, it } from "vitest";
+import { type ManagementServer, startManagementServer } from "../../tests/fakes/management-server.ts";
+import { postJson, type TransportOptions } from "./transport.ts";
+
+const servers: ManagementServer[] = [];
+afterEach(async () => {
+  for (const server of servers.splice(0)) await server.close();
+});
+const startServer = async (options?: Parameters<typeof startManagementServer>[0]) => {
+  const server = await startManagementServer(options);
+  servers.push(server);
+  server.reply(() => ({ status: 200, body: { ok: true } }));
+  return server;
+};
+const to = (server: ManagementServer, over: Partial<TransportOptions> = {}): TransportOptions => ({
+  baseUrl: server.url,
+  caPem: server.caPem,
+  serverName: undefined,
+  timeoutMs: 5_000,
+  ...over,
+});
+const request = { path: "/v1/x", body: { a: "é" } };
+
+describe.each([
+  ["HTTP/1.1", false],
+  ["HTTP/2", true],
+])("postJson over %s", (_name, http2) => {
+  it("posts under the base URL's path, and gives status, type and text", async () => {
+    const server = await startServer({ http2 });
+    server.reply(() => ({ status: 429, body: { code: "rate_limited" }, headers: { "retry-after": "7" } }));
+    const answer = await postJson(to(server, { baseUrl: `${server.url}/prefix/` }), request);
+    expect(answer).toEqual({
+      status: 429,
+      contentType: "application/problem+json",
+      retryAfter: "7",
+      text: '{"code":"rate_limited"}',
+    });
+    expect(server.calls[0]).toMatchObject({
+      path: "/prefix/v1/x",
+      body: { a: "é" },
+      httpVersion: http2 ? "2.0" : "1.1",
+    });
+  });
+
+  it("gives up in time, at once when told to stop, and when the connection ends without an answer", async () => {
+    const server = await startServer({ http2 });
+    server.reply(() => new Promise<never>(() => undefined));
+    await expect(postJson(to(server, { timeoutMs: 50 }), request)).rejects.toMatchObject({
+      failure: { code: "timeout" },
+    });
+    const stop = new AbortController();
+    const stopped = postJson(to(server), { ...request, signal: stop.signal });
+    await expect.poll(() => server.calls.length).toBe(2);
+    stop.abort(new Error("stopping"));
+    await expect(stopped).rejects.toThrow("stopping");
+    server.reply(() => "cut");
+    await expect(postJson(to(server), request)).rejects.toMatchObject({
+      failure: { code: "unreachable", action: "retry" },
+    });
+  });
+
+  it("reads no more than a mebibyte", async () => {
+    const server = await startServer({ http2 });
+    server.reply(() => ({ status: 200, body: { long: "x".repeat(1_100_000) } }));
+    await expect(postJson(to(server), request)).rejects.toMatchObject({ failure: { code: "answer_invalid" } });
+  });
+
+  it("checks the certificate against the server name when there is one, else against the URL's host", async () => {
+    const server = await startServer({ http2, name: "core.internal" });
+    await expect(postJson(to(server), request)).rejects.toMatchObject({
+      failure: { code: "server_untrusted", action: "stop", message: expect.stringContaining("another name") },
+    });
+    expect((await postJson(to(server, { serverName: "core.internal" }), request)).status).toBe(200);
+    await expect(
+      postJson(to(server, { caPem: undefined, serverName: "core.internal" }), request),
+    ).rejects.toMatchObject({
+      failure: { code: "server_untrusted" },
+    });
+    expect(server.calls).toHaveLength(1);
+  });
+});
