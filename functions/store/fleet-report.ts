@@ -1,5 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
+import type { Drift, FleetSort, FleetState } from "../../proto/fleet-health.ts";
 import type { Executor } from "./database.ts";
 import {
   type FleetCondition,
@@ -10,7 +11,6 @@ import {
   heartbeatRecent,
   neverForwarded,
 } from "./fleet-rows.ts";
-import type { Drift, FleetState } from "./fleet-states.ts";
 
 /** A row of the relation as the driver gives it: times as text, 64-bit integers as decimal strings. */
 export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
@@ -59,7 +59,7 @@ const sortKeys = {
   last_envelope_at: sql`coalesce(last_envelope_at, '-infinity'::timestamptz)`,
   certificate_not_after: sql`certificate_not_after`,
   queue_bytes: sql`coalesce(queue_bytes, -1)`,
-} as const satisfies Record<string, SQL>;
+} satisfies Record<FleetSort, SQL>;
 
 const sortTypes: Record<FleetSort, SQL> = {
   identity: sql`text`,
@@ -68,12 +68,6 @@ const sortTypes: Record<FleetSort, SQL> = {
   certificate_not_after: sql`timestamptz`,
   queue_bytes: sql`bigint`,
 };
-
-/** A column that pages are sorted by. */
-export type FleetSort = keyof typeof sortKeys;
-
-/** The names of the sorts. */
-export const fleetSorts = Object.keys(sortKeys) as FleetSort[];
 
 /** Where a page begins: after the row with this sort value and id. */
 export interface FleetPosition {

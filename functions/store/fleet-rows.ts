@@ -3,7 +3,8 @@
  * and the drift. Filter, count, page, facets and export all select from it, so that they cannot disagree.
  */
 import { type SQL, sql } from "drizzle-orm";
-import type { Drift, FleetState, FleetThresholds } from "./fleet-states.ts";
+import type { Drift, FleetState } from "../../proto/fleet-health.ts";
+import type { FleetThresholds } from "./fleet-thresholds.ts";
 
 /** The moment and the thresholds that the states are decided by. */
 export interface FleetRules {

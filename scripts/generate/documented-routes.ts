@@ -3,6 +3,7 @@ import type { Core } from "../../functions/core.ts";
 import type { Route } from "../../functions/http/route.ts";
 import { opsRoutesOf } from "../../functions/ops/index.ts";
 import { PolicyView } from "../../functions/v1/collector/enrollment-policies/policy.ts";
+import { HealthRowView } from "../../functions/v1/collector/health/row.ts";
 import { TokenView } from "../../functions/v1/collector/tokens/token.ts";
 import { routesOf } from "../../functions/v1/index.ts";
 import { CertificateIssued } from "../../proto/management/enroll.ts";
@@ -12,6 +13,7 @@ export const namedSchemas = {
   EnrollmentPolicy: PolicyView,
   BootstrapToken: TokenView,
   IssuedCertificate: CertificateIssued,
+  FleetHealthRow: HealthRowView,
 };
 
 /** Every route that a fully configured core serves. They are described, never called, so their dependencies may be empty. */

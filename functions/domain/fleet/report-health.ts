@@ -1,16 +1,16 @@
 import { gte, valid } from "semver";
+import type { FleetSort } from "../../../proto/fleet-health.ts";
 import type { Core } from "../../core.ts";
 import {
   type FleetPosition,
   type FleetRow,
-  type FleetSort,
   type FleetSummary,
   findFleetPage,
   findFleetVersions,
   summarizeFleet,
 } from "../../store/fleet-report.ts";
 import type { FleetFilter, FleetRules } from "../../store/fleet-rows.ts";
-import type { FleetThresholds } from "../../store/fleet-states.ts";
+import type { FleetThresholds } from "../../store/fleet-thresholds.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** A page of the fleet and the summary of the whole of it, read in one snapshot. */

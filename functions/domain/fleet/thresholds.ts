@@ -1,5 +1,5 @@
 import type { CoreConfig } from "../../config.ts";
-import type { FleetThresholds } from "../../store/fleet-states.ts";
+import type { FleetThresholds } from "../../store/fleet-thresholds.ts";
 
 const missedHeartbeatsMax = 3;
 

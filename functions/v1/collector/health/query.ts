@@ -1,8 +1,7 @@
 import * as v from "valibot";
+import { driftKinds, fleetSorts, fleetStates } from "../../../../proto/fleet-health.ts";
 import { Identifier } from "../../../../proto/management/text.ts";
-import { fleetSorts } from "../../../store/fleet-report.ts";
 import type { FleetFilter } from "../../../store/fleet-rows.ts";
-import { driftKinds, fleetStates } from "../../../store/fleet-states.ts";
 
 const whole = (min: number, max: number) =>
   v.pipe(

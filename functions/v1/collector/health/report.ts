@@ -1,10 +1,10 @@
 import * as v from "valibot";
+import { fleetStates } from "../../../../proto/fleet-health.ts";
 import type { Core } from "../../../core.ts";
 import { reportHealth } from "../../../domain/fleet/report-health.ts";
 import { createCursorSeal } from "../../../http/cursor.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { fleetStates } from "../../../store/fleet-states.ts";
 import { Moment } from "../../shapes.ts";
 import { filterOf, HealthQuery } from "./query.ts";
 import { HealthRowView, healthRowView } from "./row.ts";

@@ -1,7 +1,8 @@
 import * as v from "valibot";
+import { driftKinds, fleetStates } from "../../../../proto/fleet-health.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet-report.ts";
-import { driftKinds, type FleetThresholds, fleetStates } from "../../../store/fleet-states.ts";
+import type { FleetThresholds } from "../../../store/fleet-thresholds.ts";
 import { Id, Moment } from "../../shapes.ts";
 
 const MomentOrNone = v.nullable(Moment);

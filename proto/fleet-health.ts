@@ -20,15 +20,14 @@ export const driftKinds = ["in_sync", "drifted", "on_last_known_good", "no_desir
 /** One of `driftKinds`. */
 export type Drift = (typeof driftKinds)[number];
 
-/** What the states are decided by; the report states them with its answer. */
-export interface FleetThresholds {
-  heartbeatIntervalSeconds: number;
-  /** No heartbeat for longer than this is stale. */
-  staleAfterSeconds: number;
-  /** For how long after enrollment a silent host is `enrolling` and not yet stale. */
-  enrollingSeconds: number;
-  /** A certificate with a smaller part of its lifetime left, and no successor, is expiring. */
-  certExpiringFraction: number;
-  /** Oldest supported SemVer version; null supports any. */
-  versionMin: string | null;
-}
+/** What the report can be sorted by; `identity` unless told. */
+export const fleetSorts = [
+  "identity",
+  "last_heartbeat_at",
+  "last_envelope_at",
+  "certificate_not_after",
+  "queue_bytes",
+] as const;
+
+/** One of `fleetSorts`. */
+export type FleetSort = (typeof fleetSorts)[number];
