@@ -38,6 +38,14 @@ describe("POST /v1/collector/config/desired", () => {
     expect(beat.body).toMatchObject({ desired_config: known });
   });
 
+  it("H1: of many copies at once exactly one is taken, whichever connection they come by", async () => {
+    const host = await enrollTestCollector(test, { token, deviceId: "copied" });
+    const body = { sent_at: new Date(clock.now()).toISOString() };
+    const answers = await Promise.all(Array.from({ length: 20 }, () => manage(test, host, "config_desired", body)));
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(409)]);
+    for (const answer of answers) if (answer.status === 409) expect(answer.body.last_sent_at).toBe(body.sent_at);
+  });
+
   it("H6: knows only the caller's own assignment", async () => {
     const other = await enrollTestCollector(test, { token, deviceId: "another" });
     const body = { sent_at: new Date(clock.now()).toISOString(), current_config_id: id(1), identity: "configured" };

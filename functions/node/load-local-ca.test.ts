@@ -1,0 +1,42 @@
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createTestCa, createTestKey, type TestCa } from "../../tests/fakes/pki.ts";
+import { loadLocalCa } from "./load-local-ca.ts";
+import { createNodeCryptography } from "./node-cryptography.ts";
+
+describe("loadLocalCa", () => {
+  const dir = mkdtempSync(join(tmpdir(), "local-ca-"));
+  let ca: TestCa;
+  beforeAll(async () => {
+    ca = await createTestCa();
+  });
+  afterAll(() => rmSync(dir, { recursive: true }));
+
+  const load = (certificate: string, key: string, mode = 0o600) => {
+    const [certificateFile, keyFile] = [join(dir, "ca.pem"), join(dir, "ca.key")];
+    writeFileSync(certificateFile, certificate);
+    writeFileSync(keyFile, key);
+    chmodSync(keyFile, mode);
+    return loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
+  };
+
+  it("loads a pair, also with other authorities beside it", async () => {
+    const other = await createTestCa({ name: "Other" });
+    expect((await load(ca.pem, ca.key.pem)).authorities).toHaveLength(1);
+    expect((await load(other.pem + ca.pem, ca.key.pem)).authorities).toHaveLength(2);
+  });
+
+  it("C1: refuses a key that others may read", async () => {
+    await expect(load(ca.pem, ca.key.pem, 0o640)).rejects.toThrow("open to group or world");
+  });
+
+  it("C2: refuses a mismatch, a weak or foreign key and what is no key, never quoting it", async () => {
+    await expect(load(ca.pem, (await createTestKey()).pem)).rejects.toThrow("matches no certificate");
+    await expect(load(ca.pem, (await createTestKey("rsa1024")).pem)).rejects.toThrow("at least 2048 bits");
+    await expect(load(ca.pem, (await createTestKey("p521")).pem)).rejects.toThrow("must be ECDSA P-256 or P-384");
+    await expect(load(ca.pem, "hunter2")).rejects.toThrow(/^not an unencrypted private key in PEM$/);
+    await expect(load("hunter2", ca.key.pem)).rejects.toThrow(/^the CA file holds no certificate$/);
+  });
+});
