@@ -36,6 +36,9 @@ describe("client certificate reader", () => {
     const impostor = await createTestCa();
     expect(await fault(await issueTestCertificate({ ca, key }))).toBe("accepted");
     expect(await fault(await issueTestCertificate({ ca: impostor, key }))).toBe("untrusted");
+    const renamed = await createTestCa({ key: ca.key, name: "Another name for the same key" });
+    const strict = createClientCertificateReader({ authorities: readAuthorities(renamed.pem), cryptography });
+    expect(await fault(await issueTestCertificate({ ca, key }), strict)).toBe("untrusted");
     const both = createClientCertificateReader({ authorities: readAuthorities(impostor.pem + ca.pem), cryptography });
     expect(await fault(await issueTestCertificate({ ca, key }), both)).toBe("accepted");
   });

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import { proofAlgorithm, readPublicKey } from "../../functions/signer/cryptography.ts";
 import { createWebCryptography } from "../../functions/signer/web-cryptography.ts";
+import { readDer, tag, writeDer } from "../der.ts";
 import { identityOfCertificate } from "../identity.ts";
 import { decodePem } from "../pem.ts";
 import { readCertificate } from "../x509.ts";
@@ -51,6 +52,11 @@ describe.each([
         return cryptography.verify({ spki, algorithm, data: new TextEncoder().encode(payload), signature });
       };
       expect(await verify(vector.proof)).toBe(true);
+      if (algorithm !== "ed25519") {
+        const numbers = readDer(decodeProof(vector.proof) ?? new Uint8Array(), tag.sequence).value;
+        expect(await verify(writeDer(tag.sequence, numbers).toBase64())).toBe(true);
+        expect(await verify(writeDer(tag.sequence, numbers, Uint8Array.of(2, 1, 1)).toBase64())).toBe(false);
+      }
       for (const { why, proof } of vector.refused)
         expect({ why, good: await verify(proof) }).toEqual({ why, good: false });
     },

@@ -110,6 +110,15 @@ describe("POST /v1/collector/heartbeat", () => {
     }
   });
 
+  it("counts every outcome once", async () => {
+    const before = test.observations.length;
+    await beat();
+    await beat();
+    await beat(at(-120_001));
+    const outcomes = test.observations.slice(before).filter(({ method }) => method === "heartbeat");
+    expect(outcomes.map(({ args }) => args[0])).toEqual(["admitted", "stale_request", "clock_skew"]);
+  });
+
   it("H3: accepts sent_at exactly 120 s away and refuses 1 ms more, and year 9999", async () => {
     expect((await beat(at(-120_000))).status).toBe(200);
     expect((await beat(at(120_000))).status).toBe(200);

@@ -12,7 +12,7 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
     path: "/v1/collector/heartbeat",
     operationId: "sendHeartbeat",
     summary: "Report a collector's health",
-    guard: collector(core, "heartbeat"),
+    guard: collector(core, "heartbeat", core.observe.heartbeat),
     body: HeartbeatRequest,
     replies: { 200: { description: "Taken, and committed", schema: HeartbeatResponse } },
     problems: managementProblems,

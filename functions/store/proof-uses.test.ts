@@ -1,0 +1,55 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestToken, enrollTestCollector } from "../../tests/collector.ts";
+import { createTestCore } from "../../tests/core.ts";
+import { useProof } from "./proof-uses.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, db } = test;
+const { token } = await createTestToken(test);
+
+describe("useProof", () => {
+  it.each([
+    ["the first of its kind", false],
+    ["a later one", true],
+  ])("H1: of two statements at once that use one proof, one takes it: %s", async (_, isLater) => {
+    const host = await enrollTestCollector(test, { token, deviceId: `raced-${isLater}` });
+    const [certificate] = await db.query.certificate.findMany({
+      where: (row, { eq }) => eq(row.id, host.certificateId),
+    });
+    const now = clock.now();
+    const use = { fingerprintSha256: certificate?.fingerprintSha256.toHex() ?? "", sentAt: now, expired: false };
+    if (isLater) await useProof(db, "renew", { ...use, sentAt: now - 1 }, now);
+
+    const firstIsIn = Promise.withResolvers<void>();
+    const mayCommit = Promise.withResolvers<void>();
+    const winner = db.transaction(async (tx) => {
+      const admission = await useProof(tx, "renew", use, now);
+      firstIsIn.resolve();
+      await mayCommit.promise;
+      return admission;
+    });
+    await firstIsIn.promise;
+    const loser = useProof(db, "renew", use, now);
+    await expect
+      .poll(async () => (await db.execute(`select 1 from pg_locks where not granted`)).length)
+      .toBeGreaterThan(0);
+    mayCommit.resolve();
+    expect((await winner).outcome).toBe("admitted");
+    expect(await loser).toMatchObject({ outcome: "stale_request", lastSentAt: now });
+  });
+
+  it("counts the minute anew when core's clock was set back", async () => {
+    const host = await enrollTestCollector(test, { token, deviceId: "set-back" });
+    const [certificate] = await db.query.certificate.findMany({
+      where: (row, { eq }) => eq(row.id, host.certificateId),
+    });
+    const fingerprintSha256 = certificate?.fingerprintSha256.toHex() ?? "";
+    const now = clock.now();
+    const use = async (sentAt: number, at: number) =>
+      (await useProof(db, "renew", { fingerprintSha256, sentAt, expired: false }, at)).outcome;
+    for (let sent = 0; sent < 6; sent++) expect(await use(now + sent, now + 3_600_000)).toBe("admitted");
+    expect(await use(now + 6, now + 3_600_000)).toBe("rate_limited");
+    expect(await use(now + 6, now)).toBe("admitted");
+  });
+});
