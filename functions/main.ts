@@ -2,10 +2,12 @@ import { readFileSync } from "node:fs";
 import { createApp } from "./app.ts";
 import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
 import type { Core, Log } from "./core.ts";
+import { verifyAudit } from "./domain/audit/verify.ts";
 import { recordAuthFailure } from "./domain/certificate/auth-failure.ts";
 import { markUsed } from "./domain/certificate/use.ts";
 import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
+import { chainAuditEvents } from "./jobs/chain-audit-events.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { systemClock } from "./kit/clock.ts";
 import { systemEntropy } from "./kit/entropy.ts";
@@ -33,6 +35,7 @@ import {
 } from "./ops/checks.ts";
 import { type Ops, opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
+import { findHead } from "./store/audit-chain.ts";
 import { findCertificateStandings } from "./store/certificate-standings.ts";
 import { type ConnectedDatabase, connectDatabase } from "./store/database.ts";
 import { pendingMigrations } from "./store/migrate.ts";
@@ -43,11 +46,14 @@ import { routesOf } from "./v1/index.ts";
 const exitConfig = 78;
 const shutdownGraceMs = 10_000;
 const partitionIntervalMs = 3_600_000;
+const auditChainIntervalMs = 1000;
+const auditHeadIntervalMs = 3_600_000;
 
 const usage = `svc-server: core of the collector fleet
 
   svc-server                serve, configured by the environment (docs/operate.md)
   svc-server check-config   check the environment and exit: 0, or 78 with every fault by name
+  svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
 `;
 
 /** Serves until SIGTERM or SIGINT, then lets what is running end: listeners first, the database last. */
@@ -71,6 +77,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       signer: signing?.signer ?? null,
       clientCertificates: createClientCertificateReader({ authorities: signing?.authorities ?? [], cryptography }),
     };
+    const jobs = startAuditJobs(core, stop.signal);
     const routes = routesOf(core);
     const ingest =
       config.ingest && (await startIngest(core, { config: config.ingest, routes, database, metrics, stop }));
@@ -82,16 +89,31 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       checks: checksOf(core, database, ingest),
     });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
-    const http = await listenHttp(app, { port: config.port, host: config.httpHost });
+    const http = await listenHttp(app, { port: config.port });
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
     log.info({ signal: await stopSignal() }, "stopping");
     stop.abort();
-    await Promise.all([http.close(shutdownGraceMs), ingest?.close()]);
+    await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs]);
   } finally {
     stop.abort();
     await database.close();
   }
   log.info({}, "stopped");
+};
+
+/** The appender of the audit chain, and its head told to the log, from where a copy can vouch for it. */
+const startAuditJobs = async ({ db, clock, log }: Core, signal: AbortSignal): Promise<void> => {
+  const job = { clock, signal, log };
+  await Promise.all([
+    runEvery({ name: "audit chain", intervalMs: auditChainIntervalMs, ...job }, async () => {
+      await chainAuditEvents(db);
+      return undefined;
+    }),
+    runEvery({ name: "audit head", intervalMs: auditHeadIntervalMs, ...job }, async () => {
+      const head = await findHead(db);
+      return head && { seq: head.seq, hash: head.hash.toHex() };
+    }),
+  ]);
 };
 
 /** The ingest listener with its jobs. Partitions are there before the first frame can be. */
@@ -177,13 +199,28 @@ const stopSignal = (): Promise<string> =>
     for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => resolve(name));
   });
 
+/** Recomputes the audit chain and prints what it found as one JSON object. */
+const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
+  const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
+  try {
+    const { ok, checked, headSeq, headHash, fault } = await verifyAudit(database.db);
+    process.stdout.write(`${JSON.stringify({ ok, checked, head_seq: headSeq, head_hash: headHash, fault })}\n`);
+    return ok ? 0 : 1;
+  } finally {
+    await database.close();
+  }
+};
+
+const commands = ["check-config", "verify-audit"];
+
 const main = async (command: string | undefined): Promise<number> => {
-  if (command !== undefined && command !== "check-config") {
+  if (command !== undefined && !commands.includes(command)) {
     process.stderr.write(usage);
     return command === "--help" ? 0 : 2;
   }
   try {
     const { config, warnings } = parseCoreConfig(process.env, (path) => readFileSync(path, "utf8"));
+    if (command === "verify-audit") return await verifyAuditLog(config);
     if (command === "check-config") {
       for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
       process.stdout.write("configuration is valid\n");

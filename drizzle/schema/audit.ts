@@ -1,5 +1,5 @@
-import { index, jsonb, pgTable, text, uuid } from "drizzle-orm/pg-core";
-import { moment } from "./columns.ts";
+import { bigint, index, jsonb, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import { bytea, moment } from "./columns.ts";
 
 /** Who did it. */
 export type ActorType = "operator" | "collector" | "system";
@@ -29,3 +29,19 @@ export const auditEvent = pgTable(
     index("audit_event_action").on(table.action, table.occurredAt),
   ],
 );
+
+/** Events that the appender has not chained yet; written with the event. */
+export const auditPending = pgTable("audit_pending", {
+  eventId: uuid("event_id").primaryKey(),
+});
+
+/**
+ * The order of the log and its hash chain, appended after the commit of each event. No foreign key: an event that is deleted
+ * leaves its link behind, which is how the deletion shows.
+ */
+export const auditChain = pgTable("audit_chain", {
+  seq: bigint("seq", { mode: "number" }).primaryKey(),
+  eventId: uuid("event_id").notNull().unique("audit_chain_event"),
+  prevHash: bytea("prev_hash").notNull(),
+  hash: bytea("hash").notNull(),
+});

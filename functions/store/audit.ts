@@ -1,13 +1,15 @@
-import { and, eq, gt } from "drizzle-orm";
-import { auditEvent } from "../../drizzle/schema/audit.ts";
+import { and, eq, gt, gte, lt, or } from "drizzle-orm";
+import { auditChain, auditEvent, auditPending } from "../../drizzle/schema/audit.ts";
 import type { Executor } from "./database.ts";
+import { type Page, paged, pageOf } from "./page.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
 
-/** Appends to the audit log, in the transaction of the change. */
+/** Appends to the audit log, in the transaction of the change; the appender gives the event its place in the chain after it. */
 export const insertAuditEvent = async (db: Executor, row: AuditEventRow): Promise<void> => {
   await db.insert(auditEvent).values(row);
+  await db.insert(auditPending).values({ eventId: row.id });
 };
 
 /** Whether an action was recorded on a target after a moment. */
@@ -22,3 +24,39 @@ export const hasAuditEventSince = async (
     .limit(1);
   return rows.length > 0;
 };
+
+/** Which events to list; absent means any. */
+export interface AuditFilter {
+  action?: string;
+  /** The actor's id, or the name that the log shows. */
+  actor?: string;
+  targetId?: string;
+  since?: Date;
+  until?: Date;
+}
+
+/** One page of the log, newest first; an event that has no place in the chain yet has no link. */
+export const listAuditEvents = async (db: Executor, filter: AuditFilter, page: Page) => {
+  const { action, actor, targetId, since, until } = filter;
+  const { where, orderBy, limit } = pageOf(auditEvent.id, page, [
+    action === undefined ? undefined : eq(auditEvent.action, action),
+    actor === undefined ? undefined : or(eq(auditEvent.actorId, actor), eq(auditEvent.actorDisplay, actor)),
+    targetId === undefined ? undefined : eq(auditEvent.targetId, targetId),
+    since && gte(auditEvent.occurredAt, since),
+    until && lt(auditEvent.occurredAt, until),
+  ]);
+  const rows = await db
+    .select({ event: auditEvent, link: auditChain })
+    .from(auditEvent)
+    .leftJoin(auditChain, eq(auditChain.eventId, auditEvent.id))
+    .where(where)
+    .orderBy(orderBy)
+    .limit(limit);
+  return paged(
+    rows.map(({ event, link }) => ({ ...event, link })),
+    page,
+  );
+};
+
+/** An event of a list, with its link. */
+export type ListedAuditEvent = Awaited<ReturnType<typeof listAuditEvents>>["rows"][number];

@@ -1,0 +1,40 @@
+import * as v from "valibot";
+import type { Secret } from "../kit/secret.ts";
+import type { Page, Paged } from "../store/page.ts";
+import { createCursorSeal } from "./cursor.ts";
+import type { Reply } from "./route.ts";
+
+/** A whole number in a query. */
+export const QueryInteger = (min: number, max: number) =>
+  v.pipe(
+    v.string("must be given once"),
+    v.regex(/^\d{1,12}$/, "must be a whole number"),
+    v.transform(Number),
+    v.minValue(min, `must be at least ${min}`),
+    v.maxValue(max, `must be at most ${max}`),
+  );
+
+/** The query fields of every list (contract, section 1): `limit` of 1 to 1000, 100 by default, and the opaque `cursor`. */
+export const listFields = {
+  limit: v.optional(QueryInteger(1, 1000), "100"),
+  cursor: v.optional(v.pipe(v.string("must be given once"), v.maxLength(8192, "must be a cursor"))),
+};
+
+/** The answer of a list of `item`. */
+export const ListView = <Item extends v.GenericSchema>(item: Item) =>
+  v.strictObject({ items: v.array(item), next_cursor: v.nullable(v.string()) });
+
+/** Answers one page of the list called `name`, whose cursors open no other list. */
+export const createList = (secret: Secret, name: string) => {
+  const cursors = createCursorSeal(secret);
+  return async <Row, View>(
+    query: { limit: number; cursor?: string | undefined },
+    find: (page: Page) => Promise<Paged<Row>>,
+    view: (row: Row) => View,
+  ): Promise<Reply> => {
+    const [after = null] = query.cursor === undefined ? [] : await cursors.open(name, query.cursor);
+    const { rows, next } = await find({ after, limit: query.limit });
+    const nextCursor = next === null ? null : await cursors.seal(name, [next]);
+    return { status: 200, body: { items: rows.map(view), next_cursor: nextCursor } };
+  };
+};
