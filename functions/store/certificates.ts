@@ -1,6 +1,7 @@
 import { and, desc, eq, gt, inArray, isNull, ne } from "drizzle-orm";
 import { certificate } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
+import { type Page, type Paged, paged, pageOf } from "./page.ts";
 
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;
@@ -127,4 +128,14 @@ export const findUnusedSuccessor = async (db: Executor, predecessorId: string): 
       ),
     );
   return row;
+};
+
+/** One page of an identity's certificates. */
+export const listCertificates = async (
+  db: Executor,
+  identityId: string,
+  page: Page,
+): Promise<Paged<CertificateRow>> => {
+  const { where, orderBy, limit } = pageOf(certificate.id, page, [eq(certificate.identityId, identityId)]);
+  return paged(await db.select().from(certificate).where(where).orderBy(orderBy).limit(limit), page);
 };

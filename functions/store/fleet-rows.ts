@@ -5,6 +5,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Drift, FleetState } from "../../proto/fleet-health.ts";
 import type { FleetThresholds } from "./fleet-thresholds.ts";
+import { substring } from "./substring.ts";
 
 /** The moment and the thresholds that the states are decided by. */
 export interface FleetRules {
@@ -124,7 +125,7 @@ export const fleetPredicate = (filter: FleetFilter, now: Date): SQL => {
     if (value !== undefined) parts.push(part(value));
   };
   add(filter.text, (text) => {
-    const pattern = `%${text.replace(/[\\%_]/g, "\\$&")}%`;
+    const pattern = substring(text);
     return sql`(device_id ilike ${pattern} or identity ilike ${pattern} or platform ilike ${pattern} or version ilike ${pattern})`;
   });
   add(filter.device, (device) => sql`device_id = ${device}`);

@@ -1,6 +1,8 @@
-import { and, count, eq, gt } from "drizzle-orm";
+import { and, count, eq, gt, ilike, isNotNull, isNull, or } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
+import { type Page, type Paged, paged, pageOf } from "./page.ts";
+import { substring } from "./substring.ts";
 
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;
@@ -59,4 +61,30 @@ export const findIdentity = async (db: Executor, id: string): Promise<IdentityRo
 /** Keeps the version that a collector last renewed with. */
 export const updateCollectorVersion = async (db: Executor, id: string, collectorVersion: string): Promise<void> => {
   await db.update(collectorIdentity).set({ collectorVersion }).where(eq(collectorIdentity.id, id));
+};
+
+/** Which identities to list; absent means any. */
+export interface IdentityFilter {
+  /** Substring of identity, device id or hostname, in any case. */
+  text?: string;
+  status?: "active" | "revoked";
+  policyId?: string;
+  tokenId?: string;
+}
+
+/** One page of the identities. */
+export const listIdentities = async (
+  db: Executor,
+  { text, status, policyId, tokenId }: IdentityFilter,
+  page: Page,
+): Promise<Paged<IdentityRow>> => {
+  const { identity, deviceId, hostname, revokedAt } = collectorIdentity;
+  const matches = (pattern: string) => or(ilike(identity, pattern), ilike(deviceId, pattern), ilike(hostname, pattern));
+  const { where, orderBy, limit } = pageOf(collectorIdentity.id, page, [
+    text === undefined ? undefined : matches(substring(text)),
+    status && (status === "active" ? isNull(revokedAt) : isNotNull(revokedAt)),
+    policyId === undefined ? undefined : eq(collectorIdentity.policyId, policyId),
+    tokenId === undefined ? undefined : eq(collectorIdentity.tokenId, tokenId),
+  ]);
+  return paged(await db.select().from(collectorIdentity).where(where).orderBy(orderBy).limit(limit), page);
 };

@@ -1,6 +1,7 @@
 import { eq, sql } from "drizzle-orm";
 import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import type { Executor } from "./database.ts";
+import { type Page, type Paged, paged, pageOf } from "./page.ts";
 
 /** An enrollment policy's row. */
 export type PolicyRow = typeof enrollmentPolicy.$inferSelect;
@@ -41,4 +42,10 @@ export const incrementEnrollmentCount = async (db: Executor, id: string): Promis
 export const findPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
   const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id));
   return row;
+};
+
+/** One page of the policies. */
+export const listPolicies = async (db: Executor, page: Page): Promise<Paged<PolicyRow>> => {
+  const { where, orderBy, limit } = pageOf(enrollmentPolicy.id, page, []);
+  return paged(await db.select().from(enrollmentPolicy).where(where).orderBy(orderBy).limit(limit), page);
 };

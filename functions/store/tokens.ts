@@ -1,6 +1,7 @@
 import { eq, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import type { Executor } from "./database.ts";
+import { type Page, type Paged, paged, pageOf } from "./page.ts";
 import type { PolicyRow } from "./policies.ts";
 
 /** A bootstrap token's row. */
@@ -45,4 +46,10 @@ export const incrementTokenUse = async (
     .update(bootstrapToken)
     .set({ useCount: sql`${bootstrapToken.useCount} + 1`, lastUsedAt: use.at, lastUsedAddress: use.address })
     .where(eq(bootstrapToken.id, id));
+};
+
+/** One page of a policy's tokens. */
+export const listTokens = async (db: Executor, policyId: string, page: Page): Promise<Paged<TokenRow>> => {
+  const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [eq(bootstrapToken.policyId, policyId)]);
+  return paged(await db.select().from(bootstrapToken).where(where).orderBy(orderBy).limit(limit), page);
 };

@@ -1,13 +1,20 @@
 import type { Core } from "../core.ts";
 import type { Route } from "../http/route.ts";
+import { listAuditEventsRoute } from "./audit-events/list.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
 import { configDesiredRoute } from "./collector/config-desired.ts";
 import { enrollRoute } from "./collector/enroll.ts";
 import { createPolicyRoute } from "./collector/enrollment-policies/create.ts";
 import { createTokenRoute } from "./collector/enrollment-policies/create-token.ts";
 import { freezePolicyRoute } from "./collector/enrollment-policies/freeze.ts";
+import { getPolicyRoute } from "./collector/enrollment-policies/get.ts";
+import { listPoliciesRoute } from "./collector/enrollment-policies/list.ts";
+import { listTokensRoute } from "./collector/enrollment-policies/list-tokens.ts";
 import { healthReportRoute } from "./collector/health/report.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
+import { getIdentityRoute } from "./collector/identities/get.ts";
+import { listIdentitiesRoute } from "./collector/identities/list.ts";
+import { listCertificatesRoute } from "./collector/identities/list-certificates.ts";
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
 import { renewRoute } from "./collector/renew.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
@@ -18,13 +25,20 @@ import { whoami } from "./whoami.ts";
 export const routesOf = (core: Core): readonly Route[] => [
   openApiRoute(),
   whoami(core),
+  listPoliciesRoute(core),
+  getPolicyRoute(core),
   createPolicyRoute(core),
   freezePolicyRoute(core),
+  listTokensRoute(core),
   createTokenRoute(core),
   revokeTokenRoute(core),
+  listIdentitiesRoute(core),
+  getIdentityRoute(core),
   revokeIdentityRoute(core),
+  listCertificatesRoute(core),
   revokeCertificateRoute(core),
   healthReportRoute(core),
+  listAuditEventsRoute(core),
   ...collectorRoutesOf(core),
 ];
 

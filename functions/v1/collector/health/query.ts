@@ -1,16 +1,8 @@
 import * as v from "valibot";
 import { driftKinds, fleetSorts, fleetStates } from "../../../../proto/fleet-health.ts";
 import { Identifier } from "../../../../proto/management/text.ts";
+import { listFields, QueryInteger } from "../../../http/list.ts";
 import type { FleetFilter } from "../../../store/fleet-rows.ts";
-
-const whole = (min: number, max: number) =>
-  v.pipe(
-    v.string("must be given once"),
-    v.regex(/^\d{1,12}$/, "must be a whole number"),
-    v.transform(Number),
-    v.minValue(min, `must be at least ${min}`),
-    v.maxValue(max, `must be at most ${max}`),
-  );
 
 const State = v.picklist(fleetStates, "must be a health state");
 const tenYearsSeconds = 315_360_000;
@@ -36,8 +28,8 @@ export const filterFields = {
   version: v.optional(Identifier(64)),
   not_version: v.optional(Identifier(64)),
   drift: v.optional(v.picklist(driftKinds, "must be a kind of drift")),
-  heartbeat_older_than_seconds: v.optional(whole(0, tenYearsSeconds)),
-  expires_within_seconds: v.optional(whole(0, tenYearsSeconds)),
+  heartbeat_older_than_seconds: v.optional(QueryInteger(0, tenYearsSeconds)),
+  expires_within_seconds: v.optional(QueryInteger(0, tenYearsSeconds)),
   forwarding: v.optional(v.picklist(["never"], "must be never")),
 };
 
@@ -46,8 +38,7 @@ export const HealthQuery = v.strictObject({
   ...filterFields,
   sort: v.optional(v.picklist(fleetSorts, "must be a column that the report sorts by"), "identity"),
   order: v.optional(v.picklist(["asc", "desc"], "must be asc or desc"), "asc"),
-  limit: v.optional(whole(1, 1000), "100"),
-  cursor: v.optional(v.pipe(v.string("must be given once"), v.maxLength(8192, "must be a cursor"))),
+  ...listFields,
 });
 
 /** The filter that a query's fields are. */

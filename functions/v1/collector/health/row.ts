@@ -4,6 +4,7 @@ import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet-report.ts";
 import type { FleetThresholds } from "../../../store/fleet-thresholds.ts";
 import { Id, Moment } from "../../shapes.ts";
+import { CertificateStatus, certificateStatus } from "../certificates/certificate.ts";
 
 const MomentOrNone = v.nullable(Moment);
 const TextOrNone = v.nullable(v.string());
@@ -11,7 +12,7 @@ const NumberOrNone = v.nullable(v.number());
 
 const CertificateView = v.strictObject({
   id: Id,
-  status: v.picklist(["revoked", "expired", "replaced", "active"]),
+  status: CertificateStatus,
   not_after: Moment,
   renew_after: Moment,
 });
@@ -71,7 +72,10 @@ export const healthRowView = (
   last_envelope_at: momentOrNull(row.last_envelope_at),
   certificate: {
     id: row.certificate_id,
-    status: shownStatus(row, now),
+    status: certificateStatus(
+      { status: row.certificate_status, notAfter: new Date(row.certificate_not_after) },
+      now.getTime(),
+    ),
     not_after: moment(row.certificate_not_after),
     renew_after: moment(row.certificate_renew_after),
   },
@@ -103,9 +107,3 @@ export const healthRowView = (
       ? { at: moment(row.last_auth_failure_at), reason: row.last_auth_failure_reason }
       : null,
 });
-
-/** Shown first of revoked, expired, replaced, active (contract, section 3, "Revocation"). */
-const shownStatus = (row: FleetRow, now: Date): "revoked" | "expired" | "replaced" | "active" => {
-  if (row.certificate_status === "revoked") return "revoked";
-  return new Date(row.certificate_not_after) <= now ? "expired" : row.certificate_status;
-};

@@ -1,0 +1,73 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestToken, enrollTestCollector } from "../../../tests/collector.ts";
+import { createTestCore } from "../../../tests/core.ts";
+
+interface Listed {
+  items: Record<string, unknown>[];
+  next_cursor: string | null;
+}
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { token, policyId } = await createTestToken(test);
+const hosts = [];
+for (const deviceId of ["web-1", "web-2", "db%1"]) {
+  hosts.push(await enrollTestCollector(test, { token, deviceId }));
+  await test.clock.advance(1000);
+}
+const [web1, web2] = hosts;
+const get = async (path: string) => (await test.api<Listed>("GET", path, { as: "admin" })).body;
+
+describe("what an admin can look up", () => {
+  it("lists policies and tokens without a raw token, and one policy by its id", async () => {
+    const { items } = await get("/v1/collector/enrollment-policies");
+    expect(items).toMatchObject([{ id: policyId, enrollment_count: 3, state: "active" }]);
+    const one = await test.api("GET", `/v1/collector/enrollment-policies/${policyId}`, { as: "admin" });
+    expect(one.body).toEqual(items[0]);
+    const tokens = await get(`/v1/collector/enrollment-policies/${policyId}/tokens`);
+    expect(tokens.items).toMatchObject([{ policy_id: policyId, use_count: 3, token_prefix: token.slice(0, 12) }]);
+    expect(JSON.stringify(tokens)).not.toContain(token.slice(12));
+  });
+
+  it("finds identities by text, status, policy and token, page by page", async () => {
+    const found = async (query: string) =>
+      (await get(`/v1/collector/identities?${query}`)).items.map((item) => item.device_id);
+    expect(await found("")).toEqual(["db%1", "web-2", "web-1"]);
+    expect(await found("q=WEB")).toEqual(["web-2", "web-1"]);
+    expect(await found("q=%25")).toEqual(["db%1"]);
+    await test.api("POST", `/v1/collector/identities/${web1?.identityId}/revoke`, { as: "admin" });
+    expect(await found("status=revoked")).toEqual(["web-1"]);
+    expect((await found(`policy_id=${policyId}`)).length).toBe(3);
+    expect(await found("token_id=01920000-0000-7000-8000-0000000000ff")).toEqual([]);
+    const first = await get("/v1/collector/identities?limit=2");
+    const second = await get(`/v1/collector/identities?limit=2&cursor=${first.next_cursor}`);
+    expect([...first.items, ...second.items].map((item) => item.device_id)).toEqual(["db%1", "web-2", "web-1"]);
+    expect(second.next_cursor).toBeNull();
+    const foreign = await test.api("GET", `/v1/audit-events?cursor=${first.next_cursor}`, { as: "admin" });
+    expect(foreign).toMatchObject({ status: 422, body: { errors: [{ path: "cursor" }] } });
+  });
+
+  it("shows an identity and its certificates with the status of the moment", async () => {
+    const identity = await test.api("GET", `/v1/collector/identities/${web2?.identityId}`, { as: "admin" });
+    expect(identity.body).toMatchObject({ device_id: "web-2", status: "active", last_auth_failure: null });
+    const of = async (id: string | undefined) => (await get(`/v1/collector/identities/${id}/certificates`)).items;
+    expect(await of(web1?.identityId)).toMatchObject([{ id: web1?.certificateId, status: "revoked" }]);
+    await test.clock.advance(21 * 86_400_000);
+    expect(await of(web2?.identityId)).toMatchObject([{ id: web2?.certificateId, status: "expired" }]);
+    expect(await of(web1?.identityId)).toMatchObject([{ status: "revoked" }]);
+  });
+
+  it("answers 404 for what is not there, and 422 for what is no id", async () => {
+    const nobody = "01920000-0000-7000-8000-0000000000ff";
+    for (const path of [
+      "enrollment-policies/ID",
+      "enrollment-policies/ID/tokens",
+      "identities/ID",
+      "identities/ID/certificates",
+    ]) {
+      const status = async (id: string) =>
+        (await test.api("GET", `/v1/collector/${path.replace("ID", id)}`, { as: "admin" })).status;
+      expect([path, await status(nobody), await status("7")]).toEqual([path, 404, 422]);
+    }
+  });
+});

@@ -1,0 +1,50 @@
+import * as v from "valibot";
+import type { CertificateRow } from "../../../store/certificates.ts";
+import { Id, Moment } from "../../shapes.ts";
+
+const MomentOrNone = v.nullable(Moment);
+
+/** What a certificate is at a moment: the first of these that applies (contract, section 3, "Revocation"). */
+export const CertificateStatus = v.picklist(["revoked", "expired", "replaced", "active"]);
+
+/** The status to show at `now`. */
+export const certificateStatus = (
+  { status, notAfter }: Pick<CertificateRow, "status" | "notAfter">,
+  now: number,
+): v.InferOutput<typeof CertificateStatus> => (status !== "revoked" && notAfter.getTime() <= now ? "expired" : status);
+
+/** A certificate as the API shows it. */
+export const CertificateView = v.strictObject({
+  id: Id,
+  identity_id: Id,
+  predecessor_id: v.nullable(Id),
+  serial_number: v.string(),
+  fingerprint_sha256: v.string(),
+  status: CertificateStatus,
+  certificate_pem: v.string(),
+  not_before: Moment,
+  not_after: Moment,
+  renew_after: Moment,
+  issued_at: Moment,
+  first_used_at: MomentOrNone,
+  replaced_at: MomentOrNone,
+  revoked_at: MomentOrNone,
+});
+
+/** The view of a row at `now`. */
+export const certificateView = (row: CertificateRow, now: number): v.InferOutput<typeof CertificateView> => ({
+  id: row.id,
+  identity_id: row.identityId,
+  predecessor_id: row.predecessorId,
+  serial_number: row.serialNumber,
+  fingerprint_sha256: row.fingerprintSha256.toHex(),
+  status: certificateStatus(row, now),
+  certificate_pem: row.certificatePem,
+  not_before: row.notBefore.toISOString(),
+  not_after: row.notAfter.toISOString(),
+  renew_after: row.renewAfter.toISOString(),
+  issued_at: row.issuedAt.toISOString(),
+  first_used_at: row.firstUsedAt?.toISOString() ?? null,
+  replaced_at: row.replacedAt?.toISOString() ?? null,
+  revoked_at: row.revokedAt?.toISOString() ?? null,
+});

@@ -1,0 +1,40 @@
+import * as v from "valibot";
+import { Identifier } from "../../../../proto/management/text.ts";
+import type { Core } from "../../../core.ts";
+import { browseIdentities } from "../../../domain/certificate/browse.ts";
+import { scope } from "../../../http/guards.ts";
+import { createList, ListView, listFields } from "../../../http/list.ts";
+import { route } from "../../../http/route.ts";
+import type { IdentityFilter } from "../../../store/identities.ts";
+import { Id } from "../../shapes.ts";
+import { IdentityView, identityView } from "./identity.ts";
+
+const Query = v.strictObject({
+  q: v.optional(Identifier(256)),
+  status: v.optional(v.picklist(["active", "revoked"], "must be active or revoked")),
+  policy_id: v.optional(Id),
+  token_id: v.optional(Id),
+  ...listFields,
+});
+
+const filterOf = ({ q, status, policy_id, token_id }: v.InferOutput<typeof Query>): IdentityFilter => ({
+  ...(q ? { text: q } : {}),
+  ...(status ? { status } : {}),
+  ...(policy_id ? { policyId: policy_id } : {}),
+  ...(token_id ? { tokenId: token_id } : {}),
+});
+
+/** `GET /v1/collector/identities`: the enrolled hosts, newest first. */
+export const listIdentitiesRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+  const list = createList(core.config.authTokenSecret, "identities");
+  return route({
+    method: "GET",
+    path: "/v1/collector/identities",
+    operationId: "listCollectorIdentities",
+    summary: "Collector identities, newest first",
+    guard: scope(core, "admin"),
+    query: Query,
+    replies: { 200: { description: "A page of identities", schema: ListView(IdentityView) } },
+    handle: ({ query }) => list(query, (page) => browseIdentities(core, filterOf(query), page), identityView),
+  });
+};
