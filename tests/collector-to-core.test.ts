@@ -3,11 +3,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, it, vi } from "vitest";
 import { createForwarder } from "../collector/forward/forwarder.ts";
-import { openQueue, type Queue } from "../collector/queue/queue.ts";
+import type { Queue } from "../collector/queue/queue.ts";
 import { systemClock } from "../functions/kit/clock.ts";
 import { systemEntropy } from "../functions/kit/entropy.ts";
 import { createTestLog } from "./fakes/log.ts";
 import { startTestIngest, type TestIngest } from "./ingest.ts";
+import { openTestQueue } from "./queue.ts";
 
 /** The collector's queue and forwarder against core's real listener and database: both ends of contract §7 in one place. */
 
@@ -23,16 +24,7 @@ const start = async (options: Parameters<typeof startTestIngest>[0] = {}) => {
   ends.push(() => core.close());
   const dir = await mkdtemp(join(tmpdir(), "collector-to-core-"));
   ends.push(() => rm(dir, { recursive: true }));
-  const queue = openQueue({
-    dir,
-    maxDiskUsageBytes: 100_000_000,
-    maxRecordAgeSeconds: 604_800,
-    dropNewestOnFull: false,
-    atRiskBytesPercent: 80,
-    atRiskOldestSeconds: 86_400,
-    clock: systemClock,
-    entropy: systemEntropy,
-  });
+  const queue = openTestQueue(dir);
   ends.push(() => queue.close());
   const client = await core.client({ uri: hostId });
   const forwarder = createForwarder({

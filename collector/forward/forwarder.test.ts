@@ -9,7 +9,8 @@ import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { type IngestPeer, peerError, startIngestPeer } from "../../tests/fakes/ingest-peer.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import { createTestCa, createTestKey, issueTestCertificate } from "../../tests/fakes/pki.ts";
-import { openQueue, type Queue } from "../queue/queue.ts";
+import { openTestQueue } from "../../tests/queue.ts";
+import type { Queue } from "../queue/queue.ts";
 import type { NewRecord } from "../queue/record.ts";
 import { createForwarder, type Forwarder, type ForwarderOptions } from "./forwarder.ts";
 
@@ -23,18 +24,6 @@ const clock = {
   ...systemClock,
   sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(Math.min(ms, 20), signal),
 };
-
-const open = (): Queue =>
-  openQueue({
-    dir,
-    maxDiskUsageBytes: 50_000_000,
-    maxRecordAgeSeconds: 604_800,
-    dropNewestOnFull: false,
-    atRiskBytesPercent: 80,
-    atRiskOldestSeconds: 86_400,
-    clock: systemClock,
-    entropy: createSeededEntropy(7),
-  });
 
 const forward = (options: Partial<ForwarderOptions> = {}): Forwarder => {
   const forwarder = createForwarder({
@@ -77,7 +66,7 @@ const empty = () => vi.waitFor(() => expect(queue.stats().records).toBe(0), { ti
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), "forward-"));
   peer = await startIngestPeer();
-  queue = open();
+  queue = openTestQueue(dir);
 });
 
 afterEach(async () => {
@@ -143,7 +132,7 @@ describe("forwarding", () => {
     await vi.waitFor(() => expect(peer.stored.length).toBeGreaterThanOrEqual(10));
     await stop();
     await queue.close();
-    queue = open();
+    queue = openTestQueue(dir);
     delete peer.behaviour.afterCommit;
     await queue.append(records(31, 40));
     forward();

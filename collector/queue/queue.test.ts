@@ -6,41 +6,21 @@ import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
 import { QueueClosedError, QueueFullError, QueueLockedError, QueueVersionError } from "./errors.ts";
-import { openQueue, type Queue, type QueueOptions } from "./queue.ts";
-import type { NewRecord } from "./record.ts";
-import { readQueueStats } from "./stats.ts";
+import type { Queue, QueueOptions } from "./queue.ts";
 
 let dir: string;
 let clock: TestClock;
 const opened: Queue[] = [];
 
 const open = (options: Partial<QueueOptions> = {}): Queue => {
-  const queue = openQueue({
-    dir,
-    maxDiskUsageBytes: 100_000,
-    maxRecordAgeSeconds: 604_800,
-    dropNewestOnFull: false,
-    atRiskBytesPercent: 80,
-    atRiskOldestSeconds: 86_400,
-    clock,
-    entropy: createSeededEntropy(1),
-    ...options,
-  });
+  const queue = openTestQueue(dir, { maxDiskUsageBytes: 100_000, clock, ...options });
   opened.push(queue);
   return queue;
 };
 
-const record = (text: string, size = text.length): NewRecord => ({
-  kind: "log_line",
-  observedAtMs: 1_700_000_000_123,
-  source: "file",
-  attributes: { "file.path": "/var/log/ü.log", "file.offset": "7" },
-  payload: new TextEncoder().encode(text.padEnd(size, ".")),
-});
-
-const all = (queue: Queue) => queue.read(0, { maxRecords: 10_000, maxBytes: Number.MAX_SAFE_INTEGER });
-const sequences = (queue: Queue) => all(queue).map(({ sequence }) => sequence);
+const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequence);
 
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), "queue-"));
@@ -59,7 +39,7 @@ describe("append and read", () => {
     const { queueId } = queue;
     await queue.close();
     const again = open({ entropy: createSeededEntropy(2) });
-    expect(all(again).map(({ sequence, bytes: _, ...rest }) => [sequence, rest])).toEqual([
+    expect(readAll(again).map(({ sequence, bytes: _, ...rest }) => [sequence, rest])).toEqual([
       [1, record("a")],
       [2, record("b")],
       [3, record("c")],
@@ -126,7 +106,7 @@ describe("a full queue", () => {
     await queue.ack(1);
     await Promise.all([big, small]);
     expect(done).toEqual(["c", "d"]);
-    expect(all(queue).map(({ payload }) => payload[0])).toEqual([..."bcd"].map((letter) => letter.charCodeAt(0)));
+    expect(readAll(queue).map(({ payload }) => payload[0])).toEqual([..."bcd"].map((letter) => letter.charCodeAt(0)));
   });
 
   it("rejects with QueueFullError when the caller's patience ends, and stores nothing of it later", async () => {
@@ -166,92 +146,6 @@ describe("a full queue", () => {
     const refused = expect(waiting).rejects.toThrow(QueueClosedError);
     await queue.close();
     await refused;
-  });
-});
-
-describe("age", () => {
-  it("drops and counts records over age, and makes room for those that wait", async () => {
-    const queue = open({ maxDiskUsageBytes: 5_000, maxRecordAgeSeconds: 60 });
-    await queue.append([record("a", 2000)]);
-    await clock.advance(50_000);
-    await queue.append([record("b", 2000)]);
-    const waiting = queue.append([record("c", 2000)]);
-    await clock.advance(11_000);
-    expect(queue.dropExpired()).toBe(1);
-    await waiting;
-    expect(sequences(queue)).toEqual([2, 3]);
-    expect(queue.stats().droppedRecordsTotal).toBe(1);
-  });
-
-  it("Q7: a wall clock wrong by ten years, in either direction, expires nothing", async () => {
-    const tenYears = 315_576_000_000;
-    const queue = open();
-    await queue.append([record("a")]);
-    clock.set(clock.now() + tenYears);
-    await clock.advance(2_000);
-    expect(queue.dropExpired()).toBe(0);
-    await queue.close();
-    clock.set(clock.now() + tenYears);
-    const again = open();
-    expect([again.dropExpired(), again.stats().oldestRecordAgeSeconds]).toEqual([0, 2 + 86_400]);
-    await again.close();
-    clock.set(clock.now() - 3 * tenYears);
-    expect([open().dropExpired()]).toEqual([0]);
-  });
-});
-
-describe("dead letters", () => {
-  it("Q9: sets one record aside, counts it across restarts, and lets the rest flow", async () => {
-    const queue = open();
-    await queue.append([record("a"), record("b"), record("c")]);
-    expect(queue.setAside(2, "payload_too_large", "too large")).toBe(true);
-    expect(queue.setAside(2, "payload_too_large", "too large")).toBe(false);
-    expect(sequences(queue)).toEqual([1, 3]);
-    await queue.close();
-    expect(open().stats()).toMatchObject({ records: 2, deadLetters: 1, droppedRecordsTotal: 0 });
-  });
-
-  it("keeps the newest dead letters within a sixteenth of the cap", async () => {
-    const queue = open({ maxDiskUsageBytes: 160_000 });
-    for (let index = 0; index < 6; index++) await queue.append([record(`${index}`, 3000)]);
-    for (const sequence of sequences(queue)) queue.setAside(sequence, "x", "y");
-    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, deadLetters: 6 });
-    await queue.close();
-    const database = new DatabaseSync(join(dir, "queue.db"), { readOnly: true });
-    expect(
-      database
-        .prepare("SELECT sequence FROM dead_letter")
-        .all()
-        .map((row) => row.sequence),
-    ).toEqual([4, 5, 6]);
-    database.close();
-  });
-});
-
-describe("figures", () => {
-  it("counts records and bytes exactly, and says when the queue is at risk", async () => {
-    const queue = open({ maxDiskUsageBytes: 10_000, atRiskBytesPercent: 50, atRiskOldestSeconds: 100 });
-    await queue.append([record("a", 2000)]);
-    expect(queue.stats()).toMatchObject({ records: 1, maxBytes: 10_000, oldestRecordAgeSeconds: 0, atRisk: false });
-    await queue.append([record("b", 3000)]);
-    expect(queue.stats().atRisk).toBe(true);
-    await queue.ack(1);
-    expect(queue.stats().bytes).toBe(all(queue)[0]?.bytes);
-    await queue.ack(2);
-    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, oldestRecordAgeSeconds: null, atRisk: false });
-    await queue.append([record("c")]);
-    await clock.advance(100_000);
-    expect(queue.stats()).toMatchObject({ oldestRecordAgeSeconds: 100, atRisk: true });
-  });
-
-  it("are readable beside the running collector and after it, and null before it", async () => {
-    const risk = { maxDiskUsageBytes: 100_000, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400, clock };
-    expect(readQueueStats(dir, risk)).toBeNull();
-    const queue = open();
-    await queue.append([record("a")]);
-    expect(readQueueStats(dir, risk)).toEqual(queue.stats());
-    await queue.close();
-    expect(readQueueStats(dir, risk)).toMatchObject({ records: 1 });
   });
 });
 

@@ -1,22 +1,11 @@
-import { openQueue } from "../../collector/queue/queue.ts";
-import { systemClock } from "../../functions/kit/clock.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
+import { openTestQueue } from "../queue.ts";
 
 // The victim of the crash test: appends, acknowledges and reports on stdout what it was promised, until it is killed.
 const [dir = "", seed = "0"] = process.argv.slice(2);
 
 const main = async () => {
-  const queue = openQueue({
-    dir,
-    maxDiskUsageBytes: 10_000_000,
-    maxRecordAgeSeconds: 604_800,
-    dropNewestOnFull: false,
-    atRiskBytesPercent: 80,
-    atRiskOldestSeconds: 86_400,
-    clock: systemClock,
-    entropy: systemEntropy,
-  });
+  const queue = openTestQueue(dir);
   const random = createSeededEntropy(Number(seed));
   const byte = () => random.bytes(1)[0] ?? 0;
   let next = Number(queue.checkpoints("crash").get("next") ?? "0");

@@ -14,9 +14,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { systemClock } from "../../../functions/kit/clock.ts";
-import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
-import { openQueue, type Queue, type QueueOptions } from "../../queue/queue.ts";
+import { openTestQueue, readAll } from "../../../tests/queue.ts";
+import type { Queue, QueueOptions } from "../../queue/queue.ts";
 import type { Source } from "../source.ts";
 import { createFileSource, type FileSourceConfig } from "./file-source.ts";
 
@@ -34,17 +34,7 @@ const clock = {
 };
 
 const open = (options: Partial<QueueOptions> = {}) => {
-  queue = openQueue({
-    dir: join(dir, "queue"),
-    maxDiskUsageBytes: 50_000_000,
-    maxRecordAgeSeconds: 604_800,
-    dropNewestOnFull: false,
-    atRiskBytesPercent: 80,
-    atRiskOldestSeconds: 86_400,
-    clock: systemClock,
-    entropy: createSeededEntropy(1),
-    ...options,
-  });
+  queue = openTestQueue(join(dir, "queue"), options);
   append = queue.append;
 };
 
@@ -65,7 +55,7 @@ const restart = async (config: Partial<FileSourceConfig> = {}, meanwhile: () => 
 };
 
 const log = (name = "app.log") => join(dir, "logs", name);
-const records = () => queue.read(0, { maxRecords: 1e6, maxBytes: 1e12 });
+const records = () => readAll(queue);
 const texts = () => records().map(({ payload }) => new TextDecoder().decode(payload));
 const lines = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => `line ${from + index}`);
 const write = (from: number, to: number, name?: string) =>

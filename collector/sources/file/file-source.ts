@@ -26,7 +26,8 @@ export interface FileSourceDependencies extends SourceDependencies {
   checkpoints: Queue["checkpoints"];
 }
 
-const pollMs = 200;
+/** Between looks at the files: short after a read, longer while nothing happens, so that an idle host stays idle. */
+const pollMs = { least: 100, most: 1_000 };
 const discoveryMs = 1_000;
 const retryMs = 1_000;
 /** How long a file that no pattern finds any more (rotated away) is kept open for a writer that has not noticed yet. */
@@ -50,6 +51,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   const stopping = new AbortController();
   const { signal } = stopping;
   let running: Promise<void> = Promise.resolve();
+  let pauseMs = pollMs.least;
   let discoveredAt = Number.NEGATIVE_INFINITY;
 
   const markerOf = (pattern: string) => `pattern:${pattern}`;
@@ -148,8 +150,9 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         log.error({ err: error, source: name, path: tail.path }, "a file could not be read or stored; trying again");
       }
     }
+    pauseMs = read ? pollMs.least : Math.min(pauseMs * 2, pollMs.most);
     if (failed) await clock.sleep(retryMs, signal);
-    else if (!read) await clock.sleep(pollMs, signal);
+    else if (!read) await clock.sleep(pauseMs, signal);
   };
 
   const run = async () => {

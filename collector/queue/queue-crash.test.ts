@@ -3,10 +3,8 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { systemClock } from "../../functions/kit/clock.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openQueue } from "./queue.ts";
+import { openTestQueue, readAll } from "../../tests/queue.ts";
 
 const writer = join(import.meta.dirname, "../../tests/queue-crash/writer.ts");
 
@@ -32,17 +30,8 @@ const runAndKill = (dir: string, seed: number, lines: number): Promise<string[]>
   });
 
 const read = (dir: string) => {
-  const queue = openQueue({
-    dir,
-    maxDiskUsageBytes: 10_000_000,
-    maxRecordAgeSeconds: 604_800,
-    dropNewestOnFull: false,
-    atRiskBytesPercent: 80,
-    atRiskOldestSeconds: 86_400,
-    clock: systemClock,
-    entropy: systemEntropy,
-  });
-  const records = queue.read(0, { maxRecords: 1e6, maxBytes: 1e12 });
+  const queue = openTestQueue(dir);
+  const records = readAll(queue);
   const found = {
     lastSequence: queue.lastSequence,
     next: Number(queue.checkpoints("crash").get("next") ?? "0"),

@@ -1,0 +1,117 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
+import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
+import type { Queue, QueueOptions } from "./queue.ts";
+import { readQueueStats } from "./stats.ts";
+
+let dir: string;
+let clock: TestClock;
+const opened: Queue[] = [];
+
+const open = (options: Partial<QueueOptions> = {}): Queue => {
+  const queue = openTestQueue(dir, { maxDiskUsageBytes: 100_000, clock, ...options });
+  opened.push(queue);
+  return queue;
+};
+
+const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequence);
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "queue-"));
+  clock = createTestClock();
+});
+
+afterEach(async () => {
+  for (const queue of opened.splice(0)) await queue.close();
+  rmSync(dir, { recursive: true });
+});
+
+describe("age", () => {
+  it("drops and counts records over age, and makes room for those that wait", async () => {
+    const queue = open({ maxDiskUsageBytes: 5_000, maxRecordAgeSeconds: 60 });
+    await queue.append([record("a", 2000)]);
+    await clock.advance(50_000);
+    await queue.append([record("b", 2000)]);
+    const waiting = queue.append([record("c", 2000)]);
+    await clock.advance(11_000);
+    expect(queue.dropExpired()).toBe(1);
+    await waiting;
+    expect(sequences(queue)).toEqual([2, 3]);
+    expect(queue.stats().droppedRecordsTotal).toBe(1);
+  });
+
+  it("Q7: a wall clock wrong by ten years, in either direction, expires nothing", async () => {
+    const tenYears = 315_576_000_000;
+    const queue = open();
+    await queue.append([record("a")]);
+    clock.set(clock.now() + tenYears);
+    await clock.advance(2_000);
+    expect(queue.dropExpired()).toBe(0);
+    await queue.close();
+    clock.set(clock.now() + tenYears);
+    const again = open();
+    expect([again.dropExpired(), again.stats().oldestRecordAgeSeconds]).toEqual([0, 2 + 86_400]);
+    await again.close();
+    clock.set(clock.now() - 3 * tenYears);
+    expect([open().dropExpired()]).toEqual([0]);
+  });
+});
+
+describe("dead letters", () => {
+  it("Q9: sets one record aside, counts it across restarts, and lets the rest flow", async () => {
+    const queue = open();
+    await queue.append([record("a"), record("b"), record("c")]);
+    expect(queue.setAside(2, "payload_too_large", "too large")).toBe(true);
+    expect(queue.setAside(2, "payload_too_large", "too large")).toBe(false);
+    expect(sequences(queue)).toEqual([1, 3]);
+    await queue.close();
+    expect(open().stats()).toMatchObject({ records: 2, deadLetters: 1, droppedRecordsTotal: 0 });
+  });
+
+  it("keeps the newest dead letters within a sixteenth of the cap", async () => {
+    const queue = open({ maxDiskUsageBytes: 160_000 });
+    for (let index = 0; index < 6; index++) await queue.append([record(`${index}`, 3000)]);
+    for (const sequence of sequences(queue)) queue.setAside(sequence, "x", "y");
+    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, deadLetters: 6 });
+    await queue.close();
+    const database = new DatabaseSync(join(dir, "queue.db"), { readOnly: true });
+    expect(
+      database
+        .prepare("SELECT sequence FROM dead_letter")
+        .all()
+        .map((row) => row.sequence),
+    ).toEqual([4, 5, 6]);
+    database.close();
+  });
+});
+
+describe("figures", () => {
+  it("counts records and bytes exactly, and says when the queue is at risk", async () => {
+    const queue = open({ maxDiskUsageBytes: 10_000, atRiskBytesPercent: 50, atRiskOldestSeconds: 100 });
+    await queue.append([record("a", 2000)]);
+    expect(queue.stats()).toMatchObject({ records: 1, maxBytes: 10_000, oldestRecordAgeSeconds: 0, atRisk: false });
+    await queue.append([record("b", 3000)]);
+    expect(queue.stats().atRisk).toBe(true);
+    await queue.ack(1);
+    expect(queue.stats().bytes).toBe(readAll(queue)[0]?.bytes);
+    await queue.ack(2);
+    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, oldestRecordAgeSeconds: null, atRisk: false });
+    await queue.append([record("c")]);
+    await clock.advance(100_000);
+    expect(queue.stats()).toMatchObject({ oldestRecordAgeSeconds: 100, atRisk: true });
+  });
+
+  it("are readable beside the running collector and after it, and null before it", async () => {
+    const risk = { maxDiskUsageBytes: 100_000, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400, clock };
+    expect(readQueueStats(dir, risk)).toBeNull();
+    const queue = open();
+    await queue.append([record("a")]);
+    expect(readQueueStats(dir, risk)).toEqual(queue.stats());
+    await queue.close();
+    expect(readQueueStats(dir, risk)).toMatchObject({ records: 1 });
+  });
+});

@@ -1,0 +1,86 @@
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import type { ServiceError } from "@grpc/grpc-js";
+import { afterEach, expect, it } from "vitest";
+import { systemClock } from "../../../functions/kit/clock.ts";
+import { RetryInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
+import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
+import { ExportLogsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
+import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
+
+let otlp: TestOtlp;
+
+const start = async (...options: Parameters<typeof startTestOtlp>) => {
+  otlp = await startTestOtlp(...options);
+};
+
+afterEach(() => otlp.close());
+
+it("passes a request on byte for byte, with fields that no schema of ours knows", async () => {
+  await start();
+  const unknown = Uint8Array.of(0xfa, 0x3e, 3, 1, 2, 3);
+  const payload = Buffer.concat([traceRequest(["a"]), unknown]);
+  expect(await otlp.exportByGrpc(payload)).toHaveLength(0);
+  expect(Buffer.from(otlp.envelopes()[0]?.payload ?? [])).toEqual(payload);
+});
+
+it("takes logs and metrics as kinds of their own, and stores nothing for an empty request", async () => {
+  await start();
+  const log = toBinary(
+    ExportLogsServiceRequestSchema,
+    create(ExportLogsServiceRequestSchema, {
+      resourceLogs: [{ scopeLogs: [{ logRecords: [{ severityText: "x" }] }] }],
+    }),
+  );
+  await otlp.exportByGrpc(log, "logs.v1.LogsService");
+  await otlp.exportByGrpc(new Uint8Array(), "metrics.v1.MetricsService");
+  const metric = toBinary(
+    ExportMetricsServiceRequestSchema,
+    create(ExportMetricsServiceRequestSchema, {
+      resourceMetrics: [{ scopeMetrics: [{ metrics: [{ name: "m" }] }] }],
+    }),
+  );
+  await otlp.exportByGrpc(metric, "metrics.v1.MetricsService");
+  expect(otlp.envelopes().map(({ kind }) => kind)).toEqual(["otel_log", "otel_metric"]);
+});
+
+it("G3: refuses what is not protobuf of the signal, at any depth, with a code that no SDK retries, and lives on", async () => {
+  await start();
+  const torn = traceRequest(["a"]).slice(0, -3);
+  const nested = Buffer.concat([Uint8Array.of(0x0a, 4, 0x12, 2), Uint8Array.of(0x12, 9)]);
+  for (const payload of [torn, nested, Uint8Array.of(0xff), Uint8Array.of(0x0d, 1, 2, 3, 4)])
+    await expect(otlp.exportByGrpc(payload)).rejects.toMatchObject({ code: expect.toBeOneOf([3, 13]) });
+  await otlp.exportByGrpc(traceRequest(["a"]));
+  expect(otlp.envelopes()).toHaveLength(1);
+});
+
+it("G1: refuses a message over the limit with RESOURCE_EXHAUSTED", async () => {
+  await start({ limits: { bodyBytesMax: 10_000 } });
+  await expect(otlp.exportByGrpc(traceRequest(["x".repeat(10_000)]))).rejects.toMatchObject({ code: 8 });
+});
+
+it("answers UNAVAILABLE with RetryInfo when the queue stays full, and stores nothing of it later", async () => {
+  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { patienceMs: 20 } });
+  await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
+  const refusal: ServiceError = await otlp.exportByGrpc(traceRequest(["b".repeat(2000)])).catch((error) => error);
+  expect(refusal.code).toBe(14);
+  const [details] = refusal.metadata.get("grpc-status-details-bin");
+  const status = fromBinary(StatusSchema, Buffer.from(details ?? ""));
+  const [info] = status.details;
+  expect(info?.typeUrl).toBe("type.googleapis.com/google.rpc.RetryInfo");
+  expect(fromBinary(RetryInfoSchema, info?.value ?? new Uint8Array()).retryDelay?.seconds).toBe(1n);
+  await otlp.queue.ack(1);
+  await otlp.exportByGrpc(traceRequest(["c"]));
+  expect(otlp.spanNames()).toEqual(["c"]);
+});
+
+it("holds a request while the queue is full, and stores it when room comes in time", async () => {
+  await start({ queue: { maxDiskUsageBytes: 3_000 } });
+  await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
+  const held = otlp.exportByGrpc(traceRequest(["b".repeat(2000)]));
+  await systemClock.sleep(20);
+  expect(otlp.envelopes()).toHaveLength(1);
+  await otlp.queue.ack(1);
+  await held;
+  expect(otlp.envelopes()).toHaveLength(1);
+});

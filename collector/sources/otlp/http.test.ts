@@ -1,0 +1,120 @@
+import { gzipSync } from "node:zlib";
+import { fromBinary } from "@bufbuild/protobuf";
+import { afterEach, expect, it } from "vitest";
+import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
+import { ExportTraceServiceResponseSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
+
+let otlp: TestOtlp;
+
+const start = async (...options: Parameters<typeof startTestOtlp>) => {
+  otlp = await startTestOtlp(...options);
+};
+
+afterEach(() => otlp.close());
+
+it("answers protobuf with protobuf", async () => {
+  await start();
+  const response = await otlp.post("/v1/traces", traceRequest(["a"]));
+  expect([response.status, response.headers.get("content-type")]).toEqual([200, "application/x-protobuf"]);
+  expect(fromBinary(ExportTraceServiceResponseSchema, await response.bytes()).partialSuccess).toBeUndefined();
+  expect(otlp.envelopes()[0]?.payload).toEqual(traceRequest(["a"]));
+});
+
+it("converts JSON with ids in hex, numbers as text, enums by number, unknown members ignored", async () => {
+  await start();
+  const span = {
+    traceId: "5b8efff798038103d269b633813fc60c",
+    spanId: "EEE19B7EC3C1B174",
+    parentSpanId: "",
+    name: "json",
+    kind: 2,
+    startTimeUnixNano: "1544712660000000000",
+    endTimeUnixNano: 1544712661000000000,
+    attributes: [
+      { key: "traceId", value: { stringValue: "not an id" } },
+      { key: "n", value: { intValue: "42" } },
+      { key: "b", value: { bytesValue: "AAE=" } },
+    ],
+    unheardOf: { traceId: { deep: true } },
+  };
+  const body = JSON.stringify({ resourceSpans: [{ scopeSpans: [{ spans: [span] }] }] });
+  const response = await otlp.post("/v1/traces", new Uint8Array(gzipSync(body)), {
+    "content-type": "application/json; charset=utf-8",
+    "content-encoding": "gzip",
+  });
+  expect([response.status, response.headers.get("content-type"), await response.json()]).toEqual([
+    200,
+    "application/json",
+    {},
+  ]);
+  const [stored] = spansOf(otlp.envelopes()[0]?.payload ?? new Uint8Array());
+  expect([stored?.traceId.toHex(), stored?.spanId.toHex(), stored?.parentSpanId.length]).toEqual([
+    "5b8efff798038103d269b633813fc60c",
+    "eee19b7ec3c1b174",
+    0,
+  ]);
+  expect(stored).toMatchObject({
+    kind: 2,
+    startTimeUnixNano: 1544712660000000000n,
+    attributes: [
+      { value: { value: { value: "not an id" } } },
+      { value: { value: { value: 42n } } },
+      { value: { value: { value: Uint8Array.of(0, 1) } } },
+    ],
+  });
+});
+
+it.each([
+  ["another path", "/v1/spans", {}, "POST", 404],
+  ["another method", "/v1/traces", {}, "GET", 405],
+  ["another content type", "/v1/traces", { "content-type": "text/plain" }, "POST", 415],
+  ["another content encoding", "/v1/traces", { "content-encoding": "br" }, "POST", 415],
+  ["a body that is not gzip", "/v1/traces", { "content-encoding": "gzip" }, "POST", 400],
+  ["a body that is not protobuf", "/v1/traces", {}, "POST", 400],
+  ["a body that is not JSON", "/v1/traces", { "content-type": "application/json" }, "POST", 400],
+])("refuses %s", async (_, path, headers, method, status) => {
+  await start();
+  const response = await otlp.post(path, "{secret", headers, method);
+  expect(response.status).toBe(status);
+  const json = response.headers.get("content-type") === "application/json";
+  const body = json ? await response.json() : fromBinary(StatusSchema, await response.bytes());
+  expect(body.message).toMatch(/^[a-z].{5,}/);
+  expect(JSON.stringify(body.message)).not.toContain("secret");
+  expect((await otlp.post("/v1/traces", traceRequest(["a"]))).status).toBe(200);
+});
+
+it("G1: stops a gzip bomb and an oversized body with 413", async () => {
+  await start({ limits: { bodyBytesMax: 100_000 } });
+  const bomb = gzipSync(Buffer.alloc(50_000_000));
+  expect(bomb.length).toBeLessThan(100_000);
+  expect((await otlp.post("/v1/traces", bomb, { "content-encoding": "gzip" })).status).toBe(413);
+  expect((await otlp.post("/v1/logs", new Uint8Array(100_001))).status).toBe(413);
+  expect(otlp.envelopes()).toEqual([]);
+});
+
+it("refuses JSON nested without end, and ids that are not hex", async () => {
+  await start();
+  const json = { "content-type": "application/json" };
+  const deep = `{"resourceSpans":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
+  expect((await otlp.post("/v1/traces", deep, json)).status).toBe(400);
+  const bad = JSON.stringify({ resourceSpans: [{ scopeSpans: [{ spans: [{ traceId: "xyz" }] }] }] });
+  expect((await otlp.post("/v1/traces", bad, json)).status).toBe(400);
+});
+
+it("answers 503 with Retry-After when the queue stays full", async () => {
+  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { patienceMs: 20 } });
+  expect((await otlp.post("/v1/traces", traceRequest(["a".repeat(2000)]))).status).toBe(200);
+  const refusal = await otlp.post("/v1/traces", traceRequest(["b".repeat(2000)]));
+  expect([refusal.status, refusal.headers.get("retry-after")]).toEqual([503, "1"]);
+  expect(fromBinary(StatusSchema, await refusal.bytes()).code).toBe(14);
+});
+
+it("says how much it rejected when the queue drops the newest", async () => {
+  await start({ queue: { maxDiskUsageBytes: 3_000, dropNewestOnFull: true } });
+  await otlp.post("/v1/traces", traceRequest(["a".repeat(2000)]));
+  const response = await otlp.post("/v1/traces", traceRequest(["b", "c", "d".repeat(2000)]));
+  const { partialSuccess } = fromBinary(ExportTraceServiceResponseSchema, await response.bytes());
+  expect([response.status, partialSuccess?.rejectedSpans]).toEqual([200, 3n]);
+  expect(otlp.queue.stats().droppedRecordsTotal).toBe(1);
+});

@@ -1,0 +1,108 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { credentials, Metadata, makeClientConstructor } from "@grpc/grpc-js";
+import type { Queue, QueueOptions } from "../collector/queue/queue.ts";
+import type { QueuedRecord } from "../collector/queue/record.ts";
+import { createOtlpSource, type OtlpSource } from "../collector/sources/otlp/otlp-source.ts";
+import { systemClock } from "../functions/kit/clock.ts";
+import { ExportTraceServiceRequestSchema } from "../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { createTestLog } from "./fakes/log.ts";
+import { openTestQueue, readAll } from "./queue.ts";
+
+/** An `otlp` source on free loopback ports, with a queue behind it and clients in front of it. */
+export interface TestOtlp {
+  readonly source: OtlpSource;
+  readonly queue: Queue;
+  /** What is in the queue. */
+  envelopes(): QueuedRecord[];
+  /** The names of the spans in the queue. */
+  spanNames(): string[];
+  /** Calls `Export` of a service over gRPC with a client that knows nothing of our code: bytes in, bytes out. */
+  exportByGrpc(payload: Uint8Array, service?: string): Promise<Uint8Array>;
+  /** Sends an OTLP/HTTP request, of protobuf unless the headers say otherwise. */
+  post(path: string, body: BodyInit, headers?: Record<string, string>, method?: string): Promise<Response>;
+  close(): Promise<void>;
+}
+
+/** Starts it. */
+export const startTestOtlp = async (
+  options: { queue?: Partial<QueueOptions>; limits?: Parameters<typeof createOtlpSource>[2] } = {},
+): Promise<TestOtlp> => {
+  const dir = mkdtempSync(join(tmpdir(), "otlp-"));
+  const queue = openTestQueue(dir, options.queue);
+  const source = createOtlpSource(
+    { grpc: { listen: "127.0.0.1:0" }, http: { listen: "127.0.0.1:0" } },
+    { append: queue.append, clock: systemClock, log: createTestLog() },
+    options.limits,
+  );
+  await source.start();
+  return {
+    source,
+    queue,
+    envelopes: () => readAll(queue),
+    spanNames: () => readAll(queue).flatMap(({ payload }) => spansOf(payload).map(({ name }) => name)),
+    exportByGrpc: (payload, service = "trace.v1.TraceService") =>
+      exportByGrpc(source.addresses.grpc ?? "", payload, service),
+    post: (path, body, headers = {}, method = "POST") =>
+      fetch(`http://${source.addresses.http}${path}`, {
+        method,
+        headers: { "content-type": "application/x-protobuf", ...headers },
+        ...(method === "GET" ? {} : { body }),
+      }),
+    close: async () => {
+      await source.stop();
+      await queue.close();
+      rmSync(dir, { recursive: true });
+    },
+  };
+};
+
+/** The spans of an export request. */
+export const spansOf = (payload: Uint8Array) =>
+  fromBinary(ExportTraceServiceRequestSchema, payload).resourceSpans.flatMap(({ scopeSpans }) =>
+    scopeSpans.flatMap(({ spans }) => spans),
+  );
+
+/** An export request of spans with these names, below one resource and scope. */
+export const traceRequest = (names: readonly string[]) =>
+  toBinary(
+    ExportTraceServiceRequestSchema,
+    create(ExportTraceServiceRequestSchema, {
+      resourceSpans: [
+        {
+          resource: { attributes: [{ key: "service.name", value: { value: { case: "stringValue", value: "shop" } } }] },
+          scopeSpans: [
+            { scope: { name: "scope" }, spans: names.map((name) => ({ name, traceId: new Uint8Array(16) })) },
+          ],
+          schemaUrl: "https://schema.test",
+        },
+      ],
+    }),
+  );
+
+const exportByGrpc = (address: string, payload: Uint8Array, service: string): Promise<Uint8Array> => {
+  const path = `/opentelemetry.proto.collector.${service}/Export`;
+  const bytes = (value: Uint8Array) => Buffer.from(value);
+  const Client = makeClientConstructor(
+    {
+      export: {
+        path,
+        requestStream: false,
+        responseStream: false,
+        requestSerialize: bytes,
+        requestDeserialize: bytes,
+        responseSerialize: bytes,
+        responseDeserialize: bytes,
+      },
+    },
+    "Export",
+  );
+  const client = new Client(address, credentials.createInsecure());
+  return new Promise<Uint8Array>((resolve, reject) => {
+    client.makeUnaryRequest(path, bytes, bytes, payload, new Metadata(), {}, (error, value) =>
+      error === null ? resolve(value ?? new Uint8Array()) : reject(error),
+    );
+  }).finally(() => client.close());
+};

@@ -1,0 +1,30 @@
+import { openQueue, type Queue, type QueueOptions } from "../collector/queue/queue.ts";
+import type { NewRecord } from "../collector/queue/record.ts";
+import { systemClock } from "../functions/kit/clock.ts";
+import { createSeededEntropy } from "./fakes/entropy.ts";
+
+/** A queue in `dir` with the defaults of the collector's config, on the machine's clock unless told otherwise. */
+export const openTestQueue = (dir: string, options: Partial<QueueOptions> = {}): Queue =>
+  openQueue({
+    dir,
+    maxDiskUsageBytes: 100_000_000,
+    maxRecordAgeSeconds: 604_800,
+    dropNewestOnFull: false,
+    atRiskBytesPercent: 80,
+    atRiskOldestSeconds: 86_400,
+    clock: systemClock,
+    entropy: createSeededEntropy(1),
+    ...options,
+  });
+
+/** Everything in the queue, oldest first. */
+export const readAll = (queue: Queue) => queue.read(0, { maxRecords: 1_000_000, maxBytes: Number.MAX_SAFE_INTEGER });
+
+/** A record of `text`, padded to `size` bytes. */
+export const testRecord = (text: string, size = text.length): NewRecord => ({
+  kind: "log_line",
+  observedAtMs: 1_700_000_000_123,
+  source: "file",
+  attributes: { "file.path": "/var/log/ü.log", "file.offset": "7" },
+  payload: new TextEncoder().encode(text.padEnd(size, ".")),
+});
