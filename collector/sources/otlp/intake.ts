@@ -9,7 +9,7 @@ import { createWireCheck, WireError } from "./wire.ts";
 export type IntakeOutcome =
   /** On disk, whole. */
   | { status: "stored" }
-  /** Counted and thrown away, as the configuration has it for a full queue. */
+  /** Counted and thrown away: the queue is full and drops the newest, or could never hold it. */
   | { status: "dropped"; message: string }
   /** Nothing was stored; the sender may try again after `retryAfterSeconds`. */
   | { status: "unavailable"; message: string; retryAfterSeconds: number }
@@ -67,7 +67,7 @@ export const createIntake = (
       const outcome = await append(records, { signal: patience.signal() });
       return outcome === "stored"
         ? { status: "stored" }
-        : { status: "dropped", message: "the collector's queue is full, and it is configured to drop the newest" };
+        : { status: "dropped", message: "dropped: the collector's queue is full, or too small for the request" };
     } catch (error) {
       if (error instanceof QueueFullError) return unavailable("the collector's queue is full");
       if (error instanceof QueueClosedError) return unavailable("the collector is stopping");
