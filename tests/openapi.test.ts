@@ -18,12 +18,10 @@ interface OpenApi {
 }
 
 describe("the OpenAPI document", () => {
-  it.each(artifacts.map((artifact) => [artifact.path, artifact] as const))(
-    "%s is what the code generates",
-    (path, { render }) => {
-      expect(readFileSync(path, "utf8") === render(), `${path} is out of date: run "bun run generate"`).toBe(true);
-    },
-  );
+  it("is what the routes generate: if not, run `bun run generate`", () => {
+    const generated = artifacts.find(({ path }) => path === "proto/openapi.json")?.render();
+    expect(readFileSync("proto/openapi.json", "utf8") === generated).toBe(true);
+  });
 
   it("is valid OpenAPI 3.1, served to anyone, and holds every route of the router", async () => {
     const { status, body } = await test.api<OpenApi>("GET", "/v1/openapi.json");

@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { openApiOf } from "./openapi.ts";
 import { renderProblemsPage } from "./problems-page.ts";
+import { renderReliabilityPage } from "./reliability-page.ts";
 
 /** A committed file that a program writes; verify fails when it is not what `render` gives. */
 export interface Artifact {
@@ -19,4 +20,5 @@ const renderOpenApi = (): string => {
 export const artifacts: readonly Artifact[] = [
   { path: "proto/openapi.json", render: renderOpenApi },
   { path: "docs/problems.md", render: renderProblemsPage },
+  { path: "docs/reliability.md", render: renderReliabilityPage },
 ];

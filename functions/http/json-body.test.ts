@@ -1,0 +1,87 @@
+import * as v from "valibot";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestCore } from "../../tests/core.ts";
+import { open } from "./guards.ts";
+import { bodyBytesMax } from "./json-body.ts";
+import { route } from "./route.ts";
+
+const test = await createTestCore({
+  routes: () => [
+    route({
+      method: "POST",
+      path: "/v1/echo",
+      operationId: "echo",
+      summary: "Answers what it was sent",
+      guard: open,
+      body: v.unknown(),
+      replies: { 200: { description: "The body" } },
+      handle: async ({ body }) => ({ status: 200, body: { body } }),
+    }),
+  ],
+});
+afterAll(() => test.close());
+
+const send = async (content: BodyInit, type = "application/json") => {
+  const { status, body } = await test.api("POST", "/v1/echo", { raw: { type, content } });
+  return status === 200 ? body.body : `${status} ${body.code}`;
+};
+
+/** A body of unknown length, as a chunked request has it; `sent` counts what was taken. */
+const chunked = (bytes: number) => {
+  const counter = { sent: 0 };
+  const chunk = new Uint8Array(64 * 1024).fill(0x20);
+  const stream = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      if (counter.sent >= bytes) return controller.close();
+      counter.sent += chunk.length;
+      controller.enqueue(chunk);
+    },
+  });
+  // The types of the DOM leave `duplex` out, and undici asks for it.
+  const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: stream, duplex: "half" };
+  const request = new Request("http://core.test/v1/echo", init);
+  return { request, counter };
+};
+
+describe("bodies", () => {
+  it("I2: a chunked body is refused as soon as it is over 1 MiB, and the rest is not read", async () => {
+    const { request, counter } = chunked(64 * bodyBytesMax);
+    expect((await test.fetch(request)).status).toBe(413);
+    expect(counter.sent).toBeLessThan(bodyBytesMax + 256 * 1024);
+  });
+
+  it("E10: exactly 1 MiB is taken, one byte more is not", async () => {
+    const quoted = (bytes: number) => JSON.stringify("a".repeat(bytes - 2));
+    expect(await send(quoted(bodyBytesMax))).toHaveLength(bodyBytesMax - 2);
+    expect(await send(quoted(bodyBytesMax + 1))).toBe("413 payload_too_large");
+  });
+
+  it("I2: nests 32 deep at most, and brackets inside strings do not count", async () => {
+    const nested = (depth: number) => `${"[".repeat(depth)}${"]".repeat(depth)}`;
+    expect(await send(nested(32))).toBeInstanceOf(Array);
+    expect(await send(nested(33))).toBe("400 malformed_json");
+    expect(await send(nested(500_000))).toBe("400 malformed_json");
+    expect(await send(`{"a":"${"[".repeat(100)}\\"${"{".repeat(100)}"}`)).toBeTypeOf("object");
+  });
+
+  it.each([
+    ["nothing", "", "415 unsupported_media_type"],
+    ["half a document", '{"a":', "400 malformed_json"],
+    ["two documents", "{} {}", "400 malformed_json"],
+    ["bytes that are not UTF-8", new Uint8Array([0x22, 0xff, 0x22]), "400 malformed_json"],
+    ["a byte order mark", "\ufeff{}", "400 malformed_json"],
+  ] as const)("refuses %s", async (_, content, expected) => {
+    expect(await send(content, content === "" ? "" : "application/json")).toBe(expected);
+  });
+
+  it("takes application/json with parameters and in any case, and no other type", async () => {
+    expect(await send("{}", "Application/JSON; charset=utf-8")).toEqual({});
+    for (const type of ["text/plain", "application/jsonx", "application/x-www-form-urlencoded", "multipart/form-data"])
+      expect(await send("{}", type)).toBe("415 unsupported_media_type");
+  });
+
+  it("I2: __proto__ in a body is a name like any other", async () => {
+    expect(JSON.stringify(await send('{"__proto__": {"polluted": 1}}'))).toBe('{"__proto__":{"polluted":1}}');
+    expect("polluted" in {}).toBe(false);
+  });
+});

@@ -1,0 +1,147 @@
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestCore } from "../../../../tests/core.ts";
+import { isWellFormedToken } from "../../../domain/enrollment/bootstrap-token.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api, clock } = test;
+
+const path = "/v1/collector/enrollment-policies";
+const prefix = "spiffe://fleet.test/host/";
+let names = 0;
+const create = (fields: object = {}) =>
+  api("POST", path, {
+    as: "admin",
+    body: { name: `policy ${++names}`, allowed_identity_prefixes: [prefix], ...fields },
+  });
+const createToken = (policyId: unknown, fields: object = {}) =>
+  api("POST", `${path}/${policyId}/tokens`, { as: "admin", body: fields });
+const errorsOf = (body: Record<string, unknown>) => body.errors as { path: string; message: string }[];
+
+describe("enrollment policies", () => {
+  it("are created with the contract's defaults, by whom and when, and audited in the same transaction", async () => {
+    const { status, body } = await create({ name: "defaults" });
+    expect(status).toBe(201);
+    expect(body).toEqual({
+      id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      name: "defaults",
+      description: null,
+      allowed_identity_prefixes: [prefix],
+      certificate_ttl_seconds: 1_814_400,
+      allowed_platforms: [],
+      max_enrollments: 0,
+      max_enrollments_per_hour: 0,
+      allowed_source_cidrs: [],
+      reenrollment: "deny",
+      state: "active",
+      enrollment_count: 0,
+      created_at: new Date(clock.now()).toISOString(),
+      created_by: expect.any(String),
+      frozen_at: null,
+    });
+    const events = await test.db.execute(sql`select actor_id, outcome from audit_event where target_id = ${body.id}`);
+    expect(events).toEqual([{ actor_id: test.people.admin.userId, outcome: "success" }]);
+  });
+
+  it("have a name of their own", async () => {
+    await create({ name: "taken" });
+    expect((await create({ name: "taken" })).body).toMatchObject({ status: 409, code: "policy_name_taken" });
+  });
+
+  it("E11: cap the certificate's lifetime at 30 days, and refuse less than 300 s and what is no integer", async () => {
+    const ttl = async (value: unknown) =>
+      (await create({ certificate_ttl_seconds: value })).body.certificate_ttl_seconds;
+    expect([await ttl(300), await ttl(2_592_000), await ttl(2_592_001), await ttl(2 ** 53 - 1)]).toEqual([
+      300, 2_592_000, 2_592_000, 2_592_000,
+    ]);
+    for (const value of [299, 0, -1, 2 ** 53, 300.5, "600", null, true]) {
+      const { status, body } = await create({ certificate_ttl_seconds: value });
+      expect({ value, status, path: errorsOf(body)[0]?.path }).toEqual({
+        value,
+        status: 422,
+        path: "certificate_ttl_seconds",
+      });
+    }
+  });
+
+  it.each([
+    ["a negative limit", { max_enrollments: -1 }, "max_enrollments"],
+    ["a negative rate", { max_enrollments_per_hour: -1 }, "max_enrollments_per_hour"],
+    ["a field that is not known", { max_enrolments: 5 }, "max_enrolments"],
+    ["no prefix", { allowed_identity_prefixes: [] }, "allowed_identity_prefixes"],
+    ["a prefix without its slash", { allowed_identity_prefixes: ["spiffe://a.test/h"] }, "allowed_identity_prefixes.0"],
+    ["a prefix in upper case", { allowed_identity_prefixes: ["SPIFFE://a.test/"] }, "allowed_identity_prefixes.0"],
+    ["a prefix with a query", { allowed_identity_prefixes: ["https://a.test/?x=/"] }, "allowed_identity_prefixes.0"],
+    ["an address that is no CIDR", { allowed_source_cidrs: ["10.0.0.1"] }, "allowed_source_cidrs.0"],
+    ["a platform that is none", { allowed_platforms: ["linux/amd64/v2"] }, "allowed_platforms.0"],
+    ["a name with a control character", { name: "a\u0000b" }, "name"],
+    ["a way of re-enrolling that is not known", { reenrollment: "maybe" }, "reenrollment"],
+  ])("refuse %s, by path and without quoting the value", async (_, fields, where) => {
+    const { status, body } = await create(fields);
+    expect({ status, code: body.code, where: errorsOf(body)[0]?.path }).toEqual({
+      status: 422,
+      code: "validation_failed",
+      where,
+    });
+    const [value] = Object.values(fields).flat();
+    if (typeof value === "string") expect(JSON.stringify(body.errors)).not.toContain(value);
+  });
+
+  it("I2: __proto__ and constructor are unknown fields like any other, and pollute nothing", async () => {
+    for (const name of ["__proto__", "constructor", "prototype"]) {
+      const content = `{"name": "p ${++names}", "allowed_identity_prefixes": ["${prefix}"], "${name}": {"polluted": true}}`;
+      const answer = await api("POST", path, { as: "admin", raw: { type: "application/json", content } });
+      expect(answer.status).toBe(422);
+    }
+    expect("polluted" in {}).toBe(false);
+  });
+
+  it("freeze for good: a second freeze changes nothing, and gives no more tokens", async () => {
+    const { body: policy } = await create();
+    const freeze = (body?: object) =>
+      api("POST", `${path}/${policy.id}/freeze`, { as: "admin", ...(body ? { body } : {}) });
+    for (const reason_code of ["", "Upper", "1st", "a-b", "a".repeat(65)])
+      expect((await freeze({ reason_code })).status).toBe(422);
+    const first = await freeze();
+    expect(first.body).toMatchObject({ state: "frozen", frozen_at: new Date(clock.now()).toISOString() });
+    await clock.advance(1000);
+    expect((await freeze({ reason_code: `a${"9_".repeat(31)}b` })).body).toEqual(first.body);
+    expect((await createToken(policy.id)).body).toMatchObject({ status: 409, code: "policy_frozen" });
+    const nobody = "01920000-0000-7000-8000-0000000000ff";
+    expect((await api("POST", `${path}/${nobody}/freeze`, { as: "admin" })).status).toBe(404);
+    expect((await api("POST", `${path}/not-an-id/freeze`, { as: "admin" })).status).toBe(422);
+  });
+});
+
+describe("bootstrap tokens", () => {
+  it("E11: live for an hour unless told, for seven days at most", async () => {
+    const { body: policy } = await create();
+    const seconds = async (value?: number) => {
+      const { body } = await createToken(policy.id, value === undefined ? {} : { ttl_seconds: value });
+      return (Date.parse(String(body.expires_at)) - clock.now()) / 1000;
+    };
+    expect([await seconds(), await seconds(0), await seconds(1), await seconds(604_800)]).toEqual([
+      3600, 3600, 1, 604_800,
+    ]);
+    for (const value of [604_801, -1, 2 ** 53, "60", 0.5])
+      expect({ value, status: (await createToken(policy.id, { ttl_seconds: value })).status }).toEqual({
+        value,
+        status: 422,
+      });
+    expect((await createToken(policy.id, { max_uses: -1 })).status).toBe(422);
+  });
+
+  it("are shown raw in the answer of their creation alone, which nobody may cache", async () => {
+    const { body: policy } = await create();
+    const { body, headers } = await createToken(policy.id, { bound_device_id: "web-1" });
+    expect(isWellFormedToken(String(body.token))).toBe(true);
+    expect(body.token_prefix).toBe(String(body.token).slice(0, 12));
+    expect(headers.get("cache-control")).toBe("no-store");
+    const revoke = () => api("POST", `/v1/collector/tokens/${body.id}/revoke`, { as: "admin" });
+    const revoked = await revoke();
+    expect(revoked.body).toMatchObject({ id: body.id, state: "revoked" });
+    expect(revoked.body).not.toHaveProperty("token");
+    expect((await revoke()).body).toEqual(revoked.body);
+  });
+});
