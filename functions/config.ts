@@ -33,6 +33,8 @@ export type SignerConfig =
 /** Core's configuration: parsed once, complete, frozen. */
 export interface CoreConfig {
   port: number;
+  /** The address that the HTTP listener binds to; null for every interface. */
+  httpHost: string | null;
   databaseUrl: Secret;
   tenantId: string;
   authTokenSecret: Secret;
@@ -86,6 +88,9 @@ const spanNames = v.pipe(
 /** One schema per variable, so that every fault is reported with its variable's name. */
 const variables = {
   PORT: v.optional(IntegerVariable(0, 65535), "8080"),
+  SVC_HTTP_HOST: v.optional(
+    v.pipe(text, v.regex(/^[0-9A-Za-z:.-]{1,253}$/, "must be an address or a host name, for example 127.0.0.1")),
+  ),
   SVC_DATABASE_URL: secret,
   SVC_TENANT_ID: v.pipe(text, v.uuid("must be a UUID"), v.toLowerCase()),
   SVC_AUTH_TOKEN_SECRET: key32,
@@ -164,6 +169,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   const values = parsed.output;
   const config: CoreConfig = {
     port: values.PORT,
+    httpHost: values.SVC_HTTP_HOST ?? null,
     databaseUrl: values.SVC_DATABASE_URL,
     tenantId: values.SVC_TENANT_ID,
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,

@@ -18,6 +18,7 @@ afterAll(async () => {
 
 const complete = {
   PORT: "0",
+  SVC_HTTP_HOST: "127.0.0.1",
   SVC_DATABASE_URL: database.url,
   SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
   SVC_AUTH_TOKEN_SECRET: "a-test-secret-of-more-than-32-bytes",

@@ -89,7 +89,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       checks: checksOf(core, database, ingest),
     });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
-    const http = await listenHttp(app, { port: config.port });
+    const http = await listenHttp(app, { port: config.port, host: config.httpHost });
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
     log.info({ signal: await stopSignal() }, "stopping");
     stop.abort();

@@ -92,7 +92,7 @@ describe(page, () => {
     expect(stdout).toContain('"scopes":["read","audit","admin"]');
     expect(stdout).toContain("URI:spiffe://fleet.example.test/hand/hand-1");
     expect(stdout).toContain("TLS Web Client Authentication");
-    expect(stdout).toContain('"next_heartbeat_seconds":12');
+    expect(stdout).toContain('"next_heartbeat_seconds":20');
     expect(stdout).toContain('"code":"identity_revoked"');
   });
 

@@ -16,10 +16,10 @@ export const httpPeerOf = (c: HttpContext): Peer => {
   return { remoteAddress: incoming.socket.remoteAddress ?? "", certificate: null, listener: "http" };
 };
 
-/** Serves a fetch handler over HTTP/1.1 on every interface, with limits on slow and idle clients. */
+/** Serves a fetch handler over HTTP/1.1 on one address or (`host` null) every interface, with limits on slow and idle clients. */
 export const listenHttp = async (
   app: { fetch(request: Request, env: object): Response | Promise<Response> },
-  { port, host }: { port: number; host?: string },
+  { port, host }: { port: number; host: string | null },
 ): Promise<Listener> => {
   const server = createServer(
     { requestTimeout: 60_000, headersTimeout: 15_000, keepAliveTimeout: 75_000, maxHeaderSize: 32 * 1024 },
@@ -27,7 +27,7 @@ export const listenHttp = async (
   );
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
-    server.listen({ port, ...(host === undefined ? {} : { host }) }, resolve);
+    server.listen({ port, ...(host === null ? {} : { host }) }, resolve);
   });
   return {
     port: (server.address() as AddressInfo).port,

@@ -19,13 +19,20 @@ import { type Surroundings, startWorld, type World } from "./world.ts";
 /** What `demo --check` prints. */
 export interface CheckReport extends ContentCount {
   sent_by: { spans_grpc: number; spans_http: number; lines: number };
-  kills: readonly string[];
+  kills: readonly Kill[];
   rotations: readonly string[];
   collectors: number;
   health: readonly HealthRow[];
   revocation: RevocationReport;
   seconds: number;
   ok: boolean;
+}
+
+/** When a program was killed, in terms of the file: what was written by then, and what had reached PostgreSQL. */
+interface Kill {
+  program: string;
+  lines_written: number;
+  lines_stored: number;
 }
 
 const steps = 50;
@@ -71,7 +78,7 @@ export const check = async (surroundings: Surroundings, cleanup: AsyncDisposable
 
 interface Fed {
   sent: Set<string>;
-  kills: string[];
+  kills: Kill[];
   rotations: string[];
 }
 
@@ -80,6 +87,7 @@ const feed = async (world: World, { clock, signal, progress }: Surroundings): Pr
   const { core, lines, otlp } = world;
   const { web } = world.collectors;
   const fed: Fed = { sent: new Set(), kills: [], rotations: [] };
+  let linesWritten = 0;
   const senders = [
     { sender: createSpanSender("shop", "grpc", otlp.shopGrpc), prefix: "shop-grpc", count: inputs.shopGrpc },
     { sender: createSpanSender("shop", "http", otlp.shopHttp), prefix: "shop-http", count: inputs.shopHttp },
@@ -90,10 +98,10 @@ const feed = async (world: World, { clock, signal, progress }: Surroundings): Pr
     await rotation();
     fed.rotations.push(how);
   };
-  const kill = async (name: string, target: Pick<DemoCollector, "kill">) => {
-    progress(`SIGKILL: ${name}`);
+  const kill = async (program: string, target: Pick<DemoCollector, "kill">) => {
+    progress(`SIGKILL: ${program}`);
     await target.kill();
-    fed.kills.push(name);
+    fed.kills.push({ program, lines_written: linesWritten, lines_stored: await countLines(world) });
   };
   const start = (name: string, target: Pick<DemoCollector, "start">) => {
     progress(`starting ${name} again`);
@@ -110,9 +118,7 @@ const feed = async (world: World, { clock, signal, progress }: Surroundings): Pr
     // This kind of rotation takes from every reader what it has not read yet, so it happens when all is read.
     43: async () => {
       await waitUntil({ what: "every line so far is stored", clock, signal }, async () => {
-        const [row] = await world.sql<{ count: number }[]>`
-          select count(*)::int as count from ingest_envelope where kind = 'log_line'`;
-        return row?.count === 43 * inputs.lines || undefined;
+        return (await countLines(world)) === linesWritten || undefined;
       });
       await rotate("copy and truncate", lines.rotateByCopy);
     },
@@ -129,12 +135,19 @@ const feed = async (world: World, { clock, signal, progress }: Surroundings): Pr
       }
     const written = ids("line", step, inputs.lines);
     await lines.append(written);
+    linesWritten += written.length;
     for (const id of written) fed.sent.add(id);
     await clock.sleep(stepPauseMs, signal);
   }
   await Promise.all(senders.map(({ sender }) => sender.close()));
   await core.ready();
   return fed;
+};
+
+const countLines = async ({ sql }: World): Promise<number> => {
+  const [row] = await sql<{ count: number }[]>`
+    select count(*)::int as count from ingest_envelope where kind = 'log_line'`;
+  return row?.count ?? 0;
 };
 
 /** The count once nothing is missing, or as it stands after a minute; then again a second later, for what comes too often. */

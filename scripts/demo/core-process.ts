@@ -66,6 +66,7 @@ const environmentOf = async (settings: CoreSettings): Promise<Record<string, str
   await writeFile(secretFile, `${settings.authTokenSecret}\n`, { mode: 0o600 });
   return {
     PORT: String(settings.httpPort),
+    SVC_HTTP_HOST: "127.0.0.1",
     SVC_DATABASE_URL: settings.databaseUrl,
     SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
     SVC_AUTH_TOKEN_SECRET_FILE: secretFile,
@@ -81,7 +82,7 @@ const environmentOf = async (settings: CoreSettings): Promise<Record<string, str
     SVC_ENROLLMENT_CA_CERT_FILE: lab.enrollmentCa.certFile,
     SVC_ENROLLMENT_CA_KEY_FILE: lab.enrollmentCa.keyFile,
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
-    // The shortest that core's limit of six heartbeats a minute leaves room for.
-    SVC_HEARTBEAT_INTERVAL: "12s",
+    // Below core's limit of six a minute with room for those that the demo itself sends in a host's name.
+    SVC_HEARTBEAT_INTERVAL: "20s",
   };
 };

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { failureOf } from "../../collector/forward/failure.ts";
 import type { Clock } from "../../functions/kit/clock.ts";
 import type { DemoCollector } from "./enroll-collector.ts";
-import { readHealth } from "./health.ts";
+import { type HealthRow, readHealth } from "./health.ts";
 import { type IdleStream, openIdleStream, tryHeartbeat } from "./host-voice.ts";
 import { waitUntil } from "./wait-until.ts";
 import type { Surroundings, World } from "./world.ts";
@@ -19,6 +19,7 @@ export interface RevocationReport {
   new_stream: string;
   /** As the fleet health report shows it. */
   state: string;
+  last_auth_failure: string;
   ok: boolean;
 }
 
@@ -35,7 +36,8 @@ export const revokeHost = async (
   const pair = await collector.pair();
   const heartbeat = () => tryHeartbeat({ coreUrl: edge.url, caPem }, pair, clock);
   const openStream = () => openIdleStream({ endpoint: core.ingestEndpoint, caPem }, pair, { clock, entropy });
-  const row = (await readHealth(api)).find(({ identity }) => identity === collector.identity);
+  const isIt = ({ identity }: HealthRow) => identity === collector.identity;
+  const row = (await readHealth(api)).find(isIt);
   if (row === undefined) throw new Error(`${collector.identity} is not in the health report`);
 
   const before = await heartbeat();
@@ -53,9 +55,9 @@ export const revokeHost = async (
       },
       (error) => failureOf(error).reason ?? failureOf(error).message,
     );
-    const state = await waitUntil({ what: "health shows the revocation", clock, signal }, async () => {
-      const rows = await readHealth(api);
-      return rows.find(({ identity_id, state }) => identity_id === row.identity_id && state === "revoked")?.state;
+    const shown = await waitUntil({ what: "health shows the revocation", clock, signal }, async () => {
+      const { state, last_auth_failure } = (await readHealth(api)).find(isIt) ?? {};
+      return state === "revoked" && last_auth_failure ? { state, reason: last_auth_failure.reason } : undefined;
     });
     return {
       identity: collector.identity,
@@ -64,11 +66,12 @@ export const revokeHost = async (
       stream_end: end.reason,
       stream_cut_seconds: Number(cutSeconds.toFixed(3)),
       new_stream: again,
-      state,
+      state: shown.state,
+      last_auth_failure: shown.reason,
       ok:
         before.code === "accepted" &&
         after.status === 401 &&
-        [after.code, end.reason, again].every((code) => refusals.includes(code)) &&
+        [after.code, end.reason, again, shown.reason].every((code) => refusals.includes(code)) &&
         cutSeconds <= cutSecondsMax,
     };
   } finally {

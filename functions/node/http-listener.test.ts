@@ -1,0 +1,20 @@
+import { describe, expect, it } from "vitest";
+import { listenHttp } from "./http-listener.ts";
+
+const app = { fetch: () => new Response("fine") };
+const get = async (host: string, port: number) => (await fetch(`http://${host}:${port}/`)).text();
+
+describe("the HTTP listener", () => {
+  it("answers on the address it is told and on no other", async () => {
+    const listener = await listenHttp(app, { port: 0, host: "127.0.0.1" });
+    expect(await get("127.0.0.1", listener.port)).toBe("fine");
+    await expect(get("127.0.0.2", listener.port)).rejects.toThrow();
+    await listener.close(0);
+  });
+
+  it("answers on every interface when it is told none", async () => {
+    const listener = await listenHttp(app, { port: 0, host: null });
+    expect(await get("127.0.0.2", listener.port)).toBe("fine");
+    await listener.close(0);
+  });
+});
