@@ -82,7 +82,10 @@ interface Fed {
   rotations: string[];
 }
 
-/** Sends spans and writes lines in steps, while collectors and core are killed and files rotate under them. */
+/**
+ * Sends spans and writes lines in steps, while collectors and core are killed and files rotate under them. What happens in a step
+ * happens right after its input, so that a kill always finds something that is not stored yet.
+ */
 const feed = async (world: World, { clock, signal, progress }: Surroundings): Promise<Fed> => {
   const { core, lines, otlp } = world;
   const { web } = world.collectors;
@@ -127,7 +130,6 @@ const feed = async (world: World, { clock, signal, progress }: Surroundings): Pr
   const ids = (prefix: string, step: number, count: number): string[] =>
     Array.from({ length: count }, (_, index) => `${prefix}-${step * count + index}`);
   for (let step = 0; step < steps; step++) {
-    await events[step]?.();
     for (const { sender, prefix, count } of senders)
       for (const id of ids(prefix, step, count)) {
         sender.send(id);
@@ -137,6 +139,7 @@ const feed = async (world: World, { clock, signal, progress }: Surroundings): Pr
     await lines.append(written);
     linesWritten += written.length;
     for (const id of written) fed.sent.add(id);
+    await events[step]?.();
     await clock.sleep(stepPauseMs, signal);
   }
   await Promise.all(senders.map(({ sender }) => sender.close()));
