@@ -1,0 +1,60 @@
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { createProcesses, type Processes } from "./processes.ts";
+
+let dir: string;
+let processes: Processes;
+let failures: string[];
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "svc-processes-"));
+  failures = [];
+  processes = await createProcesses(dir, (error) => failures.push(error.message));
+});
+afterEach(async () => {
+  await processes.stopAll();
+  await rm(dir, { recursive: true });
+});
+
+const start = (name: string, code: string) => processes.start({ name, args: ["-e", code] });
+const isAlive = (pid: number): boolean => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+const hasWritten = (name: string, text: string) =>
+  vi.waitFor(async () => expect(await readFile(join(dir, `${name}.log`), "utf8")).toContain(text), { timeout: 5_000 });
+
+describe("processes", () => {
+  it("are gone once a kill or a stop resolves, and that is no failure", async () => {
+    const stays = "setInterval(() => undefined, 1000); console.log('up')";
+    const [killed, stopped, left] = [start("killed", stays), start("stopped", stays), start("left", stays)];
+    for (const name of ["killed", "stopped", "left"]) await hasWritten(name, "up");
+    await killed.kill();
+    await stopped.stop();
+    expect([killed, stopped, left].map(({ pid }) => isAlive(pid))).toEqual([false, false, true]);
+    await processes.stopAll();
+    expect(isAlive(left.pid)).toBe(false);
+    expect(failures).toEqual([]);
+  });
+
+  it("that end by themselves are a failure that shows the end of their log", async () => {
+    start("core", "console.log('ready'); console.error('no database'); process.exitCode = 3");
+    await vi.waitFor(() => expect(failures).toHaveLength(1), { timeout: 5_000 });
+    expect(failures[0]).toMatch(/^core ended by itself \(exit code 3\): .*no database$/s);
+  });
+
+  it("run to their end give their output, and see of the environment only what they need", async () => {
+    process.env.SVC_SOMETHING = "secret";
+    const print = "process.stdout.write(JSON.stringify(Object.keys(process.env))); process.exitCode = 4";
+    const { code, stdout } = await processes.run({ args: ["-e", print], env: { GIVEN: "1" } });
+    delete process.env.SVC_SOMETHING;
+    expect(code).toBe(4);
+    expect(JSON.parse(stdout)).toContain("GIVEN");
+    expect(JSON.parse(stdout)).not.toContain("SVC_SOMETHING");
+  });
+});
