@@ -72,6 +72,12 @@ export const problemCatalog = {
   csr_invalid: entry("invalid", "fix_request", "The certificate request is not acceptable"),
   throttled: entry("throttled", "retry", "Too many failed enrollments from this address"),
   signer_failed: entry("bad_gateway", "retry", "The certificate signer failed"),
+  // Central config.
+  config_invalid: entry("invalid", "fix_request", "The collector config does not validate"),
+  config_contains_secret: entry("invalid", "fix_request", "The collector config holds a secret"),
+  conflict: entry("conflict", "fix_request", "The resource is not in the state that the request expects"),
+  no_last_known_good: entry("conflict", "stop", "The collector has reported no last known good config"),
+  last_known_good_not_stored: entry("conflict", "stop", "The last known good config is not among the published ones"),
   // Management requests.
   client_certificate_required: entry("unauthenticated", "fix_request", "A client certificate is needed"),
   client_certificate_header_invalid: entry("malformed", "fix_request", "The client certificate header is not one PEM"),

@@ -36,8 +36,7 @@ export const readBody = async (request: Request): Promise<Uint8Array<ArrayBuffer
 export const readJson = async (request: Request, absentAs?: unknown): Promise<unknown> => {
   const bytes = await readBody(request);
   if (bytes.length === 0 && absentAs !== undefined) return absentAs;
-  const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
-  if (type !== "application/json")
+  if (mediaTypeOf(request) !== "application/json")
     throw new Problem("unsupported_media_type", { detail: "Send the body as application/json" });
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
@@ -46,6 +45,20 @@ export const readJson = async (request: Request, absentAs?: unknown): Promise<un
   } catch (cause) {
     // The engine's message quotes the text around the fault, so it stays in the log.
     throw new Problem("malformed_json", { cause });
+  }
+};
+
+/** The media type of a request's body without parameters, in lower case; undefined when there is none. */
+export const mediaTypeOf = (request: Request): string | undefined =>
+  request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+
+/** A request's body as UTF-8 text; 422 `validation_failed` if it is none, 413 `payload_too_large`. */
+export const readText = async (request: Request): Promise<string> => {
+  const bytes = await readBody(request);
+  try {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch (cause) {
+    throw new Problem("validation_failed", { errors: [{ path: "", message: "must be UTF-8 text" }], cause });
   }
 };
 

@@ -1,7 +1,7 @@
 import type { Hono } from "hono";
 import type * as v from "valibot";
 import { Problem, type ProblemCode, type ProblemKind } from "../problems.ts";
-import { readBody, readJson } from "./json-body.ts";
+import { mediaTypeOf, readBody, readJson, readText } from "./json-body.ts";
 import { parse } from "./parse.ts";
 import type { HttpContext, HttpEnv, RequestOrigin } from "./request.ts";
 
@@ -24,6 +24,8 @@ export interface Input<Params, Query, Payload, Caller> {
   body: Payload;
   caller: Caller;
   origin: RequestOrigin;
+  /** The `Accept` header, empty when there is none. */
+  accept: string;
 }
 
 /** An answer: JSON by default; `text` for anything else. */
@@ -32,6 +34,12 @@ export interface Reply {
   body?: unknown;
   text?: { type: string; content: string };
   headers?: Record<string, string>;
+}
+
+/** A second media type of a route's body: its text becomes what JSON would have held. */
+export interface TextBody {
+  type: string;
+  read(text: string): unknown;
 }
 
 /** One way a route answers, for the OpenAPI document. */
@@ -55,7 +63,7 @@ export interface Route {
   guard: Guard<unknown>["describe"];
   params?: v.GenericSchema;
   query?: v.GenericSchema;
-  body?: { schema: v.GenericSchema; optional: boolean; example?: unknown };
+  body?: { schema: v.GenericSchema; optional: boolean; example?: unknown; textType?: string };
   replies: Readonly<Record<number, DocumentedReply>>;
   problems: readonly DocumentedProblem[];
   handle(c: HttpContext): Promise<Response>;
@@ -81,6 +89,7 @@ export interface RouteSpec<
   /** An absent body counts as this value; without it a body is required. */
   bodyAbsentAs?: unknown;
   bodyExample?: unknown;
+  textBody?: TextBody;
   replies: Readonly<Record<number, DocumentedReply>>;
   problems?: readonly DocumentedProblem[];
   handle(input: Input<Output<Params>, Output<Query>, Output<Payload>, Caller>): Promise<Reply>;
@@ -103,17 +112,25 @@ export const route = <
   ...(spec.params ? { params: spec.params } : {}),
   ...(spec.query ? { query: spec.query } : {}),
   ...(spec.body
-    ? { body: { schema: spec.body, optional: spec.bodyAbsentAs !== undefined, example: spec.bodyExample } }
+    ? {
+        body: {
+          schema: spec.body,
+          optional: spec.bodyAbsentAs !== undefined,
+          example: spec.bodyExample,
+          ...(spec.textBody ? { textType: spec.textBody.type } : {}),
+        },
+      }
     : {}),
   replies: spec.replies,
   problems: spec.problems ?? [],
   handle: async (c) => {
-    const body = bodyOf(c.req.raw, spec.bodyAbsentAs);
+    const body = bodyOf(c.req.raw, spec);
     const caller = await spec.guard.admit(c, body);
     const params = spec.params ? parse(spec.params, c.req.param()) : undefined;
     const query = spec.query ? parse(spec.query, queryOf(c)) : undefined;
     const payload = spec.body ? parse(spec.body, await body.json()) : undefined;
-    const reply = await spec.handle({ params, query, body: payload, caller, origin: c.get("origin") } as Input<
+    const accept = c.req.header("accept") ?? "";
+    const reply = await spec.handle({ params, query, body: payload, caller, origin: c.get("origin"), accept } as Input<
       Output<Params>,
       Output<Query>,
       Output<Payload>,
@@ -123,13 +140,17 @@ export const route = <
   },
 });
 
-const bodyOf = (request: Request, absentAs: unknown): Body => {
-  let json: Promise<unknown> | undefined;
+const bodyOf = (request: Request, spec: { bodyAbsentAs?: unknown; textBody?: TextBody }): Body => {
+  const { bodyAbsentAs, textBody } = spec;
+  let value: Promise<unknown> | undefined;
   return {
     bytes: () => readBody(request),
     json: () => {
-      json ??= readJson(request, absentAs);
-      return json;
+      value ??=
+        textBody !== undefined && mediaTypeOf(request) === textBody.type
+          ? readText(request).then(textBody.read)
+          : readJson(request, bodyAbsentAs);
+      return value;
     },
   };
 };

@@ -5,6 +5,9 @@ export type ProblemAction = "retry" | "fix_request" | "fix_clock" | "renew" | "r
 export interface FieldError {
   path: string;
   message: string;
+  /** Where it stands in a text, counted from 1. */
+  line?: number;
+  column?: number;
 }
 
 /** What a thrower may add to a problem. `detail` is public; `cause` is only logged. */

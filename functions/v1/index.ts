@@ -3,6 +3,10 @@ import type { Route } from "../http/route.ts";
 import { listAuditEventsRoute } from "./audit-events/list.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
 import { configDesiredRoute } from "./collector/config-desired.ts";
+import { assignConfigToManyRoute } from "./collector/configs/assign-many.ts";
+import { getConfigRoute } from "./collector/configs/get.ts";
+import { listConfigsRoute } from "./collector/configs/list.ts";
+import { publishConfigRoute } from "./collector/configs/publish.ts";
 import { enrollRoute } from "./collector/enroll.ts";
 import { createPolicyRoute } from "./collector/enrollment-policies/create.ts";
 import { createTokenRoute } from "./collector/enrollment-policies/create-token.ts";
@@ -12,6 +16,7 @@ import { listPoliciesRoute } from "./collector/enrollment-policies/list.ts";
 import { listTokensRoute } from "./collector/enrollment-policies/list-tokens.ts";
 import { healthReportRoute } from "./collector/health/report.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
+import { assignConfigRoute, clearConfigRoute, rollBackConfigRoute } from "./collector/identities/desired-config.ts";
 import { getIdentityRoute } from "./collector/identities/get.ts";
 import { listIdentitiesRoute } from "./collector/identities/list.ts";
 import { listCertificatesRoute } from "./collector/identities/list-certificates.ts";
@@ -37,6 +42,13 @@ export const routesOf = (core: Core): readonly Route[] => [
   revokeIdentityRoute(core),
   listCertificatesRoute(core),
   revokeCertificateRoute(core),
+  listConfigsRoute(core),
+  getConfigRoute(core),
+  publishConfigRoute(core),
+  assignConfigToManyRoute(core),
+  assignConfigRoute(core),
+  clearConfigRoute(core),
+  rollBackConfigRoute(core),
   healthReportRoute(core),
   listAuditEventsRoute(core),
   ...collectorRoutesOf(core),

@@ -96,6 +96,7 @@ const operationOf = (route: Route, schemas: SchemaConverter): object => ({
               schema: schemas.convert(route.body.schema),
               ...(route.body.example === undefined ? {} : { example: route.body.example }),
             },
+            ...(route.body.textType === undefined ? {} : { [route.body.textType]: { schema: { type: "string" } } }),
           },
         },
       }

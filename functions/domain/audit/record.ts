@@ -16,7 +16,11 @@ export type AuditAction =
   | "certificate.revoke"
   | "certificate.reuse_refused"
   | "identity.revoke"
-  | "identity.clone_suspected";
+  | "identity.clone_suspected"
+  | "config.publish"
+  | "config.assign"
+  | "config.clear"
+  | "config.rollback";
 
 /** Who did it, and as whom the log shows them. */
 export interface Actor {

@@ -1,0 +1,177 @@
+import type { Core } from "../../core.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import { Problem } from "../../problems.ts";
+import {
+  type AssignmentRow,
+  endAssignment,
+  findLastKnownGoodHash,
+  findOpenAssignment,
+  insertAssignment,
+} from "../../store/assignments.ts";
+import { type ConfigRow, findConfig, findNewestConfigByHash } from "../../store/configs.ts";
+import type { Executor } from "../../store/database.ts";
+import { type IdentityRow, lockIdentity } from "../../store/identities.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";
+import type { Operator } from "../operator/operator.ts";
+
+type Needs = Pick<Core, "db" | "clock" | "entropy">;
+
+/** What an identity should run, and what it should have run before. */
+export interface Assigned {
+  assignment: AssignmentRow;
+  config: Pick<ConfigRow, "id" | "configHash">;
+  previousConfigId: string | null;
+}
+
+/**
+ * Assigns a config to an identity; the same again changes nothing. 404 `not_found` for either; 409 `conflict` when the identity is
+ * revoked, or when `expectedCurrentConfigId` (null: none) is given and is not what is assigned.
+ */
+export const assignConfig = async (
+  core: Needs,
+  operator: Operator,
+  change: { identityId: string; configId: string; expectedCurrentConfigId?: string | null },
+  origin: Origin,
+): Promise<Assigned> =>
+  core.db.transaction(async (tx) => {
+    const config = await existingConfig(tx, change.configId);
+    const identity = await lockIdentity(tx, change.identityId);
+    if (identity === undefined) throw new Problem("not_found", { detail: "No such identity" });
+    if (change.expectedCurrentConfigId !== undefined) {
+      const current = (await findOpenAssignment(tx, identity.id))?.configId ?? null;
+      if (current !== change.expectedCurrentConfigId) {
+        const detail = "Another config is assigned than the request expects";
+        throw new Problem("conflict", { detail, extensions: { current_config_id: current } });
+      }
+    }
+    return assignLocked(tx, core, { operator, identity, config, origin });
+  });
+
+/** What became of one identity of a bulk assignment. */
+export interface BulkResult {
+  identityId: string;
+  outcome: "assigned" | "unchanged" | "not_found" | "revoked";
+}
+
+/** Assigns a config to many identities in one transaction, a result for each in the order asked. 404 `not_found` for the config. */
+export const assignConfigToMany = async (
+  core: Needs,
+  operator: Operator,
+  { configId, identityIds }: { configId: string; identityIds: readonly string[] },
+  origin: Origin,
+): Promise<BulkResult[]> =>
+  core.db.transaction(async (tx) => {
+    const config = await existingConfig(tx, configId);
+    const outcomes = new Map<string, BulkResult["outcome"]>();
+    // In the order of ids, so that two bulk assignments cannot deadlock.
+    for (const identityId of [...new Set(identityIds)].sort()) {
+      const identity = await lockIdentity(tx, identityId);
+      if (identity === undefined) outcomes.set(identityId, "not_found");
+      else if (identity.revokedAt !== null) outcomes.set(identityId, "revoked");
+      else {
+        const { previousConfigId } = await assignLocked(tx, core, { operator, identity, config, origin });
+        outcomes.set(identityId, previousConfigId === configId ? "unchanged" : "assigned");
+      }
+    }
+    return identityIds.map((identityId) => ({ identityId, outcome: outcomes.get(identityId) ?? "not_found" }));
+  });
+
+/** Takes the assignment of an identity away; idempotent. 404 `not_found`. */
+export const clearConfig = async (
+  { db, clock, entropy }: Needs,
+  operator: Operator,
+  { identityId }: { identityId: string },
+  origin: Origin,
+): Promise<void> =>
+  db.transaction(async (tx) => {
+    const identity = await lockIdentity(tx, identityId);
+    if (identity === undefined) throw new Problem("not_found");
+    const open = await findOpenAssignment(tx, identityId);
+    if (open === undefined) return;
+    await endAssignment(tx, identityId, new Date(clock.now()));
+    await recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: operatorActor(operator),
+        action: "config.clear",
+        target: { type: "collector_identity", id: identityId },
+        outcome: "success",
+        origin,
+        details: { identity: identity.identity, previous_config_id: open.configId },
+      },
+    );
+  });
+
+/**
+ * Assigns the newest stored config that has the last known good hash of the identity's newest heartbeat. 404 `not_found`, 409
+ * `no_last_known_good`, `last_known_good_not_stored`, `conflict` for a revoked identity.
+ */
+export const rollBackConfig = async (
+  core: Needs,
+  operator: Operator,
+  { identityId, reasonCode }: { identityId: string; reasonCode: string | null },
+  origin: Origin,
+): Promise<Assigned> =>
+  core.db.transaction(async (tx) => {
+    const identity = await lockIdentity(tx, identityId);
+    if (identity === undefined) throw new Problem("not_found");
+    const hash = await findLastKnownGoodHash(tx, identityId);
+    if (hash === null) throw new Problem("no_last_known_good");
+    const config = await findNewestConfigByHash(tx, hash);
+    if (config === undefined) throw new Problem("last_known_good_not_stored");
+    return assignLocked(tx, core, { operator, identity, config, origin, rollback: { reasonCode } });
+  });
+
+const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> => {
+  const config = await findConfig(tx, id);
+  if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
+  return config;
+};
+
+const assignLocked = async (
+  tx: Executor,
+  { clock, entropy }: Needs,
+  change: {
+    operator: Operator;
+    identity: IdentityRow;
+    config: ConfigRow;
+    origin: Origin;
+    rollback?: { reasonCode: string | null };
+  },
+): Promise<Assigned> => {
+  const { operator, identity, config, origin, rollback } = change;
+  if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
+  const open = await findOpenAssignment(tx, identity.id);
+  if (open?.configId === config.id) return { assignment: open, config, previousConfigId: config.id };
+  const at = new Date(clock.now());
+  await endAssignment(tx, identity.id, at);
+  const assignment: AssignmentRow = {
+    id: uuidv7({ clock, entropy }),
+    identityId: identity.id,
+    configId: config.id,
+    assignedAt: at,
+    assignedBy: operator.userId,
+    endedAt: null,
+  };
+  await insertAssignment(tx, assignment);
+  await recordAudit(
+    tx,
+    { clock, entropy },
+    {
+      actor: operatorActor(operator),
+      action: rollback ? "config.rollback" : "config.assign",
+      target: { type: "collector_identity", id: identity.id },
+      outcome: "success",
+      reasonCode: rollback?.reasonCode ?? null,
+      origin,
+      details: {
+        identity: identity.identity,
+        config_id: config.id,
+        config_hash: config.configHash,
+        previous_config_id: open?.configId ?? null,
+      },
+    },
+  );
+  return { assignment, config, previousConfigId: open?.configId ?? null };
+};

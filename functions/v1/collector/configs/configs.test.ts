@@ -1,0 +1,199 @@
+import { afterAll, describe, expect, it } from "vitest";
+import {
+  createTestToken,
+  enrollTestCollector,
+  heartbeatBody,
+  manage,
+  type TestCollector,
+} from "../../../../tests/collector.ts";
+import { createTestCore } from "../../../../tests/core.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { token } = await createTestToken(test);
+const configsPath = "/v1/collector/configs";
+
+const yaml = (comment = "") => `# web servers ${comment}
+forwarder:
+  endpoint: ingest.example.com:8443
+  mtls:
+    cert_file: current/tls.crt
+    key_file: current/tls.key
+    ca_file: ca.pem
+buffer: {dir: data}
+`;
+const publish = (text: string, query = "") =>
+  test.api(`POST`, configsPath + query, { as: "admin", body: { name: "web", yaml: text } });
+const published = async (comment?: string) => String((await publish(yaml(comment))).body.id);
+const enroll = (deviceId: string) => enrollTestCollector(test, { token, deviceId });
+const desired = ({ identityId }: TestCollector) => `/v1/collector/identities/${identityId}/desired-config`;
+const assign = (host: TestCollector, body: object) => test.api("PUT", desired(host), { as: "admin", body });
+const fetched = async (host: TestCollector) => {
+  await test.clock.advance(11_000);
+  const { body } = await manage(test, host, "config_desired", { sent_at: new Date(test.clock.now()).toISOString() });
+  return body.assignment as Record<string, unknown> | null;
+};
+
+describe("POST /v1/collector/configs", () => {
+  it("stores the bytes verbatim, as JSON or as raw YAML, with the hash that the collector computes", async () => {
+    const text = yaml("\u00e9\r\n");
+    const made = await publish(text);
+    expect(made).toMatchObject({
+      status: 201,
+      body: { name: "web", size_bytes: new TextEncoder().encode(text).length },
+    });
+    const raw = await test.api("POST", configsPath, { as: "admin", raw: { type: "application/yaml", content: text } });
+    expect(raw).toMatchObject({ status: 201, body: { name: null, config_hash: made.body.config_hash } });
+    const headers = { Accept: "application/yaml" };
+    const back = await test.api<string>("GET", `${configsPath}/${raw.body.id}`, { as: "admin", headers });
+    expect(back.body).toBe(text);
+    expect(back.headers.get("content-type")).toBe("application/yaml");
+    const listed = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
+    expect(JSON.stringify(listed.body.items)).not.toContain("endpoint");
+  });
+
+  it("only checks with dry_run, and stores nothing", async () => {
+    const before = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
+    expect(await publish(yaml(), "?dry_run=true")).toMatchObject({ status: 200, body: { valid: true } });
+    expect((await publish("a: [", "?dry_run=true")).status).toBe(422);
+    const after = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
+    expect(after.body.items.length).toBe(before.body.items.length);
+  });
+
+  it("tells path, line and column of what the collector's schema refuses, and 413 over 256 KiB", async () => {
+    const wrong = await publish(yaml().replace("endpoint:", "endpont:"));
+    expect(wrong).toMatchObject({
+      status: 422,
+      body: {
+        code: "config_invalid",
+        errors: expect.arrayContaining([expect.objectContaining({ line: 3, column: 3 })]),
+      },
+    });
+    expect((await publish(`${yaml()}#${"x".repeat(262_144)}`)).status).toBe(413);
+  });
+
+  it("I3: refuses an alias bomb, a tag and NUL in less than 50 ms", async () => {
+    const bomb = `a: &a [1,1,1,1,1,1,1,1,1]\n${"bcdefghij".replace(/./g, (name, at) => `${name}: &${name} [${`*${"abcdefghij"[at]},`.repeat(9)}]\n`)}`;
+    for (const text of [bomb, "a: !!js/function 'x'", `${yaml()}#\u0000`]) {
+      const startedAt = performance.now();
+      expect((await publish(text)).status).toBe(422);
+      expect(performance.now() - startedAt).toBeLessThan(50);
+    }
+  });
+
+  it("refuses secrets in values and in comments by their place, and quotes none", async () => {
+    const secrets = {
+      "-----BEGIN EC PRIVATE KEY-----": "a PEM block",
+      [`svcbt_${"a".repeat(49)}`]: "a bootstrap token",
+      "Authorization: Bearer abcdefghijklmnop1234": "a bearer token",
+      AKIAIOSFODNN7EXAMPLE: "a cloud access key",
+      "https://user:hunter2@proxy.example.com/": "a URL with a password",
+      "password: hunter2hunter2": "a secret",
+    };
+    for (const [secret, kind] of Object.entries(secrets)) {
+      const { status, body } = await publish(`${yaml()}# note: ${secret}\n`);
+      expect({ secret, status, code: body.code, errors: body.errors }).toEqual({
+        secret,
+        status: 422,
+        code: "config_contains_secret",
+        errors: [{ path: "", line: 9, column: 1, message: `holds ${kind}; refer to a local file instead` }],
+      });
+      expect(JSON.stringify(body)).not.toContain(secret);
+    }
+    const value = await publish(yaml().replace("ca.pem", "'-----BEGIN CERTIFICATE-----'"));
+    expect(value.body.errors).toContainEqual(expect.objectContaining({ path: "forwarder.mtls.ca_file", line: 7 }));
+    expect((await publish(yaml("token_file: /etc/token, key_file: current/tls.key"))).status).toBe(201);
+    expect(test.log.text()).not.toContain("hunter2");
+  });
+
+  it("I7: reads 100 KB of anything through every pattern in less than 10 ms", async () => {
+    const { findSecrets } = await import("../../../domain/config/find-secrets.ts");
+    for (const unit of ["a", "://a:", "-----BEGIN ", "eyJaaaaaaaa", "token: ", "bearer ", "# password "]) {
+      const text = unit.repeat(Math.ceil(100_000 / unit.length));
+      findSecrets(text, text);
+      const startedAt = performance.now();
+      findSecrets(null, text);
+      expect({ unit, fast: performance.now() - startedAt < 10 }).toEqual({ unit, fast: true });
+    }
+  });
+});
+
+describe("desired config of an identity", () => {
+  it("reaches the collector, is left out when unchanged, and is taken away again", async () => {
+    const [host, configId] = [await enroll("assigned"), await published("one")];
+    expect(await fetched(host)).toBeNull();
+    const made = await assign(host, { config_id: configId });
+    expect(made).toMatchObject({ status: 200, body: { config_id: configId, previous_config_id: null } });
+    expect(await fetched(host)).toMatchObject({ config_id: configId, unchanged: false, yaml: yaml("one") });
+    const second = await published("two");
+    expect((await assign(host, { config_id: second })).body).toMatchObject({ previous_config_id: configId });
+    expect((await assign(host, { config_id: second })).body).toMatchObject({ previous_config_id: second });
+    expect((await test.api("DELETE", desired(host), { as: "admin" })).status).toBe(204);
+    expect((await test.api("DELETE", desired(host), { as: "admin" })).status).toBe(204);
+    expect(await fetched(host)).toBeNull();
+    const { body } = await test.api<{ items: { action: string }[] }>(
+      "GET",
+      `/v1/audit-events?target_id=${host.identityId}`,
+      { as: "auditor" },
+    );
+    const actions = body.items.map(({ action }) => action).filter((action) => action.startsWith("config."));
+    expect(actions.sort()).toEqual(["config.assign", "config.assign", "config.clear"]);
+  });
+
+  it("refuses with 409 when another config is assigned than expected, and for a revoked identity", async () => {
+    const [host, first, second] = [await enroll("expected"), await published(), await published()];
+    expect((await assign(host, { config_id: first, expected_current_config_id: second })).body).toMatchObject({
+      status: 409,
+      code: "conflict",
+      current_config_id: null,
+    });
+    expect((await assign(host, { config_id: first, expected_current_config_id: null })).status).toBe(200);
+    expect((await assign(host, { config_id: second, expected_current_config_id: first })).status).toBe(200);
+    await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin" });
+    expect((await assign(host, { config_id: first })).body).toMatchObject({ status: 409, code: "conflict" });
+    expect((await assign(host, { config_id: host.identityId })).status).toBe(404);
+  });
+
+  it("assigns to many at once with a result for each", async () => {
+    const [one, two, gone] = [await enroll("many-1"), await enroll("many-2"), await enroll("many-3")];
+    const configId = await published();
+    await assign(two, { config_id: configId });
+    await test.api("POST", `/v1/collector/identities/${gone.identityId}/revoke`, { as: "admin" });
+    const nobody = "01920000-0000-7000-8000-0000000000ff";
+    const identity_ids = [gone.identityId, two.identityId, nobody, one.identityId];
+    const { body } = await test.api<{ results: { outcome: string }[] }>(
+      "POST",
+      `${configsPath}/${configId}/assignments`,
+      {
+        as: "admin",
+        body: { identity_ids },
+      },
+    );
+    expect(body.results.map(({ outcome }) => outcome)).toEqual(["revoked", "unchanged", "not_found", "assigned"]);
+  });
+
+  it("rolls back to the newest stored config with the last known good hash of the newest heartbeat", async () => {
+    const host = await enroll("rolled");
+    const rollBack = () =>
+      test.api("POST", `${desired(host)}/rollback`, { as: "admin", body: { reason_code: "bad_rollout" } });
+    const beat = async (hash: string | null) => {
+      await test.clock.advance(11_000);
+      const config = {
+        valid: true,
+        errors: [],
+        running_config_hash: null,
+        ...(hash ? { last_known_good_config_hash: hash } : {}),
+      };
+      await manage(test, host, "heartbeat", heartbeatBody(test.clock.now(), { config }));
+    };
+    expect((await rollBack()).body).toMatchObject({ status: 409, code: "no_last_known_good" });
+    await beat("f".repeat(64));
+    expect((await rollBack()).body).toMatchObject({ status: 409, code: "last_known_good_not_stored" });
+    const good = await publish(yaml());
+    await test.clock.advance(1000);
+    const newest = await publish(yaml("same tree, other text"));
+    expect(newest.body.config_hash).toBe(good.body.config_hash);
+    await beat(String(good.body.config_hash));
+    expect((await rollBack()).body).toMatchObject({ config_id: newest.body.id });
+  });
+});

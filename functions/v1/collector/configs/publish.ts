@@ -1,0 +1,44 @@
+import * as v from "valibot";
+import type { Core } from "../../../core.ts";
+import { checkConfig } from "../../../domain/config/check.ts";
+import { publishConfig } from "../../../domain/config/publish.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { Name } from "../../shapes.ts";
+import { ConfigView, configView } from "./config.ts";
+
+const PublishBody = v.strictObject({
+  name: v.optional(v.nullable(Name), null),
+  yaml: v.string("must be a string"),
+});
+
+const CheckedView = v.strictObject({ valid: v.literal(true), config_hash: v.string(), size_bytes: v.number() });
+
+/** `POST /v1/collector/configs`: publishes a collector config, or with `dry_run=true` only checks it. */
+export const publishConfigRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  route({
+    method: "POST",
+    path: "/v1/collector/configs",
+    operationId: "publishCollectorConfig",
+    summary: "Publish a collector config as JSON or raw YAML; dry_run=true only checks it",
+    guard: scope(core, "admin"),
+    query: v.strictObject({ dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false") }),
+    body: PublishBody,
+    textBody: { type: "application/yaml", read: (yaml) => ({ yaml }) },
+    bodyExample: {
+      name: "web servers",
+      yaml: "forwarder:\n  endpoint: ingest.example.com:8443\n  mtls: {cert_file: current/tls.crt, key_file: current/tls.key, ca_file: ca.pem}\nbuffer: {dir: /var/lib/svc-collector}\n",
+    },
+    replies: {
+      200: { description: "A dry run: the config may be published", schema: CheckedView },
+      201: { description: "The published config", schema: ConfigView },
+    },
+    problems: ["config_invalid", "config_contains_secret"],
+    handle: async ({ query, body, caller, origin }) => {
+      const config = await checkConfig(body.yaml);
+      if (query.dry_run === "true") {
+        return { status: 200, body: { valid: true, config_hash: config.configHash, size_bytes: config.sizeBytes } };
+      }
+      return { status: 201, body: configView(await publishConfig(core, caller, { name: body.name, config }, origin)) };
+    },
+  });
