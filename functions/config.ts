@@ -86,7 +86,7 @@ const spanNames = v.pipe(
 );
 
 /** One schema per variable, so that every fault is reported with its variable's name. */
-const variables = {
+export const coreVariables = {
   PORT: v.optional(IntegerVariable(0, 65535), "8080"),
   SVC_HTTP_HOST: v.optional(
     v.pipe(text, v.regex(/^[0-9A-Za-z:.-]{1,253}$/, "must be an address or a host name, for example 127.0.0.1")),
@@ -136,7 +136,7 @@ const variables = {
 };
 
 /** Variables whose contents may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
-const fileForms = ["SVC_DATABASE_URL", "SVC_AUTH_TOKEN_SECRET", "SVC_OPS_BEARER_TOKEN", "SVC_LICENSE"];
+export const coreFileForms = ["SVC_DATABASE_URL", "SVC_AUTH_TOKEN_SECRET", "SVC_OPS_BEARER_TOKEN", "SVC_LICENSE"];
 
 /** Read by web or the database container from the same env file, and none of core's business. */
 const elsewhere = ["SVC_API_URL", "SVC_INFERENCE_PROVIDER", "SVC_INFERENCE_API_KEY", "SVC_INFERENCE_BASE_URL"];
@@ -152,8 +152,8 @@ export interface ParsedCoreConfig {
  * every faulty variable and quotes no value.
  */
 export const parseCoreConfig = (env: Environment, readFile: (path: string) => string): ParsedCoreConfig => {
-  const { env: resolved, faults } = resolveFiles(env, fileForms, readFile);
-  const parsed = v.safeParse(v.object(variables), resolved, { abortPipeEarly: true });
+  const { env: resolved, faults } = resolveFiles(env, coreFileForms, readFile);
+  const parsed = v.safeParse(v.object(coreVariables), resolved, { abortPipeEarly: true });
   for (const issue of parsed.issues ?? []) {
     const variable = v.getDotPath(issue) ?? "";
     if (faults.some((fault) => fault.variable === `${variable}_FILE`)) continue;
@@ -203,7 +203,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
     logLevel: values.SVC_LOG_LEVEL,
   };
-  const known = [...Object.keys(variables), ...fileForms.map((name) => `${name}_FILE`), ...elsewhere];
+  const known = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`), ...elsewhere];
   const warnings = unknownVariables(env, "SVC_", known).map(({ variable, nearest }) =>
     nearest ? `${variable} is not known; did you mean ${nearest}?` : `${variable} is not known`,
   );

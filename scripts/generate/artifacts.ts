@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs";
+import { renderConfigurationTable } from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { openApiOf } from "./openapi.ts";
 import { renderProblemsPage } from "./problems-page.ts";
+import { replaceRegion } from "./region.ts";
 import { renderReliabilityPage } from "./reliability-page.ts";
 
 /** A committed file that a program writes; verify fails when it is not what `render` gives. */
@@ -21,4 +23,8 @@ export const artifacts: readonly Artifact[] = [
   { path: "proto/openapi.json", render: renderOpenApi },
   { path: "docs/problems.md", render: renderProblemsPage },
   { path: "docs/reliability.md", render: renderReliabilityPage },
+  {
+    path: "docs/operate.md",
+    render: () => replaceRegion(readFileSync("docs/operate.md", "utf8"), "configuration", renderConfigurationTable()),
+  },
 ];

@@ -1,0 +1,56 @@
+import { coreFileForms, coreVariables } from "../../functions/config.ts";
+import { markdownTable } from "./markdown-table.ts";
+
+/** What each variable means. The compiler asks for a line here when core learns a variable. */
+const meanings: Readonly<Record<keyof typeof coreVariables, string>> = {
+  PORT: "TCP port of the HTTP listener (operators, enrollment, ops); 0 takes a free one",
+  SVC_HTTP_HOST: "address that the HTTP listener binds to; unset: every interface",
+  SVC_DATABASE_URL: "`postgres://user:password@host:port/database`, PostgreSQL 15 or later; migrations run at boot",
+  SVC_TENANT_ID: "UUID of the deployment; stored at the first boot, another one later fails the start",
+  SVC_AUTH_TOKEN_SECRET: "verifies bridge tokens (HS256), at least 32 bytes; the same in web",
+  SVC_DIRECTORY_DOMAIN: "directory customer domain",
+  SVC_DIRECTORY_DELEGATE_EMAIL: "directory super admin whom the service account impersonates",
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "path of the service account's JSON",
+  SVC_DIRECTORY_SYNC_INTERVAL: "period of the directory pull; at least 60s",
+  SVC_OPS_BEARER_TOKEN: "when set, the ops endpoints need it as bearer token",
+  SVC_TRUST_LOOPBACK_OPS: "without a token: ops access for direct callers on loopback",
+  SVC_LICENSE: "license (a JWT); unset: community edition, unlimited",
+  SVC_LICENSE_PUBLIC_KEY_FILE: "PEM of the key that signs licenses; required with `SVC_LICENSE`",
+  SVC_INGEST_GRPC_ADDR: "`host:port` of the ingest listener (HTTP/2, mTLS); unset: no ingest",
+  SVC_INGEST_SERVER_CERT_FILE:
+    "server certificate, its SAN is collectors' `forwarder.mtls.server_name`; required with ingest",
+  SVC_INGEST_SERVER_KEY_FILE: "its key, not readable by group or world; required with ingest",
+  SVC_INGEST_CLIENT_CA_FILE: "CA bundle that verifies collectors; required with ingest",
+  SVC_INGEST_MAX_FRAME_BYTES: "largest frame, compressed or not",
+  SVC_INGEST_MAX_PAYLOAD_BYTES: "largest payload of one envelope",
+  SVC_INGEST_MAX_HOST_ID_BYTES: "longest identity",
+  SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES:
+    "exact span names, comma-separated: an `otel_span` envelope in which every span matches is consumed and not stored",
+  SVC_INGEST_REQUIRE_ENROLLMENT: "ingest also needs an active certificate row and an active identity row",
+  SVC_INGEST_RETENTION_DAYS: "days that envelopes are kept; 0 keeps them for good",
+  SVC_ENROLLMENT_SIGNER_MODE: "`local-ca` or `external-command`; unset: told from the settings below",
+  SVC_ENROLLMENT_SIGNER_COMMAND: "absolute path of the signer (external-command)",
+  SVC_ENROLLMENT_CA_CERT_FILE: "CA certificate (local-ca) or trust bundle of the signer's output",
+  SVC_ENROLLMENT_CA_KEY_FILE: "CA key (local-ca alone), not readable by group or world",
+  SVC_ENROLLMENT_CLIENT_CERT_HEADER:
+    "header in which a trusted proxy passes the URL-escaped client certificate; unset: no header is read",
+  SVC_HEARTBEAT_INTERVAL: "how often collectors send heartbeats",
+  SVC_COLLECTOR_MIN_VERSION: "collectors below this version are `unsupported_version`",
+  SVC_LOG_LEVEL: "`debug`, `info`, `warn` or `error`",
+};
+
+const defaultOf = (schema: object): string => {
+  if (!("default" in schema)) return "required";
+  return typeof schema.default === "string" ? `\`${schema.default}\`` : "unset";
+};
+
+/** The table of core's variables, from the schema that parses them. */
+export const renderConfigurationTable = (): string =>
+  markdownTable(
+    ["variable", "default", "meaning"],
+    Object.entries(coreVariables).map(([name, schema]) => [
+      `\`${name}\`${coreFileForms.includes(name) ? " (`_FILE`)" : ""}`,
+      defaultOf(schema),
+      meanings[name as keyof typeof coreVariables],
+    ]),
+  );
