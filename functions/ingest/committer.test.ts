@@ -44,9 +44,8 @@ const frame = (
   rows: Array.from({ length: to - from + 1 }, (_, index) => ({
     sequence: BigInt(from + index),
     kind: "log_line",
-    observedAtMicroseconds: null,
     source: "test",
-    attributes: "{}",
+    attributes: {},
     payload: new TextEncoder().encode(payload),
   })),
 });
@@ -135,11 +134,11 @@ describe("committer", () => {
     const { committer } = start({ connections: 1 });
     const first = committer.commit(frame(1, 1, { hostId: "host-0" }), 1);
     const bad = frame(1, 1, { hostId: "host-1" });
-    const poisoned = { ...bad, rows: bad.rows.map((row) => ({ ...row, attributes: "{" })) };
+    const poisoned = { ...bad, rows: bad.rows.map((row) => ({ ...row, attributes: { a: "\0" } })) };
     const refused = failure(committer.commit(poisoned, 1));
     const good = committer.commit(frame(1, 1, { hostId: "host-2" }), 1);
     expect(await first).toMatchObject({ storedRows: 1 });
-    expect((await refused).code).toBe("22P02");
+    expect((await refused).code).toBe("validation_failed");
     expect(await good).toMatchObject({ storedRows: 1 });
     expect(await stored()).toEqual(["host-0 01 1", "host-2 01 1"]);
   });

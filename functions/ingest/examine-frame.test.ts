@@ -93,14 +93,4 @@ describe("examineFrame", () => {
     expect(examined.frame.rows.map(({ sequence }) => sequence)).toEqual([2n]);
     expect(examined.frame.lastSequence).toBe(2n);
   });
-
-  it("keeps the microseconds of observed_at, and its absence", () => {
-    const { frame } = examine({
-      envelopes: [
-        { ...envelope, sequence: 1n, observedAt: { seconds: -1n, nanos: 999_999_999 } },
-        { ...envelope, sequence: 2n },
-      ],
-    });
-    expect(frame.rows.map(({ observedAtMicroseconds }) => observedAtMicroseconds)).toEqual([-1n, null]);
-  });
 });

@@ -1,7 +1,6 @@
 import type { Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { FrameToCommit } from "../store/commit-frames.ts";
-import type { EnvelopeRow } from "../store/encode-envelopes.ts";
 import { everySpanNamed } from "./span-names.ts";
 
 /** The limits of a frame (spec, "Deployment configuration: core"; contract, section 7). */
@@ -64,7 +63,7 @@ export const checkClaims = (
  */
 export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits, receivedAt: number): ExaminedFrame => {
   checkClaims(sent, identity, limits);
-  const rows: EnvelopeRow[] = [];
+  const rows: Envelope[] = [];
   const rejected: Rejected[] = [];
   const discarded: bigint[] = [];
   let bytes = 0;
@@ -82,7 +81,7 @@ export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits,
       everySpanNamed(payload, limits.discardSpanNames)
     )
       discarded.push(sequence);
-    else rows.push(rowOf(envelope));
+    else rows.push(envelope);
   }
   if (last > sequenceMax) throw invalid("a sequence is above 2^63-1");
   const frame: FrameToCommit = {
@@ -119,14 +118,3 @@ const faultOf = (
     return { code: "envelope_invalid", message: "observed_at is not a valid timestamp" };
   return undefined;
 };
-
-const rowOf = ({ sequence, kind, observedAt, source, attributes, payload }: Envelope): EnvelopeRow => ({
-  sequence,
-  kind,
-  observedAtMicroseconds: observedAt
-    ? observedAt.seconds * 1_000_000n + BigInt(Math.floor(observedAt.nanos / 1000))
-    : null,
-  source,
-  attributes: JSON.stringify(attributes),
-  payload,
-});

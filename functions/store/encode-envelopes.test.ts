@@ -25,25 +25,24 @@ describe("encodeEnvelopes", () => {
         {
           sequence: 1n,
           kind: "log_line",
-          observedAtMicroseconds: null,
           source: "",
-          attributes: "{}",
+          attributes: {},
           payload: new Uint8Array(),
         },
         {
           sequence: 2n,
           kind: "k".repeat(64),
-          observedAtMicroseconds: -62_135_596_800_000_000n,
+          observedAt: { seconds: -62_135_596_800n, nanos: 1_999 },
           source: "日本語 \u{10ffff}",
-          attributes: JSON.stringify({ "file.path": 'a"\\\n', é: "漢" }),
+          attributes: { "file.path": 'a"\\\n', é: "漢" },
           payload: big,
         },
         {
           sequence: 2n ** 63n - 1n,
           kind: "otel_span",
-          observedAtMicroseconds: 253_402_300_799_999_999n,
+          observedAt: { seconds: 253_402_300_799n, nanos: 999_999_999 },
           source: "s",
-          attributes: '{"a": "b"}',
+          attributes: { a: "b" },
           payload: Uint8Array.of(0, 255, 10, 92),
         },
       ],
@@ -62,9 +61,11 @@ describe("encodeEnvelopes", () => {
         sequence: String(row.sequence),
         kind: row.kind,
         source: row.source,
-        attributes: JSON.parse(row.attributes),
+        attributes: row.attributes,
         payload: row.payload.length,
-        observed: row.observedAtMicroseconds === null ? null : String(row.observedAtMicroseconds),
+        observed: row.observedAt
+          ? String(row.observedAt.seconds * 1_000_000n + BigInt(Math.floor(row.observedAt.nanos / 1000)))
+          : null,
         received: true,
       })),
     );
@@ -74,8 +75,32 @@ describe("encodeEnvelopes", () => {
     expect(storage?.attstorage).toBe("e");
   });
 
+  it("keeps every microsecond, before and after the epochs and where doubles end", async () => {
+    const seconds = [-1n, 0n, 1n, 946_684_799n, 946_684_800n, 1_795_000_000n, -8_060_514_455n, 9_953_884_056n];
+    const rows = seconds.flatMap((second, index) =>
+      [0, 1_000, 999_999_000].map((nanos, part) => ({
+        sequence: BigInt(index * 3 + part + 1),
+        kind: "k",
+        observedAt: { seconds: second, nanos },
+        source: "",
+        attributes: {},
+        payload: new Uint8Array(),
+      })),
+    );
+    const client = await openCopyClient(database.url);
+    const group = { hostId: "times", queueId: new Uint8Array(16), receivedAt: 0, rows };
+    await commitFrames(client, [{ ...group, previousSequence: 0n, lastSequence: 24n }], systemClock.now);
+    await client.end();
+    const stored = await database.connect().sql`
+      select (extract(epoch from observed_at) * 1000000)::numeric(30)::text as observed
+      from ingest_envelope where host_id = 'times' order by sequence`;
+    expect(stored.map(({ observed }) => observed)).toEqual(
+      rows.map(({ observedAt }) => String(observedAt.seconds * 1_000_000n + BigInt(observedAt.nanos / 1000))),
+    );
+  });
+
   it("keeps chunks near 256 KiB and cuts them only between rows", () => {
-    const row = { kind: "k", observedAtMicroseconds: 0n, source: "s", attributes: "{}" };
+    const row = { kind: "k", source: "s", attributes: {} };
     const rows = Array.from({ length: 1000 }, (_, index) => ({
       ...row,
       sequence: BigInt(index + 1),

@@ -1,17 +1,16 @@
 /**
- * PostgreSQL's binary COPY format (its manual, "COPY", "Binary Format") for `ingest_envelope`, in chunks of about 256 KiB: a batch is
- * never in memory twice as a whole.
+ * PostgreSQL's binary COPY format (its manual, "COPY", "Binary Format") for `ingest_envelope`, in chunks of about 256 KiB, so that a
+ * batch is never in memory twice as a whole. This is the hottest loop of core: it allocates nothing for a row.
  */
 
-/** One row; text holds no NUL, `sequence` fits a signed 64-bit integer. */
+/** One row, in the shape of the protobuf message; text holds no NUL, `sequence` fits a signed 64-bit integer. */
 export interface EnvelopeRow {
   sequence: bigint;
   kind: string;
-  /** Microseconds since the Unix epoch; null when the sender gave none. */
-  observedAtMicroseconds: bigint | null;
+  /** Absent when the sender gave none; years 1 to 9999. */
+  observedAt?: { seconds: bigint; nanos: number } | undefined;
   source: string;
-  /** A JSON object. */
-  attributes: string;
+  attributes: Readonly<Record<string, string>>;
   payload: Uint8Array;
 }
 
@@ -38,66 +37,68 @@ export const envelopeColumns = [
 ] as const;
 
 const signature = Uint8Array.of(0x50, 0x47, 0x43, 0x4f, 0x50, 0x59, 0x0a, 0xff, 0x0d, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-const postgresEpochMicroseconds = 946_684_800_000_000n;
+const postgresEpochSeconds = 946_684_800;
 const chunkBytes = 256 * 1024;
-// UTF-8 takes at most three bytes for each UTF-16 unit.
-const utf8BytesMax = (text: string): number => text.length * 3;
-const fixedBytes = 2 + 9 * 4 + 3 * 8 + 1;
+// Lengths, the three fixed-width columns and the version of jsonb.
+const fixedBytes = 7 * 4 + 3 * 8 + 1;
+const textsKeptMax = 256;
 
 /** Encodes header, rows and trailer. */
 export function* encodeEnvelopes(groups: Iterable<EnvelopeGroup>): Generator<Uint8Array> {
   let chunk = Buffer.allocUnsafe(chunkBytes);
+  let view = new DataView(chunk.buffer, chunk.byteOffset, chunk.length);
   chunk.set(signature);
   let at = signature.length;
+  const textField = createTextFields();
 
-  const writeText = (text: string): void => {
-    const length = chunk.write(text, at + 4);
-    chunk.writeInt32BE(length, at);
-    at += 4 + length;
+  const put = (bytes: Uint8Array): void => {
+    chunk.set(bytes, at);
+    at += bytes.length;
   };
-  const writeBytes = (bytes: Uint8Array): void => {
-    chunk.writeInt32BE(bytes.length, at);
+  const putBytesField = (bytes: Uint8Array): void => {
+    view.setInt32(at, bytes.length);
     chunk.set(bytes, at + 4);
     at += 4 + bytes.length;
   };
-  const writeMicroseconds = (microseconds: bigint): void => {
-    chunk.writeInt32BE(8, at);
-    chunk.writeBigInt64BE(microseconds - postgresEpochMicroseconds, at + 4);
+  const putMoment = (seconds: number, microseconds: number): void => {
+    view.setInt32(at, 8);
+    const value = (seconds - postgresEpochSeconds) * 1_000_000 + microseconds;
+    // Exact as a double from 1714 to 2285, and then without a BigInt.
+    if (Number.isSafeInteger(value)) {
+      view.setInt32(at + 4, Math.floor(value / 0x1_0000_0000));
+      view.setUint32(at + 8, value >>> 0);
+    } else view.setBigInt64(at + 4, BigInt(seconds - postgresEpochSeconds) * 1_000_000n + BigInt(microseconds));
     at += 12;
   };
 
-  for (const group of groups) {
-    const receivedAt = BigInt(group.receivedAt) * 1000n;
-    const groupBytes = fixedBytes + utf8BytesMax(group.hostId) + group.queueId.length;
-    for (const row of group.rows) {
-      const bytesMax =
-        groupBytes +
-        utf8BytesMax(row.kind) +
-        utf8BytesMax(row.source) +
-        utf8BytesMax(row.attributes) +
-        row.payload.length;
-      if (at + bytesMax > chunk.length) {
+  for (const { hostId, queueId, receivedAt, rows } of groups) {
+    const prefix = encodePrefix(hostId, queueId);
+    const receivedSeconds = Math.floor(receivedAt / 1000);
+    const receivedMicroseconds = (receivedAt - receivedSeconds * 1000) * 1000;
+    for (const { sequence, kind, observedAt, source, attributes, payload } of rows) {
+      const kindField = textField(kind);
+      const sourceField = textField(source);
+      const json = encodeAttributes(attributes);
+      const bytes = prefix.length + kindField.length + sourceField.length + json.length + payload.length + fixedBytes;
+      if (at + bytes > chunk.length) {
         yield chunk.subarray(0, at);
-        chunk = Buffer.allocUnsafe(Math.max(chunkBytes, bytesMax));
+        chunk = Buffer.allocUnsafe(Math.max(chunkBytes, bytes));
+        view = new DataView(chunk.buffer, chunk.byteOffset, chunk.length);
         at = 0;
       }
-      at = chunk.writeInt16BE(envelopeColumns.length, at);
-      writeText(group.hostId);
-      writeBytes(group.queueId);
-      chunk.writeInt32BE(8, at);
-      chunk.writeBigInt64BE(row.sequence, at + 4);
+      put(prefix);
+      view.setInt32(at, 8);
+      view.setBigInt64(at + 4, sequence);
       at += 12;
-      writeText(row.kind);
-      if (row.observedAtMicroseconds === null) at = chunk.writeInt32BE(-1, at);
-      else writeMicroseconds(row.observedAtMicroseconds);
-      writeMicroseconds(receivedAt);
-      writeText(row.source);
-      // jsonb is its version, 1, and the text.
-      const json = chunk.write(row.attributes, at + 5);
-      chunk.writeInt32BE(json + 1, at);
-      chunk.writeInt8(1, at + 4);
-      at += 5 + json;
-      writeBytes(row.payload);
+      put(kindField);
+      if (observedAt === undefined) {
+        view.setInt32(at, -1);
+        at += 4;
+      } else putMoment(Number(observedAt.seconds), Math.floor(observedAt.nanos / 1000));
+      putMoment(receivedSeconds, receivedMicroseconds);
+      put(sourceField);
+      putBytesField(json);
+      putBytesField(payload);
     }
   }
   if (at + 2 > chunk.length) {
@@ -108,3 +109,38 @@ export function* encodeEnvelopes(groups: Iterable<EnvelopeGroup>): Generator<Uin
   at = chunk.writeInt16BE(-1, at);
   yield chunk.subarray(0, at);
 }
+
+/** What every row of a group begins with: the number of columns, and the first two. */
+const encodePrefix = (hostId: string, queueId: Uint8Array): Uint8Array => {
+  const host = Buffer.from(hostId);
+  const prefix = Buffer.alloc(2 + 4 + host.length + 4 + queueId.length);
+  prefix.writeInt16BE(envelopeColumns.length);
+  prefix.writeInt32BE(host.length, 2);
+  prefix.set(host, 6);
+  prefix.writeInt32BE(queueId.length, 6 + host.length);
+  prefix.set(queueId, 10 + host.length);
+  return prefix;
+};
+
+/** Text fields with their length, kept while a batch lasts: kinds and sources repeat. */
+const createTextFields = (): ((text: string) => Uint8Array) => {
+  const kept = new Map<string, Uint8Array>();
+  return (text) => {
+    const known = kept.get(text);
+    if (known !== undefined) return known;
+    const bytes = Buffer.from(text);
+    const field = Buffer.alloc(4 + bytes.length);
+    field.writeInt32BE(bytes.length);
+    field.set(bytes, 4);
+    if (kept.size < textsKeptMax) kept.set(text, field);
+    return field;
+  };
+};
+
+// jsonb is its version, 1, and the text.
+const noAttributes = Buffer.from("\u0001{}");
+
+const encodeAttributes = (attributes: Readonly<Record<string, string>>): Uint8Array => {
+  for (const _ in attributes) return Buffer.from(`\u0001${JSON.stringify(attributes)}`);
+  return noAttributes;
+};
