@@ -1,92 +1,132 @@
 /**
- * One Forward stream. Invariants: acks leave in the order of their frames; a frame's bytes are in the budget from the moment it is
- * read until it is committed or refused; after the first refusal nothing more is read.
+ * One Forward stream. Invariants: answers leave in the order of their messages; a frame's bytes are in the budget from the moment it
+ * is read until it is committed or refused; after the first refusal nothing more is read.
  */
 import type { ForwardRequest, Frame, Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 
 /** What answers a stream's messages. */
-export interface ForwardSteps<Opened, Ack> {
-  /** Checks an Open and gives the cursor's answer. */
-  open(message: Open): Promise<Opened>;
-  /** Takes a frame at once (or throws) and resolves with its ack once it is committed. */
-  accept(frame: Frame): Promise<Ack>;
+export interface ForwardSteps<Answer> {
+  /** Checks an Open and gives its answer. */
+  open(message: Open): Promise<Answer>;
+  /** Takes a frame at once, or rejects; resolves with its answer once it is committed. */
+  accept(frame: Frame): Promise<Answer>;
   /** Resolves when reading may go on. */
   untilReadable(signal: AbortSignal): Promise<void>;
 }
 
-/** Frames of one stream that may wait for their ack; the sender's own limit is far below. */
+/** Frames of one stream that may wait for their ack before no more are read; the sender's own limit is far below. */
 const framesInFlightMax = 256;
 
-/**
- * Runs a stream to its end: yields Opened, then an ack a frame. Throws a Problem, or the reason of `cut` as soon as it aborts. `gone`
- * only ends the reading: Connect aborts it also when a message is refused, and what was read before is still acknowledged.
- */
-export async function* forward<Opened, Ack>(
-  requests: AsyncIterable<ForwardRequest>,
-  steps: ForwardSteps<Opened, Ack>,
-  { cut, gone }: { cut: AbortSignal; gone: AbortSignal },
-): AsyncGenerator<{ case: "opened"; value: Opened } | { case: "ack"; value: Ack }> {
-  const iterator = requests[Symbol.asyncIterator]();
-  const first = await abortable(iterator.next(), cut);
-  if (first.done) return;
-  if (first.value.message.case !== "open") throw outOfOrder("open must be the first message");
-  yield { case: "opened", value: await abortable(steps.open(first.value.message.value), cut) };
+type Entry<Answer> =
+  | { state: "pending" }
+  | { state: "answered"; answer: Answer }
+  | { state: "refused"; cause: unknown };
 
-  const acks: Promise<Ack>[] = [];
-  let changed = Promise.withResolvers<void>();
+/**
+ * Runs a stream to its end. Messages come in groups, as they arrive; answers leave in groups, as they become ready. Throws a Problem,
+ * or the reason of `cut` as soon as it aborts. `gone` only ends the reading: Connect aborts it also when a message is refused, and
+ * what was read before is still acknowledged.
+ */
+export async function* forward<Answer>(
+  requests: AsyncIterable<readonly ForwardRequest[]>,
+  steps: ForwardSteps<Answer>,
+  { cut, gone }: { cut: AbortSignal; gone: AbortSignal },
+): AsyncGenerator<Answer[]> {
+  const entries: Entry<Answer>[] = [];
+  const change = createSignal();
+  let opened = false;
   let ended = false;
-  const change = () => {
-    changed.resolve();
-    changed = Promise.withResolvers<void>();
+
+  const push = (answer: Promise<Answer>): void => {
+    const at = entries.push({ state: "pending" }) - 1;
+    const entry = entries[at] as Entry<Answer>;
+    answer.then(
+      (value) => {
+        Object.assign(entry, { state: "answered", answer: value });
+        if (entries[0] === entry) change.raise();
+      },
+      (cause: unknown) => {
+        Object.assign(entry, { state: "refused", cause });
+        if (entries[0] === entry) change.raise();
+      },
+    );
   };
-  const push = (ack: Promise<Ack>) => {
-    // Awaited in its turn; until then its rejection is not unhandled.
-    ack.catch(() => undefined);
-    acks.push(ack);
-    change();
+  const take = ({ message }: ForwardRequest): void => {
+    if (!opened && message.case !== "open") throw outOfOrder("open must be the first message");
+    if (opened && message.case !== "frame") throw outOfOrder("only frames may follow open");
+    opened = true;
+    if (message.case === "open") push(steps.open(message.value));
+    if (message.case === "frame") push(steps.accept(message.value));
   };
-  const read = async () => {
-    const signal = AbortSignal.any([cut, gone]);
-    while (!signal.aborted) {
-      await steps.untilReadable(signal);
-      while (acks.length >= framesInFlightMax) await abortable(changed.promise, signal);
+  const read = async (): Promise<void> => {
+    const reading = AbortSignal.any([cut, gone]);
+    const room = () => entries.length < framesInFlightMax || reading.aborted;
+    const iterator = requests[Symbol.asyncIterator]();
+    while (!reading.aborted) {
+      await steps.untilReadable(reading);
+      while (!room()) await drained.wait();
       const next = await iterator.next();
-      if (next.done || signal.aborted) return;
-      const { message } = next.value;
-      if (message.case !== "frame") throw outOfOrder("only frames may follow open");
-      push(steps.accept(message.value));
+      if (next.done) return;
+      for (const request of next.value) take(request);
     }
   };
+  const drained = createSignal();
+  const stop = () => {
+    change.raise();
+    drained.raise();
+  };
+  cut.addEventListener("abort", stop, { once: true });
+  gone.addEventListener("abort", drained.raise, { once: true });
   read()
-    .catch((cause) => push(Promise.reject(cause)))
+    .catch((cause: unknown) => push(Promise.reject(cause)))
     .finally(() => {
       ended = true;
-      change();
+      change.raise();
     });
 
-  for (;;) {
-    const ack = acks[0];
-    if (ack !== undefined) {
-      const value = await abortable(ack, cut);
-      acks.shift();
-      change();
-      yield { case: "ack", value };
-    } else if (ended) return;
-    else await abortable(changed.promise, cut);
+  try {
+    for (;;) {
+      if (cut.aborted) throw cut.reason;
+      const answers: Answer[] = [];
+      let refusal: { cause: unknown } | undefined;
+      for (let entry = entries[0]; entry !== undefined && entry.state !== "pending"; entry = entries[0]) {
+        if (entry.state === "refused") {
+          refusal = entry;
+          break;
+        }
+        answers.push(entry.answer);
+        entries.shift();
+      }
+      if (answers.length > 0) {
+        drained.raise();
+        yield answers;
+      }
+      if (refusal) throw refusal.cause;
+      if (answers.length > 0) continue;
+      if (ended && entries.length === 0) return;
+      await change.wait();
+    }
+  } finally {
+    cut.removeEventListener("abort", stop);
   }
 }
 
 const outOfOrder = (detail: string): Problem => new Problem("frame_invalid", { detail });
 
-/** The promise's result, or the signal's reason as soon as it aborts. */
-const abortable = <T>(promise: Promise<T>, signal: AbortSignal): Promise<T> =>
-  new Promise((resolve, reject) => {
-    if (signal.aborted) {
-      promise.catch(() => undefined);
-      return reject(signal.reason);
-    }
-    const stop = () => reject(signal.reason);
-    signal.addEventListener("abort", stop, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
-  });
+/** Wakes one waiter, now or when it comes. */
+const createSignal = () => {
+  let raised = false;
+  let wake: (() => void) | undefined;
+  return {
+    raise: () => {
+      raised = true;
+      wake?.();
+    },
+    wait: async () => {
+      if (!raised) await new Promise<void>((resolve) => (wake = resolve));
+      raised = false;
+      wake = undefined;
+    },
+  };
+};

@@ -1,14 +1,26 @@
-import { Code, type ConnectRouter, type HandlerContext, type ServiceImpl } from "@connectrpc/connect";
+import { create } from "@bufbuild/protobuf";
+import { Code, ConnectError, type ConnectRouter, type HandlerContext, type ServiceImpl } from "@connectrpc/connect";
+import type { Compression } from "@connectrpc/connect/protocol";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
-import { type Frame, IngestService, type Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import {
+  type Ack,
+  AckSchema,
+  type ForwardRequest,
+  type Frame,
+  IngestService,
+  type Open,
+  OpenedSchema,
+  RejectionSchema,
+} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { Clock } from "../kit/clock.ts";
 import { Problem } from "../problems.ts";
-import { type Admission, type Caller, callerCertificateKey, callerKey } from "./admission.ts";
+import { type Admission, type Caller, type CallerCertificate, callerCertificateKey, callerKey } from "./admission.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { Committer } from "./committer.ts";
 import { toConnectError } from "./connect-error.ts";
 import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits } from "./examine-frame.ts";
 import { forward } from "./forward.ts";
+import { createGrpcForward, type ForwardAnswer } from "./grpc-forward.ts";
 import { limitFrameBytes, wrapperBytesMax } from "./limit-frame-bytes.ts";
 import type { OpenStreams } from "./open-streams.ts";
 
@@ -35,7 +47,8 @@ export interface IngestDependencies {
 
 /** Options for the adapter that serves the routes: limits that Connect itself must hold, and the gate before any body is read. */
 export interface IngestRoutes {
-  routes(router: ConnectRouter): void;
+  /** Registers the service; `gzip` bounds its output before it is made (G1). */
+  routes(router: ConnectRouter, gzip: Compression): void;
   readMaxBytes: number;
   requestGate(context: HandlerContext): Promise<void>;
   /** Ends every stream, and refuses new ones, with `shutting_down`. */
@@ -47,50 +60,70 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const { admission, streams, budget, committer, limits, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
 
-  const refuse = (error: unknown): never => {
+  /** Counts and translates a refusal; `gone` tells that nobody is there to hear it, and that what failed is the connection. */
+  const refuse = (error: unknown, gone?: AbortSignal): never => {
+    const heard = error instanceof Problem || (error instanceof ConnectError && error.code !== Code.Canceled);
+    if (gone?.aborted && !heard) throw new ConnectError("the client went away", Code.Canceled);
     const refusal = toConnectError(error);
-    const reason = refusal.findDetails(ErrorInfoSchema)[0]?.reason;
-    // Without a reason it is the caller who went away, or a protocol error of Connect's own.
-    observe.refused(reason ?? Code[refusal.code].toLowerCase());
+    // Without a reason it is a protocol error of Connect's own.
+    observe.refused(refusal.findDetails(ErrorInfoSchema)[0]?.reason ?? Code[refusal.code].toLowerCase());
     if (refusal.code === Code.Internal) needs.log.error({ err: refusal.cause ?? error }, "ingest failed");
     throw refusal;
   };
 
-  const accept = async (sent: Frame, caller: Caller) => {
+  const accept = async (sent: Frame, caller: Caller): Promise<Ack> => {
     const examined = examineFrame(sent, caller.identity, limits, clock.now());
     if (!budget.take(examined.bytes)) throw new Problem("overloaded");
     try {
       const { outcome, before, cursor } = await committer.commit(examined.frame, examined.bytes);
       if (outcome === "sequence_gap") throw new Problem("sequence_gap", { extensions: { cursor } });
       if (cursor > before) observe.committed(consumed(examined, before));
-      return { queueId: sent.queueId, ackedThrough: cursor, rejected: [...examined.rejected] };
+      const rejected = examined.rejected.map((rejection) => create(RejectionSchema, rejection));
+      return create(AckSchema, { queueId: sent.queueId, ackedThrough: cursor, rejected });
     } finally {
       budget.give(examined.bytes);
     }
   };
 
+  const run = async function* (
+    requests: AsyncIterable<readonly ForwardRequest[]>,
+    caller: Caller,
+    gone: AbortSignal,
+  ): AsyncGenerator<ForwardAnswer[]> {
+    try {
+      const stream = streams.enter(caller);
+      try {
+        const steps = {
+          async open(claims: Open): Promise<ForwardAnswer> {
+            checkClaims(claims, caller.identity, limits);
+            const cursor = await needs.findCursor(caller.identity, claims.queueId);
+            return { case: "opened", value: create(OpenedSchema, { cursor }) };
+          },
+          async accept(frame: Frame): Promise<ForwardAnswer> {
+            return { case: "ack", value: await accept(frame, caller) };
+          },
+          untilReadable: budget.untilReadable,
+        };
+        yield* forward(requests, steps, { cut: stream.signal, gone });
+      } finally {
+        stream.leave();
+      }
+    } catch (error) {
+      refuse(error, gone);
+    }
+  };
+  const admit = async (certificate: CallerCertificate | undefined): Promise<Caller> => {
+    try {
+      return await admission.admit(certificate);
+    } catch (error) {
+      return refuse(error);
+    }
+  };
+
   const service: ServiceImpl<typeof IngestService> = {
     async *forward(requests, context) {
-      const caller = callerOf(context);
-      try {
-        const stream = streams.enter(caller);
-        try {
-          const steps = {
-            open: async (claims: Open) => {
-              checkClaims(claims, caller.identity, limits);
-              return { cursor: await needs.findCursor(caller.identity, claims.queueId) };
-            },
-            accept: (frame: Frame) => accept(frame, caller),
-            untilReadable: budget.untilReadable,
-          };
-          const signals = { cut: stream.signal, gone: context.signal };
-          for await (const message of forward(requests, steps, signals)) yield { message };
-        } finally {
-          stream.leave();
-        }
-      } catch (error) {
-        refuse(error);
-      }
+      for await (const group of run(singly(requests), callerOf(context), context.signal))
+        for (const message of group) yield { message };
     },
     async submit({ frame }, context) {
       try {
@@ -103,25 +136,27 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   };
 
   return {
-    routes(router) {
+    routes(router, gzip) {
       router.service(IngestService, service);
-      router.handlers.splice(
-        0,
-        router.handlers.length,
-        ...router.handlers.map((handler) => limitFrameBytes(handler, readMaxBytes)),
-      );
+      const limited = router.handlers.map((handler) => {
+        const usual = limitFrameBytes(handler, readMaxBytes);
+        return handler.method === IngestService.method.forward
+          ? createGrpcForward(usual, { admit, run, readMaxBytes, gzip })
+          : usual;
+      });
+      router.handlers.splice(0, router.handlers.length, ...limited);
     },
     readMaxBytes,
     stop: streams.stop,
     async requestGate(context) {
-      try {
-        context.values.set(callerKey, await admission.admit(context.values.get(callerCertificateKey)));
-      } catch (error) {
-        refuse(error);
-      }
+      context.values.set(callerKey, await admit(context.values.get(callerCertificateKey)));
     },
   };
 };
+
+async function* singly<T>(messages: AsyncIterable<T>): AsyncGenerator<T[]> {
+  for await (const message of messages) yield [message];
+}
 
 const callerOf = (context: HandlerContext): Caller => {
   const caller = context.values.get(callerKey);

@@ -103,7 +103,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     { overrideGlobalObjects: false },
   );
   const adapter = connectNodeAdapter({
-    routes: ingest.routes,
+    routes: (router) => ingest.routes(router, limitedGzip),
     readMaxBytes: ingest.readMaxBytes,
     requestGate: ingest.requestGate,
     acceptCompression: [limitedGzip],
