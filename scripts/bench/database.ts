@@ -7,6 +7,8 @@ import { migrate } from "../../functions/store/migrate.ts";
 /** A migrated, empty, durable PostgreSQL (fsync and synchronous_commit on) that ends with `close`. */
 export interface BenchDatabase extends Pick<ConnectedDatabase, "db" | "sql"> {
   url: string;
+  /** Process id of the postmaster. */
+  pid: number;
   close(): Promise<void>;
 }
 
@@ -18,6 +20,7 @@ export const openBenchDatabase = async (): Promise<BenchDatabase> => {
   await migrate(sql, await readMigrations());
   return {
     url,
+    pid: server.pid,
     db,
     sql,
     close: async () => {
