@@ -157,6 +157,17 @@ describe("forwarding", () => {
     expect(storedNumbers()).toEqual(numbers(1, 5));
     expect(queue.queueId.toHex()).not.toBe(before);
   });
+
+  it("takes a new queue id after a restored disk also when new records have made up for what was lost", async () => {
+    await queue.append(records(1, 5));
+    const before = queue.queueId.toHex();
+    peer.cursors.set(before, 8);
+    forward();
+    await queue.append(records(6, 20));
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 20));
+    expect(queue.queueId.toHex()).not.toBe(before);
+  });
 });
 
 describe("refusals", () => {
@@ -167,6 +178,39 @@ describe("refusals", () => {
     await empty();
     expect(storedNumbers()).toEqual(numbers(1, 30).filter((number) => number % 10 !== 3));
     expect(queue.stats()).toMatchObject({ deadLetters: 3, droppedRecordsTotal: 0 });
+  });
+
+  it("Q9: learns again of a rejection whose ack was lost with the connection, and stores nothing twice", async () => {
+    let lost = 0;
+    peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? "payload_too_large" : undefined);
+    peer.behaviour.afterCommit = async () => {
+      if (++lost <= 4) peer.disconnect();
+    };
+    await queue.append(records(1, 60));
+    forward();
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 60).filter((number) => number % 10 !== 3));
+    expect(queue.stats()).toMatchObject({ deadLetters: 6, droppedRecordsTotal: 0 });
+  });
+
+  it("Q9: learns of it after a restart too, while new records arrive", async () => {
+    peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? "kind_invalid" : undefined);
+    peer.behaviour.afterCommit = async () => {
+      throw peerError(Code.Unavailable, "overloaded");
+    };
+    await queue.append(records(1, 30));
+    forward({ batch: { maxEnvelopes: 30, maxBytes: 100_000, lingerMs: 1 } });
+    await vi.waitFor(() => expect(peer.cursors.get(queue.queueId.toHex())).toBe(30));
+    await stop();
+    expect(queue.stats()).toMatchObject({ records: 30, deadLetters: 0 });
+    await queue.close();
+    queue = openTestQueue(dir);
+    delete peer.behaviour.afterCommit;
+    forward();
+    await queue.append(records(31, 50));
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 50).filter((number) => number % 10 !== 3));
+    expect(queue.stats()).toMatchObject({ deadLetters: 5, droppedRecordsTotal: 0 });
   });
 
   it("makes frames smaller when core finds them too large, and sets a single refused envelope aside", async () => {

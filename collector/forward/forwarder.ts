@@ -69,6 +69,8 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   let maxBytes = options.batch.maxBytes;
   /** Frames still to be sent one at a time, to learn which of those in flight core refused. */
   let alone = 0;
+  // Only what is on disk is ever sent, and nothing has been sent yet of what will be stored from here on.
+  let sentThrough = queue.lastSequence;
   /** Sends uncompressed: of a compressed frame only the library inside core may know that it is too large, and it gives no reason. */
   let plain = false;
 
@@ -120,6 +122,10 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           batch: { ...options.batch, maxBytes },
           maxInFlightFrames: () => (alone > 0 ? 1 : options.maxInFlightFrames),
           answerTimeoutMs,
+          sentThrough,
+          onSent: (through) => {
+            sentThrough = Math.max(sentThrough, through);
+          },
           onOpened: () => {
             status.connected = true;
             status.lastError = null;

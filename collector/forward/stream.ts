@@ -38,16 +38,20 @@ export interface StreamOptions {
   maxInFlightFrames(): number;
   /** Without an answer for so long, while one is due, the stream counts as dead. */
   answerTimeoutMs: number;
+  /** The highest sequence that can ever have been sent: core knowing a higher one means that this queue's disk was restored. */
+  sentThrough: number;
   clock: Clock;
   onOpened(): void;
+  onSent(through: number): void;
   onAck(ack: Ack): void;
 }
 
 /**
  * Runs one `Forward` stream until it fails or `signal` aborts; always rejects. Invariants:
- * - Frames follow each other without a gap in `previous_sequence`, which starts at the cursor that core gave.
- * - A record leaves the queue only by core's ack: acknowledged, or named in a rejection and then set aside before the ack counts.
- *   (A rejection whose ack is lost with the connection is not known here: core's cursor has passed the envelope all the same.)
+ * - Frames follow each other without a gap in `previous_sequence`, which starts at the cursor that core gave, or before it.
+ * - A record leaves the queue only by the ack of a frame that held it: acknowledged, or named in a rejection and then set aside
+ *   before the ack counts. What core's cursor has passed and the queue still holds lost its ack, and perhaps a rejection in it: it is
+ *   sent again, a frame at a time, and core, which stores nothing twice, names the rejected again.
  * - At most `maxInFlightFrames()` frames are unacknowledged; `inFlight` holds them, oldest first, also after the failure.
  */
 export const runStream = async (options: StreamOptions, inFlight: SentFrame[], signal: AbortSignal): Promise<never> => {
@@ -58,38 +62,46 @@ export const runStream = async (options: StreamOptions, inFlight: SentFrame[], s
   if (signal.aborted) stop();
 
   const { queueId } = queue;
-  const opened = Promise.withResolvers<number>();
+  const opened = Promise.withResolvers<void>();
   let slot = Promise.withResolvers<void>();
   let answerDueSince: number | null = clock.monotonic();
+  let cursor = 0;
+  /** The last sequence that this stream has sent, or need not send. */
+  let sent = 0;
 
   const requests = async function* (): AsyncGenerator<MessageInitShape<typeof ForwardRequestSchema>> {
     yield { message: { case: "open", value: { hostId: options.hostId, queueId } } };
-    let previous = await opened.promise;
+    await opened.promise;
     while (!end.signal.aborted) {
-      while (inFlight.length >= options.maxInFlightFrames()) {
+      while (inFlight.length >= (sent < cursor ? 1 : options.maxInFlightFrames())) {
         slot = Promise.withResolvers();
         await slot.promise;
       }
-      const records = await nextBatch(queue, previous, options.batch, clock, end.signal);
+      const records = await nextBatch(queue, sent, options.batch, clock, end.signal);
+      const previous = sent;
       const frame = frameOf(records, previous);
       inFlight.push(frame);
+      sent = frame.lastSequence;
+      options.onSent(sent);
       answerDueSince ??= clock.monotonic();
       yield requestOf(options.hostId, queueId, previous, records);
-      previous = frame.lastSequence;
     }
   };
 
-  const open = (cursor: number) => {
-    if (cursor > queue.lastSequence) throw new QueueRestoredError();
+  const open = (committed: number) => {
+    if (committed > options.sentThrough) throw new QueueRestoredError();
     answerDueSince = null;
-    removeThrough(queue, cursor);
+    cursor = committed;
+    const [oldest] = queue.read(0, { maxRecords: 1, maxBytes: 0 });
+    sent = Math.min(cursor, (oldest?.sequence ?? Number.POSITIVE_INFINITY) - 1);
     options.onOpened();
-    opened.resolve(cursor);
+    opened.resolve();
   };
 
   const acknowledge = (ack: Ack) => {
     for (const { sequence, code, message } of ack.rejected) queue.setAside(Number(sequence), code, message);
-    const through = Number(ack.ackedThrough);
+    // Of a frame that is sent again, core's cursor is ahead; what was not sent again may still be rejected.
+    const through = Math.min(Number(ack.ackedThrough), sent);
     while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift();
     answerDueSince = inFlight.length > 0 ? clock.monotonic() : null;
     removeThrough(queue, through);

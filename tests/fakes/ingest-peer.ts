@@ -99,7 +99,8 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     const cursor = cursors.get(id) ?? 0;
     if (Number(frame.previousSequence) > cursor) throw peerError(Code.FailedPrecondition, "sequence_gap");
     const fresh = frame.envelopes.filter(({ sequence }) => Number(sequence) > cursor);
-    const rejected = fresh.flatMap((envelope) => {
+    // As core does: also of envelopes that it has passed, so that a lost ack loses no rejection.
+    const rejected = frame.envelopes.flatMap((envelope) => {
       const code = behaviour.reject?.(envelope);
       return code === undefined ? [] : [{ sequence: envelope.sequence, code, message: "refused for good" }];
     });
