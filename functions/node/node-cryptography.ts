@@ -16,7 +16,7 @@ const digestOf = (algorithm: SignatureAlgorithm): string | null => algorithm.spl
  * beyond that the event loop takes its part instead of letting a queue grow. Public keys are kept parsed for the `keysMax` that
  * were used last.
  */
-export const createNodeCryptography = ({ keysMax = 20_000, pooledMax = 64 } = {}): Cryptography => {
+export const createNodeCryptography = ({ keysMax = 20_000, pooledMax = 256 } = {}): Cryptography => {
   const keys = new BoundedMap<string, { parts: PublicKeyParts; key: KeyObject }>(keysMax);
   let pooled = 0;
   const keyOf = (spki: Uint8Array) => {
