@@ -98,7 +98,11 @@ const obtainPair = async (
       collector_version: version,
     }),
   );
-  await directory.install(checkIssued(issued, options.identity));
+  await directory.install({
+    purpose: "enroll",
+    certificatePem: checkIssued(issued, options.identity),
+    renewAfter: issued.renew_after,
+  });
 };
 
 /** Writes bundles, data directory and config; gives whether a config that was there is kept. */
@@ -107,11 +111,11 @@ const writeFiles = async (options: EnrollOptions, env: CollectorEnv): Promise<bo
   await makePrivateDirectory(paths.data);
   const existing = await readFile(paths.config, "utf8").catch(() => undefined);
   if (existing !== undefined && !options.force) return true;
-  if (existing !== undefined) await writeDurably(`${paths.config}.before-enroll`, existing, env.entropy, 0o644);
+  if (existing !== undefined) await writeDurably(`${paths.config}.before-enroll`, existing, env, 0o644);
   const managed = !options.insecure;
-  if (coreCaPem !== undefined) await writeDurably(paths.coreCa, coreCaPem, env.entropy, 0o644);
+  if (coreCaPem !== undefined) await writeDurably(paths.coreCa, coreCaPem, env, 0o644);
   const shared = ingestCaPem === coreCaPem;
-  if (!shared) await writeDurably(paths.ingestCa, ingestCaPem, env.entropy, 0o644);
+  if (!shared) await writeDurably(paths.ingestCa, ingestCaPem, env, 0o644);
   const text = generateConfig({
     endpoint: options.ingest,
     certFile: join(paths.identity, "current", pairFiles.certificate),
@@ -122,7 +126,7 @@ const writeFiles = async (options: EnrollOptions, env: CollectorEnv): Promise<bo
     coreCaFile: managed && coreCaPem !== undefined ? paths.coreCa : undefined,
     runAsRootAcknowledged: options.runAsRootAcknowledged,
   });
-  await writeDurably(paths.config, text, env.entropy, 0o644);
+  await writeDurably(paths.config, text, env, 0o644);
   return false;
 };
 

@@ -1,22 +1,16 @@
 import { readFile } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
+import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
-import { defaultConfigPath, inspectConfig, type UsableInspection } from "../config/inspect.ts";
-import type { CollectorEnv } from "../env.ts";
-import { checkIssued } from "../identity/check-issued.ts";
-import { openIdentityDirectory, pairFiles } from "../identity/identity-directory.ts";
-import { callRenew } from "../management/calls.ts";
+import { defaultConfigPath, type UsableInspection } from "../config/inspect.ts";
+import { openIdentityDirectory } from "../identity/identity-directory.ts";
+import { identityDirectoryOf } from "../identity/identity-layout.ts";
+import { PairRefusedByConfigError, renewPair, renewTimeoutMs } from "../management/renew-pair.ts";
 import { repeatCall } from "../management/repeat.ts";
-import { createSentAt } from "../management/sent-at.ts";
 import type { TransportOptions } from "../management/transport.ts";
-import { version } from "../version.ts";
 import { CommandFailure, defineCommand, exitCode, usageFailure } from "./command.ts";
 import { asCommandFailure } from "./core-failure.ts";
 import { readCoreUrl } from "./enroll-options.ts";
 import { configFailure, loadUsableConfig } from "./usable-config.ts";
-
-/** Core may wait 30 s for an external signer. */
-const timeoutMs = 45_000;
 
 /**
  * `renew`: a fresh key, a certificate for it by the current pair over mutual TLS, and both put in use as one step; rolled back if
@@ -32,14 +26,21 @@ export const renew = defineCommand({
   run: async (flags, env) => {
     const inspection = await loadUsableConfig(flags.config ?? defaultConfigPath, env);
     const transport = await chooseTransport(inspection, flags.core, flags["ca-bundle"]);
-    const directoryPath = identityDirectoryOf(inspection);
+    const directory = openIdentityDirectory(identityDirectoryFor(inspection.config), env);
     try {
-      const pair = await replacePair(inspection, transport, directoryPath, env);
+      const pair = await renewPair({
+        configPath: inspection.path,
+        directory,
+        inUse: inspection.pair,
+        transport,
+        env,
+        repeat: (call) => repeatCall(env.clock, call),
+      });
       return {
         exitCode: exitCode.done,
         lines: [
           `renewed; the new certificate is valid until ${pair.certificate.validToDate.toISOString()}`,
-          "next: restart svc-collector run, so that it takes the new pair up",
+          "a running collector takes the new pair up by itself",
         ],
         json: {
           ok: true,
@@ -52,36 +53,11 @@ export const renew = defineCommand({
         },
       };
     } catch (error) {
+      if (error instanceof PairRefusedByConfigError) throw configFailure(error.errors);
       throw asCommandFailure(error);
     }
   },
 });
-
-const replacePair = async (
-  { path, pair: inUse }: UsableInspection,
-  transport: TransportOptions,
-  directoryPath: string,
-  env: CollectorEnv,
-) => {
-  const directory = openIdentityDirectory(directoryPath, env);
-  return directory.locked(async () => {
-    const pair = (await directory.current()) ?? inUse;
-    const sentAt = createSentAt(join(directoryPath, "sent-at.renew"), env);
-    const request = await directory.prepare({
-      purpose: "renew",
-      identity: pair.identity,
-      certificateSha256: pair.fingerprintSha256,
-    });
-    const issued = await repeatCall(env.clock, () =>
-      callRenew(transport, { pair, sentAt }, { csr_pem: request.csrPem, collector_version: version }),
-    );
-    const rollBack = await directory.install(checkIssued(issued, pair.identity));
-    const after = await inspectConfig(path, env);
-    if (after.errors.length === 0 && after.pair !== undefined) return after.pair;
-    await rollBack();
-    throw configFailure(after.errors);
-  });
-};
 
 const chooseTransport = async (
   { config, coreCaPem }: UsableInspection,
@@ -94,19 +70,17 @@ const chooseTransport = async (
   if (bundle !== undefined && (decodePemBundle(caPem ?? "", "CERTIFICATE")?.length ?? 0) === 0)
     throw new CommandFailure(exitCode.failed, "file_unreadable", "the file of --ca-bundle holds no PEM certificate");
   // The name in the config is that of the server in the config.
-  return { baseUrl, caPem, serverName: core === undefined ? config.management.serverName : undefined, timeoutMs };
+  return {
+    baseUrl,
+    caPem,
+    serverName: core === undefined ? config.management.serverName : undefined,
+    timeoutMs: renewTimeoutMs,
+  };
 };
 
-/** The identity directory that the config's pair lives in, if it has the layout that `enroll` makes. */
-const identityDirectoryOf = ({ config }: UsableInspection): string => {
-  const { certFile, keyFile } = config.forwarder.mtls;
-  const link = dirname(certFile);
-  const known =
-    basename(link) === "current" &&
-    dirname(keyFile) === link &&
-    basename(certFile) === pairFiles.certificate &&
-    basename(keyFile) === pairFiles.key;
-  if (known) return dirname(link);
+const identityDirectoryFor = (config: CollectorConfig): string => {
+  const path = identityDirectoryOf(config);
+  if (path !== undefined) return path;
   throw new CommandFailure(
     exitCode.failed,
     "identity_layout",

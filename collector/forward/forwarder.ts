@@ -32,6 +32,10 @@ export interface ForwarderOptions {
   clock: Clock;
   entropy: Entropy;
   log: Log;
+  /** Told of every ack. */
+  onAck?: () => void;
+  /** Told why a stream ended: core's stable reason, or null if something else failed. */
+  onFailure?: (reason: string | null) => void;
 }
 
 /** How forwarding stands, for heartbeats and diagnostics. */
@@ -136,6 +140,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
             alone = Math.max(0, alone - 1);
             plain = false;
             for (const { code } of rejected) log.warn({ code }, "core rejected an envelope; set aside");
+            options.onAck?.();
           },
         },
         inFlight,
@@ -147,6 +152,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       const failure = failureOf(error);
       status.lastError = failure.message;
       log.warn({ reason: failure.reason, error: failure.message }, "forwarding interrupted");
+      options.onFailure?.(failure.reason);
       plain = failure.exhausted;
       if (error instanceof QueueRestoredError) queue.rotateQueueId();
       if (failure.reason === "frame_too_large") {

@@ -1,27 +1,30 @@
 /*
- * The identity directory: `current` → `pairs/<fingerprint>`, each pair directory with `tls.crt` and `tls.key`, and `request` with
- * the key of a certificate that was asked for and not yet received.
+ * The identity directory: `current` → `pairs/<fingerprint>`, each pair directory with `tls.crt` and `tls.key` and when to renew
+ * it; `previous` → the pair before, while the current one has not served yet; and `request` with the key of a certificate that was
+ * asked for and not yet received.
  *
  * Invariants:
  * - `current` points at a whole pair whose halves belong together, or does not exist: it changes by one rename, and only to a
  *   pair that `joinPair` took and that is fsynced.
- * - A key is on disk before its request leaves, and stays under `request` until its pair is complete: an answer that got lost is
+ * - A key is on disk before its request leaves, and stays under `request` until its pair is in use: an answer that got lost is
  *   asked for again with the same key, and core gives the same certificate.
- * - Nothing is removed that `current` points at, nor the pair before it.
+ * - Nothing is removed that `current` points at, nor the pair before it until `settle` says that the current one has served.
+ * - `previous` names the pair by which the current one was renewed, so core knows it for as long as it does not know the current.
  * All changes are made under the directory's lock.
  */
-import { lstat, readdir, readFile, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
-import type { Entropy } from "../../functions/kit/entropy.ts";
+import { parseTimestamp } from "../../proto/management/text.ts";
 import { createCsr, generateKeyPem } from "./csr.ts";
 import { withIdentityLock } from "./lock.ts";
 import { joinPair, type Pair } from "./pair.ts";
 import {
+  type Disk,
   linkTarget,
   makePrivateDirectory,
   readPrivateText,
   switchLink,
   syncDirectory,
+  systemFiles,
   writeDurably,
 } from "./private-files.ts";
 
@@ -41,78 +44,153 @@ export interface CertificateRequest {
 
 /** Names of the files of a pair, relative to the directory that `current` points at. */
 export const pairFiles = { certificate: "tls.crt", key: "tls.key" } as const;
+const renewAfterFile = "renew-after";
+
+/** A certificate for the prepared key, to be put in use. */
+export interface Installation {
+  /** With `renew` the pair before, which is of the same identity, is kept as `previous`. */
+  purpose: RequestSubject["purpose"];
+  certificatePem: string;
+  /** When core wants it renewed, RFC 3339. */
+  renewAfter: string;
+  /** Rejects if the pair cannot stay in use: then the one before is put back. */
+  accept?: (pair: Pair) => Promise<void>;
+}
 
 /** One identity directory. Call its changing members only inside `locked`. */
 export interface IdentityDirectory {
-  /** Runs `action` as the only process that changes this directory; throws `IdentityLockedError` if another is at it. */
+  readonly path: string;
+  /** Runs `action` as the only one that changes this directory; throws `IdentityLockedError` if another is at it. */
   locked<Result>(action: () => Promise<Result>): Promise<Result>;
   /** The pair in use; undefined if there is none. Throws `PairError` or `UnsafeFileError` if it is damaged. */
   current(): Promise<Pair | undefined>;
+  /** When core wants the pair in use renewed, milliseconds since the epoch; undefined if that is not known. */
+  renewAfter(): Promise<number | undefined>;
   /** The request for `subject`: the one on disk if it is for the same, else one with a fresh key, already durable. */
   prepare(subject: RequestSubject): Promise<CertificateRequest>;
   /**
-   * Puts the prepared key and its certificate in use, as one step. Gives a function that puts the pair before it back. Throws
-   * `PairError` and changes nothing if the certificate is unusable or is not for the prepared key.
+   * Puts the prepared key and its certificate in use, as one step. Throws `PairError` and changes nothing if the certificate is
+   * unusable or is not for the prepared key; whatever else fails, `current` points at the pair before or at the whole new one, and
+   * the same request may be made again.
    */
-  install(certificatePem: string): Promise<() => Promise<void>>;
+  install(installation: Installation): Promise<Pair>;
+  /** Whether the pair in use is new and the one that it renews is still kept. */
+  isUnproven(): Promise<boolean>;
+  /** The pair in use has served: the one before it is removed. */
+  settle(): Promise<void>;
+  /** Core does not know the pair in use: takes up the one before it. False if there is none, or if it is damaged or expired. */
+  goBack(nowMs: number): Promise<boolean>;
 }
 
 /** Opens the identity directory `path` (made 0700 when it is first locked). Pairs have their files 0600. */
-export const openIdentityDirectory = (path: string, { entropy }: { entropy: Entropy }): IdentityDirectory => {
+export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirectory => {
+  const { files = systemFiles } = disk;
   const currentLink = join(path, "current");
+  const previousLink = join(path, "previous");
   const pairs = join(path, "pairs");
   const request = join(path, "request");
   const requestFiles = { subject: join(request, "subject.json"), key: join(request, pairFiles.key) };
 
+  const readPair = async (directory: string): Promise<Pair> => {
+    const certificatePem = await files.readFile(join(directory, pairFiles.certificate), "utf8");
+    return joinPair(certificatePem, await readPrivateText(join(directory, pairFiles.key), files));
+  };
+  /** Undefined also between the two steps of a swap or of a way back, when both links name one pair. */
+  const previousTarget = async (): Promise<string | undefined> => {
+    const previous = await linkTarget(previousLink, files);
+    return previous === (await linkTarget(currentLink, files)) ? undefined : previous;
+  };
+  /** Removes the other pairs, and the temporary links of a process that was killed. */
+  const keepOnly = async (...targets: (string | undefined)[]): Promise<void> => {
+    const kept = targets.map((target) => basename(target ?? ""));
+    for (const name of await files.readdir(path)) if (name.startsWith(".")) await files.rm(join(path, name));
+    for (const name of await files.readdir(pairs))
+      if (!kept.includes(name)) await files.rm(join(pairs, name), { recursive: true, force: true });
+  };
+  const writePair = async (pair: Pair, renewAfter: string): Promise<string> => {
+    const name = pair.fingerprintSha256.slice(0, 32);
+    const directory = join(pairs, name);
+    await makePrivateDirectory(pairs, files);
+    await makePrivateDirectory(directory, files);
+    await writeDurably(join(directory, pairFiles.certificate), pair.certificatePem, disk);
+    await writeDurably(join(directory, pairFiles.key), pair.keyPem, disk);
+    await writeDurably(join(directory, renewAfterFile), `${renewAfter}\n`, disk);
+    await syncDirectory(pairs, files);
+    return join("pairs", name);
+  };
+
   return {
+    path,
     locked: async (action) => {
-      await makePrivateDirectory(path);
+      await makePrivateDirectory(path, files);
       return withIdentityLock(path, action);
     },
     current: async () => {
-      const exists = await lstat(currentLink).then(
+      const exists = await files.lstat(currentLink).then(
         () => true,
         () => false,
       );
-      if (!exists) return undefined;
-      const certificatePem = await readFile(join(currentLink, pairFiles.certificate), "utf8");
-      return joinPair(certificatePem, await readPrivateText(join(currentLink, pairFiles.key)));
+      return exists ? readPair(currentLink) : undefined;
+    },
+    renewAfter: async () => {
+      const text = await files.readFile(join(currentLink, renewAfterFile), "utf8").catch(() => "");
+      return parseTimestamp(text.trim());
     },
     prepare: async (subject) => {
       const subjectText = JSON.stringify([subject.purpose, subject.identity, subject.certificateSha256]);
-      const known = await readFile(requestFiles.subject, "utf8").catch(() => undefined);
-      let keyPem = known === subjectText ? await readPrivateText(requestFiles.key).catch(() => undefined) : undefined;
+      const known = await files.readFile(requestFiles.subject, "utf8").catch(() => undefined);
+      let keyPem =
+        known === subjectText ? await readPrivateText(requestFiles.key, files).catch(() => undefined) : undefined;
       if (keyPem === undefined) {
         keyPem = generateKeyPem();
-        await rm(request, { recursive: true, force: true });
-        await makePrivateDirectory(request);
-        await writeDurably(requestFiles.key, keyPem, entropy);
-        await writeDurably(requestFiles.subject, subjectText, entropy); // last: it vouches for the key
-        await syncDirectory(path);
+        await files.rm(request, { recursive: true, force: true });
+        await makePrivateDirectory(request, files);
+        await writeDurably(requestFiles.key, keyPem, disk);
+        await writeDurably(requestFiles.subject, subjectText, disk); // last: it vouches for the key
+        await syncDirectory(path, files);
       }
       return { keyPem, csrPem: createCsr(subject.identity, keyPem) };
     },
-    install: async (certificatePem) => {
-      const pair = joinPair(certificatePem, await readPrivateText(requestFiles.key));
-      const before = await linkTarget(currentLink);
-      const target = join(pairs, pair.fingerprintSha256.slice(0, 32));
-      await makePrivateDirectory(pairs);
-      await makePrivateDirectory(target);
-      await writeDurably(join(target, pairFiles.certificate), certificatePem, entropy);
-      await writeDurably(join(target, pairFiles.key), pair.keyPem, entropy);
-      await syncDirectory(pairs);
-      await switchLink(currentLink, join("pairs", basename(target)), entropy);
-      await rm(request, { recursive: true, force: true });
-      await removeOthers(pairs, [basename(target), basename(before ?? "")]);
-      return async () => {
-        if (before === undefined) await rm(currentLink, { force: true });
-        else await switchLink(currentLink, before, entropy);
+    install: async ({ purpose, certificatePem, renewAfter, accept }) => {
+      const pair = joinPair(certificatePem, await readPrivateText(requestFiles.key, files));
+      const before = await linkTarget(currentLink, files);
+      const target = await writePair(pair, renewAfter);
+      // What an enrollment by force replaces may be another identity's, and must never come back.
+      if (before !== undefined && purpose === "renew") await switchLink(previousLink, before, disk);
+      else await files.rm(previousLink, { force: true });
+      const putBack = async () => {
+        if (before === undefined) await files.rm(currentLink, { force: true });
+        else await switchLink(currentLink, before, disk);
+        await files.rm(previousLink, { force: true });
       };
+      try {
+        await switchLink(currentLink, target, disk);
+        await accept?.(pair);
+      } catch (error) {
+        await putBack().catch(() => undefined); // the new pair is whole too
+        throw error;
+      }
+      const cleanUp = async () => {
+        await files.rm(request, { recursive: true, force: true });
+        await keepOnly(target, before);
+      };
+      await cleanUp().catch(() => undefined); // what is left is removed by the next one
+      return pair;
+    },
+    isUnproven: async () => (await previousTarget()) !== undefined,
+    settle: async () => {
+      await files.rm(previousLink, { force: true });
+      await keepOnly(await linkTarget(currentLink, files));
+    },
+    goBack: async (nowMs) => {
+      const previous = await previousTarget();
+      if (previous === undefined) return false;
+      const pair = await readPair(previousLink).catch(() => undefined);
+      if (pair === undefined || pair.certificate.validToDate.getTime() <= nowMs) return false;
+      await switchLink(currentLink, previous, disk);
+      await files.rm(previousLink, { force: true });
+      await keepOnly(previous);
+      return true;
     },
   };
-};
-
-const removeOthers = async (pairs: string, kept: readonly string[]): Promise<void> => {
-  for (const name of await readdir(pairs))
-    if (!kept.includes(name)) await rm(join(pairs, name), { recursive: true, force: true });
 };

@@ -1,7 +1,8 @@
 import { constants } from "node:fs";
-import { open } from "node:fs/promises";
+import { lstat, open } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { UnsafeFileError } from "./private-files.ts";
 
 /** Another process is changing the same identity. */
 export class IdentityLockedError extends Error {
@@ -14,7 +15,7 @@ export class IdentityLockedError extends Error {
  */
 export const withIdentityLock = async <Result>(directory: string, action: () => Promise<Result>): Promise<Result> => {
   const path = join(directory, "lock");
-  await (await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_NOFOLLOW, 0o600)).close();
+  await makeLockFile(path);
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
     try {
@@ -25,5 +26,15 @@ export const withIdentityLock = async <Result>(directory: string, action: () => 
     return await action();
   } finally {
     database.close();
+  }
+};
+
+/** An existing file is not opened: closing any descriptor of it would drop the lock that this process may hold (POSIX). */
+const makeLockFile = async (path: string): Promise<void> => {
+  try {
+    await (await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600)).close();
+  } catch (error) {
+    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+    if (!(await lstat(path)).isFile()) throw new UnsafeFileError("the lock of an identity directory must be a file");
   }
 };

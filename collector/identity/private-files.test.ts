@@ -17,7 +17,7 @@ describe("writeDurably", () => {
     const victim = join(dir, "victim");
     await writeFile(victim, "untouched");
     await symlink(victim, join(dir, `.key.${createSeededEntropy().bytes(8).toHex()}`));
-    await expect(writeDurably(join(dir, "key"), "secret", createSeededEntropy())).rejects.toMatchObject({
+    await expect(writeDurably(join(dir, "key"), "secret", { entropy: createSeededEntropy() })).rejects.toMatchObject({
       code: "EEXIST",
     });
     expect(await readFile(victim, "utf8")).toBe("untouched");
@@ -28,7 +28,7 @@ describe("writeDurably", () => {
     const victim = join(dir, "victim");
     await writeFile(victim, "untouched", { mode: 0o644 });
     await symlink(victim, join(dir, "key"));
-    await writeDurably(join(dir, "key"), "secret", systemEntropy);
+    await writeDurably(join(dir, "key"), "secret", { entropy: systemEntropy });
     expect((await lstat(join(dir, "key"))).isFile()).toBe(true);
     expect((await stat(join(dir, "key"))).mode & 0o777).toBe(0o600);
     expect(await readFile(victim, "utf8")).toBe("untouched");
@@ -52,7 +52,7 @@ describe("switchLink", () => {
   it("points a link elsewhere in one step, whether it was there or not", async () => {
     for (const target of ["a", "b"]) {
       await writeFile(join(dir, target), target);
-      await switchLink(join(dir, "current"), target, systemEntropy);
+      await switchLink(join(dir, "current"), target, { entropy: systemEntropy });
       expect(await readFile(join(dir, "current"), "utf8")).toBe(target);
     }
     expect((await readdir(dir)).sort()).toEqual(["a", "b", "current"]);

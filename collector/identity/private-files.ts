@@ -5,9 +5,24 @@
  * (O_EXCL), is no link (O_NOFOLLOW) and is 0600 before its first byte.
  */
 import { constants } from "node:fs";
-import { chmod, lstat, mkdir, open, readlink, rename, symlink, unlink } from "node:fs/promises";
+import * as nodeFiles from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Entropy } from "../../functions/kit/entropy.ts";
+
+/** What these functions ask of the file system. */
+export type FileSystem = Pick<
+  typeof nodeFiles,
+  "chmod" | "lstat" | "mkdir" | "open" | "readdir" | "readFile" | "readlink" | "rename" | "rm" | "symlink" | "unlink"
+>;
+
+/** The machine's own. */
+export const systemFiles: FileSystem = nodeFiles;
+
+/** Where to write: the machine's file system unless given, and randomness for the names of temporary files. */
+export interface Disk {
+  entropy: Entropy;
+  files?: FileSystem;
+}
 
 /** A file or directory is not what it must be. The message names no path. */
 export class UnsafeFileError extends Error {
@@ -18,8 +33,8 @@ const temporaryName = (path: string, entropy: Entropy): string =>
   join(dirname(path), `.${basename(path)}.${entropy.bytes(8).toHex()}`);
 
 /** Makes the entries of `directory` durable. */
-export const syncDirectory = async (directory: string): Promise<void> => {
-  const handle = await open(directory, constants.O_RDONLY | constants.O_DIRECTORY);
+export const syncDirectory = async (directory: string, files = systemFiles): Promise<void> => {
+  const handle = await files.open(directory, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
     await handle.sync();
   } finally {
@@ -28,18 +43,19 @@ export const syncDirectory = async (directory: string): Promise<void> => {
 };
 
 /** Makes `directory` (and what leads to it) unless it is there; 0700 either way. A symbolic link in its place is refused. */
-export const makePrivateDirectory = async (directory: string): Promise<void> => {
-  await mkdir(directory, { recursive: true, mode: 0o700 });
-  const found = await lstat(directory);
+export const makePrivateDirectory = async (directory: string, files = systemFiles): Promise<void> => {
+  await files.mkdir(directory, { recursive: true, mode: 0o700 });
+  const found = await files.lstat(directory);
   if (!found.isDirectory()) throw new UnsafeFileError("a private directory must be a directory, not a link");
-  if ((found.mode & 0o077) !== 0) await chmod(directory, 0o700);
+  if ((found.mode & 0o077) !== 0) await files.chmod(directory, 0o700);
 };
 
 /** Puts `text` at `path` durably, in one step, replacing what was there. The mode is 0600 unless told. */
-export const writeDurably = async (path: string, text: string, entropy: Entropy, mode = 0o600): Promise<void> => {
+export const writeDurably = async (path: string, text: string, disk: Disk, mode = 0o600): Promise<void> => {
+  const { entropy, files = systemFiles } = disk;
   const temporary = temporaryName(path, entropy);
   const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
-  const handle = await open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  const handle = await files.open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
   try {
     try {
       await handle.writeFile(text);
@@ -48,39 +64,42 @@ export const writeDurably = async (path: string, text: string, entropy: Entropy,
     } finally {
       await handle.close();
     }
-    await rename(temporary, path);
+    await files.rename(temporary, path);
   } catch (error) {
-    await unlink(temporary).catch(() => undefined);
+    await files.unlink(temporary).catch(() => undefined);
     throw error;
   }
-  await syncDirectory(dirname(path));
+  await syncDirectory(dirname(path), files);
 };
 
 /** Points the symbolic link `path` at `target` durably, in one step. */
-export const switchLink = async (path: string, target: string, entropy: Entropy): Promise<void> => {
+export const switchLink = async (path: string, target: string, disk: Disk): Promise<void> => {
+  const { entropy, files = systemFiles } = disk;
   const temporary = temporaryName(path, entropy);
-  await symlink(target, temporary);
+  await files.symlink(target, temporary);
   try {
-    await rename(temporary, path);
+    await files.rename(temporary, path);
   } catch (error) {
-    await unlink(temporary).catch(() => undefined);
+    await files.unlink(temporary).catch(() => undefined);
     throw error;
   }
-  await syncDirectory(dirname(path));
+  await syncDirectory(dirname(path), files);
 };
 
-/** What the symbolic link `path` points at; undefined if there is none. */
-export const linkTarget = async (path: string): Promise<string | undefined> => {
+/** What the symbolic link `path` points at; undefined if there is none. Throws what else the disk says. */
+export const linkTarget = async (path: string, files = systemFiles): Promise<string | undefined> => {
   try {
-    return await readlink(path);
-  } catch {
-    return undefined;
+    return await files.readlink(path);
+  } catch (error) {
+    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    if (code === "ENOENT" || code === "EINVAL") return undefined;
+    throw error;
   }
 };
 
 /** Reads a private key's text; refuses, by the opened file's own status, what is no regular file or open to group or others. */
-export const readPrivateText = async (path: string): Promise<string> => {
-  const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
+export const readPrivateText = async (path: string, files = systemFiles): Promise<string> => {
+  const handle = await files.open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const status = await handle.stat();
     if (!status.isFile()) throw new UnsafeFileError("is not a regular file");

@@ -29,7 +29,7 @@ export const createSentAt = (path: string, { clock, entropy }: { clock: Clock; e
       last ??= await load();
       last = last > now + clockSkewMsMax ? now : Math.max(now, last + 1);
       const text = rfc3339(last);
-      await writeDurably(path, `${text}\n`, entropy);
+      await writeDurably(path, `${text}\n`, { entropy });
       return text;
     },
     adopt: (lastSentAt) => {

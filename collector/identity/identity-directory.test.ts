@@ -1,0 +1,168 @@
+import { readdir, readFile, readlink } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, describe, expect, it } from "vitest";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { encodePem } from "../../proto/pem.ts";
+import { createEnrolledHost, type EnrolledHost } from "../../tests/fakes/enrolled-host.ts";
+import { createFaultyFiles } from "../../tests/fakes/faulty-files.ts";
+import { createTestCa, issueTestCertificate, type TestKey, x509 } from "../../tests/fakes/pki.ts";
+import { inspectConfig } from "../config/inspect.ts";
+import { type IdentityDirectory, openIdentityDirectory } from "./identity-directory.ts";
+import type { FileSystem } from "./private-files.ts";
+
+const renewAfter = "2030-01-01T00:00:00.000Z";
+const hosts: EnrolledHost[] = [];
+afterEach(async () => {
+  for (const host of hosts.splice(0)) await host.remove();
+});
+
+const ca = await createTestCa();
+
+const setUp = async () => {
+  const host = await createEnrolledHost({ ca });
+  hosts.push(host);
+  const path = join(host.dir, "identity");
+  const open = (files: FileSystem = createFaultyFiles({ at: 0 }).files) =>
+    openIdentityDirectory(path, { entropy: systemEntropy, files });
+  /** A certificate for the key of a request, as core would issue it. */
+  const sign = async (csrPem: string, notAfter = new Date("2098-01-01")) => {
+    const publicKey = await new x509.Pkcs10CertificateRequest(csrPem).publicKey.export();
+    const key = { pair: { publicKey } } as TestKey;
+    const notBefore = new Date("2026-01-01");
+    const der = await issueTestCertificate({ ca: host.ca, key, uri: host.identity, notBefore, notAfter });
+    return encodePem(der, "CERTIFICATE");
+  };
+  const renew = (directory: IdentityDirectory, accept?: () => Promise<void>) =>
+    directory.locked(async () => {
+      const pair = await directory.current();
+      const certificateSha256 = pair?.fingerprintSha256 ?? "";
+      const { csrPem } = await directory.prepare({ purpose: "renew", identity: host.identity, certificateSha256 });
+      const certificatePem = await sign(csrPem);
+      return directory.install({
+        purpose: "renew",
+        certificatePem,
+        renewAfter,
+        ...(accept === undefined ? {} : { accept }),
+      });
+    });
+  const isValid = async () => (await inspectConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
+  const fingerprint = async () => (await open().current())?.fingerprintSha256;
+  return { host, path, open, sign, renew, isValid, fingerprint };
+};
+
+/** Runs `attempt` with a fault at step 1, 2, …, side by side, until one ends before its fault; it gives the steps it came to. */
+const atEveryStep = async (attempt: (at: number) => Promise<number>) => {
+  const batch = 12;
+  for (let first = 1; ; first += batch) {
+    const steps = Array.from({ length: batch }, (_, index) => first + index);
+    const reached = await Promise.all(steps.map(attempt));
+    if (reached.some((operations, index) => operations < (steps[index] ?? 0))) return;
+  }
+};
+
+describe("the swap of a pair", () => {
+  it.each([false, true])(
+    "R5: after a fault at any step the config validates with a whole pair, and the next renewal succeeds (killed: %s)",
+    async (lasting) => {
+      let kept = 0;
+      let swapped = 0;
+      await atEveryStep(async (at) => {
+        const { path, open, renew, isValid, fingerprint } = await setUp();
+        const before = await fingerprint();
+        const faulty = createFaultyFiles({ at, lasting });
+        await renew(open(faulty.files)).catch(() => undefined);
+        expect(await isValid(), `fault at step ${at}`).toBe(true);
+        if ((await fingerprint()) === before) kept += 1;
+        else {
+          swapped += 1;
+          expect(await open().isUnproven(), `fault at step ${at}: the old pair is kept`).toBe(true);
+        }
+        await renew(open());
+        expect(await isValid()).toBe(true);
+        await open().locked(() => open().settle());
+        expect((await readdir(path)).sort()).toEqual(["current", "lock", "pairs"]);
+        expect(await readdir(join(path, "pairs"))).toHaveLength(1);
+        return faulty.operations;
+      });
+      expect(kept).toBeGreaterThan(20);
+      expect(swapped).toBeGreaterThan(3);
+    },
+    60_000,
+  );
+
+  it("R5: puts the pair before back when the new one is not accepted, and asks again with the same key", async () => {
+    const { open, renew, fingerprint } = await setUp();
+    const before = await fingerprint();
+    const refuse = () => Promise.reject(new Error("not with this one"));
+    await expect(renew(open(), refuse)).rejects.toThrow("not with this one");
+    expect(await fingerprint()).toBe(before);
+    expect(await open().isUnproven()).toBe(false);
+    const subject = {
+      purpose: "renew",
+      identity: "https://fleet.test/d/host-1",
+      certificateSha256: before ?? "",
+    } as const;
+    const keys = [await open().prepare(subject), await open().prepare(subject)];
+    expect(keys[0]?.keyPem).toBe(keys[1]?.keyPem);
+  });
+
+  it("keeps when to renew beside the certificate", async () => {
+    const { open, renew } = await setUp();
+    expect(await open().renewAfter()).toBeUndefined();
+    await renew(open());
+    expect(await open().renewAfter()).toBe(Date.parse(renewAfter));
+  });
+});
+
+describe("the pair before", () => {
+  it("R1: stays until the new one has served, and can be taken up again until then", async () => {
+    const { path, open, renew, isValid, fingerprint } = await setUp();
+    const first = await fingerprint();
+    await renew(open());
+    const directory = open();
+    expect(await directory.isUnproven()).toBe(true);
+    expect(await directory.locked(() => directory.goBack(Date.UTC(2026, 5, 1)))).toBe(true);
+    expect(await fingerprint()).toBe(first);
+    expect(await isValid()).toBe(true);
+    expect(await directory.isUnproven()).toBe(false);
+    expect(await directory.locked(() => directory.goBack(Date.UTC(2026, 5, 1)))).toBe(false);
+
+    await renew(open());
+    await directory.locked(() => directory.settle());
+    expect(await readdir(join(path, "pairs"))).toHaveLength(1);
+    expect(await directory.locked(() => directory.goBack(Date.UTC(2026, 5, 1)))).toBe(false);
+    expect(await isValid()).toBe(true);
+  });
+
+  it("is not taken up again once it has expired", async () => {
+    const { open, renew, fingerprint } = await setUp();
+    await renew(open());
+    const renewed = await fingerprint();
+    expect(await open().locked(() => open().goBack(Date.UTC(2100, 0)))).toBe(false);
+    expect(await fingerprint()).toBe(renewed);
+  });
+
+  it("R5: a fault at any step of the way back leaves a whole pair in use", async () => {
+    await atEveryStep(async (at) => {
+      const { open, renew, isValid } = await setUp();
+      await renew(open());
+      const faulty = createFaultyFiles({ at, lasting: true });
+      const directory = open(faulty.files);
+      await directory.locked(() => directory.goBack(0)).catch(() => undefined);
+      expect(await isValid(), `fault at step ${at}`).toBe(true);
+      return faulty.operations;
+    });
+  });
+
+  it("is not kept by an enrollment: what that replaces by force may be another identity's", async () => {
+    const { host, path, open, sign } = await setUp();
+    const directory = open();
+    await directory.locked(async () => {
+      const { csrPem } = await directory.prepare({ purpose: "enroll", identity: host.identity, certificateSha256: "" });
+      await directory.install({ purpose: "enroll", certificatePem: await sign(csrPem), renewAfter });
+    });
+    expect(await directory.isUnproven()).toBe(false);
+    expect(await readFile(join(path, "current", "renew-after"), "utf8")).toBe(`${renewAfter}\n`);
+    expect(await readlink(join(path, "current"))).toMatch(/^pairs\/[0-9a-f]{32}$/);
+  });
+});

@@ -1,0 +1,150 @@
+import { describe, expect, it } from "vitest";
+import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { createTestLog } from "../../tests/fakes/log.ts";
+import { IdentityLockedError } from "../identity/lock.ts";
+import { ManagementError } from "./management-error.ts";
+import { createRenewals } from "./renewals.ts";
+
+const minute = 60_000;
+const hour = 60 * minute;
+const day = 24 * hour;
+const lifetimeMs = 20 * day;
+
+/** A certificate of 20 days, 9 days old unless told; its renewal is due after 11 and overdue after 16 2/3. */
+const setUp = (script: readonly (() => void)[] = [], ageMs = 9 * day) => {
+  const clock = createTestClock();
+  const start = clock.now();
+  const notBefore = start - ageMs;
+  const plan = {
+    notBefore,
+    notAfter: notBefore + lifetimeMs,
+    dueAt: notBefore + 11 * day,
+    overdueAt: notBefore + (lifetimeMs * 5) / 6,
+  };
+  const attempts: number[] = [];
+  const left = [...script];
+  const renewals = createRenewals({
+    plan,
+    renew: async () => {
+      attempts.push(clock.now() - start);
+      left.shift()?.();
+    },
+    clock,
+    entropy: createSeededEntropy(),
+    log: createTestLog(),
+  });
+  const stop = new AbortController();
+  let over = false;
+  const done = renewals.run(stop.signal).then(() => {
+    over = true;
+  });
+  const end = async () => {
+    stop.abort();
+    await done;
+  };
+  return { clock, plan, attempts, renewals, end, isOver: () => over };
+};
+
+const fail =
+  (action: "retry" | "reenroll" | "stop" | "fix_clock" = "retry", code = "unreachable") =>
+  () => {
+    throw new ManagementError({ code, action, message: "no" });
+  };
+const always = (failure: () => void) => Array.from({ length: 10_000 }, () => failure);
+
+describe("createRenewals", () => {
+  it("renews once, when the plan says so", async () => {
+    const { clock, attempts, renewals, isOver, plan } = setUp();
+    await clock.advance(2 * day - 1);
+    expect(attempts).toEqual([]);
+    expect(renewals.status()).toMatchObject({ status: "ok", lastAttemptAt: null, nextAttemptAt: plan.dueAt });
+    await clock.advance(1);
+    expect(attempts).toEqual([2 * day]);
+    expect(isOver()).toBe(true);
+  });
+
+  it("renews at once when core asks for it, and only then earlier than planned", async () => {
+    const { clock, attempts, renewals, isOver } = setUp();
+    await clock.advance(hour);
+    renewals.hasten();
+    expect(renewals.status().status).toBe("due");
+    await clock.advance(0);
+    expect(attempts).toEqual([hour]);
+    expect(isOver()).toBe(true);
+  });
+
+  it("goes on after failures with growing pauses, tells so, and stops with the signal", async () => {
+    const { clock, attempts, renewals, end, isOver } = setUp(always(fail()), 11 * day);
+    await clock.advance(day);
+    expect(attempts.length).toBeGreaterThan(24);
+    expect(attempts.length).toBeLessThan(100);
+    for (const [index, at] of attempts.slice(1).entries())
+      expect(at - (attempts[index] ?? 0)).toBeGreaterThanOrEqual(1000);
+    const { status, lastError, nextAttemptAt, lastAttemptAt } = renewals.status();
+    expect([status, lastError]).toEqual(["retrying", "unreachable: no"]);
+    expect(nextAttemptAt).toBeGreaterThan(lastAttemptAt ?? 0);
+    await end();
+    expect(isOver()).toBe(true);
+  });
+
+  it("succeeds after failures as soon as core is back", async () => {
+    const { clock, attempts, isOver } = setUp([fail(), fail(), fail()], 11 * day);
+    await clock.advance(hour);
+    expect(attempts).toHaveLength(4);
+    expect(isOver()).toBe(true);
+  });
+
+  it("has failed when core wants another enrollment or a stop, and when 5/6 of the lifetime are over", async () => {
+    for (const action of ["reenroll", "stop"] as const) {
+      const { clock, renewals, end } = setUp(always(fail(action, "identity_revoked")), 11 * day);
+      await clock.advance(minute);
+      expect(renewals.status()).toMatchObject({ status: "failed", lastError: "identity_revoked: no" });
+      await end();
+    }
+    const { clock, renewals, plan, end } = setUp(always(fail()), 16 * day);
+    await clock.advance(hour);
+    expect(renewals.status().status).toBe("retrying");
+    await clock.advance(plan.overdueAt - clock.now());
+    expect(renewals.status().status).toBe("failed");
+    await end();
+  });
+
+  it("R7: a clock that is 40 days ahead shows failed and knocks within bounds; set right, all is as before", async () => {
+    const { clock, attempts, renewals, end } = setUp(always(fail("fix_clock", "clock_skew")), 2 * day);
+    await clock.advance(hour);
+    clock.set(clock.now() + 40 * day);
+    await clock.advance(10 * hour);
+    expect(renewals.status().status).toBe("failed");
+    expect(attempts.length).toBeGreaterThan(10);
+    expect(attempts.length).toBeLessThan(60);
+    clock.set(clock.now() - 40 * day);
+    const made = attempts.length;
+    await clock.advance(day);
+    expect(renewals.status().status).toBe("ok");
+    expect(attempts.length).toBe(made);
+    await end();
+  });
+
+  it("R7: a clock set back by a day in a pause does not make the pause longer", async () => {
+    const { clock, attempts, end } = setUp(always(fail("fix_clock", "clock_skew")), 13 * day);
+    await clock.advance(hour);
+    clock.set(clock.now() - day);
+    const made = attempts.length;
+    await clock.advance(3 * hour);
+    expect(attempts.length).toBeGreaterThan(made + 1);
+    await end();
+  });
+
+  it("waits without counting a failure while another process renews the same pair", async () => {
+    const locked = () => {
+      throw new IdentityLockedError("another process");
+    };
+    const { clock, attempts, renewals, isOver } = setUp([locked, locked], 11 * day);
+    await clock.advance(1000);
+    expect(renewals.status()).toMatchObject({ status: "due", lastError: null });
+    await clock.advance(10_000);
+    expect(attempts).toEqual([0, 5000, 10_000]);
+    expect(isOver()).toBe(true);
+  });
+});
