@@ -1,9 +1,6 @@
-import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseDocument } from "yaml";
 import { systemClock } from "../functions/kit/clock.ts";
@@ -12,6 +9,7 @@ import { type Edge, startEdge } from "../scripts/demo/edge.ts";
 import { createLabPki, type LabPki } from "../scripts/lab-ca/pki.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { mintBridgeToken, people, seedPeople } from "./people.ts";
+import { labCoreEnvironment, logged, type Program, startProgram, stopProgram } from "./program.ts";
 
 /*
  * The life of a host through the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The steps
@@ -30,41 +28,7 @@ let core: Program;
 let corePort: number;
 let ingestPort: number;
 
-/** A program of ours with its log. */
-interface Program {
-  child: ChildProcess;
-  records: Record<string, unknown>[];
-  stderr: string;
-  exited: Promise<number | null>;
-}
-
-const start = (path: string, args: readonly string[], env: Record<string, string> = {}): Program => {
-  const file = new URL(`../${path}`, import.meta.url).pathname;
-  const child = spawn(process.execPath, [file, ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
-  const program: Program = {
-    child,
-    records: [],
-    stderr: "",
-    exited: once(child, "exit").then(([code]) => code as number | null),
-  };
-  createInterface(child.stdout).on("line", (line) => program.records.push(JSON.parse(line)));
-  child.stderr.on("data", (chunk) => {
-    program.stderr += chunk;
-  });
-  return program;
-};
-
-const logged = async (program: Program, message: string): Promise<Record<string, unknown>> => {
-  const deadline = Date.now() + 10_000;
-  for (;;) {
-    const record = program.records.find(({ msg }) => msg === message);
-    if (record !== undefined) return record;
-    if (Date.now() > deadline || program.child.exitCode !== null) throw new Error(`no ${message}: ${program.stderr}`);
-    await systemClock.sleep(20);
-  }
-};
-
-const collector = (...args: string[]): Program => start("collector/main.ts", args);
+const collector = (...args: string[]): Program => startProgram("collector/main.ts", args);
 const config = () => join(dir, "host", "collector.yaml");
 
 const admin = async (path: string, body: object): Promise<Record<string, unknown>> => {
@@ -79,8 +43,7 @@ const admin = async (path: string, body: object): Promise<Record<string, unknown
 };
 
 const stopCleanly = async (program: Program): Promise<void> => {
-  program.child.kill("SIGTERM");
-  expect(await program.exited, program.stderr).toBe(0);
+  expect(await stopProgram(program), program.stderr).toBe(0);
 };
 
 const edit = async (path: readonly (string | number)[], value: unknown): Promise<void> => {
@@ -95,21 +58,8 @@ beforeAll(async () => {
   database = await createTestDatabase();
   db = database.connect();
   await seedPeople(db.db, Date.now());
-  core = start("functions/main.ts", [], {
-    PORT: "0",
-    SVC_DATABASE_URL: database.url,
-    SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
-    SVC_AUTH_TOKEN_SECRET: secret,
-    SVC_DIRECTORY_DOMAIN: "example.test",
-    SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
-    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
-    SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
-    SVC_INGEST_SERVER_CERT_FILE: pki.ingest.certFile,
-    SVC_INGEST_SERVER_KEY_FILE: pki.ingest.keyFile,
-    SVC_INGEST_CLIENT_CA_FILE: pki.enrollmentCa.certFile,
-    SVC_INGEST_REQUIRE_ENROLLMENT: "true",
-    SVC_ENROLLMENT_CA_CERT_FILE: pki.enrollmentCa.certFile,
-    SVC_ENROLLMENT_CA_KEY_FILE: pki.enrollmentCa.keyFile,
+  core = startProgram("functions/main.ts", [], {
+    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
     SVC_HEARTBEAT_INTERVAL: "11s",
   });
@@ -125,8 +75,7 @@ beforeAll(async () => {
   });
 });
 afterAll(async () => {
-  core.child.kill("SIGTERM");
-  await core.exited;
+  await stopProgram(core);
   await edge?.close();
   await database.drop();
   await rm(dir, { recursive: true, force: true });
@@ -226,7 +175,7 @@ describe("the life of a host", () => {
     await appendFile(join(dir, "app.log"), "after\n");
     await stopCleanly(run);
     expect(await storedLines()).toHaveLength(2004);
-    const diag = start("collector/main.ts", ["diag", "--config", config(), "--json"]);
+    const diag = startProgram("collector/main.ts", ["diag", "--config", config(), "--json"]);
     expect(await diag.exited).toBe(0);
     expect(diag.records[0]).toMatchObject({ validation: { ok: true }, certificate: { identity } });
   });
