@@ -32,6 +32,10 @@ export interface TestClient {
 export interface TestIngest {
   port: number;
   caPem: string;
+  /** What the listener reads. */
+  files: { serverCertFile: string; serverKeyFile: string; clientCaFile: string };
+  /** Another certificate for `localhost`. */
+  issueServer(): Promise<TestClient>;
   ingest: Ingest;
   listener: IngestListener;
   database: TestDatabase;
@@ -56,6 +60,7 @@ export const startTestIngest = async (
     needs?: Partial<IngestNeeds>;
     database?: TestDatabase;
     ca?: TestCa;
+    reloadIntervalMs?: number;
   } = {},
 ): Promise<TestIngest> => {
   const database = options.database ?? (await createTestDatabase());
@@ -64,20 +69,24 @@ export const startTestIngest = async (
   // TLS judges dates by the machine's clock.
   const [notBefore, notAfter] = [new Date(Date.now() - 3_600_000), new Date(Date.now() + 86_400_000)];
   const ca = options.ca ?? (await createTestCa({ notBefore, notAfter }));
-  const serverKey = await createTestKey();
-  const server = await issueTestCertificate({
-    ca,
-    key: serverKey,
-    notBefore,
-    notAfter,
-    extensions: [
+  const files = {
+    serverCertFile: join(dir, "server.crt"),
+    serverKeyFile: join(dir, "server.key"),
+    clientCaFile: join(dir, "ca.crt"),
+  };
+  const issueServer = async () => {
+    const key = await createTestKey();
+    const extensions = [
       testNames([{ type: "dns", value: "localhost" }]),
       new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-    ],
-  });
-  await writeFile(join(dir, "server.crt"), encodePem(server, "CERTIFICATE"));
-  await writeFile(join(dir, "server.key"), serverKey.pem, { mode: 0o600 });
-  await writeFile(join(dir, "ca.crt"), ca.pem);
+    ];
+    const der = await issueTestCertificate({ ca, key, notBefore, notAfter, extensions });
+    return { cert: encodePem(der, "CERTIFICATE"), key: key.pem, der };
+  };
+  const server = await issueServer();
+  await writeFile(files.serverCertFile, server.cert);
+  await writeFile(files.serverKeyFile, server.key, { mode: 0o600 });
+  await writeFile(files.clientCaFile, ca.pem);
 
   const log = createTestLog();
   const observed: TestIngest["observed"] = [];
@@ -110,9 +119,8 @@ export const startTestIngest = async (
   const listener = await startIngestListener({
     host: "127.0.0.1",
     port: 0,
-    serverCertFile: join(dir, "server.crt"),
-    serverKeyFile: join(dir, "server.key"),
-    clientCaFile: join(dir, "ca.crt"),
+    ...files,
+    ...(options.reloadIntervalMs === undefined ? {} : { reloadIntervalMs: options.reloadIntervalMs }),
     ingest: ingest.routes,
     app,
     log,
@@ -122,6 +130,8 @@ export const startTestIngest = async (
   return {
     port: listener.port,
     caPem: ca.pem,
+    files,
+    issueServer,
     ingest,
     listener,
     database,

@@ -23,6 +23,8 @@ export interface IngestNeeds {
   certificates: CertificateRegister;
   /** Calls back whenever something was revoked (`listen` on `revocationChannel`). Without it, within 4 s. */
   onRevocation?(callback: () => void): Promise<unknown>;
+  /** Bytes taken in and not yet committed, in all; 64 MiB unless told (contract, section 7). */
+  inFlightBytesMax?: number;
 }
 
 /** Ingest without its listener. */
@@ -39,9 +41,6 @@ export interface Ingest {
   close(): Promise<void>;
 }
 
-/** Bytes taken in and not yet committed, in all (contract, section 7). */
-const inFlightBytesMax = 64 * 1024 * 1024;
-
 /** Puts ingest together; it connects to the database with the first frame. */
 export const createIngest = (needs: IngestNeeds): Ingest => {
   const { config, clock, log, observe } = needs;
@@ -55,7 +54,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     clock,
     onError: (err) => log.warn({ err }, "open streams could not be rechecked"),
   });
-  const budget = createByteBudget(inFlightBytesMax);
+  const budget = createByteBudget(needs.inFlightBytesMax ?? 64 * 1024 * 1024);
   const committer = createCommitter({ connect: () => openCopyClient(needs.databaseUrl), clock, observe });
   const routes = createIngestRoutes({
     admission,

@@ -4,7 +4,6 @@
  */
 import type { X509Certificate } from "node:crypto";
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   constants,
@@ -24,15 +23,12 @@ import type { HttpContext, Peer } from "../http/request.ts";
 import { type CallerCertificate, callerCertificateKey } from "../ingest/admission.ts";
 import { toConnectError } from "../ingest/connect-error.ts";
 import type { IngestRoutes } from "../ingest/service.ts";
-import { readKeyFile } from "./read-key-file.ts";
+import { readTlsFiles, reloadOnChange, type TlsFiles } from "./tls-files.ts";
 
 /** Where to listen, with what, and what to serve. */
-export interface IngestListenerOptions {
+export interface IngestListenerOptions extends TlsFiles {
   host: string;
   port: number;
-  serverCertFile: string;
-  serverKeyFile: string;
-  clientCaFile: string;
   ingest: IngestRoutes;
   /** Serves every path that is not the ingest service's: the management routes. Give it `ingestPeerOf`. */
   app: { fetch(request: Request, env: unknown): Response | Promise<Response> };
@@ -48,6 +44,7 @@ export interface IngestListener {
 
 const streamWindowBytes = 4 * 1024 * 1024;
 const connectionWindowBytes = 16 * 1024 * 1024;
+const minVersion = "TLSv1.2";
 const handshakeTimeoutMs = 10_000;
 const pingIntervalMs = 30_000;
 
@@ -64,12 +61,10 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
   const sockets = new Set<TLSSocket>();
 
   const server = createSecureServer({
-    cert: readFileSync(options.serverCertFile),
-    key: readKeyFile(options.serverKeyFile),
-    ca: readFileSync(options.clientCaFile),
+    ...readTlsFiles(options),
     requestCert: true,
     rejectUnauthorized: true,
-    minVersion: "TLSv1.2",
+    minVersion,
     allowHTTP1: true,
     handshakeTimeout: handshakeTimeoutMs,
     settings: {
@@ -139,6 +134,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       resolve();
     });
   });
+  const reloading = reloadOnChange(options, (files) => server.setSecureContext({ ...files, minVersion }), log);
   const pings = setInterval(() => {
     for (const session of sessions) pingOrDestroy(session);
   }, pingIntervalMs);
@@ -148,6 +144,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     port: (server.address() as AddressInfo).port,
     async close(graceMs = 5_000) {
       clearInterval(pings);
+      reloading.stop();
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       ingest.stop();
       for (const session of sessions) session.close();

@@ -1,0 +1,195 @@
+import { once } from "node:events";
+import { connect as connectHttp2 } from "node:http2";
+import { request as requestHttps } from "node:https";
+import { Worker } from "node:worker_threads";
+import { gzipSync } from "node:zlib";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { frame, newQueue, testHost } from "../../tests/frames.ts";
+import { connectForeign, type ForeignClient, submit } from "../../tests/grpc-client.ts";
+import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+
+let test: TestIngest;
+const clients: ForeignClient[] = [];
+beforeAll(async () => {
+  test = await startTestIngest({ config: { frameBytesMax: 1_000_000, payloadBytesMax: 100_000 } });
+});
+afterEach(() => {
+  for (const client of clients.splice(0)) client.close();
+});
+afterAll(() => test.close());
+
+const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient => {
+  const client = connectForeign(to, certificate);
+  clients.push(client);
+  return client;
+};
+
+/** In a thread of its own, so that what it costs is the server's. Tells how many streams it could open before it was cut off. */
+const floodScript = `
+  const { connect } = require("node:http2");
+  const { parentPort, workerData } = require("node:worker_threads");
+  const session = connect(workerData.url, workerData.tls);
+  let streams = 0;
+  session.on("error", () => undefined);
+  session.once("close", () => parentPort.postMessage(streams));
+  const burst = () => {
+    for (let index = 0; index < 100 && !session.destroyed && streams < 10_000; index++, streams++) {
+      const stream = session.request({ ":method": "POST", ":path": "/svc.ingest.v1.IngestService/Forward" });
+      stream.on("error", () => undefined);
+      stream.close(8);
+    }
+    if (!session.destroyed) setImmediate(burst);
+  };
+  session.once("connect", burst);
+`;
+
+describe("ingest over raw HTTP/2", () => {
+  const session = async (certificate: TestClient) => {
+    const client = connectHttp2(`https://localhost:${test.port}`, { ca: test.caPem, ...certificate });
+    client.on("error", () => undefined);
+    await once(client, "connect");
+    return client;
+  };
+  /** Posts bytes to a method; gives status, trailers or body, whichever carry the error. */
+  const post = async (certificate: TestClient, headers: Record<string, string>, body: Uint8Array) => {
+    const client = await session(certificate);
+    const stream = client.request({ ":method": "POST", te: "trailers", ...headers });
+    const seen: Record<string, unknown> = {};
+    stream.on("response", (answer) => Object.assign(seen, answer));
+    stream.on("trailers", (trailers) => Object.assign(seen, trailers));
+    stream.on("error", () => undefined);
+    const chunks: Buffer[] = [];
+    stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+    stream.end(body);
+    await once(stream, "close");
+    client.destroy();
+    return { ...seen, body: Buffer.concat(chunks).toString("latin1") } as Record<string, unknown> & { body: string };
+  };
+  const method = (name: string) => ({ ":path": `/svc.ingest.v1.IngestService/${name}` });
+  const grpc = { "content-type": "application/grpc" };
+  const details = (answer: Record<string, unknown>) =>
+    Buffer.from(String(answer["grpc-status-details-bin"]), "base64").toString("latin1");
+  const enveloped = (bytes: Uint8Array, flags = 0, length = bytes.length): Buffer => {
+    const prefix = Buffer.alloc(5, flags);
+    prefix.writeUInt32BE(length, 1);
+    return Buffer.concat([prefix, bytes]);
+  };
+
+  it("G1: a gzip bomb and a length of 4 GiB end in RESOURCE_EXHAUSTED, and memory grows by less than 64 MB", async () => {
+    const certificate = await test.client({});
+    const bomb = gzipSync(Buffer.alloc(200_000_000), { level: 1 });
+    const before = process.memoryUsage().rss;
+    const gzip = { "grpc-encoding": "gzip" };
+    for (const name of ["Forward", "Submit"]) {
+      const bombed = await post(certificate, { ...method(name), ...grpc, ...gzip }, enveloped(bomb, 1));
+      expect(bombed).toMatchObject({ "grpc-status": "8" });
+      expect(details(bombed)).toContain("frame_too_large");
+      const promised = await post(
+        certificate,
+        { ...method(name), ...grpc },
+        enveloped(Buffer.alloc(9), 0, 0xffff_ffff),
+      );
+      expect(promised).toMatchObject({ "grpc-status": "8" });
+      expect(details(promised)).toContain("frame_too_large");
+    }
+    expect(process.memoryUsage().rss - before).toBeLessThan(64_000_000);
+  }, 30_000);
+
+  it("G3: bytes that are no protobuf, an unknown encoding or media type are refused, and core goes on", async () => {
+    const certificate = await test.client({});
+    const junk = Buffer.from("ffffffffffffffffffff", "hex");
+    for (const name of ["Forward", "Submit"])
+      expect(await post(certificate, { ...method(name), ...grpc }, enveloped(junk))).toMatchObject({
+        // On Submit Connect parses, and answers INTERNAL, before it asks us.
+        "grpc-status": name === "Forward" ? "3" : "13",
+      });
+    const brotli = { "grpc-encoding": "br" };
+    expect(await post(certificate, { ...method("Submit"), ...grpc, ...brotli }, enveloped(junk, 1))).toMatchObject({
+      "grpc-status": "12",
+    });
+    expect(await post(certificate, { ...method("Submit"), "content-type": "text/html" }, junk)).toMatchObject({
+      ":status": 415,
+    });
+    expect((await submit(connect(certificate), frame(newQueue(), 1, 1))).error).toBeUndefined();
+  });
+
+  it("speaks Connect and gRPC-Web too, with the reason in each", async () => {
+    const certificate = await test.client({});
+    const wrong = JSON.stringify({ frame: { hostId: "another" } });
+    const connectJson = { ...method("Submit"), "content-type": "application/json" };
+    const connectAnswer = await post(certificate, connectJson, Buffer.from(wrong));
+    expect(connectAnswer).toMatchObject({ ":status": 403 });
+    expect(JSON.parse(connectAnswer.body)).toMatchObject({
+      code: "permission_denied",
+      details: [{ type: "google.rpc.ErrorInfo" }],
+    });
+    const web = { ...method("Submit"), "content-type": "application/grpc-web+json" };
+    const webAnswer = await post(certificate, web, enveloped(Buffer.from(wrong)));
+    expect(webAnswer.body + JSON.stringify(webAnswer)).toMatch(/grpc-status"?:\s*"?7/);
+    const queueId = newQueue();
+    const good = {
+      frame: { hostId: testHost, queueId: queueId.toString("base64"), envelopes: [{ sequence: 1, kind: "log_line" }] },
+    };
+    const taken = await post(certificate, connectJson, Buffer.from(JSON.stringify(good)));
+    expect(JSON.parse(taken.body)).toMatchObject({ ack: { ackedThrough: "1" } });
+    const large = await post(certificate, connectJson, Buffer.alloc(1_000_100, 0x20));
+    expect(large).toMatchObject({ ":status": 429 });
+    expect(JSON.parse(large.body).details).toHaveLength(1);
+  });
+
+  it("P6: serves management paths with the TLS certificate over HTTP/2 and HTTP/1.1", async () => {
+    const certificate = await test.client({});
+    const expected = { path: "/v1/collector/heartbeat", listener: "ingest", certificate: certificate.der.toHex() };
+    const http2 = await post(certificate, { ":path": "/v1/collector/heartbeat" }, Buffer.from("{}"));
+    expect(JSON.parse(http2.body)).toEqual(expected);
+    const request = requestHttps({
+      host: "localhost",
+      port: test.port,
+      path: "/v1/collector/heartbeat",
+      method: "POST",
+      ca: test.caPem,
+      ...certificate,
+      agent: false,
+    });
+    request.end("{}");
+    const [response] = await once(request, "response");
+    const chunks: Buffer[] = [];
+    for await (const chunk of response) chunks.push(chunk as Buffer);
+    expect(JSON.parse(Buffer.concat(chunks).toString())).toEqual(expected);
+  });
+
+  it("G2: a client that opens and resets streams as fast as it can is cut off, and others are served meanwhile", async () => {
+    const other = connect(await test.client({ uri: "spiffe://fleet.test/patient" }));
+    const flood = new Worker(floodScript, {
+      eval: true,
+      workerData: { url: `https://localhost:${test.port}`, tls: { ca: test.caPem, ...(await test.client({})) } },
+    });
+    const closed = once(flood, "message");
+    let slowest = 0;
+    for (let sequence = 1; sequence <= 20; sequence++) {
+      const startedAt = performance.now();
+      const { error } = await submit(other, frame(newQueue(), 1, 1, "spiffe://fleet.test/patient"));
+      expect(error).toBeUndefined();
+      slowest = Math.max(slowest, performance.now() - startedAt);
+    }
+    const [streams] = await closed;
+    expect(streams).toBeLessThan(10_000);
+    expect(slowest).toBeLessThan(1_000);
+    await expect.poll(() => test.ingest.gauges().openStreams).toBe(0);
+    await flood.terminate();
+  });
+
+  it("stops a sender that goes on after its refusal", async () => {
+    const client = await session(await test.client({}));
+    const stream = client.request({ ":method": "POST", ...method("Forward"), ...grpc }, { endStream: false });
+    stream.on("error", () => undefined);
+    stream.resume();
+    let ended: unknown;
+    stream.on("trailers", (trailers) => (ended = trailers["grpc-status"]));
+    stream.write(enveloped(Buffer.from("ffff", "hex")));
+    await once(stream, "close");
+    expect([stream.rstCode, ended]).toEqual([0, "3"]);
+    client.destroy();
+    await expect.poll(() => test.ingest.gauges()).toEqual({ inFlightBytes: 0, openStreams: 0 });
+  });
+});

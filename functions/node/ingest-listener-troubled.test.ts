@@ -1,0 +1,100 @@
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { connect as connectHttp2 } from "node:http2";
+import type { TLSSocket } from "node:tls";
+import { status } from "@grpc/grpc-js";
+import { afterEach, describe, expect, it } from "vitest";
+import { frame, newQueue, open } from "../../tests/frames.ts";
+import { connectForeign, type ForeignClient, forward, openForward, submit } from "../../tests/grpc-client.ts";
+import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+
+const clients: ForeignClient[] = [];
+afterEach(() => {
+  for (const client of clients.splice(0)) client.close();
+});
+
+const connect = (certificate: TestClient, to: TestIngest): ForeignClient => {
+  const client = connectForeign(to, certificate);
+  clients.push(client);
+  return client;
+};
+
+describe("ingest that is full, away, or renewed", () => {
+  it("holds reading back while bytes wait for their commit, refuses beyond with overloaded, and goes on after", async () => {
+    const small = await startTestIngest({ needs: { inFlightBytesMax: 100_000 } });
+    const queue = newQueue();
+    const big = (from: number) => ({
+      ...frame(queue, from, from),
+      envelopes: [{ sequence: from, kind: "log_line", payload: Buffer.alloc(40_000) }],
+    });
+    const client = connect(await small.client({}), small);
+    await submit(client, frame(queue, 1, 1));
+    // Nothing commits while somebody else holds the cursor.
+    const lock = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const holding = small.connection.sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor for update`;
+      locked.resolve();
+      await lock.promise;
+    });
+    await locked.promise;
+    const stream = openForward(client);
+    stream.call.write(open(queue));
+    for (const sequence of [2, 3, 4, 5]) stream.call.write({ frame: big(sequence) });
+    await expect.poll(() => small.ingest.gauges().inFlightBytes).toBeGreaterThan(80_000);
+    const refused = await submit(client, big(2));
+    expect(refused.error).toMatchObject({ code: status.UNAVAILABLE, reason: "overloaded" });
+    expect(small.ingest.gauges().inFlightBytes).toBeLessThan(100_000);
+    lock.resolve();
+    await holding;
+    stream.call.end();
+    expect((await stream.ended).error).toBeUndefined();
+    expect(stream.messages.map(({ ack }) => ack?.acked_through)).toEqual([undefined, "2", "3", "4", "5"]);
+    expect(small.ingest.gauges().inFlightBytes).toBe(0);
+    await small.close();
+  });
+
+  it("D5: answers UNAVAILABLE with database_unavailable while the database is away", async () => {
+    const away = await startTestIngest({ needs: { databaseUrl: "postgres://postgres@127.0.0.1:1/none" } });
+    const client = connect(await away.client({}), away);
+    const gone = { code: status.UNAVAILABLE, reason: "database_unavailable" };
+    expect((await submit(client, frame(newQueue(), 1, 1))).error).toMatchObject(gone);
+    const queue = newQueue();
+    const { messages, error } = await forward(client, [open(queue), { frame: frame(queue, 1, 1) }]);
+    expect(error).toMatchObject(gone);
+    expect(messages.length).toBe(1);
+    expect(away.ingest.health().healthy).toBe(false);
+    await away.close();
+  });
+
+  it("ends open streams with shutting_down when it closes", async () => {
+    const closing = await startTestIngest();
+    const stream = openForward(connect(await closing.client({}), closing));
+    stream.call.write(open(newQueue()));
+    await once(stream.call, "data");
+    await closing.close();
+    expect((await stream.ended).error).toMatchObject({ code: status.UNAVAILABLE, reason: "shutting_down" });
+  });
+
+  it("takes up a renewed server certificate without a restart, and keeps the old one until key and certificate fit", async () => {
+    const renewed = await startTestIngest({ reloadIntervalMs: 10 });
+    const presented = async () => {
+      const session = connectHttp2(`https://localhost:${renewed.port}`, {
+        ca: renewed.caPem,
+        ...(await renewed.client({})),
+      });
+      await once(session, "connect");
+      const { raw } = (session.socket as TLSSocket).getPeerCertificate();
+      session.destroy();
+      return Buffer.from(raw).toString("hex");
+    };
+    const before = await presented();
+    const next = await renewed.issueServer();
+    await writeFile(renewed.files.serverCertFile, next.cert);
+    await expect.poll(() => renewed.log.text()).toContain("the old ones are kept");
+    expect(await presented()).toBe(before);
+    await writeFile(renewed.files.serverKeyFile, next.key);
+    await expect.poll(presented).toBe(next.der.toHex());
+    await renewed.close();
+  });
+});

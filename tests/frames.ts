@@ -1,0 +1,22 @@
+/** The host of a test's usual client certificate. */
+export const testHost = "spiffe://fleet.test/host-1";
+
+/** A queue that no test has used. */
+export const newQueue = (): Buffer => Buffer.from(crypto.getRandomValues(new Uint8Array(16)));
+
+/** A frame of the log lines `from`..`to`, as a client without our code writes it. */
+export const frame = (queue_id: Buffer, from: number, to: number, host_id = testHost) => ({
+  host_id,
+  queue_id,
+  previous_sequence: from - 1,
+  envelopes: Array.from({ length: to - from + 1 }, (_, index) => ({
+    sequence: from + index,
+    kind: "log_line",
+    source: "/var/log/app.log",
+    attributes: { "file.path": "/var/log/app.log" },
+    payload: Buffer.from(`line ${from + index}`),
+  })),
+});
+
+/** The first message of a stream. */
+export const open = (queue_id: Buffer, host_id = testHost) => ({ open: { host_id, queue_id } });
