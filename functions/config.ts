@@ -215,23 +215,21 @@ const signerConfig = (env: Environment, faults: ConfigFault[]): SignerConfig | n
   const command = env.SVC_ENROLLMENT_SIGNER_COMMAND;
   const caCertFile = env.SVC_ENROLLMENT_CA_CERT_FILE;
   const caKeyFile = env.SVC_ENROLLMENT_CA_KEY_FILE;
-  const fault = (variable: string, message: string): null => {
+  const fault = (variable: string, message: string): void => {
     faults.push({ variable, message });
-    return null;
   };
   if (!mode && !command && !caCertFile && !caKeyFile) return null;
   const external = mode === "external-command" || (mode !== "local-ca" && command !== undefined);
   if (external) {
-    if (caKeyFile) return fault("SVC_ENROLLMENT_CA_KEY_FILE", "must not be set in external-command mode");
-    if (!command) return fault("SVC_ENROLLMENT_SIGNER_COMMAND", "is required in external-command mode");
-    if (!caCertFile)
-      return fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required: the trust bundle of the signer's output");
-    return { kind: "external-command", command, caCertFile };
+    if (caKeyFile) fault("SVC_ENROLLMENT_CA_KEY_FILE", "must not be set in external-command mode");
+    if (!command) fault("SVC_ENROLLMENT_SIGNER_COMMAND", "is required in external-command mode");
+    if (!caCertFile) fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required: the trust bundle of the signer's output");
+    return command && caCertFile && !caKeyFile ? { kind: "external-command", command, caCertFile } : null;
   }
-  if (command) return fault("SVC_ENROLLMENT_SIGNER_COMMAND", "must not be set in local-ca mode");
-  if (!caCertFile) return fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required in local-ca mode");
-  if (!caKeyFile) return fault("SVC_ENROLLMENT_CA_KEY_FILE", "is required in local-ca mode");
-  return { kind: "local-ca", caCertFile, caKeyFile };
+  if (command) fault("SVC_ENROLLMENT_SIGNER_COMMAND", "must not be set in local-ca mode");
+  if (!caCertFile) fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required in local-ca mode");
+  if (!caKeyFile) fault("SVC_ENROLLMENT_CA_KEY_FILE", "is required in local-ca mode");
+  return caCertFile && caKeyFile && !command ? { kind: "local-ca", caCertFile, caKeyFile } : null;
 };
 
 const ingestFaults = (env: Environment, faults: ConfigFault[]): void => {

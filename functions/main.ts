@@ -45,6 +45,8 @@ import { routesOf } from "./v1/index.ts";
 /** EX_CONFIG of sysexits(3). */
 const exitConfig = 78;
 const shutdownGraceMs = 10_000;
+/** What an external signer gets where the environment has no PATH. */
+const defaultPath = "/usr/local/bin:/usr/bin:/bin";
 const partitionIntervalMs = 3_600_000;
 const auditChainIntervalMs = 1000;
 const auditHeadIntervalMs = 3_600_000;
@@ -59,7 +61,9 @@ const usage = `svc-server: core of the collector fleet
 /** Serves until SIGTERM or SIGINT, then lets what is running end: listeners first, the database last. */
 const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   const cryptography = createNodeCryptography();
-  const signing = config.signer && (await loadSigner(config.signer, cryptography));
+  const signing =
+    config.signer &&
+    (await loadSigner(config.signer, { cryptography, clock: systemClock, log, path: process.env.PATH ?? defaultPath }));
   if (config.ingest && signing) await checkIngestTrust(config.ingest.clientCaFile, signing.authorities, cryptography);
   const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
   const stop = new AbortController();

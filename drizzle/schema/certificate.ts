@@ -51,8 +51,8 @@ export const certificate = pgTable(
     /** The token that a first certificate was enrolled with; null for a renewed one. */
     tokenId: uuid("token_id").references(() => bootstrapToken.id),
     status: text("status").$type<StoredCertificateStatus>().notNull(),
-    /** 128 random bits, lowercase hex. */
-    serialNumber: text("serial_number").notNull().unique("certificate_serial_number"),
+    /** Lowercase hex. Unique for its issuer alone: an external CA, or the next one, may count from 1. */
+    serialNumber: text("serial_number").notNull(),
     fingerprintSha256: bytea("fingerprint_sha256").notNull().unique("certificate_fingerprint"),
     spkiSha256: bytea("spki_sha256").notNull(),
     certificatePem: text("certificate_pem").notNull(),

@@ -1,5 +1,5 @@
 import { DerError, DerSequence, readBitOctets, readBoolean, readDer, readUnsigned, tag } from "../../proto/der.ts";
-import { decodePemBundle } from "../../proto/pem.ts";
+import { decodePemBundle, encodePem } from "../../proto/pem.ts";
 import { type CertificateParts, type Extensions, equalBytes, extensionOid, readCertificate } from "../../proto/x509.ts";
 import { algorithmFits, readPublicKey, readSignatureAlgorithm, type SignatureVerifier } from "./cryptography.ts";
 
@@ -86,4 +86,25 @@ export const publicKeyBits = (spki: Uint8Array): Uint8Array => {
   const fields = new DerSequence(readDer(spki, tag.sequence).value);
   fields.take(tag.sequence);
   return readBitOctets(fields.take(tag.bitString));
+};
+
+/**
+ * PEM of `from` and its issuers among `authorities`, in order; a self-signed one above `from` is left out, as peers hold it already.
+ */
+export const chainPemOf = async (
+  from: Authority,
+  authorities: readonly Authority[],
+  verifier: SignatureVerifier,
+): Promise<string> => {
+  const chain = [from];
+  for (let last = from; !equalBytes(last.subject, last.issuer); ) {
+    let issuer: Authority | undefined;
+    for (const candidate of authorities) {
+      if (!chain.includes(candidate) && (await hasIssued(candidate, last, verifier))) issuer ??= candidate;
+    }
+    if (issuer === undefined || equalBytes(issuer.subject, issuer.issuer)) break;
+    chain.push(issuer);
+    last = issuer;
+  }
+  return chain.map(({ der }) => encodePem(der, "CERTIFICATE")).join("");
 };

@@ -84,7 +84,7 @@ const verifyClientCertificate = async (
   let parts: CertificateParts;
   try {
     parts = readCertificate(der);
-    if (!isClient(parts)) return { ok: false, fault: "usage_not_allowed" };
+    if (!isClientCertificate(parts)) return { ok: false, fault: "usage_not_allowed" };
   } catch (error) {
     if (error instanceof DerError) return { ok: false, fault: "malformed" };
     throw error;
@@ -110,7 +110,11 @@ const verifyClientCertificate = async (
   return { ok: false, fault: "untrusted" };
 };
 
-const isClient = ({ extensions }: CertificateParts): boolean => {
+/**
+ * Whether a certificate is fit for a collector: CA false, client-auth, digitalSignature where key usage is stated, and no critical
+ * extension that is not understood. Throws `DerError` if one of these is malformed.
+ */
+export const isClientCertificate = ({ extensions }: CertificateParts): boolean => {
   for (const [oid, { critical }] of extensions) if (critical && !understood.has(oid)) return false;
   const usage = keyUsageBits(extensions);
   if (usage !== undefined && (usage & keyUsage.digitalSignature) === 0) return false;

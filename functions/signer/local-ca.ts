@@ -17,10 +17,9 @@ import {
 import { contextConstructed, contextPrimitive, tag, writeDer, writeTime, writeUnsigned } from "../../proto/der.ts";
 import { encodePem } from "../../proto/pem.ts";
 import { equalBytes } from "../../proto/x509.ts";
-import { Problem } from "../problems.ts";
-import { type Authority, AuthorityFault, hasIssued, publicKeyBits } from "./authority.ts";
+import { type Authority, AuthorityFault, chainPemOf, publicKeyBits } from "./authority.ts";
 import { type Cryptography, type SigningKey, signatureOid } from "./cryptography.ts";
-import { authorityRemainingSecondsMin, type Signer } from "./signer.ts";
+import { authorityRemainingSecondsMin, type Signer, SignerFault } from "./signer.ts";
 
 /** `not_before` lies this far before the issue time, for hosts whose clocks run behind. */
 const backdateSeconds = 60;
@@ -56,15 +55,12 @@ export const createLocalCa = async (options: {
       new AuthorityKeyIdentifier({ keyIdentifier: new KeyIdentifier(authorityKey.slice()) }),
     ),
   ];
-  const chainPem = (await chainOf(authority, authorities, cryptography))
-    .map(({ der }) => encodePem(der, "CERTIFICATE"))
-    .join("");
+  const chainPem = await chainPemOf(authority, authorities, cryptography);
   const ending = (now: number) => authority.notAfter - now < authorityRemainingSecondsMin * 1000;
 
   return {
     async sign({ spki, identity, ttlSeconds, serial, now }) {
-      if (ending(now))
-        throw new Problem("signer_failed", { cause: new AuthorityFault("the CA certificate is ending") });
+      if (ending(now)) throw new SignerFault("the CA certificate is ending");
       const issuedAt = Math.floor(now / 1000) * 1000;
       const notBefore = issuedAt - backdateSeconds * 1000;
       const notAfter = Math.min(issuedAt + ttlSeconds * 1000, authority.notAfter);
@@ -103,21 +99,6 @@ export const createLocalCa = async (options: {
     },
     faultAt: (now) => (ending(now) ? "the CA certificate ends in less than 300 seconds, or has ended" : undefined),
   };
-};
-
-/** `from` and its issuers among `authorities`, in order; a self-signed one above `from` is left out, as peers hold it already. */
-const chainOf = async (from: Authority, authorities: readonly Authority[], cryptography: Cryptography) => {
-  const chain = [from];
-  for (let last = from; !equalBytes(last.subject, last.issuer); ) {
-    let issuer: Authority | undefined;
-    for (const candidate of authorities) {
-      if (!chain.includes(candidate) && (await hasIssued(candidate, last, cryptography))) issuer ??= candidate;
-    }
-    if (issuer === undefined || equalBytes(issuer.subject, issuer.issuer)) break;
-    chain.push(issuer);
-    last = issuer;
-  }
-  return chain;
 };
 
 const encode = (value: object): Uint8Array => new Uint8Array(AsnConvert.serialize(value));

@@ -29,10 +29,15 @@ export interface IssuedCertificate {
 
 /** A certification authority as core uses it. */
 export interface Signer {
-  /** Issues a certificate; throws `Problem` `signer_failed`, with the reason as cause only, when it cannot. */
+  /** Issues a certificate; throws when it cannot: `SignerFault`, or whatever else went wrong. The caller is told nothing of it. */
   sign(request: SigningRequest): Promise<IssuedCertificate>;
   /** Why `sign` would fail at `now`, in words for an operator; undefined when nothing is known to be wrong. */
   faultAt(now: number): string | undefined;
+}
+
+/** Why a signer issued nothing, in words for an operator: for the log and the audit event alone, free of secrets. */
+export class SignerFault extends Error {
+  override readonly name = "SignerFault";
 }
 
 /** A CA whose certificate ends sooner than this issues nothing more. */

@@ -6,13 +6,13 @@ import { type Page, type Paged, paged, pageOf } from "./page.ts";
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;
 
-/** Inserts a certificate. */
+/** Inserts a certificate; undefined when this very certificate has a row already. */
 export const insertCertificate = async (
   db: Executor,
   row: typeof certificate.$inferInsert,
-): Promise<CertificateRow> => {
-  const [inserted] = await db.insert(certificate).values(row).returning();
-  if (inserted === undefined) throw new Error("insert returned no row");
+): Promise<CertificateRow | undefined> => {
+  const target = certificate.fingerprintSha256;
+  const [inserted] = await db.insert(certificate).values(row).onConflictDoNothing({ target }).returning();
   return inserted;
 };
 

@@ -1,6 +1,9 @@
 import type { certificate } from "../../../drizzle/schema/certificate.ts";
 import type { IssuedCertificate } from "../../signer/signer.ts";
 
+/** What is wrong with a signer whose certificate core has a row of already. */
+export const issuedBefore = "the signer gave a certificate that it had issued before";
+
 /** The row of a certificate that a signer issued at `issuedAt` (ms): active, not yet used, to be renewed at half its life. */
 export const issuedRow = (
   issued: IssuedCertificate,

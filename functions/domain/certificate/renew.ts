@@ -4,7 +4,7 @@ import { sha256 } from "../../kit/bytes.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
 import { Problem } from "../../problems.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
-import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
+import { type IssuedCertificate, type Signer, SignerFault, type SigningRequest } from "../../signer/signer.ts";
 import {
   type CertificateRow,
   findUnusedSuccessor,
@@ -17,7 +17,7 @@ import { findIdentity, type IdentityRow, lockIdentity, updateCollectorVersion } 
 import { findPolicy } from "../../store/policies.ts";
 import { type Origin, recordAudit } from "../audit/record.ts";
 import { type AdmittedCollector, admitProof } from "./admit.ts";
-import { issuedRow } from "./issued-row.ts";
+import { issuedBefore, issuedRow } from "./issued-row.ts";
 import type { ProvenCollector } from "./prove.ts";
 
 /** What renewal needs of core. */
@@ -54,13 +54,48 @@ export const renew = async (
   if (identity && successor && isSameKey(successor, spkiSha256)) return { identity, certificate: successor };
 
   const policy = identity && (await findPolicy(db, identity.policyId));
-  if (policy === undefined) throw new Error("an identity without its policy");
+  if (identity === undefined || policy === undefined) throw new Error("an identity without its policy");
   const issuedAt = clock.now();
   const serial = entropy.bytes(16);
   const { certificateTtlSeconds: ttlSeconds } = policy;
   const request = { csrPem: body.csr_pem, spki: csr.spki, identity: csr.identity, ttlSeconds, serial, now: issuedAt };
-  const issued = await signer.sign(request);
-  return db.transaction((tx) => record(tx, core, { presented, spkiSha256, issued, issuedAt, body, origin }));
+  try {
+    const issued = await sign(signer, request);
+    return await db.transaction((tx) => record(tx, core, { presented, spkiSha256, issued, issuedAt, body, origin }));
+  } catch (error) {
+    if (!(error instanceof SignerFault)) throw error;
+    await recordSignerFault(core, { identity, presented, fault: error, origin });
+    throw new Problem("signer_failed", { cause: error });
+  }
+};
+
+/** Whatever goes wrong in a signer is its fault. */
+const sign = async (signer: Signer, request: SigningRequest): Promise<IssuedCertificate> => {
+  try {
+    return await signer.sign(request);
+  } catch (cause) {
+    throw cause instanceof SignerFault ? cause : new SignerFault("the signer failed; the log says how", { cause });
+  }
+};
+
+const recordSignerFault = (
+  { db, clock, entropy }: RenewCore,
+  failed: { identity: IdentityRow; presented: AdmittedCollector; fault: SignerFault; origin: Origin },
+): Promise<void> => {
+  const { identity, presented, fault, origin } = failed;
+  return recordAudit(
+    db,
+    { clock, entropy },
+    {
+      actor: { type: "collector", id: identity.id, display: identity.identity },
+      action: "certificate.renew",
+      target: { type: "certificate", id: presented.certificateId },
+      outcome: "failure",
+      reason: "signer_failed",
+      origin,
+      details: { identity_id: identity.id, signer_fault: fault.message },
+    },
+  );
 };
 
 const isSameKey = (row: CertificateRow, spkiSha256: Uint8Array): boolean =>
@@ -102,6 +137,7 @@ const record = async (
       issuedAt,
     }),
   );
+  if (certificate === undefined) throw new SignerFault(issuedBefore);
   const collectorVersion = body.collector_version;
   await updateCollectorVersion(tx, identity.id, collectorVersion);
   await recordAudit(

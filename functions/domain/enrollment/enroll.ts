@@ -3,7 +3,7 @@ import type { Core } from "../../core.ts";
 import { sha256 } from "../../kit/bytes.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
-import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
+import { type IssuedCertificate, type Signer, SignerFault } from "../../signer/signer.ts";
 import { type CertificateRow, insertCertificate, updateActiveReplaced } from "../../store/certificates.ts";
 import type { Executor } from "../../store/database.ts";
 import {
@@ -16,7 +16,7 @@ import { incrementEnrollmentCount, lockPolicy } from "../../store/policies.ts";
 import { deleteReservation, type ReservationRow } from "../../store/reservations.ts";
 import { findTokenByHash, incrementTokenUse, lockToken } from "../../store/tokens.ts";
 import { type Origin, recordAudit } from "../audit/record.ts";
-import { issuedRow } from "../certificate/issued-row.ts";
+import { issuedBefore, issuedRow } from "../certificate/issued-row.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
 import { Refusal, type RefusedUse, refuse } from "./refuse.ts";
 import { admitUse, reserve } from "./reserve.ts";
@@ -193,6 +193,7 @@ const record = async (tx: Executor, core: EnrollCore, issue: Issue): Promise<Enr
       issuedAt: now,
     }),
   );
+  if (certificate === undefined) throw new Refusal("signer_failed", { cause: new SignerFault(issuedBefore) });
   await recordAudit(
     tx,
     { clock, entropy },

@@ -1,6 +1,7 @@
 import type { Core } from "../../core.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
 import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
+import { SignerFault } from "../../signer/signer.ts";
 import type { Executor } from "../../store/database.ts";
 import { countFailures, hasFailedFor, insertFailure } from "../../store/enrollment-failures.ts";
 import { type Origin, recordAudit } from "../audit/record.ts";
@@ -66,7 +67,12 @@ export const refuse = async (
         outcome: "failure",
         reason: refusal.reason,
         origin,
-        details: { policy_id: use.policyId, token_prefix: use.tokenPrefix, code: refusal.problem.code },
+        details: {
+          policy_id: use.policyId,
+          token_prefix: use.tokenPrefix,
+          code: refusal.problem.code,
+          ...signerFault(refusal),
+        },
       },
     );
   }
@@ -79,3 +85,7 @@ export const refuse = async (
   }
   return refusal.problem;
 };
+
+/** What an operator should know of a signer that failed; the caller never does. */
+const signerFault = ({ problem: { options } }: Refusal): { signer_fault?: string } =>
+  options.cause instanceof SignerFault ? { signer_fault: options.cause.message } : {};

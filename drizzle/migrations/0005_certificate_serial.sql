@@ -1,0 +1,1 @@
+ALTER TABLE "certificate" DROP CONSTRAINT "certificate_serial_number";

@@ -1,0 +1,61 @@
+import { describe, expect, it } from "vitest";
+import { parseCoreConfig } from "./config.ts";
+import { ConfigError } from "./kit/env.ts";
+
+const complete = {
+  SVC_DATABASE_URL: "postgres://localhost/core",
+  SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+  SVC_AUTH_TOKEN_SECRET: "a-test-secret-of-more-than-32-bytes",
+  SVC_DIRECTORY_DOMAIN: "example.test",
+  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
+};
+
+/** The signer of these settings, or the variables that are at fault. */
+const signerOf = (settings: Readonly<Record<string, string>>) => {
+  const names: Record<string, string> = {
+    mode: "SVC_ENROLLMENT_SIGNER_MODE",
+    command: "SVC_ENROLLMENT_SIGNER_COMMAND",
+    cert: "SVC_ENROLLMENT_CA_CERT_FILE",
+    key: "SVC_ENROLLMENT_CA_KEY_FILE",
+  };
+  const env = Object.fromEntries(Object.entries(settings).map(([name, value]) => [names[name] ?? name, value]));
+  try {
+    return parseCoreConfig({ ...complete, ...env }, () => "").config.signer;
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return error.faults.map(({ variable }) => Object.keys(names).find((name) => names[name] === variable)).sort();
+  }
+};
+
+describe("the signer's settings", () => {
+  it("infers the mode from the CA pair or from the command", () => {
+    const local = { kind: "local-ca", caCertFile: "/ca.pem", caKeyFile: "/ca.key" };
+    const external = { kind: "external-command", command: "/bin/sign", caCertFile: "/ca.pem" };
+    expect(signerOf({})).toBeNull();
+    expect(signerOf({ cert: "/ca.pem", key: "/ca.key" })).toEqual(local);
+    expect(signerOf({ mode: "local-ca", cert: "/ca.pem", key: "/ca.key" })).toEqual(local);
+    expect(signerOf({ command: "/bin/sign", cert: "/ca.pem" })).toEqual(external);
+    expect(signerOf({ mode: "external-command", command: "/bin/sign", cert: "/ca.pem" })).toEqual(external);
+  });
+
+  it("C3, S4: fails on what is ambiguous, half a pair, a key in external mode, and a relative command, naming each", () => {
+    const table: [settings: Record<string, string>, faults: string[]][] = [
+      [{ command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" }, ["key"]],
+      [{ mode: "external-command", command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" }, ["key"]],
+      [{ mode: "external-command", cert: "/ca.pem", key: "/ca.key" }, ["command", "key"]],
+      [{ mode: "external-command" }, ["cert", "command"]],
+      [{ command: "/bin/sign" }, ["cert"]],
+      [{ command: "/bin/sign", key: "/ca.key" }, ["cert", "key"]],
+      [{ mode: "local-ca", command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" }, ["command"]],
+      [{ mode: "local-ca", command: "/bin/sign", cert: "/ca.pem" }, ["command", "key"]],
+      [{ mode: "local-ca" }, ["cert", "key"]],
+      [{ cert: "/ca.pem" }, ["key"]],
+      [{ key: "/ca.key" }, ["cert"]],
+      [{ command: "bin/sign", cert: "/ca.pem" }, ["command"]],
+      [{ mode: "remote", cert: "/ca.pem", key: "/ca.key" }, ["mode"]],
+    ];
+    for (const [settings, faults] of table)
+      expect({ settings, faults: signerOf(settings) }).toEqual({ settings, faults });
+  });
+});

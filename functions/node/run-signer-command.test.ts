@@ -1,0 +1,162 @@
+import { spawnSync } from "node:child_process";
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestLog } from "../../tests/fakes/log.ts";
+import { createSignerCommand, type SignerCommandOptions } from "./run-signer-command.ts";
+
+const dir = mkdtempSync(join(tmpdir(), "signer-command-"));
+afterAll(() => rmSync(dir, { recursive: true }));
+const log = createTestLog();
+let scripts = 0;
+
+const script = (text: string, mode = 0o755): string => {
+  const path = join(dir, `signer-${++scripts}`);
+  writeFileSync(path, `#!/bin/sh\n${text}\n`);
+  chmodSync(path, mode);
+  return path;
+};
+
+const commandOf = (text: string, options: Partial<SignerCommandOptions> = {}) =>
+  createSignerCommand({ command: script(text), path: "/usr/bin:/bin", log, ...options });
+
+const run = async (text: string, options: Partial<SignerCommandOptions> = {}, request = "request"): Promise<string> =>
+  new TextDecoder().decode(await commandOf(text, options).run(request));
+
+/** Whether a process is there and is no zombie. */
+const isRunning = (pid: number): boolean => {
+  try {
+    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return false;
+  }
+};
+
+const gone = (pid: number) => expect.poll(() => isRunning(pid), { timeout: 5000 }).toBe(false);
+
+describe("the signer command", () => {
+  it("gives the request on stdin, and stdout back to the last byte", async () => {
+    expect(await run("cat; echo end")).toBe("requestend\n");
+    const long = "x".repeat(60_000);
+    expect(await run("cat", {}, long)).toBe(long);
+  });
+
+  it("S1: a hang ends at the timeout, and its whole process group with it", async () => {
+    const pids = join(dir, "hang");
+    const hang = run(`sleep 60 & echo $! $$ > ${pids}; wait`, { timeoutMs: 400 });
+    await expect(hang).rejects.toThrow("took longer than 0.4 s");
+    const [grandchild = 0, child = 0] = readFileSync(pids, "utf8").trim().split(" ").map(Number);
+    await gone(grandchild);
+    await gone(child);
+  });
+
+  it("S1: a grandchild that holds the pipe is killed as soon as its parent has ended", async () => {
+    const pids = join(dir, "grandchild");
+    const startedAt = performance.now();
+    expect(await run(`sleep 60 & echo $! > ${pids}; echo answer`, { timeoutMs: 10_000 })).toBe("answer\n");
+    expect(performance.now() - startedAt).toBeLessThan(5000);
+    await gone(Number(readFileSync(pids, "utf8")));
+  });
+
+  it("S1: one that left the process group cannot hold up the answer for longer than the timeout", async () => {
+    await expect(run("setsid sleep 2 & sleep 0.2; echo answer", { timeoutMs: 600 })).rejects.toThrow("took longer");
+  });
+
+  it("S1: 1 GB on stdout or stderr is cut and kept out of memory", async () => {
+    const before = process.memoryUsage().rss;
+    await expect(run("head -c 1000000000 /dev/zero")).rejects.toThrow("more than 65536 bytes");
+    await expect(run("head -c 65537 /dev/zero")).rejects.toThrow("more than 65536 bytes");
+    await expect(run("head -c 65536 /dev/zero")).resolves.toHaveLength(65_536);
+    await expect(run("head -c 200000000 /dev/zero >&2; exit 4")).rejects.toThrow("exited with 4");
+    expect(process.memoryUsage().rss - before).toBeLessThan(100_000_000);
+  });
+
+  it("S1: closed stdin is no failure of its own, a non-zero exit and a signal are", async () => {
+    expect(await run("exec <&-; echo answer", {}, "x".repeat(1_000_000))).toBe("answer\n");
+    await expect(run("echo answer; exit 3")).rejects.toThrow("exited with 3");
+    await expect(run("kill -9 $$")).rejects.toThrow("died of SIGKILL");
+  });
+
+  it("S3: has PATH alone in its environment, no argument, and / as its directory", async () => {
+    process.env.SIGNER_TEST_SECRET = "hunter2";
+    const text = await run(`tr '\\0' '\\n' < /proc/$$/environ; echo "$#"; pwd -P`);
+    delete process.env.SIGNER_TEST_SECRET;
+    expect(text).toBe("PATH=/usr/bin:/bin\n0\n/\n");
+  });
+
+  it("S3: inherits no descriptor, not even one that core was itself given by its parent", () => {
+    const secret = join(dir, "secret");
+    writeFileSync(secret, "hunter2");
+    const given = openSync(secret, "r");
+    const program = `
+      import { createSignerCommand } from ${JSON.stringify(new URL("./run-signer-command.ts", import.meta.url).href)};
+      const options = { command: ${JSON.stringify(script("readlink /proc/$$/fd/40"))}, path: "/usr/bin:/bin" };
+      const answer = await createSignerCommand({ ...options, log: console }).run("");
+      process.stdout.write(answer);`;
+    const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
+      stdio: ["ignore", "pipe", "pipe", ...Array.from({ length: 37 }, () => "ignore" as const), given],
+      encoding: "utf8",
+      timeout: 15_000,
+    });
+    closeSync(given);
+    expect({ stdout, stderr }).toEqual({ stdout: "/dev/null\n", stderr: "" });
+  });
+
+  it("tells the log what it wrote to stderr, cut", async () => {
+    await expect(
+      run("echo the token is locked >&2; head -c 10000 /dev/zero | tr '\\0' x >&2; exit 1"),
+    ).rejects.toThrow();
+    const told = log.lines.at(-1)?.fields as { signer_stderr: string };
+    expect(told.signer_stderr).toMatch(/^the token is locked\nx+$/);
+    expect(told.signer_stderr).toHaveLength(4096);
+  });
+
+  it("runs at most so many at once; who gets no turn in time fails", async () => {
+    const [running, peak] = [join(dir, "running"), join(dir, "peak")];
+    const work = `echo x >> ${running}-$$; ls ${dir} | grep -c '^running-' >> ${peak}; sleep 0.1; rm ${running}-$$`;
+    const command = commandOf(work, { concurrency: 3 });
+    await Promise.all(Array.from({ length: 9 }, () => command.run("")));
+    const seen = readFileSync(peak, "utf8").trim().split("\n").map(Number);
+    expect(seen).toHaveLength(9);
+    expect(Math.max(...seen)).toBeLessThanOrEqual(3);
+    const slow = commandOf("sleep 0.4; echo", { concurrency: 1, timeoutMs: 600 });
+    const outcomes = await Promise.allSettled([slow.run(""), slow.run(""), slow.run("")]);
+    expect(outcomes.map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "rejected"]);
+    await expect(slow.run("")).resolves.toBeDefined();
+  });
+
+  it("S4: arguments, a directory, a missing or plain file, and one that others may write fail the start", () => {
+    const start = (command: string) => createSignerCommand({ command, path: "", log });
+    const good = script("true");
+    expect(() => start(`${good} --profile client`)).toThrow("without arguments");
+    expect(() => start(join(dir, "missing"))).toThrow("cannot be found");
+    expect(() => start(dir)).toThrow("not a regular file");
+    expect(() => start(script("true", 0o644))).toThrow("not executable");
+    expect(() => start(script("true", 0o775))).toThrow("written by group or world");
+    expect(() => start(script("true", 0o757))).toThrow("written by group or world");
+    const link = join(dir, "link");
+    symlinkSync(script("true", 0o777), link);
+    expect(() => start(link)).toThrow("written by group or world");
+    expect(start(good).fault()).toBeUndefined();
+  });
+
+  it("S4: is looked at before each run, and not run once others may write it", async () => {
+    const path = script(`touch ${join(dir, "ran")}`);
+    const command = createSignerCommand({ command: path, path: "/usr/bin:/bin", log });
+    chmodSync(path, 0o777);
+    await expect(command.run("")).rejects.toThrow("written by group or world");
+    expect(command.fault()).toContain("written by group or world");
+    expect(existsSync(join(dir, "ran"))).toBe(false);
+  });
+});

@@ -1,0 +1,136 @@
+import { DerError } from "../../proto/der.ts";
+import { identityOfExtensions } from "../../proto/identity.ts";
+import { decodePem, encodePem } from "../../proto/pem.ts";
+import { type CertificateParts, equalBytes, readCertificate } from "../../proto/x509.ts";
+import { type Clock, rfc3339 } from "../kit/clock.ts";
+import { type Authority, chainPemOf, hasIssued } from "./authority.ts";
+import { isClientCertificate } from "./certificate.ts";
+import type { Cryptography } from "./cryptography.ts";
+import { authorityRemainingSecondsMin, type Signer, SignerFault, type SigningRequest } from "./signer.ts";
+
+/** A program that is given a request on stdin and answers on stdout. */
+export interface SignerCommand {
+  /** All of stdout; throws `SignerFault` when the program fails, hangs or answers too much. */
+  run(request: string): Promise<Uint8Array>;
+  /** Why the program could not be run now; undefined when nothing is known to be wrong. */
+  fault(): string | undefined;
+}
+
+/**
+ * A certification authority behind a program of the operator's (contract, section 3, "Signers"). What it issues is checked before
+ * anybody sees it: see `checkIssued`. Neither the bundle's nor the policy's end is ever outlived.
+ */
+export const createExternalCommand = (options: {
+  command: SignerCommand;
+  /** The bundle that its certificates must chain to; each of it is an anchor. */
+  authorities: readonly Authority[];
+  cryptography: Cryptography;
+  clock: Pick<Clock, "now">;
+}): Signer => {
+  const { command, authorities, cryptography, clock } = options;
+  const bundleEnd = Math.max(...authorities.map(({ notAfter }) => notAfter));
+  const ending = (now: number) => bundleEnd - now < authorityRemainingSecondsMin * 1000;
+  return {
+    async sign(request) {
+      if (ending(request.now)) throw new SignerFault("the trust bundle is ending");
+      const ttlSeconds = Math.min(request.ttlSeconds, Math.floor((bundleEnd - request.now) / 1000));
+      const certificatePem = readAnswer(await command.run(signingRequest(request, ttlSeconds)));
+      const terms = { ...request, ttlSeconds, now: clock.now() };
+      const { parts, issuer } = await checkIssued(certificatePem, terms, authorities, cryptography);
+      return {
+        certificatePem: encodePem(parts.der, "CERTIFICATE"),
+        chainPem: await chainPemOf(issuer, authorities, cryptography),
+        serialNumber: parts.serialNumber,
+        fingerprintSha256: await cryptography.sha256Hex(parts.der),
+        notBefore: parts.notBefore,
+        // What outlives its issuer is worth nothing after it; renewal must come before.
+        notAfter: Math.min(parts.notAfter, issuer.notAfter),
+      };
+    },
+    faultAt: (now) => (ending(now) ? "the trust bundle ends in less than 300 seconds, or has ended" : command.fault()),
+  };
+};
+
+const signingRequest = ({ csrPem, identity, now }: SigningRequest, ttlSeconds: number): string =>
+  JSON.stringify({
+    version: 1,
+    csr_pem: csrPem,
+    profile: {
+      identity_uri: identity,
+      ttl_seconds: ttlSeconds,
+      not_after: rfc3339(Math.floor(now / 1000) * 1000 + ttlSeconds * 1000),
+      extended_key_usage: ["client_auth"],
+    },
+  });
+
+/** JSON (RFC 8259) of an object whose only member is the string `certificate_pem`. `JSON.parse` would let a repeated key pass. */
+const answerPattern =
+  /^[ \t\r\n]*\{[ \t\r\n]*"certificate_pem"[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*\}[ \t\r\n]*$/;
+
+/** The PEM of an answer: exactly one object with one field, white space around it at most. Throws `SignerFault`. */
+export const readAnswer = (answer: Uint8Array): string => {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(answer);
+    const [, pem] = answerPattern.exec(text) ?? [];
+    if (pem !== undefined) return String(JSON.parse(pem));
+  } catch {
+    // Not UTF-8, or not a JSON string: the answer is none.
+  }
+  throw new SignerFault("the answer is not exactly one JSON object with the one field certificate_pem");
+};
+
+/**
+ * The certificate of one PEM and its issuer, if it is what was asked for: signed by an authority of the bundle that is valid now,
+ * the request's key, exactly one name and that the identity as a URI, client-auth, CA false, valid now and not for longer than
+ * `ttlSeconds` from now. Throws `SignerFault` that says which of these fails.
+ */
+export const checkIssued = async (
+  certificatePem: string,
+  terms: Pick<SigningRequest, "spki" | "identity" | "ttlSeconds" | "now">,
+  authorities: readonly Authority[],
+  cryptography: Cryptography,
+): Promise<{ parts: CertificateParts; issuer: Authority }> => {
+  const der = decodePem(certificatePem, "CERTIFICATE");
+  if (der === undefined) throw new SignerFault("certificate_pem is not exactly one PEM certificate");
+  try {
+    const parts = readCertificate(der);
+    checkProfile(parts, terms);
+    const issuer = await findIssuer(parts, terms.now, authorities, cryptography);
+    if (issuer === undefined) throw new SignerFault("the certificate does not chain to a valid CA of the bundle");
+    return { parts, issuer };
+  } catch (error) {
+    if (error instanceof DerError) throw new SignerFault("the certificate is malformed", { cause: error });
+    throw error;
+  }
+};
+
+const checkProfile = (
+  parts: CertificateParts,
+  { spki, identity, ttlSeconds, now }: Pick<SigningRequest, "spki" | "identity" | "ttlSeconds" | "now">,
+): void => {
+  if (!equalBytes(parts.spki, spki)) throw new SignerFault("the certificate is for another key than the request's");
+  const name = identityOfExtensions(parts.extensions);
+  if (!name.ok || name.kind !== "uri" || name.identity !== identity) {
+    throw new SignerFault("the certificate's names are not exactly the requested URI");
+  }
+  if (!isClientCertificate(parts)) {
+    throw new SignerFault(
+      "the certificate is a CA, is not for client authentication, or has an unknown critical extension",
+    );
+  }
+  if (parts.notBefore > now || parts.notAfter <= now) throw new SignerFault("the certificate is not valid now");
+  if (parts.notAfter > now + ttlSeconds * 1000) throw new SignerFault("the certificate outlives the policy");
+};
+
+const findIssuer = async (
+  parts: CertificateParts,
+  now: number,
+  authorities: readonly Authority[],
+  cryptography: Cryptography,
+): Promise<Authority | undefined> => {
+  for (const authority of authorities) {
+    if (now < authority.notBefore || now > authority.notAfter) continue;
+    if (await hasIssued(authority, parts, cryptography)) return authority;
+  }
+  return undefined;
+};
