@@ -1,0 +1,106 @@
+import { once } from "node:events";
+import { Agent, type IncomingMessage, request } from "node:http";
+import { text } from "node:stream/consumers";
+import { encodePem } from "../../proto/pem.ts";
+import { collectorOf, heartbeatBody, identityPrefix, type TestCollector, withProof } from "../../tests/collector.ts";
+import { createTestCsr, createTestKey, type TestKey } from "../../tests/fakes/pki.ts";
+import { clientCertificateHeader } from "../demo/core-process.ts";
+import type { Target } from "./target.ts";
+
+/** An answer of core. */
+export interface Answer {
+  status: number;
+  body: Record<string, unknown>;
+}
+
+/** How a tally names an answer. */
+export const nameOf = ({ status, body }: Answer): string =>
+  typeof body.code === "string" ? `${status} ${body.code}` : String(status);
+
+/** How many answers of each name there are. */
+export const tally = (answers: readonly Answer[]): Record<string, number> => {
+  const counts: Record<string, number> = {};
+  for (const name of answers.map(nameOf).sort()) counts[name] = (counts[name] ?? 0) + 1;
+  return counts;
+};
+
+/** A host that wants to enroll, its request made beforehand so that an attack costs its moment nothing. */
+export interface Candidate {
+  deviceId: string;
+  key: TestKey;
+  body: object;
+}
+
+/** Makes a candidate of a fresh device. */
+export const createCandidate = async (): Promise<Candidate> => {
+  const deviceId = crypto.randomUUID();
+  const key = await createTestKey();
+  const csrPem = await createTestCsr({ key, uri: identityPrefix + deviceId });
+  const body = { csr_pem: csrPem, device_id: deviceId, platform: "linux/amd64", collector_version: "1.0.0" };
+  return { deviceId, key, body };
+};
+
+/** A machine that calls core over connections of its own. */
+export interface Caller {
+  enroll(candidate: Candidate, token: string): Promise<Answer>;
+  /** Renews with a fresh key or the one given; the certificate goes in the header that core trusts. */
+  renew(host: TestCollector, key: TestKey, sentAt: number): Promise<Answer>;
+  heartbeat(host: TestCollector, sentAt: number): Promise<Answer>;
+  close(): void;
+}
+
+/** Makes a caller. `address` is its own on loopback; systems other than Linux have 127.0.0.1 alone. */
+export const createCaller = ({ url }: Pick<Target, "url">, address = "127.0.0.1"): Caller => {
+  const agent = new Agent({ keepAlive: true });
+  const localAddress = process.platform === "linux" ? address : "127.0.0.1";
+  const post = async (path: string, headers: Record<string, string>, body: object): Promise<Answer> => {
+    const sent = request(url + path, {
+      method: "POST",
+      agent,
+      localAddress,
+      headers: { "Content-Type": "application/json", ...headers },
+      timeout: 30_000,
+    });
+    sent.on("timeout", () => sent.destroy(new Error(`${path}: no answer within 30 s`)));
+    sent.end(JSON.stringify(body));
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    return { status: response.statusCode ?? 0, body: JSON.parse(await text(response)) };
+  };
+  const certificateOf = (host: TestCollector) => ({
+    [clientCertificateHeader]: encodeURIComponent(encodePem(host.certificate, "CERTIFICATE")),
+  });
+  return {
+    enroll: (candidate, token) => post("/v1/collector/enroll", { Authorization: `Bearer ${token}` }, candidate.body),
+    renew: async (host, key, sentAt) => {
+      const csrPem = await createTestCsr({ key, uri: host.identity });
+      const body = { csr_pem: csrPem, collector_version: "1.0.1", sent_at: new Date(sentAt).toISOString() };
+      return post("/v1/collector/renew", certificateOf(host), withProof(host, "renew", body));
+    },
+    heartbeat: (host, sentAt) =>
+      post("/v1/collector/heartbeat", certificateOf(host), withProof(host, "heartbeat", heartbeatBody(sentAt))),
+    close: () => agent.destroy(),
+  };
+};
+
+/** A policy with an unlimited token, as an admin makes them. */
+export const createPolicy = async (
+  { operator }: Pick<Target, "operator">,
+  policy: Readonly<Record<string, unknown>> = {},
+): Promise<{ policyId: string; token: string }> => {
+  const path = "/v1/collector/enrollment-policies";
+  const { id } = await operator<{ id: string }>("admin", "POST", path, {
+    name: crypto.randomUUID(),
+    allowed_identity_prefixes: [identityPrefix],
+    ...policy,
+  });
+  const { token } = await operator<{ token: string }>("admin", "POST", `${path}/${id}/tokens`, { max_uses: 0 });
+  return { policyId: id, token };
+};
+
+/** A host that is enrolled already. Throws when core refuses it. */
+export const createHost = async (caller: Caller, token: string): Promise<TestCollector> => {
+  const candidate = await createCandidate();
+  const answer = await caller.enroll(candidate, token);
+  if (answer.status !== 201) throw new Error(`enrollment failed: ${nameOf(answer)}`);
+  return collectorOf(candidate.key, answer.body);
+};

@@ -1,0 +1,46 @@
+import { join } from "node:path";
+import type { Sql } from "postgres";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
+import { connectDatabase } from "../../functions/store/database.ts";
+import { seedPeople } from "../../tests/people.ts";
+import { createCoreProcess } from "../demo/core-process.ts";
+import { createOperatorApi, type OperatorApi } from "../demo/operator-api.ts";
+import { findPorts } from "../demo/ports.ts";
+import { createProcesses } from "../demo/processes.ts";
+import { createLabPki } from "../lab-ca/pki.ts";
+
+/** A real core on loopback, to be attacked, and its database, to be asked what is true. */
+export interface Target {
+  /** `http://127.0.0.1:<port>`. */
+  url: string;
+  operator: OperatorApi;
+  sql: Sql;
+}
+
+/** Starts a durable PostgreSQL (fsync on) and a core process; what is started is put on `cleanup` at once. */
+export const startTarget = async (
+  { dir, stop }: { dir: string; stop: AbortController },
+  cleanup: AsyncDisposableStack,
+): Promise<Target> => {
+  const postgres = await startEmbeddedPostgres();
+  cleanup.defer(() => postgres.stop("immediate"));
+  const lab = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
+  const processes = await createProcesses(join(dir, "logs"), (error) => stop.abort(error));
+  cleanup.defer(() => processes.stopAll());
+  const authTokenSecret = systemEntropy.bytes(32).toHex();
+  const [httpPort, ingestPort] = (await findPorts(2, systemEntropy)) as [number, number];
+  const databaseUrl = postgres.url();
+  const core = await createCoreProcess(
+    { dir, databaseUrl, lab, authTokenSecret, httpPort, ingestPort },
+    { processes, clock: systemClock, signal: stop.signal },
+  );
+  core.start();
+  await core.ready();
+  const database = connectDatabase({ url: databaseUrl, connectionsMax: 2, openSocket: openDatabaseSocket });
+  cleanup.defer(() => database.close());
+  await seedPeople(database.db, systemClock.now());
+  return { url: core.httpUrl, operator: createOperatorApi(core.httpUrl, authTokenSecret), sql: database.sql };
+};

@@ -1,0 +1,56 @@
+import { generateToken } from "../../functions/domain/enrollment/bootstrap-token.ts";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { type Attack, inParallel, upTo } from "./attack.ts";
+import { type Answer, createCaller, createCandidate, createPolicy, tally } from "./caller.ts";
+
+const badTokens = 2_000;
+const atOnce = 50;
+const address = "127.0.2.1";
+const freeFailures = 10;
+
+/** 2,000 tokens that core never issued, well formed, from one address; from that same address hosts with a good one enroll. */
+export const attackThrottle: Attack = async (target) => {
+  const { token } = await createPolicy(target);
+  const [attacker, neighbour] = [createCaller(target, address), createCaller(target, address)];
+  const candidate = await createCandidate();
+  let floods = true;
+  const flood = inParallel(upTo(badTokens), atOnce, () =>
+    attacker.enroll(candidate, generateToken(systemEntropy).reveal()),
+  ).finally(() => {
+    floods = false;
+  });
+  const good: Answer[] = [];
+  let slowestMs = 0;
+  while (floods) {
+    const host = await createCandidate();
+    const startedAt = systemClock.monotonic();
+    good.push(await neighbour.enroll(host, token));
+    slowestMs = Math.max(slowestMs, systemClock.monotonic() - startedAt);
+    await systemClock.sleep(50);
+  }
+  const bad = await flood;
+  for (const caller of [attacker, neighbour]) caller.close();
+  const events = await target.sql`
+    select 1 from audit_event where action = 'collector.enroll' and outcome = 'failure' and remote_addr = ${address}`;
+  const answered = tally(bad);
+  const told = answered["401 token_invalid"] ?? 0;
+  const throttled = answered["429 throttled"] ?? 0;
+  return {
+    answers: answered,
+    counts: {
+      good_tokens_tried: good.length,
+      good_tokens_enrolled: good.filter(({ status }) => status === 201).length,
+      slowest_good_ms: Math.round(slowestMs),
+      audit_events: events.length,
+    },
+    held: {
+      "no bad token enrolled, and each was answered 401 or 429": told + throttled === badTokens,
+      // Requests that were under way together when the tenth failed may each be told.
+      "the throttle set in after 10 failures": told >= freeFailures && told <= freeFailures + atOnce,
+      "every good token enrolled, from the same address": good.length > 0 && good.every(({ status }) => status === 201),
+      "no good token waited 5 seconds": slowestMs < 5_000,
+      "the noise did not flood the audit log": events.length >= 1 && events.length <= atOnce,
+    },
+  };
+};
