@@ -111,11 +111,15 @@ describe("POST /v1/collector/heartbeat", () => {
   });
 
   it("counts every outcome once", async () => {
-    const before = test.observations.length;
-    await beat();
-    await beat();
-    await beat(at(-120_001));
-    const outcomes = test.observations.slice(before).filter(({ method }) => method === "heartbeat");
+    const inThisProcess = {};
+    const local = await createTestCore({ core: inThisProcess });
+    const member = await enrollTestCollector(local, { ...(await createTestToken(local)), deviceId: "counted" });
+    const send = (ms: number) => manage(local, member, "heartbeat", heartbeatBody(local.clock.now() + ms));
+    await send(0);
+    await send(0);
+    await send(-120_001);
+    await local.close();
+    const outcomes = local.observations.filter(({ method }) => method === "heartbeat");
     expect(outcomes.map(({ args }) => args[0])).toEqual(["admitted", "stale_request", "clock_skew"]);
   });
 
