@@ -10,7 +10,7 @@ export default defineConfig({
     environment: "node",
     pool: "threads",
     globalSetup: ["tests/workerd/global-setup.ts"],
-    testTimeout: 20_000,
+    testTimeout: 60_000,
     hookTimeout: 60_000,
   },
 });

@@ -30,6 +30,8 @@ export interface WorkerPlatform {
   entropy: Entropy;
   /** Absent: JSON lines to the console, at the configured level. */
   log?: Log;
+  /** Absent: nothing is counted. Isolates come and go, and no scraper finds them. */
+  observe?: Observer;
   peerOf(c: HttpContext): Peer;
 }
 
@@ -90,7 +92,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
 
   return {
     async fetch(request, bindings, context) {
-      const { env, clock, entropy, peerOf, log: givenLog } = platformOf(request, bindings);
+      const { env, clock, entropy, peerOf, log: givenLog, observe = unobserved } = platformOf(request, bindings);
       try {
         const { config } = parseCoreConfig(env, () => {
           throw new Error("there are no files at the edge");
@@ -129,8 +131,7 @@ const opsRoutes = (core: Core) =>
     metrics: null,
   });
 
-/** Nothing is counted at the edge: isolates come and go, and no scraper finds them. */
-const observe: Observer = { httpRequest: () => undefined, enroll: () => undefined, heartbeat: () => undefined };
+const unobserved: Observer = { httpRequest: () => undefined, enroll: () => undefined, heartbeat: () => undefined };
 
 const levels = ["debug", "info", "warn", "error"] as const;
 

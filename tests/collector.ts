@@ -20,13 +20,15 @@ export const identityPrefix = "https://fleet.test/d/";
 
 /** A policy and an unlimited token, as an admin makes them. Gives the raw token. */
 export const createTestToken = async (
-  { api }: Pick<TestCore, "api">,
+  { api, clock }: Pick<TestCore, "api" | "clock">,
   policy: Readonly<Record<string, unknown>> = {},
 ): Promise<{ token: string; policyId: string }> => {
   const made = await api("POST", "/v1/collector/enrollment-policies", {
     as: "admin",
     body: { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix], ...policy },
   });
+  // Ids are ordered by the millisecond, and within one by chance.
+  await clock.advance(1000);
   const policyId = String(made.body.id);
   const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
   const { body } = await api("POST", path, { as: "admin", body: { max_uses: 0 } });

@@ -130,7 +130,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const isUsual = !options.core && !options.routes && !options.wrapSigner;
   const workerUrl = isUsual ? inject("workerUrl") : undefined;
   const fetchApp: FetchAs = async (request, peer) => app.fetch(request, { peer });
-  const fetchAs = workerUrl === undefined ? fetchApp : createWorkerFetch(workerUrl, { env, ca, clock, log });
+  const fetchAs = workerUrl === undefined ? fetchApp : createWorkerFetch(workerUrl, { env, ca, clock, log, observe });
   const fetch: TestCore["fetch"] = (request, { from = "127.0.0.1", certificate = null, listener = "http" } = {}) =>
     fetchAs(request, { remoteAddress: from, certificate, listener });
   const bridgeToken: TestCore["bridgeToken"] = (name, claims = {}) =>

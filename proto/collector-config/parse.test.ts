@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { cpuMillisecondsOf } from "../../tests/cpu-time.ts";
 import { parseCollectorConfig } from "./parse.ts";
 
 const minimal = `forwarder:
@@ -106,7 +107,7 @@ describe("parseCollectorConfig", () => {
     ]);
   });
 
-  it("I3: refuses alias bombs, cycles and bottomless nesting within 50 ms each", () => {
+  it("I3: refuses alias bombs, cycles and bottomless nesting within 50 ms each", async () => {
     const names = "abcdefghi".split("");
     const bomb = names
       .map(
@@ -125,9 +126,8 @@ describe("parseCollectorConfig", () => {
       "- ".repeat(100_000),
       "a: ".repeat(80_000),
     ]) {
-      const begin = performance.now();
-      expect(parseCollectorConfig(text).ok).toBe(false);
-      expect(performance.now() - begin).toBeLessThan(50);
+      const spent = await cpuMillisecondsOf(() => expect(parseCollectorConfig(text).ok).toBe(false));
+      expect(spent).toBeLessThan(50);
     }
   });
 

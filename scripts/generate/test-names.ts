@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { parseSync, Visitor } from "oxc-parser";
-import { repositoryFiles } from "../verify/sources.ts";
+import { repositoryFiles } from "../repository-files.ts";
 
 /** A test as its author named it. */
 export interface NamedTest {

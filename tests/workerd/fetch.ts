@@ -1,16 +1,17 @@
+import type { Observer } from "../../functions/core.ts";
 import type { Peer } from "../../functions/http/request.ts";
 import type { Clock } from "../../functions/kit/clock.ts";
 import type { Environment } from "../../functions/kit/env.ts";
 import type { TestLog } from "../fakes/log.ts";
 import type { TestCa } from "../fakes/pki.ts";
-import { encodeSettings, logHeader, logPath, type SentLogLine, settingsHeader } from "./settings.ts";
+import { encodeSettings, settingsHeader, type Trace, traceHeader, tracePath } from "./settings.ts";
 
 /** Sends a request to a core as one that comes from `peer`. */
 export type FetchAs = (request: Request, peer: Peer) => Promise<Response>;
 
-/** Sends requests to the worker under test, with the test core's configuration and clock, and brings its log lines home. */
+/** Sends requests to the worker under test, with the test core's configuration and clock, and brings home what it logged and observed. */
 export const createWorkerFetch =
-  (workerUrl: string, core: { env: Environment; ca: TestCa; clock: Clock; log: TestLog }): FetchAs =>
+  (workerUrl: string, core: { env: Environment; ca: TestCa; clock: Clock; log: TestLog; observe: Observer }): FetchAs =>
   async (request, { remoteAddress, certificate, listener }) => {
     const env = {
       ...core.env,
@@ -36,9 +37,9 @@ export const createWorkerFetch =
       ...(request.body === null ? {} : { body: request.body, duplex: "half" }),
     });
     const body = await response.arrayBuffer();
-    const lines: SentLogLine[] = await (
-      await fetch(new URL(logPath + response.headers.get(logHeader), workerUrl))
-    ).json();
+    const traced = await fetch(new URL(tracePath + response.headers.get(traceHeader), workerUrl));
+    const { lines, observations }: Trace = await traced.json();
     for (const { level, message, fields } of lines) core.log[level]({ fields }, message);
+    for (const { method, args } of observations) (core.observe[method] as (...args: unknown[]) => void)(...args);
     return new Response(response.status === 204 ? null : body, response);
   };

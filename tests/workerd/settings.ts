@@ -1,6 +1,7 @@
 import type { Peer } from "../../functions/http/request.ts";
 import type { Environment } from "../../functions/kit/env.ts";
 import type { LogLine } from "../fakes/log.ts";
+import type { Observation } from "../fakes/observer.ts";
 
 /** What a test core tells the worker along with a request: its own configuration, database and clock, and who calls. */
 export interface WorkerTestSettings {
@@ -14,12 +15,15 @@ export interface WorkerTestSettings {
 /** The header that carries the settings, base64 of JSON. The worker takes it off before the app sees the request. */
 export const settingsHeader = "x-test-settings";
 
-/** `GET` of this path with the id of an answer's `logHeader` gives the log lines of that request, once. */
-export const logPath = "/test-log/";
-export const logHeader = "x-test-log";
+/** `GET` of this path with the id of an answer's `traceHeader` gives the trace of that request, once. */
+export const tracePath = "/test-trace/";
+export const traceHeader = "x-test-trace";
 
-/** A log line as it crosses: errors and secrets as text. */
-export type SentLogLine = Pick<LogLine, "level" | "message"> & { fields: string };
+/** What a request left in the log and told the observer. Errors and secrets of log lines cross as text. */
+export interface Trace {
+  lines: (Pick<LogLine, "level" | "message"> & { fields: string })[];
+  observations: Observation[];
+}
 
 export const encodeSettings = (settings: WorkerTestSettings): string =>
   new TextEncoder().encode(JSON.stringify(settings)).toBase64();

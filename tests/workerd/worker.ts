@@ -2,45 +2,56 @@ import { inspect } from "node:util";
 import { systemClock } from "../../functions/kit/clock.ts";
 import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { createWorker, type Worker, type WorkerContext } from "../../functions/worker.ts";
-import { createTestLog, type TestLog } from "../fakes/log.ts";
-import { decodeSettings, logHeader, logPath, type SentLogLine, settingsHeader } from "./settings.ts";
+import { createTestLog } from "../fakes/log.ts";
+import { createTestObserver } from "../fakes/observer.ts";
+import { decodeSettings, settingsHeader, type Trace, traceHeader, tracePath } from "./settings.ts";
+
+const createRecorder = () => ({ log: createTestLog(), ...createTestObserver() });
+type Recorder = ReturnType<typeof createRecorder>;
+
+const traceOf = ({ log, observations }: Recorder): Trace => ({
+  lines: log.lines.map(({ level, message, fields }) => ({
+    level,
+    message,
+    fields: inspect(fields, { depth: 12, maxStringLength: null }),
+  })),
+  observations: [...observations],
+});
 
 /** The worker of `functions/worker.ts`, except that configuration, clock, peer and log are the test core's, request by request. */
 const createTestWorker = (): Worker => {
-  const logs = new Map<string, TestLog>();
-  const settingsOf = (request: Request) => decodeSettings(request.headers.get(settingsHeader) ?? "");
-  const logOf = (request: Request): TestLog => logs.get(request.headers.get(logHeader) ?? "") ?? createTestLog();
+  const recorders = new Map<string, Recorder>();
   const worker = createWorker((request) => {
-    const { env, now, remoteAddress, certificate, listener } = settingsOf(request);
+    const { env, now, remoteAddress, certificate, listener } = decodeSettings(
+      request.headers.get(settingsHeader) ?? "",
+    );
+    const { log, observe } = recorders.get(request.headers.get(traceHeader) ?? "") ?? createRecorder();
     const der = certificate === null ? null : Uint8Array.fromBase64(certificate);
     return {
       env,
       clock: { ...systemClock, now: () => now },
       entropy: systemEntropy,
-      log: logOf(request),
+      log,
+      observe,
       peerOf: () => ({ remoteAddress, certificate: der, listener }),
     };
   });
   return {
     async fetch(request: Request, env: Record<string, string | undefined>, context: WorkerContext) {
       const { pathname } = new URL(request.url);
-      if (pathname.startsWith(logPath)) {
-        const id = pathname.slice(logPath.length);
-        const sent: SentLogLine[] = (logs.get(id)?.lines ?? []).map(({ level, message, fields }) => ({
-          level,
-          message,
-          fields: inspect(fields, { depth: 12, maxStringLength: null }),
-        }));
-        logs.delete(id);
-        return Response.json(sent);
+      if (pathname.startsWith(tracePath)) {
+        const id = pathname.slice(tracePath.length);
+        const recorder = recorders.get(id) ?? createRecorder();
+        recorders.delete(id);
+        return Response.json(traceOf(recorder));
       }
       const id = crypto.randomUUID();
-      logs.set(id, createTestLog());
+      recorders.set(id, createRecorder());
       const marked = new Request(request);
-      marked.headers.set(logHeader, id);
+      marked.headers.set(traceHeader, id);
       const answer = await worker.fetch(marked, env, context);
       const response = new Response(answer.body, answer);
-      response.headers.set(logHeader, id);
+      response.headers.set(traceHeader, id);
       return response;
     },
   };

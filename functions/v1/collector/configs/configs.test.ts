@@ -7,6 +7,7 @@ import {
   type TestCollector,
 } from "../../../../tests/collector.ts";
 import { createTestCore } from "../../../../tests/core.ts";
+import { cpuMillisecondsOf } from "../../../../tests/cpu-time.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -75,9 +76,8 @@ describe("POST /v1/collector/configs", () => {
   it("I3: refuses an alias bomb, a tag and NUL in less than 50 ms", async () => {
     const bomb = `a: &a [1,1,1,1,1,1,1,1,1]\n${"bcdefghij".replace(/./g, (name, at) => `${name}: &${name} [${`*${"abcdefghij"[at]},`.repeat(9)}]\n`)}`;
     for (const text of [bomb, "a: !!js/function 'x'", `${yaml()}#\u0000`]) {
-      const startedAt = performance.now();
-      expect((await publish(text)).status).toBe(422);
-      expect(performance.now() - startedAt).toBeLessThan(50);
+      const spent = await cpuMillisecondsOf(async () => expect((await publish(text)).status).toBe(422));
+      expect(spent).toBeLessThan(50);
     }
   });
 
@@ -110,10 +110,8 @@ describe("POST /v1/collector/configs", () => {
     const { findSecrets } = await import("../../../domain/config/find-secrets.ts");
     for (const unit of ["a", "://a:", "-----BEGIN ", "eyJaaaaaaaa", "token: ", "bearer ", "# password "]) {
       const text = unit.repeat(Math.ceil(100_000 / unit.length));
-      findSecrets(text, text);
-      const startedAt = performance.now();
-      findSecrets(null, text);
-      expect({ unit, fast: performance.now() - startedAt < 10 }).toEqual({ unit, fast: true });
+      const spent = await cpuMillisecondsOf(() => findSecrets(null, text));
+      expect({ unit, fast: spent < 10 }).toEqual({ unit, fast: true });
     }
   });
 });
