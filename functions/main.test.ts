@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -88,6 +89,65 @@ describe("svc-server", () => {
     expect(status).toBe(78);
     expect(stderr).toContain("SVC_ENROLLMENT_CA_KEY_FILE: ");
     expect(stderr).not.toContain("PRIVATE KEY");
+  });
+
+  it("names the variable of an ingest file that is missing, open, or of another pair, and exits 78 without a stack trace", async () => {
+    const ca = await createTestCa();
+    const other = await createTestCa();
+    const path = (name: string, contents: string, mode = 0o600) => {
+      writeFileSync(join(directory, name), contents);
+      chmodSync(join(directory, name), mode);
+      return join(directory, name);
+    };
+    const good = {
+      SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+      SVC_INGEST_SERVER_CERT_FILE: path("tls.crt", ca.pem),
+      SVC_INGEST_SERVER_KEY_FILE: path("tls.key", ca.key.pem),
+      SVC_INGEST_CLIENT_CA_FILE: path("clients.pem", ca.pem),
+    };
+    const faults: [variable: keyof typeof good, path: string, message: string][] = [
+      ["SVC_INGEST_SERVER_CERT_FILE", join(directory, "gone"), "cannot be read (ENOENT)"],
+      ["SVC_INGEST_SERVER_KEY_FILE", path("open.key", ca.key.pem, 0o640), "open to group or world"],
+      ["SVC_INGEST_SERVER_KEY_FILE", path("other.key", other.key.pem), "that fits the certificate"],
+      ["SVC_INGEST_CLIENT_CA_FILE", path("empty.pem", "none"), "holds no certificate"],
+    ];
+    for (const [variable, file, message] of faults) {
+      const { status, stderr } = run([], { ...complete, ...good, [variable]: file });
+      expect({ variable, status, stderr }).toEqual({
+        variable,
+        status: 78,
+        stderr: expect.stringMatching(new RegExp(`^configuration is invalid:\n {2}${variable}: .*\n$`)),
+      });
+      expect(stderr).toContain(message);
+      expect(stderr).not.toContain(directory);
+    }
+  });
+
+  it("names the variable of an address in use, and exits 1", async () => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    await once(taken, "listening");
+    const { port } = taken.address() as AddressInfo;
+    const { status, stderr } = run([], { ...complete, PORT: String(port), SVC_HTTP_HOST: "127.0.0.1" });
+    taken.close();
+    expect({ status, stderr }).toEqual({ status: 1, stderr: "PORT: the address is in use by another process\n" });
+  });
+
+  it("takes up a new CA on SIGHUP, and lives on without one", async () => {
+    const [certificate, key] = [join(directory, "hup.pem"), join(directory, "hup.key")];
+    const write = async () => {
+      const ca = await createTestCa();
+      writeFileSync(certificate, ca.pem);
+      writeFileSync(key, ca.key.pem, { mode: 0o600 });
+    };
+    await write();
+    const env = { ...complete, SVC_ENROLLMENT_CA_CERT_FILE: certificate, SVC_ENROLLMENT_CA_KEY_FILE: key };
+    const child = spawn(process.execPath, [program], { env, stdio: ["ignore", "pipe", "inherit"] });
+    await logLine(child, "ready");
+    await write();
+    child.kill("SIGHUP");
+    expect(await logLine(child, "files have changed and are in use")).toMatchObject({ files: "enrollment CA" });
+    child.kill("SIGTERM");
+    expect(await once(child, "exit")).toEqual([0, null]);
   });
 
   it("serves, stops on SIGTERM with 0, and refuses a database of another tenant", async () => {

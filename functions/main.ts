@@ -5,6 +5,7 @@ import type { Core, Log } from "./core.ts";
 import { verifyAudit } from "./domain/audit/verify.ts";
 import { recordAuthFailure } from "./domain/certificate/auth-failure.ts";
 import { markUsed } from "./domain/certificate/use.ts";
+import type { LicenseSource } from "./domain/licensing/license.ts";
 import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { chainAuditEvents } from "./jobs/chain-audit-events.ts";
@@ -13,22 +14,26 @@ import { systemClock } from "./kit/clock.ts";
 import { systemEntropy } from "./kit/entropy.ts";
 import { ConfigError } from "./kit/env.ts";
 import { runEvery } from "./kit/run-every.ts";
-import { checkIngestTrust } from "./node/check-ingest-trust.ts";
 import { createLog } from "./node/create-log.ts";
 import { openDatabaseSocket } from "./node/database-socket.ts";
+import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
-import { loadSigner } from "./node/load-signer.ts";
+import { ListenFault, listenFor } from "./node/listen-fault.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
+import { readLicense } from "./node/read-license.ts";
 import { readMigrations } from "./node/read-migrations.ts";
+import type { Reloaded } from "./node/reload-files.ts";
+import type { TlsMaterial } from "./node/tls-files.ts";
 import {
   committerCheck,
   databaseCheck,
   directoryCheck,
   disabledCheck,
   durabilityCheck,
+  filesCheck,
   licenseCheck,
   migrationsCheck,
   signerCheck,
@@ -48,6 +53,7 @@ const shutdownGraceMs = 10_000;
 /** What an external signer gets where the environment has no PATH. */
 const defaultPath = "/usr/local/bin:/usr/bin:/bin";
 const partitionIntervalMs = 3_600_000;
+const filesIntervalMs = 5000;
 const auditChainIntervalMs = 1000;
 const auditHeadIntervalMs = 3_600_000;
 
@@ -61,10 +67,13 @@ const usage = `svc-server: core of the collector fleet
 /** Serves until SIGTERM or SIGINT, then lets what is running end: listeners first, the database last. */
 const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   const cryptography = createNodeCryptography();
-  const signing =
-    config.signer &&
-    (await loadSigner(config.signer, { cryptography, clock: systemClock, log, path: process.env.PATH ?? defaultPath }));
-  if (config.ingest && signing) await checkIngestTrust(config.ingest.clientCaFile, signing.authorities, cryptography);
+  const files = await followFiles(config, {
+    cryptography,
+    clock: systemClock,
+    log,
+    path: process.env.PATH ?? defaultPath,
+  });
+  const license = await readLicense(config);
   const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
   const stop = new AbortController();
   try {
@@ -78,22 +87,25 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       log,
       observe: metrics.observe,
       cryptography,
-      signer: signing?.signer ?? null,
-      clientCertificates: createClientCertificateReader({ authorities: signing?.authorities ?? [], cryptography }),
+      signer: files.signing?.signer ?? null,
+      clientCertificates:
+        files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),
     };
-    const jobs = startAuditJobs(core, stop.signal);
+    const jobs = Promise.all([startAuditJobs(core, stop.signal), startFollowing(core, files, stop.signal)]);
     const routes = routesOf(core);
     const ingest =
-      config.ingest && (await startIngest(core, { config: config.ingest, routes, database, metrics, stop }));
+      config.ingest &&
+      files.tls &&
+      (await startIngest(core, { config: config.ingest, tls: files.tls, routes, database, metrics, stop }));
     const ops = opsRoutesOf({
       config,
       clock: core.clock,
       log,
       metrics: metrics.render,
-      checks: checksOf(core, database, ingest),
+      checks: checksOf(core, { database, ingest, files, license }),
     });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
-    const http = await listenHttp(app, { port: config.port, host: config.httpHost });
+    const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
     log.info({ signal: await stopSignal() }, "stopping");
     stop.abort();
@@ -120,18 +132,34 @@ const startAuditJobs = async ({ db, clock, log }: Core, signal: AbortSignal): Pr
   ]);
 };
 
+/** Files that changed are taken up within seconds, and at once on SIGHUP. */
+const startFollowing = async (
+  { clock, log }: Core,
+  { check }: Pick<FollowedFiles, "check">,
+  signal: AbortSignal,
+): Promise<void> => {
+  const atOnce = () => void check();
+  process.on("SIGHUP", atOnce);
+  await runEvery({ name: "changed files", intervalMs: filesIntervalMs, clock, signal, log }, async () => {
+    await check();
+    return undefined;
+  });
+  process.off("SIGHUP", atOnce);
+};
+
 /** The ingest listener with its jobs. Partitions are there before the first frame can be. */
 const startIngest = async (
   core: Core,
   needs: {
     config: IngestConfig;
+    tls: Reloaded<TlsMaterial>;
     routes: readonly Route[];
     database: ConnectedDatabase;
     metrics: Metrics;
     stop: AbortController;
   },
 ): Promise<RunningIngest> => {
-  const { config, routes, database, metrics, stop } = needs;
+  const { config, tls, routes, database, metrics, stop } = needs;
   const { db, clock, log } = core;
   const keepPartitions = () => maintainIngestPartitions({ db, clock, retentionDays: config.retentionDays });
   await keepPartitions();
@@ -159,7 +187,10 @@ const startIngest = async (
   // Only what a collector proves itself for: here the TLS certificate alone says who calls.
   const management = routes.filter(({ guard }) => guard.kind === "collector");
   const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
-  const listener = await startIngestListener({ ...config, ingest: ingest.routes, app, log });
+  const { host, port } = config;
+  const listener = await listenFor("SVC_INGEST_GRPC_ADDR", () =>
+    startIngestListener({ host, port, tls, ingest: ingest.routes, app, log }),
+  );
   const { signal } = stop;
   const jobs = [
     ingest.watch(signal),
@@ -182,17 +213,35 @@ interface RunningIngest {
   close(): Promise<void>;
 }
 
-const checksOf = (core: Core, { sql }: ConnectedDatabase, ingest: RunningIngest | null): Ops["checks"] => {
-  const { config, db } = core;
-  const license = config.license && {
-    token: config.license.token,
-    publicKeyPem: readFileSync(config.license.publicKeyFile, "utf8"),
-  };
+const checksOf = (
+  core: Core,
+  parts: {
+    database: ConnectedDatabase;
+    ingest: RunningIngest | null;
+    files: FollowedFiles;
+    license: LicenseSource | null;
+  },
+): Ops["checks"] => {
+  const { db } = core;
+  const { ingest, files, license } = parts;
+  const { sql } = parts.database;
+  const { signing, tls } = files;
   const pending = async () => pendingMigrations(sql, await readMigrations());
   return {
-    core: [databaseCheck(db), migrationsCheck(pending), directoryCheck(core), signerCheck(core)],
+    core: [
+      databaseCheck(db),
+      migrationsCheck(pending),
+      directoryCheck(core),
+      signerCheck(core),
+      ...(signing ? [filesCheck("enrollment_ca_files", signing.files)] : []),
+    ],
     ingest: ingest
-      ? [databaseCheck(db), durabilityCheck(db), committerCheck(ingest.health)]
+      ? [
+          databaseCheck(db),
+          durabilityCheck(db),
+          committerCheck(ingest.health),
+          ...(tls ? [filesCheck("ingest_tls_files", tls)] : []),
+        ]
       : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set")],
     licensing: [licenseCheck(license, core)],
   };
@@ -235,9 +284,9 @@ const main = async (command: string | undefined): Promise<number> => {
     await serve(config, log);
     return 0;
   } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
+    if (!(error instanceof ConfigError || error instanceof ListenFault)) throw error;
     process.stderr.write(`${error.message}\n`);
-    return exitConfig;
+    return error instanceof ConfigError ? exitConfig : 1;
   }
 };
 

@@ -6,6 +6,8 @@ import type { HttpContext, HttpEnv } from "../functions/http/request.ts";
 import { createIngest, type Ingest, type IngestNeeds } from "../functions/ingest/create-ingest.ts";
 import { systemClock } from "../functions/kit/clock.ts";
 import { type IngestListener, ingestPeerOf, startIngestListener } from "../functions/node/ingest-listener.ts";
+import { loadFiles, type Reloaded } from "../functions/node/reload-files.ts";
+import { readTlsFiles, type TlsMaterial } from "../functions/node/tls-files.ts";
 import { findCertificateStandings } from "../functions/store/certificate-standings.ts";
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { encodePem } from "../proto/pem.ts";
@@ -34,6 +36,7 @@ export interface TestIngest {
   caPem: string;
   /** What the listener reads. */
   files: { serverCertFile: string; serverKeyFile: string; clientCaFile: string };
+  tls: Reloaded<TlsMaterial>;
   /** Another certificate for `localhost`. */
   issueServer(): Promise<TestClient>;
   ingest: Ingest;
@@ -60,7 +63,6 @@ export const startTestIngest = async (
     needs?: Partial<IngestNeeds>;
     database?: TestDatabase;
     ca?: TestCa;
-    reloadIntervalMs?: number;
   } = {},
 ): Promise<TestIngest> => {
   const database = options.database ?? (await createTestDatabase());
@@ -116,11 +118,12 @@ export const startTestIngest = async (
     const peer = ingestPeerOf(c as HttpContext);
     return c.json({ path: c.req.path, listener: peer.listener, certificate: peer.certificate?.toHex() ?? null });
   });
+  const paths = Object.values(files);
+  const tls = await loadFiles({ name: "ingest TLS", paths, log, load: () => readTlsFiles(files) });
   const listener = await startIngestListener({
     host: "127.0.0.1",
     port: 0,
-    ...files,
-    ...(options.reloadIntervalMs === undefined ? {} : { reloadIntervalMs: options.reloadIntervalMs }),
+    tls,
     ingest: ingest.routes,
     app,
     log,
@@ -131,6 +134,7 @@ export const startTestIngest = async (
     port: listener.port,
     caPem: ca.pem,
     files,
+    tls,
     issueServer,
     ingest,
     listener,

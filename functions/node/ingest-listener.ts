@@ -23,12 +23,15 @@ import type { HttpContext, Peer } from "../http/request.ts";
 import { type CallerCertificate, callerCertificateKey } from "../ingest/admission.ts";
 import { toConnectError } from "../ingest/connect-error.ts";
 import type { IngestRoutes } from "../ingest/service.ts";
-import { readTlsFiles, reloadOnChange, type TlsFiles } from "./tls-files.ts";
+import type { Reloaded } from "./reload-files.ts";
+import type { TlsMaterial } from "./tls-files.ts";
 
 /** Where to listen, with what, and what to serve. */
-export interface IngestListenerOptions extends TlsFiles {
+export interface IngestListenerOptions {
   host: string;
   port: number;
+  /** New connections are made with the newest; open ones keep what they were made with. */
+  tls: Reloaded<TlsMaterial>;
   ingest: IngestRoutes;
   /** Serves every path that is not the ingest service's: the management routes. Give it `ingestPeerOf`. */
   app: { fetch(request: Request, env: unknown): Response | Promise<Response> };
@@ -53,7 +56,7 @@ interface PeerOfConnection {
   der: Uint8Array<ArrayBuffer>;
 }
 
-/** Starts listening. Fails when a file cannot be read, the key is open to group or world, or the address is taken. */
+/** Starts listening. Fails when the address cannot be had. */
 export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
   const { ingest, app, log } = options;
   const peers = new WeakMap<TLSSocket, PeerOfConnection>();
@@ -61,7 +64,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
   const sockets = new Set<TLSSocket>();
 
   const server = createSecureServer({
-    ...readTlsFiles(options),
+    ...options.tls.current(),
     requestCert: true,
     rejectUnauthorized: true,
     minVersion,
@@ -134,7 +137,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       resolve();
     });
   });
-  const reloading = reloadOnChange(options, (files) => server.setSecureContext({ ...files, minVersion }), log);
+  options.tls.subscribe((material) => server.setSecureContext({ ...material, minVersion }));
   const pings = setInterval(() => {
     for (const session of sessions) pingOrDestroy(session);
   }, pingIntervalMs);
@@ -144,7 +147,6 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     port: (server.address() as AddressInfo).port,
     async close(graceMs = 5_000) {
       clearInterval(pings);
-      reloading.stop();
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       ingest.stop();
       for (const session of sessions) session.close();

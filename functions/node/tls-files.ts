@@ -1,5 +1,8 @@
 import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
+import { decodePemBundle } from "../../proto/pem.ts";
+import { readCertificate } from "../../proto/x509.ts";
+import { blameVariable } from "./blame-variable.ts";
 import { readKeyFile } from "./read-key-file.ts";
 
 /** Where a listener with mutual TLS has its certificate from. */
@@ -7,8 +10,6 @@ export interface TlsFiles {
   serverCertFile: string;
   serverKeyFile: string;
   clientCaFile: string;
-  /** How often the files are looked at; 10 s unless told. */
-  reloadIntervalMs?: number;
 }
 
 /** What the files hold. */
@@ -18,40 +19,35 @@ export interface TlsMaterial {
   ca: Buffer;
 }
 
-/** Reads them; throws when one cannot be read, or the key is open to group or world. */
-export const readTlsFiles = ({ serverCertFile, serverKeyFile, clientCaFile }: TlsFiles): TlsMaterial => ({
-  cert: readFileSync(serverCertFile),
-  key: readKeyFile(serverKeyFile),
-  ca: readFileSync(clientCaFile),
-});
-
 /**
- * Calls `apply` when the contents of a file have changed and certificate and key fit together. A pair that is half replaced, or a file
- * that cannot be read, changes nothing and is looked at again. Connections that are open keep what they were made with.
+ * Reads the files of the ingest listener. Throws `ConfigError` with the variable at fault when one cannot be read or holds no
+ * certificate, when the key is open to group or world, or when it is not the certificate's.
  */
-export const reloadOnChange = (
-  files: TlsFiles,
-  apply: (material: TlsMaterial) => void,
-  log: { warn(fields: object, message: string): void },
-): { stop(): void } => {
-  let served = readTlsFiles(files);
-  let complained = "";
-  const timer = setInterval(() => {
-    try {
-      const material = readTlsFiles(files);
-      if (material.cert.equals(served.cert) && material.key.equals(served.key) && material.ca.equals(served.ca)) return;
-      createSecureContext(material);
-      apply(material);
-      served = material;
-      complained = "";
-      log.warn({ cert_file: files.serverCertFile }, "TLS files have changed and are in use");
-    } catch (err) {
-      const complaint = err instanceof Error ? err.message : String(err);
-      if (complaint !== complained)
-        log.warn({ err }, "TLS files have changed and cannot be used; the old ones are kept");
-      complained = complaint;
-    }
-  }, files.reloadIntervalMs ?? 10_000);
-  timer.unref();
-  return { stop: () => clearInterval(timer) };
+export const readTlsFiles = async ({ serverCertFile, serverKeyFile, clientCaFile }: TlsFiles): Promise<TlsMaterial> => {
+  const cert = await blameVariable("SVC_INGEST_SERVER_CERT_FILE", () => readCertificates(serverCertFile));
+  const ca = await blameVariable("SVC_INGEST_CLIENT_CA_FILE", () => readCertificates(clientCaFile));
+  const key = await blameVariable("SVC_INGEST_SERVER_KEY_FILE", () => {
+    const pem = readKeyFile(serverKeyFile);
+    checkPair(cert, pem);
+    return pem;
+  });
+  return { cert, key, ca };
+};
+
+/** OpenSSL would take a bundle without a certificate, and then trust nobody. */
+const readCertificates = (path: string): Buffer => {
+  const pem = readFileSync(path);
+  const certificates = decodePemBundle(pem.toString("latin1"), "CERTIFICATE");
+  if (certificates === undefined || certificates.length === 0) throw new Error("holds no certificate in PEM");
+  for (const der of certificates) readCertificate(der);
+  return pem;
+};
+
+const checkPair = (cert: Buffer, key: Buffer): void => {
+  try {
+    createSecureContext({ cert, key });
+  } catch {
+    // OpenSSL's own words are no help to an operator.
+    throw new Error("is not an unencrypted private key in PEM that fits the certificate");
+  }
 };

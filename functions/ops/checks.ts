@@ -75,6 +75,15 @@ export const signerCheck = ({ signer, clock }: { signer: Signer | null; clock: C
   },
 });
 
+/** The newest files are in use. Older good ones serve as well, so this only tells. */
+export const filesCheck = (name: string, files: { fault(): string | undefined }): Check => ({
+  name,
+  find: () => {
+    const fault = files.fault();
+    return ready(fault === undefined ? "in use as they are" : `changed and not taken up, older ones serve: ${fault}`);
+  },
+});
+
 /** The license is valid and covers the collectors that are enrolled; without one, the community edition. */
 export const licenseCheck = (license: LicenseSource | null, { db, clock }: { db: Database; clock: Clock }): Check => ({
   name: "license",
