@@ -3,8 +3,8 @@
  * on their way may fill the rest, and beyond it they are refused.
  */
 export interface ByteBudget {
-  /** Resolves when reading may go on: at once below three quarters of the limit. Rejects with the signal's reason. */
-  untilReadable(signal: AbortSignal): Promise<void>;
+  /** Undefined below three quarters of the limit; above, a promise of that, which rejects with the reason of an aborted signal. */
+  untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
   /** Takes bytes if they fit; gives false, taking nothing, if they do not. */
   take(bytes: number): boolean;
   /** Gives bytes back. */
@@ -19,8 +19,9 @@ export const createByteBudget = (bytesMax: number): ByteBudget => {
   let used = 0;
   const waiting = new Set<() => void>();
   return {
-    untilReadable(signal) {
-      if (used < readableBelow) return Promise.resolve();
+    untilReadable(...signals) {
+      if (used < readableBelow) return undefined;
+      const signal = AbortSignal.any(signals);
       return new Promise((resolve, reject) => {
         if (signal.aborted) return reject(signal.reason);
         const stop = () => {

@@ -2,8 +2,7 @@ import type { Client } from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { systemClock } from "../kit/clock.ts";
-import { cursorsOfHostMax, type FrameToCommit } from "../store/commit-frames.ts";
-import { openCopyClient } from "../store/copy-client.ts";
+import { cursorsOfHostMax, type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
 let database: TestDatabase;
@@ -19,7 +18,7 @@ afterEach(async () => {
 const start = (options: Partial<CommitterOptions> = {}): { committer: Committer; batches: number[] } => {
   const batches: number[] = [];
   const committer = createCommitter({
-    connect: () => openCopyClient(database.url),
+    connect: () => openCommitClient(database.url),
     clock: systemClock,
     observe: { batch: ({ frames }) => batches.push(frames) },
     ...options,
@@ -148,7 +147,7 @@ describe("committer", () => {
     const { committer } = start({
       connections: 1,
       connect: async () => {
-        const client = await openCopyClient(database.url);
+        const client = await openCommitClient(database.url);
         opened.push(client);
         return client;
       },

@@ -1,7 +1,7 @@
 import type { IngestConfig } from "../config.ts";
 import type { Log } from "../core.ts";
 import type { Clock } from "../kit/clock.ts";
-import { openCopyClient } from "../store/copy-client.ts";
+import { openCommitClient } from "../store/commit-frames.ts";
 import type { Database } from "../store/database.ts";
 import { findCursor } from "../store/ingest-cursors.ts";
 import { type CertificateRegister, createAdmission } from "./admission.ts";
@@ -55,7 +55,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     onError: (err) => log.warn({ err }, "open streams could not be rechecked"),
   });
   const budget = createByteBudget(needs.inFlightBytesMax ?? 64 * 1024 * 1024);
-  const committer = createCommitter({ connect: () => openCopyClient(needs.databaseUrl), clock, observe });
+  const committer = createCommitter({ connect: () => openCommitClient(needs.databaseUrl), clock, observe });
   const routes = createIngestRoutes({
     admission,
     streams,

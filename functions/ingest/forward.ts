@@ -11,8 +11,8 @@ export interface ForwardSteps<Answer> {
   open(message: Open): Promise<Answer>;
   /** Takes a frame at once, or rejects; resolves with its answer once it is committed. */
   accept(frame: Frame): Promise<Answer>;
-  /** Resolves when reading may go on. */
-  untilReadable(signal: AbortSignal): Promise<void>;
+  /** Undefined when reading may go on at once, else a promise that resolves when it may, or rejects once a signal aborts. */
+  untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
 }
 
 /** Frames of one stream that may wait for their ack before no more are read; the sender's own limit is far below. */
@@ -60,11 +60,12 @@ export async function* forward<Answer>(
     if (message.case === "frame") push(steps.accept(message.value));
   };
   const read = async (): Promise<void> => {
-    const reading = AbortSignal.any([cut, gone]);
-    const room = () => entries.length < framesInFlightMax || reading.aborted;
+    const over = () => cut.aborted || gone.aborted;
+    const room = () => entries.length < framesInFlightMax || over();
     const iterator = requests[Symbol.asyncIterator]();
-    while (!reading.aborted) {
-      await steps.untilReadable(reading);
+    while (!over()) {
+      const held = steps.untilReadable(cut, gone);
+      if (held) await held;
       while (!room()) await drained.wait();
       const next = await iterator.next();
       if (next.done) return;

@@ -8,6 +8,7 @@
  */
 import { type Client, escapeLiteral } from "pg";
 import { from as copyFrom } from "pg-copy-streams";
+import { openCopyClient } from "./copy-client.ts";
 import { type EnvelopeGroup, encodeEnvelopes, envelopeColumns } from "./encode-envelopes.ts";
 
 /** One frame, checked: its rows rise in sequence, above `previousSequence` and up to `lastSequence`. */
@@ -30,7 +31,7 @@ export const cursorsOfHostMax = 16;
 
 interface QueueState {
   hostId: string;
-  queueId: Uint8Array;
+  queueHex: string;
   cursor: bigint;
   initial: bigint;
   isNew: boolean;
@@ -39,9 +40,42 @@ interface QueueState {
 /** Names a queue: hosts hold no NUL. */
 export const queueKey = (hostId: string, queueId: Uint8Array): string => `${hostId}\0${queueId.toHex()}`;
 
+/** Planned once for each connection: for small batches, planning would cost more than the work. */
+const statements = `
+  prepare lock_queues (text[], text[]) as
+    select host_id, encode(queue_id, 'hex') as queue, cursor
+    from unnest($1, $2) as wanted (host, queue)
+    join ingest_cursor on host_id = wanted.host and queue_id = decode(wanted.queue, 'hex')
+    order by host_id, queue_id for update of ingest_cursor;
+  prepare insert_queues (text[], text[], timestamptz) as
+    insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
+    select host, decode(queue, 'hex'), 0, $3 from unnest($1, $2) with ordinality as missing (host, queue, place) order by place
+    on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
+    returning host_id, encode(queue_id, 'hex') as queue, cursor;
+  prepare move_cursors (text[], text[], bigint[], timestamptz) as
+    update ingest_cursor set cursor = moved.cursor, updated_at = $4
+    from unnest($1, $2, $3) as moved (host, queue, cursor)
+    where host_id = moved.host and queue_id = decode(moved.queue, 'hex');
+  prepare touch_hosts (text[], timestamptz) as
+    insert into ingest_host (host_id, last_envelope_at) select host, $2 from unnest($1) as host order by host
+    on conflict (host_id) do update
+    set last_envelope_at = greatest(ingest_host.last_envelope_at, excluded.last_envelope_at);
+  prepare trim_queues (text, int) as
+    delete from ingest_cursor where (host_id, queue_id) in (
+      select host_id, queue_id from ingest_cursor where host_id = $1
+      order by updated_at desc, queue_id offset $2 for update skip locked)`;
+
+/** Opens a connection that `commitFrames` can use. Rejects within seconds when the server does not answer. */
+export const openCommitClient = async (url: string): Promise<Client> => {
+  const client = await openCopyClient(url);
+  await client.query(statements);
+  return client;
+};
+
 /**
- * Commits frames in their order, in one transaction on `client`, which must be idle; resolves after the commit with an outcome for
- * each. Rejects, with nothing committed, on any failure of the database: the transaction is rolled back if the connection lives.
+ * Commits frames in their order, in one transaction on a client of `openCommitClient`, which must be idle; resolves after the commit
+ * with an outcome for each. Rejects, with nothing committed, on any failure of the database: the transaction is rolled back if the
+ * connection lives.
  */
 export const commitFrames = async (
   client: Client,
@@ -62,8 +96,11 @@ export const commitFrames = async (
   }
 };
 
-const bytea = (bytes: Uint8Array): string => `'\\x${bytes.toHex()}'::bytea`;
-const moment = (ms: number): string => `'${new Date(ms).toISOString()}'::timestamptz`;
+const textArray = (values: readonly string[]): string =>
+  escapeLiteral(`{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`);
+const moment = (ms: number): string => `'${new Date(ms).toISOString()}'`;
+const hostsOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ hostId }) => hostId));
+const queuesOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ queueHex }) => queueHex));
 
 const lockQueues = async (
   client: Client,
@@ -71,32 +108,30 @@ const lockQueues = async (
   now: number,
 ): Promise<Map<string, QueueState>> => {
   const queues = new Map<string, QueueState>();
-  for (const { hostId, queueId } of frames)
-    queues.set(queueKey(hostId, queueId), { hostId, queueId, cursor: 0n, initial: 0n, isNew: true });
-  const wanted = [...queues.values()].map((queue) => `(${escapeLiteral(queue.hostId)}, ${bytea(queue.queueId)})`);
+  for (const { hostId, queueId } of frames) {
+    const key = queueKey(hostId, queueId);
+    if (queues.has(key)) continue;
+    queues.set(key, { hostId, queueHex: queueId.toHex(), cursor: 0n, initial: 0n, isNew: true });
+  }
+  const all = [...queues.values()];
   const found = await lastResult(
     client,
-    `begin; set local synchronous_commit = on; select host_id, encode(queue_id, 'hex') as queue, cursor
-     from ingest_cursor join (values ${wanted.join(",")}) as wanted (host_id, queue_id) using (host_id, queue_id)
-     order by host_id, queue_id for update of ingest_cursor`,
+    `begin; set local synchronous_commit = on; execute lock_queues(${hostsOf(all)}, ${queuesOf(all)})`,
   );
   take(queues, found);
-  const missing = [...queues].filter(([, queue]) => queue.isNew).sort(([a], [b]) => (a < b ? -1 : 1));
+  const missing = all.filter(({ isNew }) => isNew).sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
   if (missing.length > 0) {
-    const rows = missing.map(
-      ([, { hostId, queueId }]) => `(${escapeLiteral(hostId)}, ${bytea(queueId)}, 0, ${moment(now)})`,
-    );
     // A row that another core inserted meanwhile is locked by updating it to itself.
     const inserted = await client.query(
-      `insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values ${rows.join(",")}
-       on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
-       returning host_id, encode(queue_id, 'hex') as queue, cursor`,
+      `execute insert_queues(${hostsOf(missing)}, ${queuesOf(missing)}, ${moment(now)})`,
     );
     take(queues, inserted.rows);
-    for (const [, queue] of missing) queue.isNew = true;
+    for (const queue of missing) queue.isNew = true;
   }
   return queues;
 };
+
+const orderOf = ({ hostId, queueHex }: QueueState): string => `${hostId}\0${queueHex}`;
 
 const take = (queues: Map<string, QueueState>, rows: readonly Record<string, string>[]): void => {
   for (const { host_id, queue, cursor } of rows) {
@@ -147,35 +182,17 @@ const copy = (client: Client, groups: readonly EnvelopeGroup[]): Promise<void> =
 };
 
 const finish = async (client: Client, moved: readonly QueueState[], now: number): Promise<void> => {
-  const statements: string[] = [];
+  const steps: string[] = [];
   if (moved.length > 0) {
-    const cursors = moved.map((queue) => `(${escapeLiteral(queue.hostId)}, ${bytea(queue.queueId)}, ${queue.cursor})`);
-    statements.push(
-      `update ingest_cursor set cursor = moved.cursor, updated_at = ${moment(now)}
-       from (values ${cursors.join(",")}) as moved (host_id, queue_id, cursor)
-       where ingest_cursor.host_id = moved.host_id and ingest_cursor.queue_id = moved.queue_id`,
-    );
+    const cursors = `'{${moved.map(({ cursor }) => cursor).join(",")}}'`;
+    steps.push(`execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${moment(now)})`);
   }
-  const hosts = [...new Set(moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId))].sort();
-  if (hosts.length > 0) {
-    statements.push(
-      `insert into ingest_host (host_id, last_envelope_at)
-       values ${hosts.map((host) => `(${escapeLiteral(host)}, ${moment(now)})`).join(",")}
-       on conflict (host_id) do update
-       set last_envelope_at = greatest(ingest_host.last_envelope_at, excluded.last_envelope_at)`,
-    );
-  }
-  const grown = [...new Set(moved.filter((queue) => queue.isNew).map(({ hostId }) => hostId))];
-  for (const host of grown) {
-    // A cursor that another batch holds is in use, so not old: waiting for it here could deadlock.
-    statements.push(
-      `delete from ingest_cursor where (host_id, queue_id) in (
-         select host_id, queue_id from ingest_cursor where host_id = ${escapeLiteral(host)}
-         order by updated_at desc, queue_id offset ${cursorsOfHostMax} for update skip locked)`,
-    );
-  }
-  statements.push("commit");
-  const results = await client.query(statements.join(";"));
+  const hosts = new Set(moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId));
+  if (hosts.size > 0) steps.push(`execute touch_hosts(${textArray([...hosts])}, ${moment(now)})`);
+  // A cursor that another batch holds is in use, so not old: waiting for it there could deadlock, and it is skipped.
+  for (const host of new Set(moved.filter(({ isNew }) => isNew).map(({ hostId }) => hostId)))
+    steps.push(`execute trim_queues(${escapeLiteral(host)}, ${cursorsOfHostMax})`);
+  const results = await client.query([...steps, "commit"].join(";"));
   const last: { command?: string } = Array.isArray(results) ? (results.at(-1) ?? {}) : results;
   // A COMMIT of a transaction that failed answers ROLLBACK, without an error.
   if (last.command !== "COMMIT") throw new Error("the transaction did not commit");

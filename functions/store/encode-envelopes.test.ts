@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { systemClock } from "../kit/clock.ts";
-import { commitFrames, type FrameToCommit } from "./commit-frames.ts";
-import { openCopyClient } from "./copy-client.ts";
+import { commitFrames, type FrameToCommit, openCommitClient } from "./commit-frames.ts";
 import { encodeEnvelopes } from "./encode-envelopes.ts";
 
 let database: TestDatabase;
@@ -13,7 +12,7 @@ afterAll(() => database.drop());
 
 describe("encodeEnvelopes", () => {
   it("is read by the server exactly as it was written, at the edges of every type", async () => {
-    const client = await openCopyClient(database.url);
+    const client = await openCommitClient(database.url);
     const big = new Uint8Array(300_000).map((_, index) => index * 7);
     const frame: FrameToCommit = {
       hostId: "spiffe://x/ünïcode-🚀",
@@ -87,7 +86,7 @@ describe("encodeEnvelopes", () => {
         payload: new Uint8Array(),
       })),
     );
-    const client = await openCopyClient(database.url);
+    const client = await openCommitClient(database.url);
     const group = { hostId: "times", queueId: new Uint8Array(16), receivedAt: 0, rows };
     await commitFrames(client, [{ ...group, previousSequence: 0n, lastSequence: 24n }], systemClock.now);
     await client.end();

@@ -7,8 +7,8 @@ import { cpuSecondsOf, memoryOf } from "./ingest/processes.ts";
 import { connectSender, type Sender, type SenderStream } from "./ingest/raw-sender.ts";
 
 /**
- * Telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of `--payload` bytes, each with
- * up to `--in-flight` of them unacknowledged, for `--seconds`. Core is a process of its own on a durable PostgreSQL. The floor, measured before and
+ * Telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of `--payload` bytes, `--in-flight`
+ * of them unacknowledged in all but at least one a stream, for `--seconds`. Core is a process of its own on a durable PostgreSQL. The floor, measured before and
  * after, is a loop that only COPYs the same rows in batches of what is in flight. What is acknowledged is counted in the database.
  * With more than 256 streams all but one are idle: what an idle stream costs, and what idle streams cost a busy one.
  */
@@ -28,7 +28,7 @@ export const bench: Bench = async (args) => {
     streams: Number(values.streams),
     envelopesOfFrame: Number(values.frame),
     payloadBytes: Number(values.payload),
-    framesInFlight: Number(values["in-flight"]),
+    framesInFlight: Math.max(1, Math.round(Number(values["in-flight"]) / Number(values.streams))),
   };
   const database = await openBenchDatabase();
   const files = await prepareCoreProcess(database.url);
