@@ -44,7 +44,7 @@ const setUp = async (sources = "[{type: file, include: [/nowhere/*]}]") => {
   const inspection = await inspectConfig(host.config, { effectiveUid: 1000 });
   if (!isUsable(inspection)) throw new Error(JSON.stringify(inspection.errors));
   const stop = new AbortController();
-  const log = createTestLog();
+  const log = { ...createTestLog(), reload: () => undefined };
   const facts = {
     bootId: "ab".repeat(16),
     version: "0.1.0",
@@ -53,7 +53,7 @@ const setUp = async (sources = "[{type: file, include: [/nowhere/*]}]") => {
     platform: "linux/amd64",
     startedAt: systemClock.now(),
   };
-  const env = { clock: systemClock, entropy: systemEntropy };
+  const env = { clock: systemClock, entropy: systemEntropy, effectiveUid: 1000 };
   let count = 0;
   const supervise = (createSource: (name: string, dependencies: SourceDependencies) => Source) =>
     superviseCollector(

@@ -3,16 +3,19 @@ import { defaultConfigPath } from "../config/inspect.ts";
 import { createLog } from "../create-log.ts";
 import { createSource } from "../create-source.ts";
 import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
-import { SourceStartError, superviseCollector } from "../supervisor.ts";
+import { createReloadableLog } from "../reloadable-log.ts";
+import { SourceStartError } from "../sources/source-set.ts";
+import { superviseCollector } from "../supervisor.ts";
 import { readCommit, version } from "../version.ts";
 import { CommandFailure, defineCommand, exitCode } from "./command.ts";
 import { loadUsableConfig } from "./usable-config.ts";
 
-/** `run`: collects, forwards and sends heartbeats until SIGTERM or SIGINT. Logs to stdout, one record a line. */
+/** `run`: collects, forwards, sends heartbeats and renews its certificate until SIGTERM or SIGINT. Logs to stdout, one record a line. */
 export const run = defineCommand({
   usage: `  --config <path>   the config (default ${defaultConfigPath})
 
-Logs to stdout. SIGTERM and SIGINT stop it: what is not forwarded yet stays on disk.
+Logs to stdout. A change of the config, or of the files it names, takes effect by itself; what cannot be run is refused, and what
+ran before runs on. SIGTERM and SIGINT stop it: what is not forwarded yet stays on disk.
 `,
   flags: { config: "text" },
   run: async (flags, env) => {
@@ -26,7 +29,7 @@ Logs to stdout. SIGTERM and SIGINT stop it: what is not forwarded yet stays on d
       platform: env.platform,
       startedAt: env.clock.now(),
     };
-    const log = createLog(inspection.config.log, env.stdout);
+    const log = createReloadableLog((settings) => createLog(settings, env.stdout), inspection.config.log);
     flushCompileCache();
     try {
       await superviseCollector({ inspection, env, facts, log, createSource }, signal);

@@ -1,11 +1,8 @@
 import type { ConfigTextError } from "../../proto/collector-config/tree.ts";
+import { describeConfigError } from "../config/describe-error.ts";
 import { inspectConfig, isUsable, type UsableInspection } from "../config/inspect.ts";
 import type { CollectorEnv } from "../env.ts";
 import { CommandFailure, exitCode } from "./command.ts";
-
-/** One line for people: where in the file, which key, what is expected. */
-export const describeConfigError = ({ path, line, column, message }: ConfigTextError): string =>
-  `${line}:${column} ${path === "" ? "" : `${path} `}${message}`;
 
 /** The failure of a config with these errors: exit code 78. */
 export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure =>

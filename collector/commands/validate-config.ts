@@ -1,6 +1,6 @@
+import { describeConfigError } from "../config/describe-error.ts";
 import { defaultConfigPath, inspectConfig } from "../config/inspect.ts";
 import { defineCommand, exitCode } from "./command.ts";
-import { describeConfigError } from "./usable-config.ts";
 
 /** `validate-config`: exit code 0 and the hash, or 78 and every fault with its place. Changes nothing. */
 export const validateConfig = defineCommand({

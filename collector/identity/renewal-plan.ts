@@ -13,7 +13,7 @@ export interface RenewalPlan {
 }
 
 const jitterFraction = 0.1;
-const retry = { baseMs: 30_000, leastMs: 1_000, mostMs: 3_600_000 };
+const retry = { baseMs: 5_000, leastMs: 1_000, mostMs: 3_600_000 };
 
 /**
  * The plan of a certificate (contract §8): `renewAfter` as core said it, else half of the lifetime, plus 0 to 10 % of the lifetime

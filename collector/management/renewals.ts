@@ -39,22 +39,29 @@ const recheckMs = 30_000;
 /** Another process renews the same pair: when it is done, there is nothing left to do here. */
 const lockedRetryMs = 5_000;
 
-/** The renewals of one pair by its plan (contract §8, "Renewal"). `renew` does it once, and throws what hindered it. */
+/**
+ * The renewals of one pair by its plan (contract §8, "Renewal"). `renew` does it once, and throws what hindered it. `failures` is
+ * how often in a row core did not know what it had issued: the first attempt is then made after a pause.
+ */
 export const createRenewals = (options: {
   plan: RenewalPlan;
   renew: (signal: AbortSignal) => Promise<void>;
   clock: Clock;
   entropy: Entropy;
   log: Log;
+  failures?: number;
 }): Renewals => {
   const { plan, renew, clock, entropy, log } = options;
   let hastened = false;
   let refused = false;
-  let failures = 0;
+  let failures = options.failures ?? 0;
   let lastAttemptAt: number | null = null;
   let lastError: string | null = null;
   /** By the monotonic clock: when wall time is set back, a pause of minutes must not become one of days. */
-  let retryAt: number | null = null;
+  let retryAt =
+    failures > 0
+      ? clock.monotonic() + retryDelayMs(plan, { attempt: failures, nowMs: clock.now() }, entropy)
+      : Number.NEGATIVE_INFINITY;
   let wake = Promise.withResolvers<void>();
 
   const isDue = () => hastened || clock.now() >= plan.dueAt;
@@ -96,7 +103,7 @@ export const createRenewals = (options: {
     run: async (signal) => {
       while (!signal.aborted) {
         wake = Promise.withResolvers();
-        const retryMs = retryAt === null ? 0 : retryAt - clock.monotonic();
+        const retryMs = retryAt - clock.monotonic();
         if (isDue() && retryMs <= 0) {
           if (await attempt(signal)) return;
         } else {
@@ -113,7 +120,7 @@ export const createRenewals = (options: {
     status: () => {
       const now = clock.now();
       const due = isDue();
-      const pausedMs = retryAt === null ? 0 : Math.max(0, retryAt - clock.monotonic());
+      const pausedMs = Math.max(0, retryAt - clock.monotonic());
       const failed = now >= plan.overdueAt || (due && refused);
       const waiting = failures > 0 ? "retrying" : "due";
       return {

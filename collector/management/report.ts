@@ -1,7 +1,7 @@
 import { rfc3339 } from "../../functions/kit/clock.ts";
-import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import { cutText } from "../../proto/management/text.ts";
+import type { RenewalStatus } from "./renewals.ts";
 
 /** What a heartbeat tells of this process; it does not change while it runs. */
 export interface ProcessFacts {
@@ -15,10 +15,20 @@ export interface ProcessFacts {
   startedAt: number;
 }
 
+/** How the running config stands to the file on disk and to what core wants. */
+export interface ConfigReport {
+  /** False while the file on disk cannot be run; the config of before runs on. */
+  valid: boolean;
+  /** What is wrong with the file, or why a desired config is not applied. */
+  errors: readonly string[];
+  runningConfigHash: string | null;
+  desiredConfigHash: string | undefined;
+  lastKnownGoodConfigHash: string | undefined;
+}
+
 /** What a heartbeat tells of this moment. */
 export interface Figures {
-  config: CollectorConfig;
-  runningConfigHash: string | null;
+  config: ConfigReport;
   queue: {
     records: number;
     bytes: number;
@@ -28,14 +38,18 @@ export interface Figures {
     atRisk: boolean;
   };
   forwarder: { connected: boolean; lastAckAt: number | null; lastError: string | null };
+  renewal: RenewalStatus;
 }
 
 const freeTextMax = 500;
+const configErrorsMax = 20;
+const freeText = (text: string) => cutText(text.toWellFormed(), freeTextMax);
+const time = (ms: number | null) => (ms === null ? null : rfc3339(ms));
 
 /** A heartbeat's body before `sent_at` and `proof` (contract §4). */
 export const composeReport = (facts: ProcessFacts, figures: Figures): HeartbeatReport => {
-  const { config, queue, forwarder } = figures;
-  const { desiredConfigHash, lastKnownGoodConfigHash } = config.management;
+  const { config, queue, forwarder, renewal } = figures;
+  const { desiredConfigHash, lastKnownGoodConfigHash } = config;
   return {
     boot_id: facts.bootId,
     collector: {
@@ -46,9 +60,9 @@ export const composeReport = (facts: ProcessFacts, figures: Figures): HeartbeatR
       started_at: rfc3339(facts.startedAt),
     },
     config: {
-      valid: true, // a collector does not start on an invalid config
-      errors: [],
-      running_config_hash: figures.runningConfigHash,
+      valid: config.valid,
+      errors: config.errors.slice(0, configErrorsMax).map(freeText),
+      running_config_hash: config.runningConfigHash,
       ...(desiredConfigHash === undefined ? {} : { desired_config_hash: desiredConfigHash }),
       ...(lastKnownGoodConfigHash === undefined ? {} : { last_known_good_config_hash: lastKnownGoodConfigHash }),
     },
@@ -62,10 +76,14 @@ export const composeReport = (facts: ProcessFacts, figures: Figures): HeartbeatR
     },
     forwarder: {
       connected: forwarder.connected,
-      last_ack_at: forwarder.lastAckAt === null ? null : rfc3339(forwarder.lastAckAt),
-      last_error: forwarder.lastError === null ? null : cutText(forwarder.lastError.toWellFormed(), freeTextMax),
+      last_ack_at: time(forwarder.lastAckAt),
+      last_error: forwarder.lastError === null ? null : freeText(forwarder.lastError),
     },
-    // This version renews by the `renew` command alone.
-    renewal: { status: "not_configured", last_attempt_at: null, next_attempt_at: null, last_error: null },
+    renewal: {
+      status: renewal.status,
+      last_attempt_at: time(renewal.lastAttemptAt),
+      next_attempt_at: time(renewal.nextAttemptAt),
+      last_error: renewal.lastError === null ? null : freeText(renewal.lastError),
+    },
   };
 };

@@ -1,0 +1,183 @@
+/*
+ * All that speaks to core with one config and one pair: the forwarder, the heartbeats and the renewals. A change of either ends
+ * the contact and opens another over the same queue; what was in flight is sent again from core's cursor, so no sequence is lost
+ * or stored twice.
+ */
+import { join } from "node:path";
+import type { HeartbeatResponse } from "../proto/management/heartbeat.ts";
+import type { UsableInspection } from "./config/inspect.ts";
+import type { CollectorEnv } from "./env.ts";
+import { createForwarder, type Forwarder, type ForwarderStatus } from "./forward/forwarder.ts";
+import { type IdentityDirectory, openIdentityDirectory } from "./identity/identity-directory.ts";
+import { identityDirectoryOf } from "./identity/identity-layout.ts";
+import { createProbation, type Probation } from "./identity/probation.ts";
+import { planRenewal } from "./identity/renewal-plan.ts";
+import type { Log } from "./log.ts";
+import { callHeartbeat } from "./management/calls.ts";
+import { runHeartbeats } from "./management/heartbeats.ts";
+import { ManagementError } from "./management/management-error.ts";
+import { renewPair, renewTimeoutMs } from "./management/renew-pair.ts";
+import { createRenewals, type RenewalStatus, type Renewals, renewalNotConfigured } from "./management/renewals.ts";
+import { type ConfigReport, composeReport, type ProcessFacts } from "./management/report.ts";
+import { createSentAt } from "./management/sent-at.ts";
+import type { TransportOptions } from "./management/transport.ts";
+import type { Queue } from "./queue/queue.ts";
+
+const heartbeatTimeoutMs = 30_000;
+
+/** What a contact is opened with. */
+export interface CoreContactOptions {
+  inspection: UsableInspection;
+  queue: Queue;
+  env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
+  facts: ProcessFacts;
+  log: Log;
+  /** Of the contact before this one. */
+  lastAckAt: number | null;
+  /** How often in a row core did not know a pair that it had issued. */
+  waysBack: number;
+  configReport(): ConfigReport;
+  /** Core took the pair: it answered a heartbeat or acknowledged a frame. */
+  onServed(): void;
+  onAnswer(answer: HeartbeatResponse): void;
+  /** The pair before is in use again on disk. */
+  onGoneBack(): void;
+}
+
+/** An open contact. */
+export interface CoreContact {
+  forwarder(): ForwarderStatus;
+  renewal(): RenewalStatus;
+  /** Rejects if a part fails, which none should; never resolves. */
+  readonly failed: Promise<never>;
+  /** Resolves when every part has ended; nothing is sent then, nor is the identity directory changed. */
+  close(): Promise<void>;
+}
+
+/** Opens a contact: it forwards and heartbeats at once, and renews when that is due. */
+export const openCoreContact = async (options: CoreContactOptions): Promise<CoreContact> => {
+  const { inspection, env, log } = options;
+  const closing = new AbortController();
+  const path = identityDirectoryOf(inspection.config);
+  const directory = path === undefined ? undefined : openIdentityDirectory(path, env);
+  const probation = await createProbationOf(options, directory);
+  const renewals = await createRenewalsOf(options, directory);
+  const served = () => {
+    probation?.served();
+    options.onServed();
+  };
+  const forwarder = createForwarderOf(options, served, probation);
+  const running = [forwarder.run(closing.signal)];
+  if (renewals !== undefined) running.push(renewals.run(closing.signal));
+  const send = async () => {
+    const figures = {
+      config: options.configReport(),
+      queue: options.queue.stats(),
+      forwarder: statusOf(forwarder, options),
+      renewal: renewals?.status() ?? renewalNotConfigured,
+    };
+    const answer = await callHeartbeat(
+      transportOf(inspection, heartbeatTimeoutMs),
+      { pair: inspection.pair, sentAt, signal: closing.signal },
+      composeReport(options.facts, figures),
+    );
+    served();
+    if (answer.renew_now) renewals?.hasten();
+    options.onAnswer(answer);
+    return answer;
+  };
+  const { buffer, management } = inspection.config;
+  const sentAt = createSentAt(join(buffer.dir, "sent-at.heartbeat"), env);
+  if (management.coreUrl !== undefined)
+    running.push(
+      runHeartbeats({
+        send: () => send().catch((error: unknown) => notice(error, probation)),
+        intervalSeconds: management.heartbeatIntervalSeconds,
+        ...env,
+        log,
+        signal: closing.signal,
+      }),
+    );
+  return {
+    forwarder: () => statusOf(forwarder, options),
+    renewal: () => renewals?.status() ?? renewalNotConfigured,
+    failed: Promise.race(running.map(endless)),
+    close: async () => {
+      closing.abort();
+      await Promise.allSettled(running);
+    },
+  };
+};
+
+const unknownCertificate = "certificate_unknown";
+
+const notice = (error: unknown, probation: Probation | undefined): never => {
+  if (error instanceof ManagementError && error.failure.code === unknownCertificate) probation?.unknown();
+  throw error;
+};
+
+/** A part that ends by itself is no reason to stop, one that fails is. */
+const endless = (part: Promise<void>): Promise<never> => part.then(() => new Promise<never>(() => undefined));
+
+const statusOf = (forwarder: Forwarder, { lastAckAt }: CoreContactOptions): ForwarderStatus => {
+  const status = forwarder.status();
+  return { ...status, lastAckAt: status.lastAckAt ?? lastAckAt };
+};
+
+const transportOf = ({ config, coreCaPem }: UsableInspection, timeoutMs: number): TransportOptions => ({
+  baseUrl: config.management.coreUrl ?? "",
+  caPem: coreCaPem,
+  serverName: config.management.serverName,
+  timeoutMs,
+});
+
+const createProbationOf = async (
+  { inspection, env, log, onGoneBack }: CoreContactOptions,
+  directory: IdentityDirectory | undefined,
+): Promise<Probation | undefined> =>
+  directory && createProbation({ directory, pair: inspection.pair, clock: env.clock, log, onGoneBack });
+
+/** None without core's URL, nor for files that are laid out by hand: those two cannot be replaced as one. */
+const createRenewalsOf = async (
+  { inspection, env, log, waysBack }: CoreContactOptions,
+  directory: IdentityDirectory | undefined,
+): Promise<Renewals | undefined> => {
+  if (directory === undefined || inspection.config.management.coreUrl === undefined) return undefined;
+  const plan = planRenewal(inspection.pair, await directory.renewAfter());
+  const renew = async (signal: AbortSignal) => {
+    const { path: configPath, pair: inUse } = inspection;
+    const transport = transportOf(inspection, renewTimeoutMs);
+    const pair = await renewPair({ configPath, directory, inUse, transport, env, signal });
+    log.info({ not_after: pair.certificate.validToDate.toISOString() }, "the certificate is renewed");
+  };
+  return createRenewals({ plan, renew, ...env, log, failures: waysBack });
+};
+
+const createForwarderOf = (
+  { inspection, queue, env, log }: CoreContactOptions,
+  onAck: () => void,
+  probation: Probation | undefined,
+): Forwarder => {
+  const { config, pair, ingestCaPem } = inspection;
+  const { endpoint, mtls, batch, maxInFlightFrames, compression } = config.forwarder;
+  return createForwarder({
+    endpoint,
+    tls: {
+      cert: pair.certificatePem,
+      key: pair.keyPem,
+      ca: ingestCaPem,
+      ...(mtls.serverName === undefined ? {} : { serverName: mtls.serverName }),
+    },
+    hostId: pair.identity,
+    queue,
+    batch,
+    maxInFlightFrames,
+    compression,
+    ...env,
+    log,
+    onAck,
+    onFailure: (reason) => {
+      if (reason === unknownCertificate) probation?.unknown();
+    },
+  });
+};

@@ -1,0 +1,53 @@
+import type { Clock } from "../../functions/kit/clock.ts";
+import type { Log } from "../log.ts";
+import type { IdentityDirectory } from "./identity-directory.ts";
+import { IdentityLockedError } from "./lock.ts";
+import type { Pair } from "./pair.ts";
+
+/** Ends the probation of a pair that was just put in use: core takes it, or does not know it. */
+export interface Probation {
+  /** Core took the pair: the one before it is removed. Calls after the first cost nothing. */
+  served(): void;
+  /** Core does not know the pair: the one before it is taken up again, if it is still there. */
+  unknown(): void;
+}
+
+/** The probation of `pair`, which is in use in `directory`. Acts in the background, and again later if another process is at it. */
+export const createProbation = async (options: {
+  directory: IdentityDirectory;
+  pair: Pair;
+  clock: Clock;
+  log: Log;
+  onGoneBack(): void;
+}): Promise<Probation> => {
+  const { directory, pair, clock, log, onGoneBack } = options;
+  let open = await directory.isUnproven();
+  let acting = false;
+
+  const end = async (act: () => Promise<void>): Promise<void> => {
+    if (!open || acting) return;
+    acting = true;
+    try {
+      await directory.locked(async () => {
+        const current = await directory.current();
+        if (current?.fingerprintSha256 === pair.fingerprintSha256) await act();
+        open = false;
+      });
+    } catch (error) {
+      if (!(error instanceof IdentityLockedError))
+        log.error({ err: error }, "the identity directory cannot be changed");
+    } finally {
+      acting = false;
+    }
+  };
+
+  return {
+    served: () => void end(() => directory.settle()),
+    unknown: () =>
+      void end(async () => {
+        if (!(await directory.goBack(clock.now()))) return;
+        log.warn({}, "core does not know the new certificate; the one before is in use again");
+        onGoneBack();
+      }),
+  };
+};

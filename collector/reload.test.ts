@@ -1,0 +1,236 @@
+import { readdir, readFile, rename, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { systemClock } from "../functions/kit/clock.ts";
+import type { SourceConfig } from "../proto/collector-config/parse.ts";
+import { encodePem } from "../proto/pem.ts";
+import { createTestCollectorEnv } from "../tests/fakes/collector-env.ts";
+import { issueFor, refusal } from "../tests/fakes/management-server.ts";
+import { createRunningCollector, heartbeatAnswer, type RunningCollector } from "../tests/running-collector.ts";
+import { runCommandLine } from "./command-line.ts";
+import { openIdentityDirectory } from "./identity/identity-directory.ts";
+import type { Source, SourceDependencies } from "./sources/source.ts";
+
+let collector: RunningCollector;
+beforeEach(async () => {
+  collector = await createRunningCollector();
+});
+afterEach(() => collector.stop());
+
+const poll = { timeout: 15_000, interval: 20 };
+const certificateFile = () => readFile(collector.host.certFile, "utf8");
+const pemOf = (der: Uint8Array | undefined) => encodePem(der ?? new Uint8Array(), "CERTIFICATE");
+/** The certificates that heartbeats came with, without repetition. */
+const presented = () => [...new Set(collector.heartbeats().map(({ certificate }) => pemOf(certificate)))];
+
+/** A source that appends one record every few milliseconds, each with its number, for as long as it runs. */
+const createCounter = () => {
+  let accepted = 0;
+  const create = (_config: SourceConfig, { append }: SourceDependencies): Source => {
+    let stopping = false;
+    let running: Promise<void> = Promise.resolve();
+    const run = async () => {
+      while (!stopping) {
+        const record = { kind: "log_line", observedAtMs: 0, source: "counter", attributes: {} };
+        await append([{ ...record, payload: Buffer.from(`${accepted}`) }]);
+        accepted += 1;
+        await systemClock.sleep(5);
+      }
+    };
+    return {
+      name: "counter",
+      start: async () => {
+        running = run();
+      },
+      stop: async () => {
+        stopping = true;
+        await running;
+      },
+    };
+  };
+  return { create, accepted: () => accepted };
+};
+
+const expectNoGap = (accepted: number) => {
+  const numbers = collector.peer.stored.map(({ payload }) => Number(Buffer.from(payload).toString()));
+  expect(numbers).toEqual(Array.from({ length: accepted }, (_, index) => index));
+  const sequences = collector.peer.stored.map(({ sequence }) => Number(sequence));
+  expect(sequences).toEqual(Array.from({ length: accepted }, (_, index) => index + 1));
+  expect(collector.peer.cursors.size).toBe(1);
+};
+
+describe("a renewal while records flow", () => {
+  it("R1: renews when core asks, loses an answer, and forwards without a gap or a repetition", async () => {
+    const counter = createCounter();
+    const first = await certificateFile();
+    let lost = 0;
+    collector.onRenew((call) => (++lost === 1 ? "cut" : issueFor(collector.host.ca, call)));
+    let renewals = 0;
+    collector.onHeartbeat(() => heartbeatAnswer({ renew_now: presented().length < 3 && ++renewals > 0 }));
+    const { done } = await collector.start(counter.create);
+    await expect.poll(() => presented().length, { ...poll, timeout: 45_000 }).toBeGreaterThanOrEqual(3);
+    const stored = collector.peer.stored.length;
+    await expect.poll(() => collector.peer.stored.length, poll).toBeGreaterThan(stored + 20);
+    const last = collector.heartbeats().at(-1)?.body;
+    expect(last).toMatchObject({ config: { valid: true }, renewal: { status: expect.stringMatching(/^(ok|due)$/) } });
+    expect(presented()[0]).toBe(first);
+    await collector.stop();
+    await done;
+    expectNoGap(counter.accepted());
+  }, 60_000);
+
+  it("removes the old pair once the new one has served, and keeps when to renew beside it", async () => {
+    collector.onHeartbeat(() => heartbeatAnswer({ renew_now: presented().length < 2 }));
+    await collector.start();
+    const identity = join(collector.host.dir, "identity");
+    await expect.poll(() => presented().length, poll).toBe(2);
+    await expect.poll(() => readdir(join(identity, "pairs")), poll).toHaveLength(1);
+    expect((await readdir(identity)).sort()).toEqual(["current", "lock", "pairs", "sent-at.renew"]);
+    expect(await readFile(join(identity, "current", "renew-after"), "utf8")).toBe("2062-01-01T00:00:00.000Z\n");
+  });
+
+  it("R1: takes the old pair up again when core does not know the new one, and waits before it renews again", async () => {
+    const first = await certificateFile();
+    collector.onHeartbeat(({ certificate }) =>
+      pemOf(certificate) === first
+        ? heartbeatAnswer({ renew_now: presented().length < 2 })
+        : refusal(401, "certificate_unknown", { action: "reenroll" }),
+    );
+    // Without ingest, whose acks would prove the new pair.
+    await collector.peer.close();
+    await collector.start();
+    await expect.poll(() => presented().length, poll).toBe(2);
+    await expect.poll(() => pemOf(collector.heartbeats().at(-1)?.certificate), poll).toBe(first);
+    expect(await certificateFile()).toBe(first);
+    expect(collector.log.text()).toContain("core does not know the new certificate");
+    expect(collector.server.calls.filter(({ path }) => path.endsWith("/renew"))).toHaveLength(1);
+  });
+
+  it("R8: tells of a refused renewal in the next heartbeat, and goes on with the old pair", async () => {
+    collector.onHeartbeat(() => heartbeatAnswer({ renew_now: true }));
+    collector.onRenew(() => refusal(403, "identity_mismatch", { action: "reenroll" }));
+    await collector.start();
+    await expect
+      .poll(() => collector.heartbeats().at(-1)?.body.renewal, poll)
+      .toMatchObject({
+        status: "failed",
+        last_error: "identity_mismatch: refused: identity_mismatch",
+        last_attempt_at: expect.any(String),
+        next_attempt_at: expect.any(String),
+      });
+    expect(presented()).toHaveLength(1);
+  });
+
+  it("takes up what `renew` did beside it", async () => {
+    await collector.start();
+    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(0);
+    expect(await runCommandLine(["renew", "--config", collector.host.config], createTestCollectorEnv())).toBe(0);
+    await expect.poll(() => presented().length, poll).toBe(2);
+  });
+
+  it("waits while another process holds the identity, without telling of a failure", async () => {
+    collector.onHeartbeat(() => heartbeatAnswer({ renew_now: true }));
+    const directory = openIdentityDirectory(join(collector.host.dir, "identity"), createTestCollectorEnv());
+    await directory.locked(async () => {
+      await collector.start();
+      await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(1);
+      expect(collector.heartbeats().at(-1)?.body.renewal).toMatchObject({ status: "due", last_error: null });
+    });
+    expect(presented()).toHaveLength(1);
+  });
+});
+
+describe("a change of the config while it runs", () => {
+  const lastConfig = () => collector.heartbeats().at(-1)?.body.config as { valid: boolean; errors: string[] };
+
+  it("keeps the old config while the new one is invalid, says so, and takes it once it is valid", async () => {
+    const counter = createCounter();
+    const { done } = await collector.start(counter.create);
+    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(0);
+    const before = collector.heartbeats()[0]?.body.config;
+    await collector.configure("sources: [{type: nonsense}]\n");
+    await expect.poll(() => lastConfig().valid, poll).toBe(false);
+    expect(lastConfig()).toEqual({
+      ...(before as object),
+      valid: false,
+      errors: [expect.stringMatching(/^\d+:\d+ sources\.0\.type must be/)],
+    });
+    const stored = collector.peer.stored.length;
+    await expect.poll(() => collector.peer.stored.length, poll).toBeGreaterThan(stored);
+
+    await collector.configure("sources: [{type: file, include: [/other/*]}]\n");
+    await expect.poll(() => lastConfig().valid, poll).toBe(true);
+    expect(lastConfig()).not.toEqual(before);
+    await collector.stop();
+    await done;
+    expectNoGap(counter.accepted());
+  });
+
+  it("starts and stops only the sources that a change concerns, and keeps the contact for them", async () => {
+    const events: string[] = [];
+    const create = (config: SourceConfig): Source => {
+      const name = config.type === "file" ? (config.include[0] ?? "") : config.type;
+      return {
+        name,
+        start: async () => void events.push(`start ${name}`),
+        stop: async () => void events.push(`stop ${name}`),
+      };
+    };
+    await collector.configure("sources: [{type: file, include: [/a]}, {type: file, include: [/b]}]\n");
+    await collector.start(create);
+    await expect.poll(() => events.length, poll).toBe(2);
+    await collector.configure("sources: [{type: file, include: [/c]}, {type: file, include: [/b]}]\n");
+    await expect.poll(() => events.slice(2), poll).toEqual(["stop /a", "start /c"]);
+    await expect.poll(() => collector.log.lines.at(-1), poll).toMatchObject({ fields: { contact_kept: true } });
+  });
+
+  it("runs the old sources again when a new one cannot start, and says why", async () => {
+    const events: string[] = [];
+    const create = (config: SourceConfig): Source => {
+      const name = config.type === "file" ? (config.include[0] ?? "") : config.type;
+      return {
+        name,
+        start: async () => {
+          events.push(`start ${name}`);
+          if (name === "/bad") throw new Error("address in use");
+        },
+        stop: async () => void events.push(`stop ${name}`),
+      };
+    };
+    await collector.configure("sources: [{type: file, include: [/a]}]\n");
+    await collector.start(create);
+    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(0);
+    await collector.configure("sources: [{type: file, include: [/bad]}]\n");
+    await expect.poll(() => lastConfig().errors, poll).toEqual(["source /bad cannot start: address in use"]);
+    expect(events).toEqual(["start /a", "stop /a", "start /bad", "stop /bad", "start /a"]);
+    await collector.configure("sources: [{type: file, include: [/a]}]\n");
+    await expect.poll(() => lastConfig().valid, poll).toBe(true);
+    expect(events).toHaveLength(5);
+  });
+
+  it("opens the queue anew for a change of the buffer, without losing what is in it", async () => {
+    const counter = createCounter();
+    const { done } = await collector.start(counter.create);
+    await expect.poll(() => collector.peer.stored.length, poll).toBeGreaterThan(5);
+    const text = await readFile(collector.host.config, "utf8");
+    await writeFile(`${collector.host.config}.new`, text.replace("{dir: data}", "{dir: data, max_disk_usage_mb: 7}"));
+    await rename(`${collector.host.config}.new`, collector.host.config);
+    await expect
+      .poll(() => collector.heartbeats().at(-1)?.body.queue, poll)
+      .toMatchObject({ max_bytes: 7 * 1024 * 1024 });
+    await collector.stop();
+    await done;
+    expectNoGap(counter.accepted());
+  });
+
+  it("goes back to the queue it had when another one cannot be opened", async () => {
+    await writeFile(join(collector.host.dir, "occupied"), "a file, not a directory");
+    await collector.start();
+    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(0);
+    const text = await readFile(collector.host.config, "utf8");
+    await writeFile(collector.host.config, text.replace("{dir: data}", "{dir: occupied/below}"));
+    await expect.poll(() => lastConfig().valid, poll).toBe(false);
+    const beats = collector.heartbeats().length;
+    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(beats);
+  });
+});

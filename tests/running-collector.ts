@@ -1,0 +1,128 @@
+import { writeFile } from "node:fs/promises";
+import { inspectConfig, isUsable } from "../collector/config/inspect.ts";
+import type { Log } from "../collector/log.ts";
+import { openQueue } from "../collector/queue/queue.ts";
+import type { Source, SourceDependencies } from "../collector/sources/source.ts";
+import { superviseCollector } from "../collector/supervisor.ts";
+import { systemClock } from "../functions/kit/clock.ts";
+import { systemEntropy } from "../functions/kit/entropy.ts";
+import type { SourceConfig } from "../proto/collector-config/parse.ts";
+import { createEnrolledHost, type EnrolledHost } from "./fakes/enrolled-host.ts";
+import { type IngestPeer, startIngestPeer } from "./fakes/ingest-peer.ts";
+import { createTestLog, type TestLog } from "./fakes/log.ts";
+import {
+  issueFor,
+  type ManagementCall,
+  type ManagementReply,
+  type ManagementServer,
+  startManagementServer,
+} from "./fakes/management-server.ts";
+import { createTestCa } from "./fakes/pki.ts";
+
+/** A collector of real files and sockets in the test's process, between a fake ingest listener and a fake core. */
+export interface RunningCollector {
+  readonly host: EnrolledHost;
+  readonly peer: IngestPeer;
+  readonly server: ManagementServer;
+  readonly log: TestLog;
+  /** Answers the heartbeats from now on; by default core has nothing to say, and wants another in a second. */
+  onHeartbeat(reply: (call: ManagementCall) => ManagementReply): void;
+  /** Answers the renewals from now on; by default with a certificate for the request. */
+  onRenew(reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
+  /** Answers the requests for the desired config; by default nothing is assigned. */
+  onDesired(reply: (call: ManagementCall) => ManagementReply): void;
+  heartbeats(): ManagementCall[];
+  /** Writes the config with these lines after what every config of the host holds. */
+  configure(more: string): Promise<void>;
+  /** Starts it; the sources of the config are made by `createSource`. Gives the end of the run. */
+  start(createSource?: (config: SourceConfig, given: SourceDependencies) => Source): Promise<{ done: Promise<void> }>;
+  /** Ends the run, if there is one, and everything around it. */
+  stop(): Promise<void>;
+  /** Whether nobody holds the queue's lock. */
+  queueIsFree(): Promise<void>;
+}
+
+/** A heartbeat's answer; `over` replaces members. */
+export const heartbeatAnswer = (over: object = {}): { status: number; body: object } => ({
+  status: 200,
+  body: {
+    server_time: "2026-06-01T12:00:00.000Z",
+    next_heartbeat_seconds: 1,
+    desired_config: null,
+    renew_now: false,
+    ...over,
+  },
+});
+
+const idle: Omit<Source, "name"> = { start: async () => undefined, stop: async () => undefined };
+
+/** Makes one that is not started yet. `sources` is the YAML of its sources, `management` more of that section. */
+export const createRunningCollector = async (
+  options: { sources?: string; management?: string } = {},
+): Promise<RunningCollector> => {
+  const { sources = "[{type: file, include: [/nowhere/*]}]", management = "" } = options;
+  const ca = await createTestCa();
+  const peer = await startIngestPeer({ ca });
+  const server = await startManagementServer();
+  const managed = `management: {core_url: "${server.url}", ca_file: core-ca.pem${management}}\n`;
+  const host = await createEnrolledHost({
+    ca,
+    caPem: ca.pem + server.caPem,
+    identity: peer.hostId,
+    endpoint: peer.endpoint,
+    more: `sources: ${sources}\n${managed}`,
+  });
+  let heartbeat: (call: ManagementCall) => ManagementReply = () => heartbeatAnswer();
+  let renew: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = (call) => issueFor(ca, call);
+  let desired: (call: ManagementCall) => ManagementReply = () => ({ status: 200, body: { assignment: null } });
+  server.reply((call) =>
+    call.path.endsWith("/heartbeat") ? heartbeat(call) : call.path.endsWith("/renew") ? renew(call) : desired(call),
+  );
+  const testLog = createTestLog();
+  const log: TestLog & { reload(): void } & Log = { ...testLog, reload: () => undefined };
+  const stopping = new AbortController();
+  const env = { clock: systemClock, entropy: systemEntropy, effectiveUid: 1000 };
+  let done: Promise<unknown> = Promise.resolve();
+  return {
+    host,
+    peer,
+    server,
+    log: testLog,
+    onHeartbeat: (reply) => {
+      heartbeat = reply;
+    },
+    onRenew: (reply) => {
+      renew = reply;
+    },
+    onDesired: (reply) => {
+      desired = reply;
+    },
+    heartbeats: () => server.calls.filter(({ path }) => path.endsWith("/heartbeat")),
+    configure: (more) => writeFile(host.config, `${host.configText.split("sources:")[0]}${managed}${more}`),
+    start: async (createSource = () => ({ name: "idle", ...idle })) => {
+      const inspection = await inspectConfig(host.config, env);
+      if (!isUsable(inspection)) throw new Error(JSON.stringify(inspection.errors));
+      const facts = {
+        bootId: "ab".repeat(16),
+        version: "0.1.0",
+        commit: "unknown",
+        hostname: "host.test",
+        platform: "linux/amd64",
+        startedAt: systemClock.now(),
+      };
+      const run = superviseCollector({ inspection, env, facts, log, createSource }, stopping.signal);
+      done = run.catch(() => undefined);
+      return { done: run };
+    },
+    stop: async () => {
+      stopping.abort();
+      await done;
+      await Promise.all([peer.close(), server.close()]);
+      await host.remove();
+    },
+    queueIsFree: async () => {
+      const inspection = await inspectConfig(host.config, env);
+      if (inspection.config !== undefined) await openQueue({ ...inspection.config.buffer, ...env }).close();
+    },
+  };
+};
