@@ -175,6 +175,20 @@ describe("committer", () => {
     expect(opened.length).toBe(2);
   });
 
+  it("one queue that another core holds does not hold up the others", async () => {
+    const { committer } = start();
+    await committer.commit(frame(1, 1), 1);
+    const { sql } = database.connect();
+    await sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor for update`;
+      const held = committer.commit(frame(2, 2), 1);
+      const other = await committer.commit(frame(1, 1, { hostId: "host-b" }), 1);
+      expect(other).toMatchObject({ outcome: "committed" });
+      held.catch(() => undefined);
+    });
+    expect(await committer.commit(frame(3, 3), 1)).toMatchObject({ cursor: 3n });
+  });
+
   it("D3: a batch that the server does not answer is given up", async () => {
     const { committer } = start({ batchTimeoutMs: 100 });
     await committer.commit(frame(1, 1), 1);

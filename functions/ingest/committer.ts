@@ -1,6 +1,7 @@
 /**
- * Self-clocking group commit: as soon as one of the connections is free, everything that is pending commits as one batch. Under
- * little load a frame waits for nothing; under much, batches grow until the disk keeps up.
+ * Self-clocking group commit: as soon as a connection is free, everything that is pending commits as one batch. Under little load a
+ * frame waits for nothing; under much, batches grow until the disk keeps up. A second batch runs beside the first only when it is
+ * worth its transaction, or the first is slow: many small senders are served best by few batches.
  *
  * Invariants:
  * - A frame is resolved only after the batch it was in has committed; a batch that failed rejects all its frames.
@@ -50,6 +51,8 @@ interface Pending {
 }
 
 const stalledAfterMs = 10_000;
+const besideBytesMin = 256 * 1024;
+const besideAfterMs = 50;
 
 /** Makes a committer; it connects with the first frame. */
 export const createCommitter = ({
@@ -61,9 +64,11 @@ export const createCommitter = ({
   batchBytesMax = 16 * 1024 * 1024,
 }: CommitterOptions): Committer => {
   const waiting = new Map<string, Pending[]>();
+  let waitingBytes = 0;
   const busy = new Map<string, number>();
   const idle: Client[] = [];
   let running = 0;
+  let slow = false;
   let closing = false;
   let failure: unknown;
   let drained: (() => void) | undefined;
@@ -79,6 +84,7 @@ export const createCommitter = ({
         const next = frames[taken];
         if (next === undefined || (batch.length > 0 && bytes + next.bytes > batchBytesMax)) break;
         bytes += next.bytes;
+        waitingBytes -= next.bytes;
         batch.push(next);
         taken++;
       }
@@ -92,11 +98,17 @@ export const createCommitter = ({
   };
 
   const pump = (): void => {
-    while (running < connections) {
+    while (running < connections && (running === 0 || slow || waitingBytes >= besideBytesMin)) {
       const batch = takeBatch();
       if (batch.length === 0) break;
       running++;
+      const impatience = setTimeout(() => {
+        slow = true;
+        pump();
+      }, besideAfterMs);
       void run(batch).finally(() => {
+        clearTimeout(impatience);
+        slow = false;
         running--;
         for (const { frame } of batch) busy.delete(queueKey(frame.hostId, frame.queueId));
         pump();
@@ -157,6 +169,7 @@ export const createCommitter = ({
         if (closing) return reject(new Error("the committer is closed"));
         const key = queueKey(frame.hostId, frame.queueId);
         const pending = { frame, bytes, since: clock.monotonic(), resolve, reject };
+        waitingBytes += bytes;
         const queue = waiting.get(key);
         if (queue) queue.push(pending);
         else waiting.set(key, [pending]);
