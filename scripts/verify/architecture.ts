@@ -111,7 +111,7 @@ export const parts: readonly Part[] = [
     imports: [...leaves, "http", "v1", "ops", "problems"],
     types: ["core", "config"],
   },
-  { name: "main", paths: ["functions/main.ts"], imports: ["*"], node: true, environment: true },
+  { name: "main", paths: ["functions/main.ts", "functions/server.ts"], imports: ["*"], node: true, environment: true },
   { name: "worker", paths: ["functions/worker.ts"], imports: ["*"] },
   { name: "version", paths: ["package.json"], imports: [] },
   {

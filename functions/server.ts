@@ -1,0 +1,292 @@
+import { readFileSync } from "node:fs";
+import { createApp } from "./app.ts";
+import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
+import type { Core, Log } from "./core.ts";
+import { verifyAudit } from "./domain/audit/verify.ts";
+import { recordAuthFailure } from "./domain/certificate/auth-failure.ts";
+import { markUsed } from "./domain/certificate/use.ts";
+import type { LicenseSource } from "./domain/licensing/license.ts";
+import type { Route } from "./http/route.ts";
+import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
+import { chainAuditEvents } from "./jobs/chain-audit-events.ts";
+import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
+import { systemClock } from "./kit/clock.ts";
+import { systemEntropy } from "./kit/entropy.ts";
+import { ConfigError } from "./kit/env.ts";
+import { runEvery } from "./kit/run-every.ts";
+import { createLog } from "./node/create-log.ts";
+import { openDatabaseSocket } from "./node/database-socket.ts";
+import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
+import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
+import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
+import { ListenFault, listenFor } from "./node/listen-fault.ts";
+import { createMetrics, type Metrics } from "./node/metrics.ts";
+import { createNodeCryptography } from "./node/node-cryptography.ts";
+import { prepareDatabase } from "./node/prepare-database.ts";
+import { readLicense } from "./node/read-license.ts";
+import { readMigrations } from "./node/read-migrations.ts";
+import type { Reloaded } from "./node/reload-files.ts";
+import type { TlsMaterial } from "./node/tls-files.ts";
+import {
+  committerCheck,
+  databaseCheck,
+  directoryCheck,
+  disabledCheck,
+  durabilityCheck,
+  filesCheck,
+  licenseCheck,
+  migrationsCheck,
+  signerCheck,
+} from "./ops/checks.ts";
+import { type Ops, opsRoutesOf } from "./ops/index.ts";
+import { createClientCertificateReader } from "./signer/certificate.ts";
+import { findHead } from "./store/audit-chain.ts";
+import { findCertificateStandings } from "./store/certificate-standings.ts";
+import { type ConnectedDatabase, connectDatabase } from "./store/database.ts";
+import { pendingMigrations } from "./store/migrate.ts";
+import { revocationChannel } from "./store/revocations.ts";
+import { routesOf } from "./v1/index.ts";
+
+/** EX_CONFIG of sysexits(3). */
+const exitConfig = 78;
+const shutdownGraceMs = 10_000;
+/** What an external signer gets where the environment has no PATH. */
+const defaultPath = "/usr/local/bin:/usr/bin:/bin";
+const partitionIntervalMs = 3_600_000;
+const filesIntervalMs = 5000;
+const auditChainIntervalMs = 1000;
+const auditHeadIntervalMs = 3_600_000;
+
+const usage = `svc-server: core of the collector fleet
+
+  svc-server                serve, configured by the environment (docs/operate.md)
+  svc-server check-config   check the environment and exit: 0, or 78 with every fault by name
+  svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
+`;
+
+/** Serves until SIGTERM or SIGINT, then lets what is running end: listeners first, the database last. */
+const serve = async (config: CoreConfig, log: Log): Promise<void> => {
+  const cryptography = createNodeCryptography();
+  const files = await followFiles(config, {
+    cryptography,
+    clock: systemClock,
+    log,
+    path: process.env.PATH ?? defaultPath,
+  });
+  const license = await readLicense(config);
+  const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
+  const stop = new AbortController();
+  try {
+    await prepareDatabase(database, { tenantId: config.tenantId, clock: systemClock, log });
+    const metrics = createMetrics();
+    const core: Core = {
+      config,
+      db: database.db,
+      clock: systemClock,
+      entropy: systemEntropy,
+      log,
+      observe: metrics.observe,
+      cryptography,
+      signer: files.signing?.signer ?? null,
+      clientCertificates:
+        files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),
+    };
+    const jobs = Promise.all([startAuditJobs(core, stop.signal), startFollowing(core, files, stop.signal)]);
+    const routes = routesOf(core);
+    const ingest =
+      config.ingest &&
+      files.tls &&
+      (await startIngest(core, { config: config.ingest, tls: files.tls, routes, database, metrics, stop }));
+    const ops = opsRoutesOf({
+      config,
+      clock: core.clock,
+      log,
+      metrics: metrics.render,
+      checks: checksOf(core, { database, ingest, files, license }),
+    });
+    const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
+    const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
+    log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
+    log.info({ signal: await stopSignal() }, "stopping");
+    stop.abort();
+    await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs]);
+  } finally {
+    stop.abort();
+    await database.close();
+  }
+  log.info({}, "stopped");
+};
+
+/** The appender of the audit chain, and its head told to the log, from where a copy can vouch for it. */
+const startAuditJobs = async ({ db, clock, log }: Core, signal: AbortSignal): Promise<void> => {
+  const job = { clock, signal, log };
+  await Promise.all([
+    runEvery({ name: "audit chain", intervalMs: auditChainIntervalMs, ...job }, async () => {
+      await chainAuditEvents(db);
+      return undefined;
+    }),
+    runEvery({ name: "audit head", intervalMs: auditHeadIntervalMs, ...job }, async () => {
+      const head = await findHead(db);
+      return head && { seq: head.seq, hash: head.hash.toHex() };
+    }),
+  ]);
+};
+
+/** Files that changed are taken up within seconds, and at once on SIGHUP. */
+const startFollowing = async (
+  { clock, log }: Core,
+  { check }: Pick<FollowedFiles, "check">,
+  signal: AbortSignal,
+): Promise<void> => {
+  const atOnce = () => void check();
+  process.on("SIGHUP", atOnce);
+  await runEvery({ name: "changed files", intervalMs: filesIntervalMs, clock, signal, log }, async () => {
+    await check();
+    return undefined;
+  });
+  process.off("SIGHUP", atOnce);
+};
+
+/** The ingest listener with its jobs. Partitions are there before the first frame can be. */
+const startIngest = async (
+  core: Core,
+  needs: {
+    config: IngestConfig;
+    tls: Reloaded<TlsMaterial>;
+    routes: readonly Route[];
+    database: ConnectedDatabase;
+    metrics: Metrics;
+    stop: AbortController;
+  },
+): Promise<RunningIngest> => {
+  const { config, tls, routes, database, metrics, stop } = needs;
+  const { db, clock, log } = core;
+  const keepPartitions = () => maintainIngestPartitions({ db, clock, retentionDays: config.retentionDays });
+  await keepPartitions();
+  const ingest = createIngest({
+    config,
+    hostIdBytesMax: core.config.hostIdBytesMax,
+    databaseUrl: core.config.databaseUrl.reveal(),
+    db,
+    clock,
+    log,
+    observe: metrics.observeIngest,
+    certificates: {
+      find: (fingerprints) => findCertificateStandings(db, fingerprints),
+      use: (certificate) => markUsed(core, certificate),
+      refused: (failure) => recordAuthFailure(core, failure),
+    },
+    onRevocation: (callback) => database.sql.listen(revocationChannel, callback, callback),
+  });
+  metrics.gauge(
+    "core_ingest_in_flight_bytes",
+    "Bytes taken in and not yet committed",
+    () => ingest.gauges().inFlightBytes,
+  );
+  metrics.gauge("core_ingest_open_streams", "Forward streams that are open", () => ingest.gauges().openStreams);
+  // Only what a collector proves itself for: here the TLS certificate alone says who calls.
+  const management = routes.filter(({ guard }) => guard.kind === "collector");
+  const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
+  const { host, port } = config;
+  const listener = await listenFor("SVC_INGEST_GRPC_ADDR", () =>
+    startIngestListener({ host, port, tls, ingest: ingest.routes, app, log }),
+  );
+  const { signal } = stop;
+  const jobs = [
+    ingest.watch(signal),
+    runEvery({ name: "ingest partitions", intervalMs: partitionIntervalMs, clock, signal, log }, keepPartitions),
+  ];
+  return {
+    port: listener.port,
+    health: ingest.health,
+    close: async () => {
+      await listener.close();
+      await ingest.close();
+      await Promise.all(jobs);
+    },
+  };
+};
+
+interface RunningIngest {
+  port: number;
+  health: Ingest["health"];
+  close(): Promise<void>;
+}
+
+const checksOf = (
+  core: Core,
+  parts: {
+    database: ConnectedDatabase;
+    ingest: RunningIngest | null;
+    files: FollowedFiles;
+    license: LicenseSource | null;
+  },
+): Ops["checks"] => {
+  const { db } = core;
+  const { ingest, files, license } = parts;
+  const { sql } = parts.database;
+  const { signing, tls } = files;
+  const pending = async () => pendingMigrations(sql, await readMigrations());
+  return {
+    core: [
+      databaseCheck(db),
+      migrationsCheck(pending),
+      directoryCheck(core),
+      signerCheck(core),
+      ...(signing ? [filesCheck("enrollment_ca_files", signing.files)] : []),
+    ],
+    ingest: ingest
+      ? [
+          databaseCheck(db),
+          durabilityCheck(db),
+          committerCheck(ingest.health),
+          ...(tls ? [filesCheck("ingest_tls_files", tls)] : []),
+        ]
+      : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set")],
+    licensing: [licenseCheck(license, core)],
+  };
+};
+
+const stopSignal = (): Promise<string> =>
+  new Promise((resolve) => {
+    for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => resolve(name));
+  });
+
+/** Recomputes the audit chain and prints what it found as one JSON object. */
+const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
+  const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
+  try {
+    const { ok, checked, headSeq, headHash, fault } = await verifyAudit(database.db);
+    process.stdout.write(`${JSON.stringify({ ok, checked, head_seq: headSeq, head_hash: headHash, fault })}\n`);
+    return ok ? 0 : 1;
+  } finally {
+    await database.close();
+  }
+};
+
+const commands = ["check-config", "verify-audit"];
+
+/** Runs one command line and gives its exit code; without a command it serves until SIGTERM or SIGINT. */
+export const runServer = async (command: string | undefined): Promise<number> => {
+  if (command !== undefined && !commands.includes(command)) {
+    process.stderr.write(usage);
+    return command === "--help" ? 0 : 2;
+  }
+  try {
+    const { config, warnings } = parseCoreConfig(process.env, (path) => readFileSync(path, "utf8"));
+    if (command === "verify-audit") return await verifyAuditLog(config);
+    if (command === "check-config") {
+      for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
+      process.stdout.write("configuration is valid\n");
+      return 0;
+    }
+    const log = createLog(config.logLevel);
+    for (const warning of warnings) log.warn({}, warning);
+    await serve(config, log);
+    return 0;
+  } catch (error) {
+    if (!(error instanceof ConfigError || error instanceof ListenFault)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    return error instanceof ConfigError ? exitConfig : 1;
+  }
+};
