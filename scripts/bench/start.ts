@@ -8,6 +8,7 @@ import { gzipSync } from "node:zlib";
 import { systemClock } from "../../functions/kit/clock.ts";
 import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { createEnrolledHost } from "../../tests/fakes/enrolled-host.ts";
+import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
 import type { Bench } from "./bench.ts";
 import { openBenchDatabase } from "./database.ts";
@@ -49,9 +50,10 @@ sources:
       SVC_ENROLLMENT_CA_CERT_FILE: lab.enrollmentCa.certFile,
       SVC_ENROLLMENT_CA_KEY_FILE: lab.enrollmentCa.keyFile,
     };
-    const collector = ["collector/main.ts"];
+    await bundlePrograms();
+    const collector = [programPaths["svc-collector"]];
     const floor = await median(() => secondsToEnd(["-e", "0"], {}));
-    const core = await median(() => secondsToLine(["functions/main.ts"], env, "ready"));
+    const core = await median(() => secondsToLine([programPaths["svc-server"]], env, "ready"));
     const run = await median(() => secondsToLine([...collector, "run", "--config", host.config], {}, "collector runs"));
     const diag = await median(() => secondsToEnd([...collector, "diag", "--config", host.config], {}));
     const worker = await workerBytes(join(folder, "worker"));

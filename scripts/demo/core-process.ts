@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../functions/kit/clock.ts";
+import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabPki } from "../lab-ca/pki.ts";
 import type { Processes, Running } from "./processes.ts";
 import { waitUntil } from "./wait-until.ts";
@@ -43,7 +44,7 @@ export const createCoreProcess = async (
     httpUrl,
     ingestEndpoint: `127.0.0.1:${settings.ingestPort}`,
     start: () => {
-      running = processes.start({ name: "core", args: ["functions/main.ts"], env });
+      running = processes.start({ name: "core", args: [programPaths["svc-server"]], env });
     },
     ready: () =>
       waitUntil({ what: "core is ready", clock, signal }, async () => {

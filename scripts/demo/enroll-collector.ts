@@ -5,6 +5,7 @@ import { openIdentityDirectory } from "../../collector/identity/identity-directo
 import type { Pair } from "../../collector/identity/pair.ts";
 import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
+import { programPaths } from "../bundle/bundle-programs.ts";
 import type { Processes, Running } from "./processes.ts";
 
 /** A host of the demo with its collector, enrolled; the collector is a process of its own while it runs. */
@@ -40,7 +41,15 @@ export const enrollCollector = async (
   const configFile = join(configDir, "collector.yaml");
   const { code, stdout, stderr } = await processes.run({
     args: [
-      ...["collector/main.ts", "enroll", "--json", "--core", target.coreUrl, "--ingest", target.ingestEndpoint],
+      ...[
+        programPaths["svc-collector"],
+        "enroll",
+        "--json",
+        "--core",
+        target.coreUrl,
+        "--ingest",
+        target.ingestEndpoint,
+      ],
       ...["--token-file", tokenFile, "--device-id", name, "--identity-prefix", target.identityPrefix],
       ...["--ca-bundle", target.caFile, "--config-dir", configDir],
       ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", rootAcknowledgement] : []),
@@ -61,7 +70,7 @@ export const enrollCollector = async (
       return pair;
     },
     start: () => {
-      running = processes.start({ name, args: ["collector/main.ts", "run", "--config", configFile] });
+      running = processes.start({ name, args: [programPaths["svc-collector"], "run", "--config", configFile] });
     },
     kill: async () => running?.kill(),
   };

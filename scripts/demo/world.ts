@@ -7,6 +7,7 @@ import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
 import { seedPeople } from "../../tests/people.ts";
+import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
 import { type CoreProcess, clientCertificateHeader, createCoreProcess } from "./core-process.ts";
 import { type Edge, startEdge } from "./edge.ts";
@@ -57,6 +58,7 @@ export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDispo
   progress("PostgreSQL with fsync, and a lab CA");
   const postgres = await startEmbeddedPostgres();
   cleanup.defer(() => postgres.stop("immediate"));
+  await bundlePrograms();
   const lab = await createLabPki({ dir: join(dir, "lab"), clock });
   const processes = await createProcesses(join(dir, "logs"), surroundings.abort);
   cleanup.defer(() => processes.stopAll());
