@@ -8,8 +8,8 @@ import { markUsed } from "./domain/certificate/use.ts";
 import type { LicenseSource } from "./domain/licensing/license.ts";
 import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
-import { chainAuditEvents } from "./jobs/chain-audit-events.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
+import { runAuditJobs } from "./jobs/run-audit-jobs.ts";
 import { systemClock } from "./kit/clock.ts";
 import { systemEntropy } from "./kit/entropy.ts";
 import { ConfigError } from "./kit/env.ts";
@@ -40,7 +40,6 @@ import {
 } from "./ops/checks.ts";
 import { type Ops, opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
-import { findHead } from "./store/audit-chain.ts";
 import { findCertificateStandings } from "./store/certificate-standings.ts";
 import { type ConnectedDatabase, connectDatabase } from "./store/database.ts";
 import { pendingMigrations } from "./store/migrate.ts";
@@ -54,8 +53,6 @@ const shutdownGraceMs = 10_000;
 const defaultPath = "/usr/local/bin:/usr/bin:/bin";
 const partitionIntervalMs = 3_600_000;
 const filesIntervalMs = 5000;
-const auditChainIntervalMs = 1000;
-const auditHeadIntervalMs = 3_600_000;
 
 const usage = `svc-server: core of the collector fleet
 
@@ -91,7 +88,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       clientCertificates:
         files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),
     };
-    const jobs = Promise.all([startAuditJobs(core, stop.signal), startFollowing(core, files, stop.signal)]);
+    const jobs = Promise.all([runAuditJobs(core, stop.signal), startFollowing(core, files, stop.signal)]);
     const routes = routesOf(core);
     const ingest =
       config.ingest &&
@@ -115,21 +112,6 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     await database.close();
   }
   log.info({}, "stopped");
-};
-
-/** The appender of the audit chain, and its head told to the log, from where a copy can vouch for it. */
-const startAuditJobs = async ({ db, clock, log }: Core, signal: AbortSignal): Promise<void> => {
-  const job = { clock, signal, log };
-  await Promise.all([
-    runEvery({ name: "audit chain", intervalMs: auditChainIntervalMs, ...job }, async () => {
-      await chainAuditEvents(db);
-      return undefined;
-    }),
-    runEvery({ name: "audit head", intervalMs: auditHeadIntervalMs, ...job }, async () => {
-      const head = await findHead(db);
-      return head && { seq: head.seq, hash: head.hash.toHex() };
-    }),
-  ]);
 };
 
 /** Files that changed are taken up within seconds, and at once on SIGHUP. */

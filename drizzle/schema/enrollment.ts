@@ -1,4 +1,4 @@
-import { bigint, boolean, index, integer, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import { bigint, boolean, index, integer, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
 import { bytea, moment } from "./columns.ts";
 
 /** Whether an identity that holds an unexpired active certificate may enroll again. */
@@ -79,4 +79,20 @@ export const enrollmentFailure = pgTable(
     occurredAt: moment("occurred_at").notNull(),
   },
   (table) => [index("enrollment_failure_address").on(table.addressKey, table.occurredAt)],
+);
+
+/** Refused uses of an address (IPv6: its /64) in one minute, for one reason: counted here, told to the audit log after it. */
+export const enrollmentRefusal = pgTable(
+  "enrollment_refusal",
+  {
+    addressKey: text("address_key").notNull(),
+    minuteStartedAt: moment("minute_started_at").notNull(),
+    reason: text("reason").notNull(),
+    refusals: bigint("refusals", { mode: "number" }).notNull(),
+    lastAt: moment("last_at").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.addressKey, table.minuteStartedAt, table.reason] }),
+    index("enrollment_refusal_minute").on(table.minuteStartedAt),
+  ],
 );

@@ -11,22 +11,6 @@ export const countFailures = async (db: Executor, addressKey: string, since: Dat
   return row?.failures ?? 0;
 };
 
-/** Whether the address already failed for this reason after a moment. */
-export const hasFailedFor = async (db: Executor, addressKey: string, reason: string, since: Date): Promise<boolean> => {
-  const rows = await db
-    .select({ id: enrollmentFailure.id })
-    .from(enrollmentFailure)
-    .where(
-      and(
-        eq(enrollmentFailure.addressKey, addressKey),
-        eq(enrollmentFailure.reason, reason),
-        gt(enrollmentFailure.occurredAt, since),
-      ),
-    )
-    .limit(1);
-  return rows.length > 0;
-};
-
 /** Records a failed use, and forgets those of the address that no window reaches any more. */
 export const insertFailure = async (
   db: Executor,

@@ -3,13 +3,15 @@ import { uuidv7 } from "../../kit/entropy.ts";
 import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
 import { SignerFault } from "../../signer/signer.ts";
 import type { Executor } from "../../store/database.ts";
-import { countFailures, hasFailedFor, insertFailure } from "../../store/enrollment-failures.ts";
+import { countFailures, insertFailure } from "../../store/enrollment-failures.ts";
+import { countRefusal } from "../../store/enrollment-refusals.ts";
 import { type Origin, recordAudit } from "../audit/record.ts";
 import { addressKey } from "./rules.ts";
 
 const windowMs = 5 * 60_000;
 const failuresMax = 10;
-const minuteMs = 60_000;
+/** The audit log hears of refusals by the minute. */
+export const minuteMs = 60_000;
 
 /** Why an enrollment is refused: the public code, and the reason that only the audit event holds. */
 export class Refusal extends Error {
@@ -40,7 +42,7 @@ export interface RefusedUse {
 /**
  * Records a refused use and gives the problem to answer with. A 401 or 403 counts against the remote address; after ten in five
  * minutes the answer is 429 `throttled` instead. Only refusals pass through here, so a valid token enrolls from any address.
- * The audit log gets one event per address, reason and minute.
+ * The audit log gets an event for the first of an address, reason and minute, and the count of all after it: `tellRefusals`.
  */
 export const refuse = async (
   { db, clock, entropy }: Pick<Core, "clock" | "entropy"> & { db: Executor },
@@ -49,14 +51,18 @@ export const refuse = async (
   origin: Origin,
 ): Promise<Problem> => {
   const now = clock.now();
+  const at = new Date(now);
   const key = addressKey(origin.remoteAddress);
+  const { reason } = refusal;
+  const minuteStartedAt = new Date(now - (now % minuteMs));
   const status = transportStatus[refusal.problem.kind].http;
-  const counts = status === 401 || status === 403;
-  if (counts && (await countFailures(db, key, new Date(now - windowMs))) >= failuresMax) {
-    return new Problem("throttled", { cause: refusal, retryAfterSeconds: windowMs / 1000 });
-  }
-  const minuteStart = new Date(now - (now % minuteMs) - 1);
-  if (!(await hasFailedFor(db, key, refusal.reason, minuteStart))) {
+  const isFailedUse = status === 401 || status === 403;
+  const windowStart = new Date(now - windowMs);
+  const throttled = isFailedUse && (await countFailures(db, key, windowStart)) >= failuresMax;
+  const problem = throttled
+    ? new Problem("throttled", { cause: refusal, retryAfterSeconds: windowMs / 1000 })
+    : refusal.problem;
+  if (await countRefusal(db, { addressKey: key, minuteStartedAt, reason, at })) {
     await recordAudit(
       db,
       { clock, entropy },
@@ -65,25 +71,21 @@ export const refuse = async (
         action: "collector.enroll",
         target: { type: "bootstrap_token", id: use.tokenId ?? "" },
         outcome: "failure",
-        reason: refusal.reason,
+        reason,
         origin,
         details: {
           policy_id: use.policyId,
           token_prefix: use.tokenPrefix,
-          code: refusal.problem.code,
+          code: problem.code,
           ...signerFault(refusal),
         },
       },
     );
   }
-  if (counts) {
-    await insertFailure(
-      db,
-      { id: uuidv7({ clock, entropy }), addressKey: key, reason: refusal.reason, occurredAt: new Date(now) },
-      new Date(now - windowMs),
-    );
+  if (isFailedUse && !throttled) {
+    await insertFailure(db, { id: uuidv7({ clock, entropy }), addressKey: key, reason, occurredAt: at }, windowStart);
   }
-  return refusal.problem;
+  return problem;
 };
 
 /** What an operator should know of a signer that failed; the caller never does. */

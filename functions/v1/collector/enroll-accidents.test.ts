@@ -1,0 +1,169 @@
+import { eq, sql } from "drizzle-orm";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { auditEvent } from "../../../drizzle/schema/audit.ts";
+import { certificate } from "../../../drizzle/schema/certificate.ts";
+import { enrollmentFailure, enrollmentRefusal, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
+import { collectorOf, createTestToken, heartbeatBody, identityPrefix, manage } from "../../../tests/collector.ts";
+import { createTestCore } from "../../../tests/core.ts";
+import { createTestCsr, createTestKey, type TestKey } from "../../../tests/fakes/pki.ts";
+import { tellRefusals } from "../../domain/enrollment/tell-refusals.ts";
+import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
+
+/** Runs when a certificate has been signed and not yet recorded. */
+let whileSigning = async (_issued: IssuedCertificate): Promise<void> => undefined;
+const test = await createTestCore({
+  wrapSigner: (signer: Signer): Signer => ({
+    ...signer,
+    sign: async (request) => {
+      const issued = await signer.sign(request);
+      await whileSigning(issued);
+      return issued;
+    },
+  }),
+});
+afterAll(() => test.close());
+const { api, clock, db } = test;
+let devices = 0;
+beforeEach(() => {
+  whileSigning = async () => undefined;
+});
+
+const requestOf = async (deviceId: string, key: TestKey) => ({
+  csr_pem: await createTestCsr({ key, uri: identityPrefix + deviceId }),
+  device_id: deviceId,
+  platform: "linux/amd64",
+  collector_version: "1.0.0",
+});
+const device = () => `host-${++devices}`;
+const enroll = (token: string, body: object, from = "127.0.0.1", headers = {}) =>
+  api("POST", "/v1/collector/enroll", { headers: { Authorization: `Bearer ${token}`, ...headers }, body, from });
+const tokenId = async () =>
+  String((await db.execute(sql`select id from bootstrap_token order by id desc limit 1`))[0]?.id);
+const certificates = async () => (await db.select().from(certificate)).length;
+const counted = async (id: string) =>
+  (await db.execute(sql`select enrollment_count::int as n from enrollment_policy where id = ${id}`))[0]?.n;
+
+describe("enrollment that meets an accident between signing and recording", () => {
+  it("E2: a crash leaves a certificate that nothing accepts, its serial reserved, and a place that is free again after 60 s", async () => {
+    const { token } = await createTestToken(test, { max_enrollments: 1 });
+    const [deviceId, key] = [device(), await createTestKey()];
+    const body = await requestOf(deviceId, key);
+    const signed = Promise.withResolvers<IssuedCertificate>();
+    const dead = Promise.withResolvers<void>();
+    whileSigning = (issued) => {
+      signed.resolve(issued);
+      return dead.promise;
+    };
+    const lost = enroll(token, body);
+    const issued = await signed.promise;
+    whileSigning = async () => undefined;
+    const [held] = await db.select().from(enrollmentReservation);
+    expect(held).toMatchObject({ identity: identityPrefix + deviceId, serialNumber: issued.serialNumber });
+    expect(await db.select().from(certificate).where(eq(certificate.serialNumber, issued.serialNumber))).toEqual([]);
+    const unrecorded = { identity: identityPrefix + deviceId, certificate_pem: issued.certificatePem };
+    const beat = await manage(test, collectorOf(key, unrecorded), "heartbeat", heartbeatBody(clock.now()));
+    expect(beat).toMatchObject({ status: 401, body: { code: "certificate_unknown" } });
+
+    expect((await enroll(token, body)).body.code).toBe("enrollment_in_progress");
+    await clock.advance(60_000);
+    expect((await enroll(token, body)).status).toBe(201);
+    // The one that was thought dead comes back: its place is another's.
+    dead.resolve();
+    expect((await lost).body.code).toBe("enrollment_in_progress");
+    expect(await db.select().from(enrollmentReservation)).toEqual([]);
+    expect(await db.select().from(certificate).where(eq(certificate.serialNumber, issued.serialNumber))).toEqual([]);
+  });
+
+  it("E3: a policy frozen, or a token or identity revoked, while the signer runs issues nothing and gives the place back", async () => {
+    const admin = (path: string) => api("POST", `/v1/collector/${path}`, { as: "admin" });
+    const first = await createTestToken(test, { reenrollment: "replace", max_enrollments: 1 });
+    const known = await requestOf(device(), await createTestKey());
+    const { body: enrolled } = await enroll(first.token, known);
+    const again = { ...known, csr_pem: (await requestOf(known.device_id, await createTestKey())).csr_pem };
+    const before = await certificates();
+    whileSigning = async () => void (await admin(`identities/${enrolled.identity_id}/revoke`));
+    expect(await enroll(first.token, again)).toMatchObject({ status: 403, body: { code: "identity_revoked" } });
+
+    const second = await createTestToken(test);
+    const id = await tokenId();
+    whileSigning = async () => void (await admin(`tokens/${id}/revoke`));
+    const fresh = await requestOf(device(), await createTestKey());
+    expect(await enroll(second.token, fresh)).toMatchObject({ status: 401, body: { code: "token_invalid" } });
+
+    const third = await createTestToken(test, { max_enrollments: 1 });
+    whileSigning = async () => void (await admin(`enrollment-policies/${third.policyId}/freeze`));
+    expect(await enroll(third.token, fresh)).toMatchObject({ status: 403, body: { code: "policy_frozen" } });
+    expect([await certificates(), await counted(second.policyId), await counted(third.policyId)]).toEqual([
+      before,
+      0,
+      0,
+    ]);
+    expect(await db.select().from(enrollmentReservation)).toEqual([]);
+  });
+});
+
+describe("where an enrollment comes from", () => {
+  const bad = async (from: string, headers = {}) =>
+    (await enroll("nonsense", await requestOf("x", await createTestKey()), from, headers)).body.code;
+
+  it("E5: is the socket's address, whatever X-Forwarded-For and its like say", async () => {
+    const { token } = await createTestToken(test, { allowed_source_cidrs: ["10.0.0.0/8"] });
+    const told = (address: string) => ({
+      "X-Forwarded-For": address,
+      "X-Real-IP": address,
+      Forwarded: `for=${address}`,
+      "True-Client-IP": address,
+    });
+    const body = await requestOf(device(), await createTestKey());
+    expect((await enroll(token, body, "192.0.2.9", told("10.0.0.1"))).body.code).toBe("source_not_allowed");
+    expect((await enroll(token, body, "10.0.0.1", told("192.0.2.9"))).status).toBe(201);
+    for (let failure = 0; failure < 10; failure++) await bad("192.0.2.77", told(`203.0.113.${failure}`));
+    expect(await bad("192.0.2.77", told("203.0.113.200"))).toBe("throttled");
+    const [event] = await db.execute(sql`select count(*)::int as n from audit_event where remote_addr like '203.%'`);
+    expect(event?.n).toBe(0);
+  });
+
+  it("E6: is the same for an IPv4-mapped address as for its IPv4: for CIDRs of either form, and for the throttle", async () => {
+    for (const cidr of ["198.51.100.0/24", "::ffff:198.51.100.0/120"]) {
+      const { token } = await createTestToken(test, { allowed_source_cidrs: [cidr] });
+      for (const from of ["198.51.100.7", "::ffff:198.51.100.7", "::ffff:c633:6407"]) {
+        const { status } = await enroll(token, await requestOf(device(), await createTestKey()), from);
+        expect({ cidr, from, status }).toEqual({ cidr, from, status: 201 });
+      }
+      const other = await enroll(token, await requestOf(device(), await createTestKey()), "::ffff:198.51.101.7");
+      expect(other.body.code).toBe("source_not_allowed");
+    }
+    for (let failure = 0; failure < 5; failure++) {
+      await bad("198.51.100.9");
+      await bad("::ffff:198.51.100.9");
+    }
+    expect([await bad("198.51.100.9"), await bad("::ffff:c633:6409")]).toEqual(["throttled", "throttled"]);
+  });
+
+  it("E7: a flood of failures from one address keeps no good token out, fills no table, and is counted to the last one", async () => {
+    const from = "203.0.113.50";
+    const { token } = await createTestToken(test);
+    // The minute starts fresh, so that all of it is one count.
+    await clock.advance(60_000 - (clock.now() % 60_000));
+    const flood = Array.from({ length: 300 }, () => bad(from));
+    const good = enroll(token, await requestOf(device(), await createTestKey()), from);
+    const codes = await Promise.all(flood);
+    expect((await good).status).toBe(201);
+    expect(new Set(codes)).toEqual(new Set(["token_invalid", "throttled"]));
+    expect(await bad(from)).toBe("throttled");
+    const rows = await db.select().from(enrollmentFailure).where(eq(enrollmentFailure.addressKey, from));
+    // Ten, and those that were being decided on at the same time: as many as there are connections.
+    expect(rows.length).toBeLessThanOrEqual(20);
+    const events = () => db.select().from(auditEvent).where(eq(auditEvent.targetId, from));
+    const all = () => db.select().from(auditEvent).where(eq(auditEvent.remoteAddr, from));
+    expect((await all()).filter(({ outcome }) => outcome === "failure")).toHaveLength(1);
+    await tellRefusals(test.core);
+    expect(await events()).toEqual([]);
+    await clock.advance(65_001);
+    await Promise.all([tellRefusals(test.core), tellRefusals(test.core)]);
+    expect(await events()).toMatchObject([
+      { action: "collector.enroll", outcome: "failure", reason: "token_malformed", details: { count: 301 } },
+    ]);
+    expect(await db.select().from(enrollmentRefusal)).toEqual([]);
+  });
+});
