@@ -1,5 +1,8 @@
 import type { Clock } from "../../functions/kit/clock.ts";
 
+/** Longer than a forwarder's longest pause (30 s) after an outage, on a machine that is busy with other things. */
+const patienceMs = 75_000;
+
 /**
  * Asks `probe` every `everyMs` until it gives something other than undefined, and gives that. A probe that throws counts as not
  * yet. Throws after `timeoutMs`, with what was waited for and the last failure.
@@ -8,7 +11,7 @@ export const waitUntil = async <Found>(
   options: { what: string; clock: Clock; signal: AbortSignal; timeoutMs?: number; everyMs?: number },
   probe: () => Promise<Found | undefined>,
 ): Promise<Found> => {
-  const { what, clock, signal, timeoutMs = 30_000, everyMs = 50 } = options;
+  const { what, clock, signal, timeoutMs = patienceMs, everyMs = 50 } = options;
   const deadline = clock.monotonic() + timeoutMs;
   let cause: unknown;
   while (clock.monotonic() < deadline) {
