@@ -10,29 +10,30 @@ import { markUsed } from "../domain/certificate/use.ts";
 import { systemClock } from "../kit/clock.ts";
 import { findCertificateStandings } from "../store/certificate-standings.ts";
 import { revocationChannel } from "../store/revocations.ts";
+import type { CertificateRegister } from "./admission.ts";
+import type { IngestNeeds } from "./create-ingest.ts";
 
 /** TLS judges dates by the machine's clock, so core does here. */
 let core: TestCore;
 let ingest: TestIngest;
+/** A second core on the same database, which hears no notifications. */
+let deafReplica: TestIngest;
 let token: string;
 const clients: ForeignClient[] = [];
 beforeAll(async () => {
   core = await createTestCore();
   core.clock.set(systemClock.now());
   const { sql, db } = core.database.connect();
-  ingest = await startTestIngest({
-    config: { requireEnrollment: true },
-    ca: core.ca,
-    database: core.database,
-    needs: {
-      certificates: {
-        find: (fingerprints) => findCertificateStandings(db, fingerprints),
-        use: (certificate) => markUsed(core.core, certificate),
-        refused: (failure) => recordAuthFailure(core.core, failure),
-      },
-      onRevocation: (callback) => sql.listen(revocationChannel, callback, callback),
-    },
-  });
+  const certificates: CertificateRegister = {
+    find: (fingerprints) => findCertificateStandings(db, fingerprints),
+    use: (certificate) => markUsed(core.core, certificate),
+    refused: (failure) => recordAuthFailure(core.core, failure),
+  };
+  const onRevocation: IngestNeeds["onRevocation"] = (callback) => sql.listen(revocationChannel, callback, callback);
+  const { ca, database } = core;
+  const config = { requireEnrollment: true };
+  ingest = await startTestIngest({ config, ca, database, needs: { certificates, onRevocation } });
+  deafReplica = await startTestIngest({ config, ca, database, needs: { certificates } });
   const policy = await core.api<{ id: string }>("POST", "/v1/collector/enrollment-policies", {
     as: "admin",
     body: { name: "all", allowed_identity_prefixes: ["spiffe://fleet.test/"] },
@@ -48,12 +49,12 @@ afterEach(() => {
   for (const client of clients.splice(0)) client.close();
 });
 afterAll(async () => {
-  await ingest.close();
+  await Promise.all([ingest.close(), deafReplica.close()]);
   await core.close();
 });
 
-const connect = (certificate: TestClient): ForeignClient => {
-  const client = connectForeign(ingest, certificate);
+const connect = (certificate: TestClient, replica = ingest): ForeignClient => {
+  const client = connectForeign(replica, certificate);
   clients.push(client);
   return client;
 };
@@ -131,5 +132,26 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
     kept?.call.end();
     expect((await kept?.ended)?.error).toBeUndefined();
     expect(kept?.messages.at(-1)?.ack?.acked_through).toBe("1");
+  });
+
+  it("G4: of a sender that never stops, no replica accepts an envelope 5 s after the revocation, heard or not", async () => {
+    const sender = await enroll("d-1");
+    const replicas = [ingest, deafReplica].map((replica, index) => {
+      const queue_id = Buffer.alloc(16, index + 1);
+      const { call, ended } = openForward(connect(sender, replica));
+      call.write({ open: { host_id: sender.identity, queue_id } });
+      let sequence = 0;
+      const sending = setInterval(() => call.write({ frame: { ...frame(sender.identity, ++sequence), queue_id } }), 20);
+      return { queue_id, call, ended: ended.finally(() => clearInterval(sending)) };
+    });
+    await Promise.all(replicas.map(({ call }) => once(call, "data")));
+    const revokedAt = Date.now();
+    await revoke(`/v1/collector/certificates/${sender.certificateId}/revoke`);
+    for (const { queue_id, ended } of replicas) {
+      expect((await ended).error).toMatchObject({ code: status.PERMISSION_DENIED, reason: "certificate_revoked" });
+      const [last] = await ingest.connection.sql`select max(received_at) as at from ingest_envelope
+        where host_id = ${sender.identity} and queue_id = ${queue_id}`;
+      expect(new Date(last?.at).getTime() - revokedAt).toBeLessThan(5_000);
+    }
   });
 });
