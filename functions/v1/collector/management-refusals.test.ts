@@ -1,0 +1,242 @@
+import { and, eq } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { auditEvent } from "../../../drizzle/schema/audit.ts";
+import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
+import type { ProofPurpose } from "../../../proto/management/proof.ts";
+import {
+  collectorOf,
+  createTestToken,
+  enrollTestCollector,
+  heartbeatBody,
+  manage,
+  type TestCollector,
+} from "../../../tests/collector.ts";
+import { type Answer, type Call, createTestCore } from "../../../tests/core.ts";
+import { createTestCa, createTestCsr, createTestKey, issueTestCertificate } from "../../../tests/fakes/pki.ts";
+import type { ProblemCode } from "../../problems.ts";
+import type { Signer } from "../../signer/signer.ts";
+
+/** Every refusal of management requests: its status, code, action, audit event and last auth failure. */
+let sign = (signer: Signer): Signer["sign"] => signer.sign;
+const test = await createTestCore({
+  env: { SVC_ENROLLMENT_CLIENT_CERT_HEADER: "X-Client-Cert" },
+  wrapSigner: (signer) => ({ ...signer, sign: (request) => sign(signer)(request) }),
+});
+afterAll(() => test.close());
+const { api, clock, db } = test;
+const failing = (): never => {
+  throw new Error("the device is locked");
+};
+const working = (signer: Signer) => signer.sign;
+
+let rows = 0;
+/** Each row calls from an address of its own, so that its audit events can be told apart. */
+const newAddress = () => `10.9.${++rows >> 8}.${rows & 255}`;
+const deviceOf = (from: string) => `host-${from}`;
+const admin = (path: string) => api("POST", `/v1/collector/${path}`, { as: "admin" });
+const eventsFrom = async (from: string) => {
+  const found = and(eq(auditEvent.remoteAddr, from), eq(auditEvent.outcome, "failure"));
+  return db.select().from(auditEvent).where(found).orderBy(auditEvent.id);
+};
+
+type Reply = Answer<Record<string, unknown>>;
+interface Expected {
+  status: number;
+  code: ProblemCode;
+  action: string;
+}
+
+let sent = 0;
+/** A body that is right for the purpose, and newer than any before. */
+const bodyOf = async (purpose: ProofPurpose, host: TestCollector, over: object = {}) => {
+  const sent_at = new Date(clock.now() + (++sent % 1000)).toISOString();
+  if (purpose === "heartbeat") return { ...heartbeatBody(clock.now()), sent_at, ...over };
+  if (purpose === "config_desired") return { sent_at, ...over };
+  const csr_pem = await createTestCsr({ key: await createTestKey(), uri: host.identity });
+  return { sent_at, csr_pem, collector_version: "1.1.0", ...over };
+};
+
+interface Refused extends Expected {
+  /** The identity's last auth failure; absent: none is recorded. */
+  recorded?: boolean;
+  /** The audit event; absent: none. */
+  event?: { action: string; reason: string };
+}
+type Provoke = (host: TestCollector, purpose: ProofPurpose, call: Call) => Promise<Reply>;
+const send: Provoke = async (host, purpose, call) => manage(test, host, purpose, await bodyOf(purpose, host), call);
+const presenting = async (host: TestCollector, over: Partial<Parameters<typeof issueTestCertificate>[0]>) => {
+  const certificate = await issueTestCertificate({ ca: test.ca, key: host.key, uri: host.identity, ...over });
+  return { ...host, certificate };
+};
+const successorOf = async (host: TestCollector): Promise<TestCollector> => {
+  const key = await createTestKey();
+  const csr_pem = await createTestCsr({ key, uri: host.identity });
+  return collectorOf(key, (await manage(test, host, "renew", await bodyOf("renew", host, { csr_pem }))).body);
+};
+
+const managements: [expected: Refused, provoke: Provoke][] = [
+  [
+    { status: 401, code: "client_certificate_required", action: "fix_request" },
+    async (host, purpose, { from = "" }) =>
+      api("POST", purposePath[purpose], { from, body: { ...(await bodyOf(purpose, host)), proof: "AA==" } }),
+  ],
+  [
+    { status: 400, code: "client_certificate_header_invalid", action: "fix_request" },
+    async (host, purpose, { from = "" }) =>
+      api("POST", purposePath[purpose], {
+        from,
+        headers: { "X-Client-Cert": "junk" },
+        body: { ...(await bodyOf(purpose, host)), proof: "AA==" },
+      }),
+  ],
+  [
+    { status: 401, code: "certificate_identity_invalid", action: "reenroll" },
+    async (host, purpose, call) => send(await presenting(host, { names: [], subject: "CN=host" }), purpose, call),
+  ],
+  [
+    { status: 401, code: "certificate_unknown", action: "reenroll" },
+    async (host, purpose, call) => send(await presenting(host, { ca: await createTestCa() }), purpose, call),
+  ],
+  [
+    { status: 401, code: "certificate_unknown", action: "reenroll", recorded: true },
+    async (host, purpose, call) => send(await presenting(host, {}), purpose, call),
+  ],
+  [
+    { status: 401, code: "certificate_revoked", action: "stop", recorded: true },
+    async (host, purpose, call) => {
+      await admin(`certificates/${host.certificateId}/revoke`);
+      return send(host, purpose, call);
+    },
+  ],
+  [
+    {
+      status: 401,
+      code: "certificate_replaced",
+      action: "reenroll",
+      recorded: true,
+      event: { action: "certificate.reuse_refused", reason: "certificate_replaced" },
+    },
+    async (host, purpose, call) => {
+      await send(await successorOf(host), "heartbeat", {});
+      return send(host, purpose, call);
+    },
+  ],
+  [
+    { status: 401, code: "certificate_expired", action: "reenroll", recorded: true },
+    async (host, purpose, call) => {
+      await clock.advance(301_000);
+      return send(host, purpose, call);
+    },
+  ],
+  [
+    { status: 401, code: "identity_revoked", action: "stop", recorded: true },
+    async (host, purpose, call) => {
+      await admin(`identities/${host.identityId}/revoke`);
+      return send(host, purpose, call);
+    },
+  ],
+  [
+    { status: 401, code: "proof_invalid", action: "fix_request", recorded: true },
+    async (host, purpose, call) => send({ ...host, key: await createTestKey() }, purpose, call),
+  ],
+  [
+    { status: 401, code: "clock_skew", action: "fix_clock", recorded: true },
+    async (host, purpose, call) => {
+      const sent_at = new Date(clock.now() - 120_001).toISOString();
+      return manage(test, host, purpose, await bodyOf(purpose, host, { sent_at }), call);
+    },
+  ],
+  [
+    { status: 409, code: "stale_request", action: "retry" },
+    async (host, purpose, call) => {
+      const body = await bodyOf(purpose, host);
+      await manage(test, host, purpose, body, call);
+      return manage(test, host, purpose, body, call);
+    },
+  ],
+  [
+    { status: 429, code: "rate_limited", action: "retry" },
+    async (host, purpose, call) => {
+      for (let taken = 0; taken < 6; taken++) {
+        const sent_at = new Date(clock.now() + taken).toISOString();
+        await manage(test, host, purpose, await bodyOf(purpose, host, { sent_at }), call);
+      }
+      const sent_at = new Date(clock.now() + 6).toISOString();
+      return manage(test, host, purpose, await bodyOf(purpose, host, { sent_at }), call);
+    },
+  ],
+];
+
+const renewals: typeof managements = [
+  [
+    { status: 403, code: "identity_mismatch", action: "fix_request" },
+    async (host, _, call) => {
+      const csr_pem = await createTestCsr({ key: await createTestKey(), uri: `${host.identity}0` });
+      return manage(test, host, "renew", await bodyOf("renew", host, { csr_pem }), call);
+    },
+  ],
+  [
+    { status: 422, code: "csr_invalid", action: "fix_request" },
+    async (host, _, call) => manage(test, host, "renew", await bodyOf("renew", host, { csr_pem: "junk" }), call),
+  ],
+  [
+    {
+      status: 502,
+      code: "signer_failed",
+      action: "retry",
+      event: { action: "certificate.renew", reason: "signer_failed" },
+    },
+    async (host, _, call) => {
+      sign = () => failing;
+      return send(host, "renew", call);
+    },
+  ],
+];
+
+const purposePath = {
+  renew: "/v1/collector/renew",
+  heartbeat: "/v1/collector/heartbeat",
+  config_desired: "/v1/collector/config/desired",
+} as const;
+
+const checkRefused = async (expected: Refused, provoke: Provoke, purpose: ProofPurpose) => {
+  const { status, code, action, recorded = false, event } = expected;
+  const from = newAddress();
+  const { token } = await createTestToken(test, { certificate_ttl_seconds: 300 });
+  const host = await enrollTestCollector(test, { token, deviceId: deviceOf(from) });
+  await clock.advance(1000);
+  const answer = await provoke(host, purpose, { from }).finally(() => {
+    sign = working;
+  });
+  expect(answer).toMatchObject({ status, body: { status, code, action, type: `urn:svc:problem:${code}` } });
+  const [identity] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, host.identityId));
+  expect({
+    reason: identity?.lastAuthFailureReason,
+    at: identity?.lastAuthFailureAt?.getTime() ?? null,
+  }).toEqual(recorded ? { reason: code, at: clock.now() } : { reason: null, at: null });
+  expect(await eventsFrom(from)).toMatchObject(
+    event === undefined ? [] : [{ ...event, actorId: host.identityId, targetId: host.certificateId }],
+  );
+};
+
+describe("refused management requests", () => {
+  for (const purpose of ["renew", "heartbeat", "config_desired"] as const) {
+    it.each(managements)(`${purpose}: $code`, (expected, provoke) => checkRefused(expected, provoke, purpose));
+  }
+  it.each(renewals)("renew alone: $code", (expected, provoke) => checkRefused(expected, provoke, "renew"));
+
+  it("R3: every minute of reuse is audited once, also right after another failure was recorded", async () => {
+    const { token } = await createTestToken(test);
+    const host = await enrollTestCollector(test, { token, deviceId: "reused" });
+    await clock.advance(1000);
+    await send(await successorOf(host), "heartbeat", {});
+    const from = newAddress();
+    await send({ ...host, key: await createTestKey() }, "heartbeat", { from });
+    await Promise.all(Array.from({ length: 8 }, () => send(host, "heartbeat", { from })));
+    await send(host, "renew", { from });
+    expect(await eventsFrom(from)).toMatchObject([{ action: "certificate.reuse_refused" }]);
+    await clock.advance(60_000);
+    await send(host, "renew", { from });
+    expect(await eventsFrom(from)).toHaveLength(2);
+  });
+});
