@@ -4,6 +4,7 @@
  * or stored twice.
  */
 import { join } from "node:path";
+import type { ConfigDesiredResponse } from "../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../proto/management/heartbeat.ts";
 import type { UsableInspection } from "./config/inspect.ts";
 import type { CollectorEnv } from "./env.ts";
@@ -13,7 +14,7 @@ import { identityDirectoryOf } from "./identity/identity-layout.ts";
 import { createProbation, type Probation } from "./identity/probation.ts";
 import { planRenewal } from "./identity/renewal-plan.ts";
 import type { Log } from "./log.ts";
-import { callHeartbeat } from "./management/calls.ts";
+import { type Caller, callConfigDesired, callHeartbeat } from "./management/calls.ts";
 import { runHeartbeats } from "./management/heartbeats.ts";
 import { ManagementError } from "./management/management-error.ts";
 import { renewPair, renewTimeoutMs } from "./management/renew-pair.ts";
@@ -23,7 +24,7 @@ import { createSentAt } from "./management/sent-at.ts";
 import type { TransportOptions } from "./management/transport.ts";
 import type { Queue } from "./queue/queue.ts";
 
-const heartbeatTimeoutMs = 30_000;
+const callTimeoutMs = 30_000;
 
 /** What a contact is opened with. */
 export interface CoreContactOptions {
@@ -39,7 +40,7 @@ export interface CoreContactOptions {
   configReport(): ConfigReport;
   /** Core took the pair: it answered a heartbeat or acknowledged a frame. */
   onServed(): void;
-  onAnswer(answer: HeartbeatResponse): void;
+  onAnswer(answer: HeartbeatResponse, contact: Pick<CoreContact, "fetchDesired">): void;
   /** The pair before is in use again on disk. */
   onGoneBack(): void;
 }
@@ -48,6 +49,8 @@ export interface CoreContactOptions {
 export interface CoreContact {
   forwarder(): ForwarderStatus;
   renewal(): RenewalStatus;
+  /** The config that core assigns to this host. Throws `ManagementError`. */
+  fetchDesired(currentConfigId: string | undefined): Promise<ConfigDesiredResponse>;
   /** Rejects if a part fails, which none should; never resolves. */
   readonly failed: Promise<never>;
   /** Resolves when every part has ended; nothing is sent then, nor is the identity directory changed. */
@@ -69,6 +72,17 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
   const forwarder = createForwarderOf(options, served, probation);
   const running = [forwarder.run(closing.signal)];
   if (renewals !== undefined) running.push(renewals.run(closing.signal));
+  const { buffer, management } = inspection.config;
+  const transport = transportOf(inspection, callTimeoutMs);
+  const callerFor = (purpose: "heartbeat" | "config_desired"): Caller => ({
+    pair: inspection.pair,
+    sentAt: createSentAt(join(buffer.dir, `sent-at.${purpose}`), env),
+    signal: closing.signal,
+  });
+  const heartbeatCaller = callerFor("heartbeat");
+  const desiredCaller = callerFor("config_desired");
+  const fetchDesired = (currentConfigId: string | undefined) =>
+    callConfigDesired(transport, desiredCaller, currentConfigId);
   const send = async () => {
     const figures = {
       config: options.configReport(),
@@ -76,18 +90,12 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
       forwarder: statusOf(forwarder, options),
       renewal: renewals?.status() ?? renewalNotConfigured,
     };
-    const answer = await callHeartbeat(
-      transportOf(inspection, heartbeatTimeoutMs),
-      { pair: inspection.pair, sentAt, signal: closing.signal },
-      composeReport(options.facts, figures),
-    );
+    const answer = await callHeartbeat(transport, heartbeatCaller, composeReport(options.facts, figures));
     served();
     if (answer.renew_now) renewals?.hasten();
-    options.onAnswer(answer);
+    options.onAnswer(answer, { fetchDesired });
     return answer;
   };
-  const { buffer, management } = inspection.config;
-  const sentAt = createSentAt(join(buffer.dir, "sent-at.heartbeat"), env);
   if (management.coreUrl !== undefined)
     running.push(
       runHeartbeats({
@@ -101,6 +109,7 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
   return {
     forwarder: () => statusOf(forwarder, options),
     renewal: () => renewals?.status() ?? renewalNotConfigured,
+    fetchDesired,
     failed: Promise.race(running.map(endless)),
     close: async () => {
       closing.abort();

@@ -8,13 +8,13 @@
  */
 import { isDeepStrictEqual } from "node:util";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
-import type { HeartbeatResponse } from "../proto/management/heartbeat.ts";
 import { describeConfigError } from "./config/describe-error.ts";
 import { watchFiles } from "./config/file-watch.ts";
 import { type Inspection, inspectConfig, isUsable, type UsableInspection } from "./config/inspect.ts";
 import { type CoreContact, openCoreContact } from "./core-contact.ts";
 import type { CollectorEnv } from "./env.ts";
 import type { Log } from "./log.ts";
+import { type DesiredConfigs, openDesiredConfigs } from "./management/desired-config.ts";
 import type { ConfigReport, ProcessFacts } from "./management/report.ts";
 import { openQueue, type Queue } from "./queue/queue.ts";
 import type { ReloadableLog } from "./reloadable-log.ts";
@@ -43,6 +43,9 @@ interface RunState {
   errors: readonly string[];
   /** What the files said when it could not be run; it is not tried again. */
   refused: UsableInspection | undefined;
+  /** Of the config that all parts run with; the one before while a change takes effect. */
+  servingHash: string | null;
+  desired: DesiredConfigs;
   lastAckAt: number | null;
   waysBack: number;
 }
@@ -53,28 +56,41 @@ interface RunState {
  * forwarder losing its peer is no end, nor is a change of the config that cannot be run.
  */
 export const superviseCollector = async (options: SupervisorOptions, signal: AbortSignal): Promise<void> => {
+  const state = await createState(options);
+  let proven: UsableInspection | undefined;
+  try {
+    for (;;) {
+      try {
+        const next = await runWithQueue(options, state, signal, () => {
+          proven = state.inspection;
+        });
+        if (next === undefined) return;
+        state.inspection = next;
+      } catch (error) {
+        if (proven === undefined || proven === state.inspection) throw error;
+        // Another queue directory that cannot be used, say.
+        refuse(state, state.inspection, error, options.log);
+        state.inspection = proven;
+      }
+    }
+  } finally {
+    await state.desired.close();
+  }
+};
+
+const createState = async ({ inspection, env, log }: SupervisorOptions): Promise<RunState> => {
+  const desired = await openDesiredConfigs({ configPath: inspection.path, env, log, running: () => state });
+  const { runningConfigHash: servingHash } = inspection;
   const state: RunState = {
-    inspection: options.inspection,
+    inspection,
     errors: [],
     refused: undefined,
+    servingHash,
+    desired,
     lastAckAt: null,
     waysBack: 0,
   };
-  let proven: UsableInspection | undefined;
-  for (;;) {
-    try {
-      const next = await runWithQueue(options, state, signal, () => {
-        proven = state.inspection;
-      });
-      if (next === undefined) return;
-      state.inspection = next;
-    } catch (error) {
-      if (proven === undefined || proven === state.inspection) throw error;
-      // Another queue directory that cannot be used, say.
-      refuse(state, state.inspection, error, options.log);
-      state.inspection = proven;
-    }
-  }
+  return state;
 };
 
 /** Runs until the signal aborts, and gives undefined, or until the queue must be opened anew, and gives for which config. */
@@ -95,6 +111,7 @@ const runWithQueue = async (
   try {
     contact = await openContact(options, state, queue);
     await sources.apply(state.inspection.config.sources);
+    state.servingHash = state.inspection.runningConfigHash;
     onStarted();
     const names = sources.running().map(({ name }) => name);
     log.info({ identity: state.inspection.pair.identity, sources: names }, "collector runs");
@@ -127,20 +144,25 @@ const openContact = (options: SupervisorOptions, state: RunState, queue: Queue):
     configReport: () => reportOf(state),
     onServed: () => {
       state.waysBack = 0;
+      state.desired.served(state.servingHash);
     },
-    onAnswer: (_answer: HeartbeatResponse) => undefined,
+    onAnswer: (answer, { fetchDesired }) => state.desired.assigned(answer.desired_config, fetchDesired),
     onGoneBack: () => {
       state.waysBack += 1;
     },
   });
 
-const reportOf = ({ inspection, errors }: RunState): ConfigReport => ({
-  valid: errors.length === 0,
-  errors,
-  runningConfigHash: inspection.runningConfigHash,
-  desiredConfigHash: inspection.config.management.desiredConfigHash,
-  lastKnownGoodConfigHash: inspection.config.management.lastKnownGoodConfigHash,
-});
+const reportOf = ({ inspection, errors, desired }: RunState): ConfigReport => {
+  const { desiredHash, lastKnownGoodHash, errors: desiredErrors } = desired.report();
+  const { desiredConfigHash, lastKnownGoodConfigHash } = inspection.config.management;
+  return {
+    valid: errors.length === 0,
+    errors: [...errors, ...desiredErrors],
+    runningConfigHash: inspection.runningConfigHash,
+    desiredConfigHash: desiredHash ?? desiredConfigHash,
+    lastKnownGoodConfigHash: lastKnownGoodHash ?? lastKnownGoodConfigHash,
+  };
+};
 
 /** Waits until the files say something that can be run and is not what runs, and gives it; undefined when the signal aborts. */
 const awaitChange = async (
@@ -173,6 +195,7 @@ const noteErrors = (state: RunState, found: Inspection, log: Log): void => {
   const errors = found.errors.map(describeConfigError);
   if (isDeepStrictEqual(errors, state.errors)) return;
   state.errors = errors;
+  if (errors.length > 0) state.desired.failed(errors);
   if (errors.length > 0) log.error({ errors }, "the config on disk is invalid; the one before runs on");
   else log.info({}, "the config on disk is what runs again");
 };
@@ -232,15 +255,18 @@ const reload = async (
   state.errors = [];
   state.refused = undefined;
   log.info({ fingerprint_sha256: next.pair.fingerprintSha256, contact_kept: keepsContact }, "reloaded");
-  if (keepsContact) return contact;
-  state.lastAckAt = contact.forwarder().lastAckAt;
-  await contact.close();
-  return openContact(options, state, queue);
+  if (!keepsContact) {
+    state.lastAckAt = contact.forwarder().lastAckAt;
+    await contact.close();
+  }
+  state.servingHash = next.runningConfigHash;
+  return keepsContact ? contact : openContact(options, state, queue);
 };
 
 const refuse = (state: RunState, next: UsableInspection, error: unknown, log: Log): void => {
   state.refused = next;
   state.errors = [error instanceof Error ? error.message : "unknown reason"];
+  state.desired.failed(state.errors);
   log.error({ errors: state.errors }, "the config on disk cannot be run; the one before runs on");
 };
 

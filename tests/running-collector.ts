@@ -4,7 +4,6 @@ import type { Log } from "../collector/log.ts";
 import { openQueue } from "../collector/queue/queue.ts";
 import type { Source, SourceDependencies } from "../collector/sources/source.ts";
 import { superviseCollector } from "../collector/supervisor.ts";
-import { systemClock } from "../functions/kit/clock.ts";
 import { systemEntropy } from "../functions/kit/entropy.ts";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
 import { createEnrolledHost, type EnrolledHost } from "./fakes/enrolled-host.ts";
@@ -18,6 +17,7 @@ import {
   startManagementServer,
 } from "./fakes/management-server.ts";
 import { createTestCa } from "./fakes/pki.ts";
+import { createSkippingClock, type SkippingClock } from "./fakes/skipping-clock.ts";
 
 /** A collector of real files and sockets in the test's process, between a fake ingest listener and a fake core. */
 export interface RunningCollector {
@@ -25,6 +25,8 @@ export interface RunningCollector {
   readonly peer: IngestPeer;
   readonly server: ManagementServer;
   readonly log: TestLog;
+  /** The collector's. */
+  readonly clock: SkippingClock;
   /** Answers the heartbeats from now on; by default core has nothing to say, and wants another in a second. */
   onHeartbeat(reply: (call: ManagementCall) => ManagementReply): void;
   /** Answers the renewals from now on; by default with a certificate for the request. */
@@ -81,13 +83,15 @@ export const createRunningCollector = async (
   const testLog = createTestLog();
   const log: TestLog & { reload(): void } & Log = { ...testLog, reload: () => undefined };
   const stopping = new AbortController();
-  const env = { clock: systemClock, entropy: systemEntropy, effectiveUid: 1000 };
+  const clock = createSkippingClock();
+  const env = { clock, entropy: systemEntropy, effectiveUid: 1000 };
   let done: Promise<unknown> = Promise.resolve();
   return {
     host,
     peer,
     server,
     log: testLog,
+    clock,
     onHeartbeat: (reply) => {
       heartbeat = reply;
     },
@@ -108,7 +112,7 @@ export const createRunningCollector = async (
         commit: "unknown",
         hostname: "host.test",
         platform: "linux/amd64",
-        startedAt: systemClock.now(),
+        startedAt: clock.now(),
       };
       const run = superviseCollector({ inspection, env, facts, log, createSource }, stopping.signal);
       done = run.catch(() => undefined);

@@ -2,6 +2,7 @@ import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { configHash } from "../../proto/collector-config/hash.ts";
+import shared from "../../proto/collector-config/vectors.json" with { type: "json" };
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { createEnrolledHost, type EnrolledHost } from "../../tests/fakes/enrolled-host.ts";
 import { runCommandLine } from "../command-line.ts";
@@ -74,6 +75,13 @@ describe("diag", () => {
     });
     for (const hidden of ["PRIVATE KEY", "tls.key", "tls.crt", host.dir, "hello-payload", "core-ca"])
       expect(text).not.toContain(hidden);
+  });
+
+  it("hashes a config as core does, on every vector that both share", async () => {
+    for (const { name, yaml, config_hash } of shared.vectors) {
+      await writeFile(host.config, yaml);
+      expect((await diag()).bundle.config.running_config_hash, name).toBe(config_hash);
+    }
   });
 
   it("exits 0 with validation.ok false for a config that is invalid, damaged or missing", async () => {

@@ -2,6 +2,7 @@ import { flushCompileCache } from "node:module";
 import { defaultConfigPath } from "../config/inspect.ts";
 import { createLog } from "../create-log.ts";
 import { createSource } from "../create-source.ts";
+import { resumeTrial } from "../management/desired-config.ts";
 import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
 import { createReloadableLog } from "../reloadable-log.ts";
 import { SourceStartError } from "../sources/source-set.ts";
@@ -20,7 +21,9 @@ ran before runs on. SIGTERM and SIGINT stop it: what is not forwarded yet stays 
   flags: { config: "text" },
   run: async (flags, env) => {
     const signal = env.stopSignal();
-    const inspection = await loadUsableConfig(flags.config ?? defaultConfigPath, env);
+    const path = flags.config ?? defaultConfigPath;
+    await resumeTrial(path, env);
+    const inspection = await loadUsableConfig(path, env);
     const facts = {
       bootId: env.entropy.bytes(16).toHex(),
       version,

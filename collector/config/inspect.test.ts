@@ -58,16 +58,6 @@ describe("inspectConfig", () => {
     ["an authority that is none", "forwarder.mtls.ca_file", (host) => writeFile(join(host.dir, "core-ca.pem"), "no")],
     ["a file in the queue's place", "buffer.dir", (host) => writeFile(join(host.dir, "data"), "")],
     ["another host_id", "host_id", (host) => writeFile(host.config, `${host.configText}host_id: ${host.identity}/`)],
-    [
-      "a source of a later version",
-      "sources.0.type",
-      (host) => writeFile(host.config, `${host.configText}sources: [{type: host_metrics}]`),
-    ],
-    [
-      "a switch of a later version",
-      "management.apply_desired_config",
-      (host) => writeFile(host.config, `${host.configText}management: {apply_desired_config: true}`),
-    ],
     ["a missing file", "", (host) => rm(host.config)],
     ["a text that is not UTF-8", "", (host) => writeFile(host.config, Uint8Array.of(0xff, 0xfe))],
     ["a text beyond the bound", "", (host) => writeFile(host.config, "#".repeat(300_000))],

@@ -8,7 +8,6 @@ import { type ConfigTextError, configBytesMax, type ParsedTree } from "../../pro
 import { decodePemBundle } from "../../proto/pem.ts";
 import { joinPair, type Pair, PairError, readCertificate } from "../identity/pair.ts";
 import { readPrivateText, UnsafeFileError } from "../identity/private-files.ts";
-import { unsupportedFeatures } from "./unsupported.ts";
 
 /** Where a config is looked for without `--config`. */
 export const defaultConfigPath = "/etc/svc-collector/collector.yaml";
@@ -62,7 +61,6 @@ export const inspectConfig = async (
   const config = resolvePaths(parsed.config, dirname(inspection.path));
   const { errorAt } = parsed;
   inspection.config = config;
-  inspection.errors.push(...unsupportedFeatures(config, errorAt));
   if (effectiveUid === 0 && !config.runAsRootAcknowledged)
     inspection.errors.push(
       errorAt(["run_as_root_acknowledged"], `must be ${rootAcknowledgement} when the collector runs as root`),

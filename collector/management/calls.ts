@@ -1,7 +1,9 @@
 import * as v from "valibot";
 import type { Secret } from "../../functions/kit/secret.ts";
+import { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import { CertificateIssued, type EnrollRequest } from "../../proto/management/enroll.ts";
 import { type HeartbeatReport, HeartbeatResponse } from "../../proto/management/heartbeat.ts";
+import type { ProofPurpose } from "../../proto/management/proof.ts";
 import type { Pair } from "../identity/pair.ts";
 import { type Answer, failureOf, ManagementError, parseObject } from "./management-error.ts";
 import type { SentAt } from "./sent-at.ts";
@@ -42,10 +44,21 @@ export const callHeartbeat = async (
 ): Promise<HeartbeatResponse> =>
   parseAnswer(HeartbeatResponse, await postSigned(transport, "heartbeat", "/v1/collector/heartbeat", caller, report));
 
+/** Fetches the config that is assigned to this host; without its text if that is `currentConfigId`. Throws `ManagementError`. */
+export const callConfigDesired = async (
+  transport: TransportOptions,
+  caller: Caller,
+  currentConfigId: string | undefined,
+): Promise<ConfigDesiredResponse> => {
+  const fields = currentConfigId === undefined ? {} : { current_config_id: currentConfigId };
+  const path = "/v1/collector/config/desired";
+  return parseAnswer(ConfigDesiredResponse, await postSigned(transport, "config_desired", path, caller, fields));
+};
+
 /** Signs and posts; once more if core knows a newer `sent_at`, as after this host's clock went back and its file was lost. */
 const postSigned = async (
   transport: TransportOptions,
-  purpose: "renew" | "heartbeat",
+  purpose: ProofPurpose,
   path: string,
   { pair, sentAt, signal }: Caller,
   fields: object,

@@ -4,6 +4,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { stringify } from "yaml";
 import { configHash } from "./hash.ts";
+import shared from "./vectors.json" with { type: "json" };
 
 const key = fc.stringMatching(/^[a-z_]{1,8}$/).filter((name) => name !== "management");
 const leaf = fc.oneof(fc.string(), fc.integer(), fc.boolean(), fc.constant(null));
@@ -14,6 +15,10 @@ const sha256 = (text: string | undefined) =>
     .digest("hex");
 
 describe("configHash", () => {
+  it.each(shared.vectors)("agrees with the shared vectors: $name", async ({ yaml, config_hash }) => {
+    expect(await configHash(yaml)).toBe(config_hash);
+  });
+
   it("is the SHA-256 of the canonical JSON of the tree as written, for any tree and either style", async () => {
     await fc.assert(
       fc.asyncProperty(tree, fc.constantFrom("BLOCK", "FLOW"), async (value, style) => {

@@ -46,6 +46,7 @@ describe("parseCollectorConfig", () => {
         desiredConfigHash: undefined,
         lastKnownGoodConfigHash: undefined,
         applyDesiredConfig: false,
+        fileRoots: ["/var/log"],
       },
     });
   });

@@ -98,5 +98,6 @@ const toConfig = (wire: Wire) => ({
     desiredConfigHash: wire.management.desired_config_hash,
     lastKnownGoodConfigHash: wire.management.last_known_good_config_hash,
     applyDesiredConfig: wire.management.apply_desired_config,
+    fileRoots: wire.management.file_roots,
   },
 });

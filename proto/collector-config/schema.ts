@@ -33,6 +33,10 @@ const line = (max: number) =>
   );
 
 const Path = line(4096);
+const AbsolutePath = v.pipe(
+  Path,
+  v.check((text) => text.startsWith("/"), "must be an absolute path"),
+);
 const ServerName = line(253);
 
 const integer = (min: number, max: number = Number.MAX_SAFE_INTEGER) =>
@@ -138,5 +142,8 @@ export const CollectorConfigYaml = section({
     desired_config_hash: v.optional(ConfigHash),
     last_known_good_config_hash: v.optional(ConfigHash),
     apply_desired_config: v.optional(v.boolean(), false),
+    file_roots: v.optional(v.pipe(v.array(AbsolutePath), v.maxLength(64, "must be at most 64 directories")), [
+      "/var/log",
+    ]),
   }),
 });

@@ -1,0 +1,166 @@
+import { createHash } from "node:crypto";
+import { readdir, readFile, writeFile } from "node:fs/promises";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { configHash } from "../proto/collector-config/hash.ts";
+import { createTestCollectorEnv } from "../tests/fakes/collector-env.ts";
+import { refusal } from "../tests/fakes/management-server.ts";
+import { createRunningCollector, heartbeatAnswer, type RunningCollector } from "../tests/running-collector.ts";
+import { resumeTrial } from "./management/desired-config.ts";
+import type { Source } from "./sources/source.ts";
+
+let collector: RunningCollector;
+beforeEach(async () => {
+  collector = await createRunningCollector({ management: ", apply_desired_config: true" });
+});
+afterEach(() => collector.stop());
+
+const poll = { timeout: 15_000, interval: 20 };
+const hashOf = async (text: string) => (await configHash(text)) ?? "";
+const idOf = (yaml: string) => createHash("sha256").update(yaml).digest("hex").slice(0, 8);
+const lastConfig = () => collector.heartbeats().at(-1)?.body.config as Record<string, unknown>;
+const onDisk = () => readFile(collector.host.config, "utf8");
+const fetches = () => collector.server.calls.filter(({ path }) => path.endsWith("/config/desired"));
+
+/** Assigns a config to the host from now on, as core does. */
+const assign = async (yaml: string, hash?: string) => {
+  const config = { config_id: idOf(yaml), config_hash: hash ?? (await hashOf(yaml)) };
+  collector.onHeartbeat(() => heartbeatAnswer({ desired_config: config }));
+  collector.onDesired(() => ({
+    status: 200,
+    body: { assignment: { ...config, assigned_at: "2026-06-01T12:00:00.000Z", unchanged: false, yaml } },
+  }));
+};
+
+const withSources = async (sources: string) => (await onDisk()).replace(/^sources: .*$/m, `sources: ${sources}`);
+const anotherConfig = () => withSources("[{type: file, include: [/var/log/app/*.log]}]");
+
+describe("apply_desired_config", () => {
+  it("applies what core assigns, keeps the file before as last known good, and tells all three hashes", async () => {
+    const before = await onDisk();
+    const desired = `# by core\n${await anotherConfig()}`;
+    await collector.start();
+    await assign(desired);
+    const [runningHash, goodHash] = [await hashOf(desired), await hashOf(before)];
+    await expect.poll(lastConfig, poll).toEqual({
+      valid: true,
+      errors: [],
+      running_config_hash: runningHash,
+      desired_config_hash: runningHash,
+      last_known_good_config_hash: goodHash,
+    });
+    expect(await onDisk()).toBe(desired);
+    expect(await readFile(`${collector.host.config}.last-known-good`, "utf8")).toBe(before);
+    const state = () => readFile(`${collector.host.config}.desired-state`, "utf8").then((text) => JSON.parse(text));
+    await expect.poll(state, poll).toMatchObject({ applied: idOf(desired), trial: null });
+    const beats = collector.heartbeats().length;
+    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(beats + 1);
+    expect(fetches()).toHaveLength(1);
+    expect(fetches()[0]?.body).toMatchObject({ sent_at: expect.any(String), proof: expect.any(String) });
+  });
+
+  it("refuses what a config from core may not change, says so, and asks for it once", async () => {
+    const before = await onDisk();
+    const allowed = await anotherConfig();
+    await collector.start();
+    const refused: [text: string, reason: RegExp][] = [
+      [allowed.replace("apply_desired_config: true", "apply_desired_config: false"), /management must stay/],
+      [await withSources("[{type: file, include: [/etc/shadow]}]"), /sources\.0\.include must stay inside/],
+      [await withSources("[{type: nonsense}]"), /sources\.0\.type must be/],
+    ];
+    let asked = 0;
+    for (const [text, reason] of refused) {
+      await assign(text);
+      asked += 1;
+      await expect.poll(() => fetches().length, poll).toBe(asked);
+      await expect.poll(() => lastConfig()?.errors, poll).toEqual([expect.stringMatching(reason)]);
+      expect(await onDisk()).toBe(before);
+    }
+    expect(fetches()).toHaveLength(asked);
+    expect(lastConfig()).toMatchObject({ valid: true, running_config_hash: await hashOf(before) });
+  });
+
+  it("refuses a text that is not what core's hash names", async () => {
+    const before = await onDisk();
+    await collector.start();
+    await assign(await anotherConfig(), "0".repeat(64));
+    await expect.poll(() => lastConfig()?.errors, poll).toEqual([expect.stringContaining("does not have the hash")]);
+    expect(await onDisk()).toBe(before);
+  });
+
+  it("goes back at once when a source of it cannot start, and does not try it again", async () => {
+    const before = await onDisk();
+    const bad = await anotherConfig();
+    const create = (config: object): Source => ({
+      name: "source",
+      start: async () => {
+        if (JSON.stringify(config).includes("/var/log/app")) throw new Error("address in use");
+      },
+      stop: async () => undefined,
+    });
+    await collector.start(create);
+    await assign(bad);
+    await expect
+      .poll(lastConfig, poll)
+      .toMatchObject({ valid: true, errors: [expect.stringContaining("rolled back: source source cannot start")] });
+    expect(await onDisk()).toBe(before);
+    expect(lastConfig()).toMatchObject({
+      running_config_hash: await hashOf(before),
+      desired_config_hash: await hashOf(bad),
+      last_known_good_config_hash: await hashOf(before),
+    });
+    expect(fetches()).toHaveLength(1);
+    expect(collector.log.text()).toContain("rolled back");
+  });
+
+  it("goes back by itself when no heartbeat and no ack succeeds in 2 minutes", async () => {
+    const before = await onDisk();
+    const desired = await anotherConfig();
+    const { clock } = collector;
+    await collector.start();
+    await assign(desired);
+    await expect.poll(() => fetches().length, poll).toBe(1);
+    // From here on core takes nothing any more.
+    await collector.peer.close();
+    collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
+    await expect.poll(() => collector.log.text(), poll).toContain("the desired config is on trial");
+    clock.skip(119_000);
+    await clock.sleep(500);
+    expect(await onDisk()).toBe(desired);
+    clock.skip(2_000);
+    await expect.poll(onDisk, poll).toBe(before);
+    collector.onHeartbeat(() => heartbeatAnswer());
+    await expect.poll(lastConfig, poll).toMatchObject({ valid: true, running_config_hash: await hashOf(before) });
+  });
+
+  it("goes back at the start after the next when the collector ends on trial, or at once when the config is invalid here", async () => {
+    const before = await onDisk();
+    const desired = await anotherConfig();
+    const env = createTestCollectorEnv();
+    const { config } = collector.host;
+    const begin = async (text: string) => {
+      await writeFile(`${config}.last-known-good`, before);
+      await writeFile(config, text);
+      const trial = { config_id: "id", config_hash: await hashOf(text), starts: 1 };
+      const state = { applied: null, trial, refused: null, last_known_good_hash: await hashOf(before) };
+      await writeFile(`${config}.desired-state`, JSON.stringify(state));
+    };
+    await begin(desired);
+    expect([await resumeTrial(config, env), await onDisk()]).toEqual([false, desired]);
+    expect([await resumeTrial(config, env), await onDisk()]).toEqual([true, before]);
+    expect([await resumeTrial(config, env), await onDisk()]).toEqual([false, before]);
+    await begin(desired.replace("core-ca.pem", "missing.pem"));
+    expect([await resumeTrial(config, env), await onDisk()]).toEqual([true, before]);
+    expect(await readFile(`${config}.desired-state`, "utf8")).toContain("ca_file does not exist");
+  });
+
+  it("leaves the file alone unless the host's own config allows it", async () => {
+    await collector.configure("sources: []\n");
+    const own = (await onDisk()).replace(", apply_desired_config: true", "");
+    await writeFile(collector.host.config, own);
+    await collector.start();
+    await assign(own.replace("sources: []", "sources: [{type: file, include: [/var/log/a]}]"));
+    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(2);
+    expect(fetches()).toEqual([]);
+    expect(await readdir(collector.host.dir)).not.toContain("collector.yaml.desired-state");
+  });
+});

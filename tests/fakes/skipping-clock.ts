@@ -1,0 +1,37 @@
+import { type Clock, systemClock } from "../../functions/kit/clock.ts";
+
+/** The machine's clock, for tests of real sockets and files that cannot wait for what takes minutes. */
+export interface SkippingClock extends Clock {
+  /** Lets `ms` pass at once: wakes whoever would have slept until then, and moves wall and monotonic time on. */
+  skip(ms: number): void;
+}
+
+/** Runs as the machine's until it skips. */
+export const createSkippingClock = (): SkippingClock => {
+  let skipped = 0;
+  const sleepers = new Set<() => void>();
+  const monotonic = () => systemClock.monotonic() + skipped;
+  return {
+    now: () => systemClock.now() + skipped,
+    monotonic,
+    sleep: async (ms, signal) => {
+      const end = monotonic() + ms;
+      while (monotonic() < end) {
+        signal?.throwIfAborted();
+        const pause = new AbortController();
+        const wake = () => pause.abort();
+        sleepers.add(wake);
+        signal?.addEventListener("abort", wake, { once: true });
+        // A timer may be early by a fraction of a millisecond.
+        await systemClock.sleep(Math.ceil(end - monotonic()), pause.signal).catch(() => undefined);
+        signal?.removeEventListener("abort", wake);
+        sleepers.delete(wake);
+      }
+      signal?.throwIfAborted();
+    },
+    skip: (ms) => {
+      skipped += ms;
+      for (const wake of [...sleepers]) wake();
+    },
+  };
+};
