@@ -139,7 +139,7 @@ const fieldsOf = (schema: v.GenericSchema | undefined, schemas: SchemaConverter)
   return Object.entries(properties ?? {}).map(([name, field]) => ({
     name,
     required: required?.includes(name) ?? false,
-    schema: field,
+    schema: field.type === "integer" && "default" in field ? { ...field, default: Number(field.default) } : field,
   }));
 };
 
