@@ -15,7 +15,8 @@ type Components = Record<string, JsonSchema>;
 
 /** Our own checks say what they expect: that sentence is the documentation. Digits that are read as a number are an integer. */
 const describeCheck: NonNullable<ConversionConfig["overrideAction"]> = ({ valibotAction, jsonSchema }) => {
-  const metadata = valibotAction.type === "metadata" && "metadata" in valibotAction ? valibotAction.metadata : undefined;
+  const metadata =
+    valibotAction.type === "metadata" && "metadata" in valibotAction ? valibotAction.metadata : undefined;
   const { integer: bounds } = (metadata ?? {}) as { integer?: { minimum: number; maximum: number } };
   if (bounds !== undefined) return { type: "integer", ...bounds };
   const message = "message" in valibotAction ? valibotAction.message : undefined;

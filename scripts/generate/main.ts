@@ -1,7 +1,8 @@
-/** Writes every generated file: protocol code by buf, the OpenAPI document and the tables of the documentation from the code. */
+/** Writes every generated file: protocol code by buf, the OpenAPI document and the tables of the documentation from the code, the client. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { artifacts } from "./artifacts.ts";
+import { generateClient } from "./client.ts";
 
 execFileSync("node_modules/.bin/buf", ["generate"], { stdio: ["ignore", "inherit", "inherit"] });
 for (const { path, render } of artifacts) {
@@ -10,3 +11,4 @@ for (const { path, render } of artifacts) {
   writeFileSync(path, text);
   console.log(`wrote ${path}`);
 }
+await generateClient();

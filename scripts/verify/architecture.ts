@@ -132,7 +132,7 @@ const linesMax = 300;
 const vagueNames = new Set(["utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"]);
 
 const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path) || path.startsWith("tests/");
-const isGenerated = (path: string): boolean => path.startsWith("proto/gen/");
+const isGenerated = (path: string): boolean => /^(proto|client)\/gen\//.test(path);
 
 const partOf = (path: string): Part => {
   const part = parts.find(({ paths }) => paths.some((at) => (at.endsWith("/") ? path.startsWith(at) : path === at)));

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { promisify } from "node:util";
 import { artifacts } from "../generate/artifacts.ts";
+import { generateClient } from "../generate/client.ts";
 import { violationsOf } from "./architecture.ts";
 import { dependencyFaults } from "./dependencies.ts";
 import { readSources } from "./sources.ts";
@@ -63,6 +64,13 @@ const generatedProtocol = () =>
     return orUndefined(differences(expected, committed));
   });
 
+const generatedClient = () =>
+  inTemporaryFolder(async (folder) => {
+    await generateClient(folder);
+    const [expected, committed] = await Promise.all([filesBelow(folder), filesBelow("client/gen")]);
+    return orUndefined(differences(expected, committed));
+  });
+
 const migrations = () =>
   inTemporaryFolder(async (folder) => {
     await cp("drizzle/migrations", folder, { recursive: true });
@@ -98,6 +106,7 @@ export const steps: readonly Step[] = [
     remedy: "run `bun run generate`",
     check: generatedProtocol,
   },
+  { name: "generated client", remedy: "run `bun run generate`", check: generatedClient },
   { name: "types", remedy: "see below", check: () => tool("tsc", "-p", ".", "--pretty", "false") },
   {
     name: "dead code",
@@ -128,6 +137,11 @@ export const steps: readonly Step[] = [
   {
     name: "dependencies",
     remedy: "pin exact versions; see CONTRIBUTING.md",
-    check: async () => orUndefined(dependencyFaults(JSON.parse(await readFile("package.json", "utf8")))),
+    check: async () => {
+      const manifests = await Promise.all(
+        ["package.json", "client/package.json"].map((path) => readFile(path, "utf8")),
+      );
+      return orUndefined(manifests.flatMap((text) => dependencyFaults(JSON.parse(text))));
+    },
   },
 ];

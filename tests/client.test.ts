@@ -1,0 +1,251 @@
+import { execFile } from "node:child_process";
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import * as fleet from "../client/index.ts";
+import { connectFleet, type FleetClient, FleetError, items, pages } from "../client/index.ts";
+import { systemClock } from "../functions/kit/clock.ts";
+import { encodePem } from "../proto/pem.ts";
+import { bridgeTokenOf } from "../scripts/demo/operator-api.ts";
+import { createLabPki } from "../scripts/lab-ca/pki.ts";
+import { collectorOf, heartbeatBody, identityPrefix, type TestCollector, withProof } from "./collector.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { createTestCsr, createTestKey } from "./fakes/pki.ts";
+import { seedPeople } from "./people.ts";
+import { labCoreEnvironment, logged, type Program, startProgram, stopProgram } from "./program.ts";
+
+/* The generated client against a running core: a process of its own, over HTTP. */
+const secret = "a-test-secret-of-more-than-32-bytes";
+const header = "X-Client-Cert";
+const execute = promisify(execFile);
+
+let dir: string;
+let database: TestDatabase;
+let core: Program;
+let baseUrl: string;
+let bearer: string;
+let client: FleetClient;
+/** `METHOD path` of every request that succeeded. */
+const succeeded = new Set<string>();
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "svc-client-"));
+  const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
+  database = await createTestDatabase();
+  await seedPeople(database.connect().db, Date.now());
+  core = startProgram("functions/main.ts", [], {
+    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
+    SVC_OPS_BEARER_TOKEN: "an-ops-token",
+  });
+  const { port } = await logged(core, "ready");
+  baseUrl = `http://127.0.0.1:${port}`;
+  bearer = await bridgeTokenOf(secret, "admin");
+  const recording: typeof globalThis.fetch = async (input, init) => {
+    const request = new Request(input, init);
+    const response = await fetch(request);
+    if (response.ok) succeeded.add(`${request.method} ${new URL(request.url).pathname}`);
+    return response;
+  };
+  client = connectFleet({ baseUrl: `${baseUrl}/`, bearer: async () => bearer, fetch: recording, throwOnError: true });
+});
+afterAll(async () => {
+  await stopProgram(core);
+  await database.drop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const createPolicy = async (name: string) =>
+  (await fleet.createEnrollmentPolicy<true>({ client, body: { name, allowed_identity_prefixes: [identityPrefix] } }))
+    .data;
+const certificateHeader = (host: TestCollector) => ({
+  headers: { [header]: encodeURIComponent(encodePem(host.certificate, "CERTIFICATE")) },
+});
+const yaml = `forwarder:
+  endpoint: ingest.example.com:8443
+  mtls: {cert_file: current/tls.crt, key_file: current/tls.key, ca_file: ca.pem}
+buffer: {dir: /var/lib/svc-collector}
+`;
+const now = () => new Date().toISOString();
+
+interface OpenApi {
+  paths: Record<string, Record<string, { operationId: string }>>;
+}
+
+describe("the generated client", () => {
+  it("calls every operation of the API's document", { timeout: 60_000 }, async () => {
+    const document = (await fleet.openapi<true>({ client })).data as OpenApi;
+    expect((await fleet.whoami<true>({ client })).data.scopes).toContain("admin");
+
+    const policy = await createPolicy("client");
+    const onPolicy = { client, path: { id: policy.id } };
+    const { token, id: tokenId } = (await fleet.createBootstrapToken<true>({ ...onPolicy, body: { max_uses: 0 } }))
+      .data;
+    expect((await fleet.getEnrollmentPolicy<true>(onPolicy)).data.name).toBe("client");
+    expect((await fleet.listEnrollmentPolicies<true>({ client })).data.items).toHaveLength(1);
+    expect((await fleet.listBootstrapTokens<true>(onPolicy)).data.items).toHaveLength(1);
+
+    const key = await createTestKey();
+    const deviceId = "client-1";
+    const uri = identityPrefix + deviceId;
+    const enrollment = {
+      csr_pem: await createTestCsr({ key, uri }),
+      device_id: deviceId,
+      platform: "linux/amd64",
+      collector_version: "1.0.0",
+    };
+    const enrolled = (await fleet.enrollCollector<true>({ client, auth: token, body: enrollment })).data;
+    const host = collectorOf(key, enrolled);
+    const onIdentity = { client, path: { id: host.identityId } };
+    expect((await fleet.getCollectorIdentity<true>(onIdentity)).data.identity).toBe(uri);
+    expect((await fleet.listCollectorIdentities<true>({ client, query: { q: "client-1" } })).data.items).toHaveLength(
+      1,
+    );
+
+    const published = (await fleet.publishCollectorConfig<true>({ client, body: { name: "first", yaml } })).data;
+    if (!("id" in published)) throw new Error("was not published");
+    const configId = published.id;
+    const onConfig = { client, path: { id: configId } };
+    expect((await fleet.listCollectorConfigs<true>({ client })).data.items).toHaveLength(1);
+    expect((await fleet.getCollectorConfig<true>(onConfig)).data.config_hash).toBe(published.config_hash);
+    await fleet.setDesiredConfig<true>({ ...onIdentity, body: { config_id: configId } });
+    await fleet.assignCollectorConfig<true>({ ...onConfig, body: { identity_ids: [host.identityId] } });
+
+    const beat = heartbeatBody(Date.now(), {
+      config: {
+        valid: true,
+        errors: [],
+        running_config_hash: null,
+        last_known_good_config_hash: published.config_hash,
+      },
+    });
+    const told = await fleet.sendHeartbeat<true>({
+      client,
+      ...certificateHeader(host),
+      body: withProof(host, "heartbeat", beat) as fleet.SendHeartbeatData["body"],
+    });
+    expect(told.data.desired_config?.config_id).toBe(configId);
+    const desired = await fleet.fetchDesiredConfig<true>({
+      client,
+      ...certificateHeader(host),
+      body: withProof(host, "config_desired", { sent_at: now() }) as fleet.FetchDesiredConfigData["body"],
+    });
+    expect(desired.data.assignment?.config_id).toBe(configId);
+    await fleet.clearDesiredConfig<true>(onIdentity);
+    expect((await fleet.rollBackDesiredConfig<true>(onIdentity)).response.status).toBe(200);
+    const csr = await createTestCsr({ key: await createTestKey(), uri });
+    const renewal = { csr_pem: csr, collector_version: "1.0.0", sent_at: now() };
+    const renewed = await fleet.renewCertificate<true>({
+      client,
+      ...certificateHeader(host),
+      body: withProof(host, "renew", renewal) as fleet.RenewCertificateData["body"],
+    });
+    expect((await fleet.listCertificates<true>(onIdentity)).data.items).toHaveLength(2);
+    expect((await fleet.reportFleetHealth<true>({ client, query: { state: ["healthy", "stale"] } })).response.ok).toBe(
+      true,
+    );
+
+    const reason = { body: { reason_code: "lost_device" } };
+    await fleet.revokeCertificate<true>({ client, path: { id: renewed.data.certificate_id }, ...reason });
+    await fleet.revokeCollectorIdentity<true>({ ...onIdentity, ...reason });
+    await fleet.revokeBootstrapToken<true>({ client, path: { id: tokenId } });
+    expect((await fleet.freezeEnrollmentPolicy<true>(onPolicy)).data.state).toBe("frozen");
+    const events = await fleet.listAuditEvents<true>({ client, query: { action: "enrollment_policy.freeze" } });
+    expect(events.data.items).toHaveLength(1);
+
+    await fleet.health<true>({ client });
+    await fleet.readiness<true>({ client });
+    const ops = { client, auth: "an-ops-token" };
+    await fleet.ingestReadiness<true>(ops);
+    await fleet.licensingReadiness<true>(ops);
+    expect((await fleet.metrics<true>(ops)).data).toContain("core_enroll_total");
+
+    const documented = Object.entries(document.paths).flatMap(([path, methods]) =>
+      Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    const uncalled = documented.filter((operation) => {
+      const pattern = new RegExp(`^${operation.replace(/\{[a-z_]+\}/g, "[^/]+")}$`);
+      return ![...succeeded].some((name) => pattern.test(name));
+    });
+    expect(uncalled).toEqual([]);
+  });
+
+  it("gives every item of a list, over as many pages as it takes", async () => {
+    for (let n = 0; n < 5; n++) await createPolicy(`paged-${n}`);
+    const names: string[] = [];
+    for await (const { name } of items(fleet.listEnrollmentPolicies, { client, query: { limit: 2 } })) names.push(name);
+    expect(names.filter((name) => name.startsWith("paged-"))).toEqual([4, 3, 2, 1, 0].map((n) => `paged-${n}`));
+    const sizes: number[] = [];
+    for await (const page of pages(fleet.listEnrollmentPolicies, { client, query: { limit: 2 } }))
+      sizes.push(page.items.length);
+    expect(sizes.every((size) => size <= 2)).toBe(true);
+    expect(sizes.reduce((sum, size) => sum + size, 0)).toBe(names.length);
+    const stranger = items(fleet.listEnrollmentPolicies, { client, auth: "nobody" });
+    await expect(stranger.next()).rejects.toMatchObject({ name: "FleetError", problem: { code: "unauthenticated" } });
+  });
+
+  it("gives problems as values that the compiler knows, and throws them where it is told to", async () => {
+    await createPolicy("taken");
+    const body = { name: "taken", allowed_identity_prefixes: [identityPrefix] };
+    const { data, error } = await fleet.createEnrollmentPolicy({ client, body, throwOnError: false });
+    expect(data).toBeUndefined();
+    if (error?.code !== "policy_name_taken") throw new Error("another problem");
+    const code: "policy_name_taken" = error.code;
+    expect(error).toMatchObject({ code, status: 409, action: "fix_request" });
+    const thrown = await fleet.createEnrollmentPolicy({ client, body, throwOnError: true }).catch((reason) => reason);
+    expect(thrown).toBeInstanceOf(FleetError);
+    expect(thrown.problem).toMatchObject({ code });
+  });
+
+  it("speaks of a core that is away, or not core, in the same shape; an abort is an abort", async () => {
+    const page = createServer((_, response) => response.writeHead(502, { "Content-Type": "text/html" }).end("<p>Bad"));
+    await new Promise<void>((resolve) => page.listen(0, "127.0.0.1", resolve));
+    const url = `http://127.0.0.1:${(page.address() as AddressInfo).port}`;
+    const other = connectFleet({ baseUrl: url, bearer });
+    expect((await fleet.whoami({ client: other })).error).toMatchObject({
+      code: "not_core",
+      status: 502,
+      action: "retry",
+    });
+    const gone = AbortSignal.abort(new Error("enough"));
+    await expect(fleet.whoami({ client: other, signal: gone })).rejects.toThrow("enough");
+    await new Promise((resolve) => page.close(resolve));
+    expect((await fleet.whoami({ client: other })).error).toMatchObject({ code: "unreachable", action: "retry" });
+  });
+
+  it("README: the package as it would be published does what its ten lines say", { timeout: 60_000 }, async () => {
+    const package_ = join(dir, "app", "node_modules", "collector-fleet-client");
+    await mkdir(package_, { recursive: true });
+    await cp("client/package.json", join(package_, "package.json"));
+    const tsc = join(process.cwd(), "node_modules", ".bin", "tsc");
+    await execute(tsc, ["-p", "client", "--outDir", join(package_, "dist")], { timeout: 50_000 });
+    const readme = await readFile("client/README.md", "utf8");
+    const example = /```ts\n(.*?)```/s.exec(readme)?.[1] ?? "";
+    expect(example.trim().split("\n").length).toBeLessThanOrEqual(10);
+    await writeFile(join(dir, "app", "package.json"), '{"type": "module"}');
+    await writeFile(join(dir, "app", "example.ts"), example);
+    const settings = [
+      "--noEmit",
+      "--strict",
+      "--exactOptionalPropertyTypes",
+      "--module",
+      "nodenext",
+      "--types",
+      "node",
+    ];
+    const types = ["--typeRoots", join(process.cwd(), "node_modules", "@types")];
+    await execute(tsc, [...settings, ...types, "example.ts"], { cwd: join(dir, "app"), timeout: 50_000 });
+    const run = () =>
+      execute(process.execPath, ["example.ts"], {
+        cwd: join(dir, "app"),
+        env: { CORE_URL: baseUrl, CORE_TOKEN: bearer },
+        timeout: 20_000,
+      });
+    expect((await run()).stdout).toMatch(/^1814400\nweb servers active\n/);
+    expect((await run()).stdout).toMatch(/^is there already\nweb servers active\n/);
+  });
+});
