@@ -6,7 +6,7 @@
  * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone.
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
  */
-import { type Client, escapeLiteral } from "pg";
+import type { Client } from "pg";
 import { from as copyFrom } from "pg-copy-streams";
 import { openCopyClient } from "./copy-client.ts";
 import { type EnvelopeGroup, encodeEnvelopes, envelopeColumns } from "./encode-envelopes.ts";
@@ -42,6 +42,7 @@ export const queueKey = (hostId: string, queueId: Uint8Array): string => `${host
 
 /** Planned once for each connection: for small batches, planning would cost more than the work. */
 const statements = `
+  set standard_conforming_strings = on;
   prepare lock_queues (text[], text[]) as
     select host_id, encode(queue_id, 'hex') as queue, cursor
     from unnest($1, $2) as wanted (host, queue)
@@ -96,8 +97,9 @@ export const commitFrames = async (
   }
 };
 
+const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 const textArray = (values: readonly string[]): string =>
-  escapeLiteral(`{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`);
+  literal(`{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`);
 const moment = (ms: number): string => `'${new Date(ms).toISOString()}'`;
 const hostsOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ hostId }) => hostId));
 const queuesOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ queueHex }) => queueHex));
@@ -191,7 +193,7 @@ const finish = async (client: Client, moved: readonly QueueState[], now: number)
   if (hosts.size > 0) steps.push(`execute touch_hosts(${textArray([...hosts])}, ${moment(now)})`);
   // A cursor that another batch holds is in use, so not old: waiting for it there could deadlock, and it is skipped.
   for (const host of new Set(moved.filter(({ isNew }) => isNew).map(({ hostId }) => hostId)))
-    steps.push(`execute trim_queues(${escapeLiteral(host)}, ${cursorsOfHostMax})`);
+    steps.push(`execute trim_queues(${literal(host)}, ${cursorsOfHostMax})`);
   const results = await client.query([...steps, "commit"].join(";"));
   const last: { command?: string } = Array.isArray(results) ? (results.at(-1) ?? {}) : results;
   // A COMMIT of a transaction that failed answers ROLLBACK, without an error.

@@ -38,13 +38,14 @@ export const envelopeColumns = [
 
 const signature = Uint8Array.of(0x50, 0x47, 0x43, 0x4f, 0x50, 0x59, 0x0a, 0xff, 0x0d, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 const postgresEpochSeconds = 946_684_800;
-const chunkBytes = 256 * 1024;
+const chunkBytesMax = 256 * 1024;
 // Lengths, the three fixed-width columns and the version of jsonb.
 const fixedBytes = 7 * 4 + 3 * 8 + 1;
 const textsKeptMax = 256;
 
 /** Encodes header, rows and trailer. */
-export function* encodeEnvelopes(groups: Iterable<EnvelopeGroup>): Generator<Uint8Array> {
+export function* encodeEnvelopes(groups: readonly EnvelopeGroup[]): Generator<Uint8Array> {
+  const chunkBytes = chunkBytesFor(groups);
   let chunk = Buffer.allocUnsafe(chunkBytes);
   let view = new DataView(chunk.buffer, chunk.byteOffset, chunk.length);
   chunk.set(signature);
@@ -109,6 +110,16 @@ export function* encodeEnvelopes(groups: Iterable<EnvelopeGroup>): Generator<Uin
   at = chunk.writeInt16BE(-1, at);
   yield chunk.subarray(0, at);
 }
+
+/** A batch of a few rows takes a chunk of its size. */
+const chunkBytesFor = (groups: readonly EnvelopeGroup[]): number => {
+  let bytes = signature.length;
+  for (const { rows } of groups) {
+    for (const { payload } of rows) bytes += payload.length + 512;
+    if (bytes >= chunkBytesMax) return chunkBytesMax;
+  }
+  return bytes;
+};
 
 /** What every row of a group begins with: the number of columns, and the first two. */
 const encodePrefix = (hostId: string, queueId: Uint8Array): Uint8Array => {
