@@ -1,5 +1,7 @@
 import type { Scope } from "../../drizzle/schema/operator.ts";
 import type { Core } from "../core.ts";
+import { type AdmittedToken, admitToken } from "../domain/enrollment/admit-token.ts";
+import type { RefusingCore } from "../domain/enrollment/refuse.ts";
 import { authenticateOperator } from "../domain/operator/authenticate.ts";
 import type { Operator } from "../domain/operator/operator.ts";
 import { Problem } from "../problems.ts";
@@ -30,11 +32,11 @@ export const scope = ({ config, db, clock }: OperatorCore, needed: Scope): Guard
   },
 });
 
-/**
- * Passes the raw bootstrap token on, null where there is none: the verb judges it, because every failed use is counted and
- * audited there.
- */
-export const bootstrapToken: Guard<string | null> = {
+/** A bootstrap token that may be used from here; every refusal is counted and audited, a missing token's too. */
+export const bootstrapToken = (core: RefusingCore): Guard<AdmittedToken> => ({
   describe: { kind: "bootstrap_token" },
-  admit: async (c) => /^Bearer ([!-~]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1] ?? null,
-};
+  admit: (c) => {
+    const raw = /^Bearer ([!-~]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1] ?? null;
+    return admitToken(core, raw, c.get("origin"));
+  },
+});

@@ -14,31 +14,15 @@ import {
 } from "../../store/identities.ts";
 import { incrementEnrollmentCount, lockPolicy } from "../../store/policies.ts";
 import { deleteReservation, type ReservationRow } from "../../store/reservations.ts";
-import { findTokenByHash, incrementTokenUse, lockToken } from "../../store/tokens.ts";
+import { incrementTokenUse, lockToken } from "../../store/tokens.ts";
 import { type Origin, recordAudit } from "../audit/record.ts";
 import { issuedBefore, issuedRow } from "../certificate/issued-row.ts";
-import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
-import { Refusal, type RefusedUse, refuse } from "./refuse.ts";
-import { admitUse, reserve } from "./reserve.ts";
+import type { AdmittedToken } from "./admit-token.ts";
+import { Refusal, type RefusedUse, type RefusingCore, refusing } from "./refuse.ts";
+import { admitUse, type EnrollmentRequest, reserve } from "./reserve.ts";
 
 /** What enrollment needs of core. */
-export type EnrollCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "observe"> & {
-  cryptography: Core["cryptography"];
-  signer: Signer;
-};
-
-/** A request whose certificate request has been checked. */
-export interface EnrollmentRequest {
-  identity: string;
-  spki: Uint8Array;
-  spkiSha256: Uint8Array;
-  csrPem: string;
-  deviceId: string;
-  hostname: string | null;
-  platform: string;
-  collectorVersion: string;
-  remoteAddress: string;
-}
+export type EnrollCore = RefusingCore & Pick<Core, "config" | "cryptography"> & { signer: Signer };
 
 /** A certificate with the identity it stands for. */
 export interface Enrolled {
@@ -51,44 +35,30 @@ export interface Enrolled {
  * crash between the steps leaves a reservation that runs out after 60 s and a certificate that no row makes valid. Refusals are
  * audited; failed uses count against the remote address.
  */
-export const enroll = async (
+export const enroll = (
   core: EnrollCore,
-  rawToken: string | null,
+  token: AdmittedToken,
   body: EnrollRequest,
   origin: Origin,
 ): Promise<Enrolled> => {
-  const use: RefusedUse = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
-  try {
-    const { enrolled, outcome } = await attempt(core, rawToken, body, origin, use);
+  const use: RefusedUse = { ...token, identity: null };
+  return refusing(core, use, origin, async () => {
+    const request = await checkedRequest(core, body, origin);
+    use.identity = request.identity;
+    const { enrolled, outcome } = await attempt(core, token, request, origin);
     core.observe.enroll(outcome);
     return enrolled;
-  } catch (error) {
-    core.observe.enroll(error instanceof Refusal ? error.problem.code : "error");
-    if (!(error instanceof Refusal)) throw error;
-    throw await core.db.transaction((tx) => refuse({ ...core, db: tx }, error, use, origin));
-  }
+  });
 };
 
 const attempt = async (
   core: EnrollCore,
-  rawToken: string | null,
-  body: EnrollRequest,
+  { tokenId, policyId }: AdmittedToken,
+  request: EnrollmentRequest,
   origin: Origin,
-  use: RefusedUse,
-): Promise<{ enrolled: Enrolled; outcome: string }> => {
-  if (rawToken === null || !isWellFormedToken(rawToken)) {
-    throw new Refusal("token_invalid", { reason: rawToken === null ? "token_missing" : "token_malformed" });
-  }
-  use.tokenPrefix = rawToken.slice(0, tokenPrefixCharacters);
-  const found = await findTokenByHash(core.db, await sha256(rawToken));
-  use.tokenId = found?.token.id ?? null;
-  use.policyId = found?.policy.id ?? null;
-  const { token, policy } = admitUse(found?.policy, found?.token, origin.remoteAddress, core.clock.now());
-
-  const request = await checkedRequest(core, body, origin);
-  use.identity = request.identity;
-  const serial = randomSerial(core.entropy.bytes(16));
-  const ids = { tokenId: token.id, policyId: policy.id, serialNumber: serial.toHex() };
+): Promise<{ enrolled: Enrolled; outcome: "issued" | "retried" }> => {
+  const serial = core.entropy.bytes(16);
+  const ids = { tokenId, policyId, serialNumber: serial.toHex() };
   const reserved = await core.db.transaction((tx) => reserve(tx, core, request, ids));
   if (reserved.kind === "issued") return { enrolled: reserved, outcome: "retried" };
 
@@ -115,12 +85,6 @@ const sign = async (
   } catch (cause) {
     throw new Refusal("signer_failed", { cause });
   }
-};
-
-/** 16 random bytes as a positive DER integer without a leading zero: the top bit is cleared, the next one set (RFC 5280). */
-const randomSerial = (bytes: Uint8Array): Uint8Array => {
-  bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40;
-  return bytes;
 };
 
 const checkedRequest = async (core: EnrollCore, body: EnrollRequest, origin: Origin): Promise<EnrollmentRequest> => {

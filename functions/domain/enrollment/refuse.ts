@@ -39,12 +39,34 @@ export interface RefusedUse {
   identity: string | null;
 }
 
+/** What recording a refusal needs of core. */
+export type RefusingCore = Pick<Core, "db" | "clock" | "entropy" | "observe">;
+
+/** Does a step of an enrollment; a `Refusal` of it is recorded and thrown as the problem to answer with, and both are counted. */
+export const refusing = async <Result>(
+  core: RefusingCore,
+  use: RefusedUse,
+  origin: Origin,
+  step: () => Promise<Result>,
+): Promise<Result> => {
+  try {
+    return await step();
+  } catch (error) {
+    const thrown =
+      error instanceof Refusal
+        ? await core.db.transaction((tx) => refuse({ ...core, db: tx }, error, use, origin))
+        : error;
+    core.observe.enroll(thrown instanceof Problem ? thrown.code : "error");
+    throw thrown;
+  }
+};
+
 /**
  * Records a refused use and gives the problem to answer with. A 401 or 403 counts against the remote address; after ten in five
  * minutes the answer is 429 `throttled` instead. Only refusals pass through here, so a valid token enrolls from any address.
  * The audit log gets an event for the first of an address, reason and minute, and the count of all after it: `tellRefusals`.
  */
-export const refuse = async (
+const refuse = async (
   { db, clock, entropy }: Pick<Core, "clock" | "entropy"> & { db: Executor },
   refusal: Refusal,
   use: RefusedUse,

@@ -13,7 +13,6 @@ import {
   type ReservationRow,
 } from "../../store/reservations.ts";
 import { lockToken, type TokenRow } from "../../store/tokens.ts";
-import type { EnrollmentRequest } from "./enroll.ts";
 import { Refusal } from "./refuse.ts";
 import { addressAllowed, identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 
@@ -22,6 +21,19 @@ const reservationMs = 60_000;
 /** For how long a lost answer is answered again. */
 const retryMs = 10 * 60_000;
 const hourMs = 3_600_000;
+
+/** A request whose certificate request has been checked. */
+export interface EnrollmentRequest {
+  identity: string;
+  spki: Uint8Array;
+  spkiSha256: Uint8Array;
+  csrPem: string;
+  deviceId: string;
+  hostname: string | null;
+  platform: string;
+  collectorVersion: string;
+  remoteAddress: string;
+}
 
 /** What the first transaction decides: a place to sign for, or the certificate of a request that was answered before. */
 export type Reserved =

@@ -11,7 +11,7 @@ export const enrollRoute = (core: EnrollCore) =>
     path: "/v1/collector/enroll",
     operationId: "enrollCollector",
     summary: "Enroll a host: a client certificate for a bootstrap token and a certificate request",
-    guard: bootstrapToken,
+    guard: bootstrapToken(core),
     body: EnrollRequest,
     bodyExample: {
       csr_pem: "-----BEGIN CERTIFICATE REQUEST-----\n…\n-----END CERTIFICATE REQUEST-----\n",
