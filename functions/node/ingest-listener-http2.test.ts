@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { request as requestHttps } from "node:https";
+import { connect as connectTls } from "node:tls";
 import { Worker } from "node:worker_threads";
 import { gzipSync } from "node:zlib";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
@@ -177,6 +178,43 @@ describe("ingest over raw HTTP/2", () => {
     expect(slowest).toBeLessThan(1_000);
     await expect.poll(() => test.ingest.gauges().openStreams).toBe(0);
     await flood.terminate();
+  });
+
+  it("G2: a header block that never ends closes its connection within bounds", async () => {
+    const { cert, key } = await test.client({});
+    const socket = connectTls({
+      port: test.port,
+      ca: test.caPem,
+      cert,
+      key,
+      servername: "localhost",
+      ALPNProtocols: ["h2"],
+    });
+    await once(socket, "secureConnect");
+    socket.on("error", () => undefined);
+    const closed = new Promise((resolve) => socket.once("close", resolve));
+    const http2Frame = (type: number, flags: number, stream: number, payload: Buffer): Buffer => {
+      const head = Buffer.alloc(9);
+      head.writeUIntBE(payload.length, 0, 3);
+      head.writeUInt8(type, 3);
+      head.writeUInt8(flags, 4);
+      head.writeUInt32BE(stream, 5);
+      return Buffer.concat([head, payload]);
+    };
+    // A literal header of one letter, over and over.
+    const headers = Buffer.alloc(12_000, Buffer.from([0x00, 0x01, 0x78, 0x01, 0x79]));
+    socket.write("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    socket.write(http2Frame(4, 0, 0, Buffer.alloc(0)));
+    socket.write(http2Frame(1, 0, 1, headers));
+    let sent = 0;
+    socket.resume();
+    while (!socket.destroyed && sent < 1_000) {
+      sent++;
+      if (!socket.write(http2Frame(9, 0, 1, headers)))
+        await Promise.race([once(socket, "drain").catch(() => 0), closed]);
+    }
+    await closed;
+    expect(sent).toBeLessThan(1_000);
   });
 
   it("stops a sender that goes on after its refusal", async () => {
