@@ -7,6 +7,7 @@ export default defineConfig({
     exclude: ["**/node_modules/**", "tests/workerd/**"],
     environment: "node",
     pool: "threads",
+    execArgv: ["--import=./tests/quicken.ts"],
     globalSetup: ["tests/global-setup.ts"],
     testTimeout: 20_000,
     hookTimeout: 60_000,

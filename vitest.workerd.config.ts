@@ -9,6 +9,7 @@ export default defineConfig({
     include: ["functions/{v1,http}/**/*.test.ts", "tests/workerd/*.test.ts"],
     environment: "node",
     pool: "threads",
+    execArgv: ["--import=./tests/quicken.ts"],
     globalSetup: ["tests/workerd/global-setup.ts"],
     testTimeout: 60_000,
     hookTimeout: 60_000,
