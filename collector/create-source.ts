@@ -1,5 +1,6 @@
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
 import { createFileSource, type FileSourceDependencies } from "./sources/file/file-source.ts";
+import { createHostMetricsSource } from "./sources/host-metrics/host-metrics-source.ts";
 import { createOtlpSource } from "./sources/otlp/otlp-source.ts";
 import type { Source } from "./sources/source.ts";
 
@@ -11,6 +12,6 @@ export const createSource = (config: SourceConfig, dependencies: FileSourceDepen
     case "file":
       return createFileSource(config, dependencies);
     case "host_metrics":
-      throw new Error(`${config.type} sources are not supported by this version`);
+      return createHostMetricsSource(config, dependencies);
   }
 };

@@ -10,6 +10,8 @@ export interface Source {
   start(): Promise<void>;
   /** Resolves once the source appends nothing any more. What it accepted is stored. */
   stop(): Promise<void>;
+  /** What it counted since its start, for `status`. */
+  counters?(): Readonly<Record<string, number>>;
 }
 
 /** What every source needs. */

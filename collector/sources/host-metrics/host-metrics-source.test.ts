@@ -1,0 +1,217 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fromBinary } from "@bufbuild/protobuf";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { createTestClock } from "../../../tests/fakes/clock.ts";
+import { createTestLog } from "../../../tests/fakes/log.ts";
+import { openTestQueue, readAll, testRecord } from "../../../tests/queue.ts";
+import { recordBytes } from "../../queue/record.ts";
+import { createHostMetricsSource } from "./host-metrics-source.ts";
+import { encodeHostMetrics } from "./metrics.ts";
+import { type Readings, readHost } from "./readings.ts";
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "host-metrics-"));
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+const readingsAt = (at: number, seconds = 0): Readings => ({
+  at,
+  bootedAt: 1_000,
+  cpu: {
+    times: {
+      user: 10 + seconds * 0.5,
+      nice: 0,
+      system: 5,
+      idle: 100 + seconds * 1.5,
+      iowait: 1,
+      interrupt: 1,
+      steal: 0,
+    },
+    cpus: 2,
+  },
+  memory: { total: 1000, states: { used: 500, free: 300, buffers: 100, cached: 100 } },
+  disks: [
+    {
+      device: "vda",
+      ioSeconds: 2.5,
+      read: { operations: 1, merged: 0, bytes: 4096, seconds: 0.25 },
+      write: { operations: 2, merged: 1, bytes: 8192, seconds: 0.5 },
+    },
+  ],
+  fileSystems: [
+    {
+      device: "/dev/vda",
+      mountpoint: "/",
+      type: "ext4",
+      mode: "rw",
+      states: { used: 2 ** 43, free: 2 ** 43, reserved: 0 },
+    },
+  ],
+  interfaces: [
+    {
+      name: "eth0",
+      receive: { bytes: 2 ** 40, packets: 3, errors: 0, dropped: 1 },
+      transmit: { bytes: 5, packets: 6, errors: 0, dropped: 0 },
+    },
+  ],
+});
+
+/** Metrics of a payload, points as `[attributes, value]`. */
+const metricsOf = (payload: Uint8Array) => {
+  const [resource] = fromBinary(ExportMetricsServiceRequestSchema, payload).resourceMetrics;
+  const metrics = resource?.scopeMetrics.flatMap((scope) => scope.metrics) ?? [];
+  return new Map(
+    metrics.map(({ name, unit, data }) => {
+      const points = data.case === "sum" || data.case === "gauge" ? data.value.dataPoints : [];
+      return [
+        name,
+        {
+          unit,
+          kind: data.case === "sum" ? (data.value.isMonotonic ? "counter" : "amount") : data.case,
+          startNanos: points[0]?.startTimeUnixNano,
+          points: points.map(({ attributes, value }) => [
+            Object.fromEntries(attributes.map(({ key, value: held }) => [key, held?.value.value])),
+            value.value,
+          ]),
+        },
+      ] as const;
+    }),
+  );
+};
+
+describe("encodeHostMetrics", () => {
+  it("names metrics, units and attributes as OpenTelemetry's semantic conventions do", () => {
+    const before = readingsAt(60_000);
+    const host = { hostname: "web-1", collectorVersion: "1.0.0" };
+    const metrics = metricsOf(encodeHostMetrics(readingsAt(120_000, 60), before, host));
+    expect([...metrics].map(([name, { unit, kind }]) => [name, kind, unit])).toEqual([
+      ["system.cpu.time", "counter", "s"],
+      ["system.cpu.utilization", "gauge", "1"],
+      ["system.cpu.logical.count", "amount", "{cpu}"],
+      ["system.memory.usage", "amount", "By"],
+      ["system.memory.limit", "amount", "By"],
+      ["system.memory.utilization", "gauge", "1"],
+      ["system.disk.io", "counter", "By"],
+      ["system.disk.operations", "counter", "{operation}"],
+      ["system.disk.merged", "counter", "{operation}"],
+      ["system.disk.operation_time", "counter", "s"],
+      ["system.disk.io_time", "counter", "s"],
+      ["system.filesystem.usage", "amount", "By"],
+      ["system.filesystem.utilization", "gauge", "1"],
+      ["system.network.io", "counter", "By"],
+      ["system.network.packet.count", "counter", "{packet}"],
+      ["system.network.packet.dropped", "counter", "{packet}"],
+      ["system.network.errors", "counter", "{error}"],
+    ]);
+    expect(metrics.get("system.cpu.time")).toMatchObject({ startNanos: 1_000_000_000n });
+    expect(metrics.get("system.cpu.utilization")?.points).toContainEqual([{ "cpu.mode": "user" }, 0.25]);
+    expect(metrics.get("system.cpu.utilization")?.points).toContainEqual([{ "cpu.mode": "idle" }, 0.75]);
+    expect(metrics.get("system.memory.usage")?.points).toContainEqual([{ "system.memory.state": "used" }, 500n]);
+    expect(metrics.get("system.disk.io")?.points).toContainEqual([
+      { "system.device": "vda", "disk.io.direction": "write" },
+      8192n,
+    ]);
+    expect(metrics.get("system.filesystem.usage")?.points[0]).toEqual([
+      {
+        "system.device": "/dev/vda",
+        "system.filesystem.mountpoint": "/",
+        "system.filesystem.type": "ext4",
+        "system.filesystem.mode": "rw",
+        "system.filesystem.state": "used",
+      },
+      2n ** 43n,
+    ]);
+    expect(metrics.get("system.network.io")?.points[0]).toEqual([
+      { "network.interface.name": "eth0", "network.io.direction": "receive" },
+      2n ** 40n,
+    ]);
+  });
+
+  it("tells no utilization of CPUs at the first reading, nor across a reboot", () => {
+    const host = { hostname: "web-1", collectorVersion: "1.0.0" };
+    const names = (before: Readings | undefined) => [
+      ...metricsOf(encodeHostMetrics(readingsAt(1), before, host)).keys(),
+    ];
+    expect(names(undefined)).not.toContain("system.cpu.utilization");
+    expect(names(readingsAt(0, 60))).not.toContain("system.cpu.utilization");
+  });
+});
+
+describe("createHostMetricsSource", () => {
+  it.runIf(process.platform === "linux")("reads this very host: states add up, and every figure is there", async () => {
+    const host = await readHost(Date.now());
+    const { states, total } = host.memory ?? { states: {}, total: 0 };
+    expect(Object.values(states).reduce((sum, value) => sum + value, 0)).toBe(total);
+    expect(host.cpu.cpus).toBeGreaterThan(0);
+    expect(host.bootedAt).toBeLessThan(Date.now());
+    expect(host.fileSystems.length + host.interfaces.length).toBeGreaterThan(0);
+  });
+
+  it("puts one envelope into the queue at the start and at every interval, until it is stopped", async () => {
+    const clock = createTestClock();
+    const queue = openTestQueue(dir, { clock });
+    const source = createHostMetricsSource(
+      { intervalSeconds: 60 },
+      { append: queue.append, clock, log: createTestLog() },
+      async (at) => readingsAt(at),
+    );
+    const start = clock.now();
+    await source.start();
+    for (let minute = 0; minute < 3; minute++) await clock.advance(60_000);
+    await source.stop();
+    await clock.advance(600_000);
+    const records = readAll(queue);
+    expect(records.map(({ kind, source: name, observedAtMs }) => [kind, name, observedAtMs - start])).toEqual([
+      ["otel_metric", "host_metrics", 0],
+      ["otel_metric", "host_metrics", 60_000],
+      ["otel_metric", "host_metrics", 120_000],
+      ["otel_metric", "host_metrics", 180_000],
+    ]);
+    await queue.close();
+  });
+
+  it("skips and counts what finds the queue full, without waiting, and goes on when there is room", async () => {
+    const clock = createTestClock();
+    const filler = testRecord("full", 5_000);
+    const queue = openTestQueue(dir, { clock, maxDiskUsageBytes: recordBytes(filler) + 100 });
+    await queue.append([filler]);
+    const log = createTestLog();
+    const dependencies = { append: queue.append, clock, log };
+    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, async (at) => readingsAt(at));
+    await source.start();
+    await clock.advance(60_000);
+    expect(source.counters?.()).toEqual({ stored: 0, skipped: 2 });
+    expect(log.lines.filter(({ level }) => level === "warn")).toHaveLength(1);
+    await queue.ack(queue.lastSequence);
+    await clock.advance(60_000);
+    await expect.poll(() => source.counters?.()).toEqual({ stored: 1, skipped: 2 });
+    expect(queue.stats().droppedRecordsTotal).toBe(0);
+    await source.stop();
+    await queue.close();
+  });
+
+  it("goes on after a reading that failed, and does not start where the host cannot be read", async () => {
+    const clock = createTestClock();
+    const queue = openTestQueue(dir, { clock });
+    const log = createTestLog();
+    let fails = false;
+    const read = async (at: number) => {
+      if (fails) throw new Error("no /proc");
+      return readingsAt(at);
+    };
+    const source = createHostMetricsSource({ intervalSeconds: 60 }, { append: queue.append, clock, log }, read);
+    await source.start();
+    fails = true;
+    await clock.advance(60_000);
+    fails = false;
+    await clock.advance(60_000);
+    await source.stop();
+    expect(readAll(queue)).toHaveLength(2);
+    await expect(readHost(0, dir)).rejects.toThrow("needs the /proc of Linux");
+    await queue.close();
+  });
+});

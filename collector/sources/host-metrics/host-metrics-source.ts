@@ -1,0 +1,79 @@
+import { hostname } from "node:os";
+import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
+import { version } from "../../version.ts";
+import type { Source, SourceDependencies } from "../source.ts";
+import { encodeHostMetrics } from "./metrics.ts";
+import { type Readings, readHost } from "./readings.ts";
+
+/** What a `host_metrics` source is told (contract §8). */
+export interface HostMetricsSourceConfig {
+  /** `host_metrics` unless given. */
+  readonly name?: string;
+  readonly intervalSeconds: number;
+}
+
+/** Aborted from the start: such an append is stored now, or not at all. */
+const now = AbortSignal.abort("the next reading is as good");
+
+/**
+ * Reads CPU, memory, disks, file systems and network of this host, at the start and every `intervalSeconds` after, and puts each
+ * reading into the queue as one `otel_metric` envelope. What finds the queue full is skipped and counted, as the next reading
+ * holds the same counters; it never takes room that lossless sources wait for.
+ */
+export const createHostMetricsSource = (
+  config: HostMetricsSourceConfig,
+  { append, clock, log }: SourceDependencies,
+  read: (at: number) => Promise<Readings> = readHost,
+): Source => {
+  const { name = "host_metrics", intervalSeconds } = config;
+  const host = { hostname: hostname(), collectorVersion: version };
+  const stopping = new AbortController();
+  let running: Promise<void> = Promise.resolve();
+  let before: Readings | undefined;
+  let stored = 0;
+  let skipped = 0;
+  let full = false;
+
+  const store = async (readings: Readings): Promise<void> => {
+    const payload = encodeHostMetrics(readings, before, host);
+    before = readings;
+    const record = { kind: "otel_metric", observedAtMs: readings.at, source: name, attributes: {}, payload };
+    try {
+      if ((await append([record], { signal: now })) === "stored") stored += 1;
+      if (full) log.info({ source: name, skipped }, "host metrics are stored again");
+      full = false;
+    } catch (error) {
+      if (error instanceof QueueClosedError) return;
+      skipped += 1;
+      if (!(error instanceof QueueFullError)) throw error;
+      if (!full) log.warn({ source: name }, "the queue is full; host metrics are skipped");
+      full = true;
+    }
+  };
+
+  const run = async (): Promise<void> => {
+    const { signal } = stopping;
+    for (;;) {
+      await clock.sleep(intervalSeconds * 1000, signal).catch(() => undefined);
+      if (signal.aborted) return;
+      try {
+        await store(await read(clock.now()));
+      } catch (error) {
+        log.error({ err: error, source: name }, "host metrics could not be read or stored");
+      }
+    }
+  };
+
+  return {
+    name,
+    start: async () => {
+      await store(await read(clock.now()));
+      running = run();
+    },
+    stop: async () => {
+      stopping.abort(new Error("the source is stopping"));
+      await running;
+    },
+    counters: () => ({ stored, skipped }),
+  };
+};

@@ -1,0 +1,144 @@
+/** Pure readers of Linux's /proc (proc(5)). Lines that they do not understand are left out: kernels add fields and lines. */
+
+/** Seconds that all CPUs together spent in a mode since boot. */
+export type CpuTimes = Readonly<Record<"user" | "nice" | "system" | "idle" | "iowait" | "interrupt" | "steal", number>>;
+
+/** Linux gives times in hundredths of a second to every program (USER_HZ), whatever the kernel counts in. */
+const ticksPerSecond = 100;
+
+/** `/proc/stat`: CPU times, the number of CPUs, and when the host was booted (milliseconds since the epoch). */
+export const readStat = (text: string): { times: CpuTimes; cpus: number; bootedAt: number } | undefined => {
+  const total = /^cpu +(.+)$/m.exec(text)?.[1]?.split(" ").map(Number);
+  const bootedAt = Number(/^btime (\d+)$/m.exec(text)?.[1]) * 1000;
+  if (total === undefined || total.length < 4 || total.some(Number.isNaN) || Number.isNaN(bootedAt)) return undefined;
+  const [user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0] = total;
+  const seconds = (ticks: number) => ticks / ticksPerSecond;
+  return {
+    times: {
+      user: seconds(user),
+      nice: seconds(nice),
+      system: seconds(system),
+      idle: seconds(idle),
+      iowait: seconds(iowait),
+      interrupt: seconds(irq + softirq),
+      steal: seconds(steal),
+    },
+    cpus: text.match(/^cpu\d+ /gm)?.length ?? 1,
+    bootedAt,
+  };
+};
+
+/** Bytes of memory by state; the states add up to `total`. */
+export interface Memory {
+  total: number;
+  states: Readonly<Record<"used" | "free" | "buffers" | "cached", number>>;
+}
+
+/** `/proc/meminfo`. */
+export const readMemory = (text: string): Memory | undefined => {
+  const bytes = (name: string) => Number(new RegExp(`^${name}: +(\\d+) kB$`, "m").exec(text)?.[1] ?? 0) * 1024;
+  const [total, free, buffers] = [bytes("MemTotal"), bytes("MemFree"), bytes("Buffers")];
+  if (total === 0) return undefined;
+  const cached = bytes("Cached") + bytes("SReclaimable");
+  return { total, states: { used: Math.max(0, total - free - buffers - cached), free, buffers, cached } };
+};
+
+/** Counters of a block device since boot; times in seconds. */
+export interface Disk {
+  device: string;
+  ioSeconds: number;
+  read: DiskDirection;
+  write: DiskDirection;
+}
+
+/** One direction of a `Disk`. */
+export interface DiskDirection {
+  operations: number;
+  merged: number;
+  bytes: number;
+  seconds: number;
+}
+
+/** The kernel counts in these, whatever the device's own sectors. */
+const sectorBytes = 512;
+
+/** `/proc/diskstats`, of the devices that were ever used; `isWhole` tells disks from their partitions. */
+export const readDisks = (text: string, isWhole: (device: string) => boolean): Disk[] =>
+  text.split("\n").flatMap((line) => {
+    const [, , device = "", ...fields] = line.trim().split(/ +/);
+    const [reads = 0, readsMerged = 0, sectorsRead = 0, readMs = 0, writes = 0, ...rest] = fields.map(Number);
+    const [writesMerged = 0, sectorsWritten = 0, writeMs = 0, , ioMs = 0] = rest;
+    if (fields.length < 11 || reads + writes === 0 || !isWhole(device)) return [];
+    const direction = (operations: number, merged: number, sectors: number, ms: number) => ({
+      operations,
+      merged,
+      bytes: sectors * sectorBytes,
+      seconds: ms / 1000,
+    });
+    return [
+      {
+        device,
+        ioSeconds: ioMs / 1000,
+        read: direction(reads, readsMerged, sectorsRead, readMs),
+        write: direction(writes, writesMerged, sectorsWritten, writeMs),
+      },
+    ];
+  });
+
+/** Counters of a network interface since it came up. */
+export interface Interface {
+  name: string;
+  receive: InterfaceDirection;
+  transmit: InterfaceDirection;
+}
+
+/** One direction of an `Interface`. */
+export interface InterfaceDirection {
+  bytes: number;
+  packets: number;
+  errors: number;
+  dropped: number;
+}
+
+/** `/proc/net/dev`, of the interfaces that ever carried a packet. */
+export const readInterfaces = (text: string): Interface[] =>
+  text.split("\n").flatMap((line) => {
+    const [, name, counters] = /^ *([^:|]+): *([\d ]+)$/.exec(line) ?? [];
+    const fields = counters?.trim().split(/ +/).map(Number) ?? [];
+    if (name === undefined || fields.length < 16) return [];
+    const direction = (from: number) => {
+      const [bytes = 0, packets = 0, errors = 0, dropped = 0] = fields.slice(from);
+      return { bytes, packets, errors, dropped };
+    };
+    const [receive, transmit] = [direction(0), direction(8)];
+    return receive.packets + transmit.packets === 0 ? [] : [{ name, receive, transmit }];
+  });
+
+/** A mounted file system. */
+export interface Mount {
+  device: string;
+  mountpoint: string;
+  type: string;
+  mode: "ro" | "rw";
+}
+
+/**
+ * `/proc/mounts`: file systems on local block devices, and the root whatever it is on; one mount of each device, the shortest.
+ * Network file systems are left out: asking one whose server is away blocks for as long as that is.
+ */
+export const readMounts = (text: string): Mount[] => {
+  const mounts = new Map<string, Mount>();
+  for (const line of text.split("\n")) {
+    const [device = "", mountpoint = "", type = "", options = ""] = line.split(" ").map(unescapeOctal);
+    if (!device.startsWith("/dev/") && mountpoint !== "/" && type !== "zfs") continue;
+    const mode = options.split(",").includes("ro") ? "ro" : "rw";
+    const known = mounts.get(device);
+    if (known === undefined || mountpoint.length < known.mountpoint.length)
+      mounts.set(device, { device, mountpoint, type, mode });
+  }
+  return [...mounts.values()];
+};
+
+/** A blank stands as `\040`, a tab as `\011`, a newline as `\012`, a backslash as `\134`. */
+const unescapeOctal = (text: string): string =>
+  text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
