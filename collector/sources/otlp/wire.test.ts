@@ -90,6 +90,13 @@ describe("the wire check", () => {
     );
   });
 
+  it("G3: refuses a tag of more than 32 bits, which the decoder refuses too", () => {
+    const long = Uint8Array.of(0xa5, 0x80, 0x82, 0x80, 0x6b, 0, 0, 0, 0);
+    expect(() => fromBinary(Schema, long)).toThrow();
+    expect(accepts(long)).toBe(false);
+    expect(accepts(Uint8Array.of(0xfd, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0))).toBe(true);
+  });
+
   it("refuses nesting without end instead of exhausting the stack", () => {
     let bytes: Uint8Array = new Uint8Array();
     // AnyValue.kvlist_value → KeyValueList.values → KeyValue.value, again and again.

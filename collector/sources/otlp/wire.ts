@@ -113,6 +113,7 @@ const readVarint = (cursor: Cursor, end: number): number => {
     if (cursor.at >= end) throw new WireError("the message ends in the middle of a field");
     const byte = cursor.bytes[cursor.at++] ?? 0;
     value |= (byte & 0x7f) << shift;
+    if (shift === 28 && byte > 0x0f) break;
     if (byte < 0x80) return value >>> 0;
   }
   throw new WireError("a tag or length is longer than 32 bits");
