@@ -28,6 +28,14 @@ const signerOf = (settings: Readonly<Record<string, string>>) => {
   }
 };
 
+describe("names that core does not know", () => {
+  it("are warned about with the nearest known one; the deployment's others are known", () => {
+    const others = { SVC_CHAT_ENABLED: "false", SVC_INFERENCE_CHAT_MODEL: "m", SVC_API_URL: "http://core/v1" };
+    const { warnings } = parseCoreConfig({ ...complete, ...others, SVC_TENNANT_ID: "x", SVC_OTHER: "y" }, () => "");
+    expect(warnings).toEqual(["SVC_OTHER is not known", "SVC_TENNANT_ID is not known; did you mean SVC_TENANT_ID?"]);
+  });
+});
+
 describe("the signer's settings", () => {
   it("infers the mode from the CA pair or from the command", () => {
     const local = { kind: "local-ca", caCertFile: "/ca.pem", caKeyFile: "/ca.key" };

@@ -138,8 +138,19 @@ export const coreVariables = {
 /** Variables whose contents may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
 export const coreFileForms = ["SVC_DATABASE_URL", "SVC_AUTH_TOKEN_SECRET", "SVC_OPS_BEARER_TOKEN", "SVC_LICENSE"];
 
-/** Read by web or the database container from the same env file, and none of core's business. */
-const elsewhere = ["SVC_API_URL", "SVC_INFERENCE_PROVIDER", "SVC_INFERENCE_API_KEY", "SVC_INFERENCE_BASE_URL"];
+/** Read by web, or by the chat agent, from the same env file: known, and none of the rest's business. */
+const elsewhere = [
+  "SVC_API_URL",
+  "SVC_CHAT_ENABLED",
+  "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
+  "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
+  "SVC_CHAT_SQL_TOOL_ENABLED",
+  "SVC_INFERENCE_API_KEY",
+  "SVC_INFERENCE_API_KEY_FILE",
+  "SVC_INFERENCE_BASE_URL",
+  "SVC_INFERENCE_CHAT_MODEL",
+  "SVC_INFERENCE_PROVIDER",
+];
 
 /** A parsed configuration and what a human should hear about it. */
 export interface ParsedCoreConfig {
