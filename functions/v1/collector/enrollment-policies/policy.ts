@@ -4,7 +4,7 @@ import type { PolicyRow } from "../../../store/policies.ts";
 import { Count, Id, Moment, Name, Prose } from "../../shapes.ts";
 
 const prefixPattern =
-  /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9.-]+(:\d{1,5})?\/([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*$/;
+  /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._-]+(:\d{1,5})?\/([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*$/;
 
 /** An identity prefix: an absolute URI in lower-case scheme and host that ends in `/`, without query or fragment. */
 const IdentityPrefix = v.pipe(
