@@ -1,5 +1,5 @@
 import type { Hono } from "hono";
-import type * as v from "valibot";
+import * as v from "valibot";
 import { Problem, type ProblemCode, type ProblemKind } from "../problems.ts";
 import { mediaTypeOf, readBody, readJson, readText } from "./json-body.ts";
 import { parse } from "./parse.ts";
@@ -95,7 +95,12 @@ export interface RouteSpec<
   handle(input: Input<Output<Params>, Output<Query>, Output<Payload>, Caller>): Promise<Reply>;
 }
 
-/** Turns a spec into a mountable route. Order: guard, params, query, body, handler. */
+const noFields = v.strictObject({});
+
+/**
+ * Turns a spec into a mountable route. Order: guard, params, query, body, handler. A route of operators without a query takes none,
+ * so that a typo never passes silently (contract, section 1).
+ */
 export const route = <
   Caller,
   Params extends v.GenericSchema | undefined = undefined,
@@ -103,42 +108,47 @@ export const route = <
   Payload extends v.GenericSchema | undefined = undefined,
 >(
   spec: RouteSpec<Caller, Params, Query, Payload>,
-): Route => ({
-  method: spec.method,
-  path: spec.path,
-  operationId: spec.operationId,
-  summary: spec.summary,
-  guard: spec.guard.describe,
-  ...(spec.params ? { params: spec.params } : {}),
-  ...(spec.query ? { query: spec.query } : {}),
-  ...(spec.body
-    ? {
-        body: {
-          schema: spec.body,
-          optional: spec.bodyAbsentAs !== undefined,
-          example: spec.bodyExample,
-          ...(spec.textBody ? { textType: spec.textBody.type } : {}),
-        },
-      }
-    : {}),
-  replies: spec.replies,
-  problems: spec.problems ?? [],
-  handle: async (c) => {
-    const body = bodyOf(c.req.raw, spec);
-    const caller = await spec.guard.admit(c, body);
-    const params = spec.params ? parse(spec.params, c.req.param()) : undefined;
-    const query = spec.query ? parse(spec.query, queryOf(c)) : undefined;
-    const payload = spec.body ? parse(spec.body, await body.json()) : undefined;
-    const accept = c.req.header("accept") ?? "";
-    const reply = await spec.handle({ params, query, body: payload, caller, origin: c.get("origin"), accept } as Input<
-      Output<Params>,
-      Output<Query>,
-      Output<Payload>,
-      Caller
-    >);
-    return render(c, reply);
-  },
-});
+): Route => {
+  const querySchema = spec.query ?? (spec.guard.describe.kind === "scope" ? noFields : undefined);
+  return {
+    method: spec.method,
+    path: spec.path,
+    operationId: spec.operationId,
+    summary: spec.summary,
+    guard: spec.guard.describe,
+    ...(spec.params ? { params: spec.params } : {}),
+    ...(querySchema ? { query: querySchema } : {}),
+    ...(spec.body
+      ? {
+          body: {
+            schema: spec.body,
+            optional: spec.bodyAbsentAs !== undefined,
+            example: spec.bodyExample,
+            ...(spec.textBody ? { textType: spec.textBody.type } : {}),
+          },
+        }
+      : {}),
+    replies: spec.replies,
+    problems: spec.problems ?? [],
+    handle: async (c) => {
+      const body = bodyOf(c.req.raw, spec);
+      const caller = await spec.guard.admit(c, body);
+      const params = spec.params ? parse(spec.params, c.req.param()) : undefined;
+      const query = querySchema ? parse(querySchema, queryOf(c)) : undefined;
+      const payload = spec.body ? parse(spec.body, await body.json()) : undefined;
+      const accept = c.req.header("accept") ?? "";
+      const reply = await spec.handle({
+        params,
+        query,
+        body: payload,
+        caller,
+        origin: c.get("origin"),
+        accept,
+      } as Input<Output<Params>, Output<Query>, Output<Payload>, Caller>);
+      return render(c, reply);
+    },
+  };
+};
 
 const bodyOf = (request: Request, spec: { bodyAbsentAs?: unknown; textBody?: TextBody }): Body => {
   const { bodyAbsentAs, textBody } = spec;

@@ -88,6 +88,19 @@ describe("enrollment policies", () => {
     if (typeof value === "string") expect(JSON.stringify(body.errors)).not.toContain(value);
   });
 
+  it("takes a prefix whose host is a SPIFFE trust domain, underscores included", async () => {
+    const allowed_identity_prefixes = ["spiffe://fleet_eu.test/host/", "https://a.test:8443/h/"];
+    expect(await create({ allowed_identity_prefixes })).toMatchObject({
+      status: 201,
+      body: { allowed_identity_prefixes },
+    });
+  });
+
+  it("refuse a query parameter that a route does not know, so that a dry run asked of the wrong route writes nothing", async () => {
+    const { status, body } = await api("POST", `${path}?dry_run=true`, { as: "admin", body: {} });
+    expect({ status, path: errorsOf(body)[0]?.path }).toEqual({ status: 422, path: "dry_run" });
+  });
+
   it("I2: __proto__ and constructor are unknown fields like any other, and pollute nothing", async () => {
     for (const name of ["__proto__", "constructor", "prototype"]) {
       const content = `{"name": "p ${++names}", "allowed_identity_prefixes": ["${prefix}"], "${name}": {"polluted": true}}`;
