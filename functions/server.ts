@@ -15,7 +15,7 @@ import { systemEntropy } from "./kit/entropy.ts";
 import { ConfigError } from "./kit/env.ts";
 import { runEvery } from "./kit/run-every.ts";
 import { createLog } from "./node/create-log.ts";
-import { openDatabaseSocket } from "./node/database-socket.ts";
+import { countDatabaseSockets, openDatabaseSocket } from "./node/database-socket.ts";
 import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
@@ -41,7 +41,7 @@ import {
 import { type Ops, opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { findCertificateStandings } from "./store/certificate-standings.ts";
-import { type ConnectedDatabase, connectDatabase } from "./store/database.ts";
+import { type ConnectedDatabase, connectDatabase, connectionsMaxDefault } from "./store/database.ts";
 import { pendingMigrations } from "./store/migrate.ts";
 import { revocationChannel } from "./store/revocations.ts";
 import { routesOf } from "./v1/index.ts";
@@ -71,11 +71,18 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     path: process.env.PATH ?? defaultPath,
   });
   const license = await readLicense(config);
-  const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
+  const sockets = countDatabaseSockets();
+  const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: sockets.open });
   const stop = new AbortController();
   try {
     await prepareDatabase(database, { tenantId: config.tenantId, clock: systemClock, log });
     const metrics = createMetrics();
+    metrics.gauge("core_database_connections", "Connections of the pool that are open", sockets.count);
+    metrics.gauge(
+      "core_database_connections_max",
+      "Connections that the pool opens at most",
+      () => connectionsMaxDefault,
+    );
     const core: Core = {
       config,
       db: database.db,

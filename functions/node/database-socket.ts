@@ -6,11 +6,31 @@ import type { OpenSocket } from "../store/database.ts";
  * 40 ms for the acknowledgement of the first. The socket is returned before it is connected, so that a failed connect is reported
  * by its events: a promise that rejects here would cost the pool a connection for good.
  */
-export const openDatabaseSocket: OpenSocket = ({ host, port, path }): Socket => {
+export const openDatabaseSocket = ({ host, port, path }: Parameters<OpenSocket>[0]): Socket => {
   if (path) return connect({ path });
   const at = Math.floor(Math.random() * host.length);
   // postgres.js takes the TLS server name from the socket.
   return Object.assign(connect({ host: host[at] ?? "localhost", port: port[at] ?? 5432, noDelay: true }), {
     host: host[at],
   });
+};
+
+/** The sockets of one pool, for its figures. */
+export interface CountedSockets {
+  open: OpenSocket;
+  /** How many are open or being opened. */
+  count(): number;
+}
+
+/** Counts what `openDatabaseSocket` opens. */
+export const countDatabaseSockets = (): CountedSockets => {
+  let count = 0;
+  return {
+    open: (target) => {
+      const socket = openDatabaseSocket(target);
+      count += 1;
+      return socket.once("close", () => (count -= 1));
+    },
+    count: () => count,
+  };
 };

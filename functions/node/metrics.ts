@@ -30,13 +30,13 @@ export const createMetrics = (): Metrics => {
   });
   const enrollments = new Counter({
     name: "core_enroll_total",
-    help: "Enrollments, by outcome: enrolled, or the code of the refusal",
+    help: "Enrollments, by outcome: issued, retried, or the code of the refusal",
     labelNames: ["outcome"],
     registers,
   });
   const heartbeats = new Counter({
     name: "core_heartbeat_total",
-    help: "Heartbeats, by outcome: accepted, or the code of the refusal",
+    help: "Heartbeats, by outcome: admitted, or the code of the refusal",
     labelNames: ["outcome"],
     registers,
   });

@@ -154,7 +154,7 @@ describe("metrics", () => {
     const { observe, observeIngest, gauge, render } = createMetrics();
     observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
     observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);
-    observe.enroll("enrolled");
+    observe.enroll("issued");
     observe.heartbeat("clock_skew");
     observeIngest.committed({ envelopes: 5, bytes: 100, discarded: 2, rejected: ["payload_too_large"] });
     observeIngest.batch({ seconds: 0.01, frames: 1, rows: 2 });
@@ -174,7 +174,7 @@ describe("metrics", () => {
       'core_http_request_duration_seconds_count{route="/v1/whoami",method="GET",status="200"} 1',
     );
     expect(content).toContain('method="other",status="404"');
-    expect(content).toContain('core_enroll_total{outcome="enrolled"} 1');
+    expect(content).toContain('core_enroll_total{outcome="issued"} 1');
     expect(content).toContain('core_heartbeat_total{outcome="clock_skew"} 1');
     expect(content).toContain("nodejs_eventloop_lag_p99_seconds");
     expect(content).not.toContain("X-RANDOM-1");

@@ -2,7 +2,7 @@ import { eq, sql as text } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { enrollmentPolicy, person } from "../../drizzle/schema/index.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
-import { openDatabaseSocket } from "../node/database-socket.ts";
+import { countDatabaseSockets, openDatabaseSocket } from "../node/database-socket.ts";
 import { connectDatabase } from "./database.ts";
 import { databaseProblem } from "./database-problem.ts";
 
@@ -52,6 +52,16 @@ describe("connectDatabase", () => {
     for (let attempt = 0; attempt < 5; attempt++)
       expect(databaseProblem(await failure(away.db.execute(text`select 1`)))?.code).toBe("database_unavailable");
     await away.close(0);
+  });
+
+  it("counts the connections of its pool", async () => {
+    const sockets = countDatabaseSockets();
+    const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 2, openSocket: sockets.open });
+    expect(sockets.count()).toBe(0);
+    await Promise.all([sql`select 1`, sql`select 2`]);
+    expect(sockets.count()).toBe(2);
+    await close();
+    await expect.poll(sockets.count).toBe(0);
   });
 
   it("D5: a connection cut in mid-query is database_unavailable and the next query succeeds", async () => {

@@ -15,11 +15,14 @@ export const openDatabase = (client: Sql): Database => drizzle(client, { schema 
 /** Opens the socket of one connection: unconnected or connected; postgres.js writes to it at once. */
 export type OpenSocket = (target: { host: string[]; port: number[]; path: string | false }) => unknown;
 
+/** How many connections a pool opens at most unless told. */
+export const connectionsMaxDefault = 10;
+
 /** How to connect. */
 export interface DatabaseOptions {
   /** `postgres://user:password@host:port/database`; a unix socket as `@%2Fdirectory` or `?host=/directory`, as libpq has it. */
   url: string;
-  /** Connections at most; 10 on Node. In workerd a client lives for one request and takes 2. */
+  /** Connections at most; `connectionsMaxDefault` on Node. In workerd a client lives for one request and takes 2. */
   connectionsMax?: number;
   applicationName?: string;
   connectTimeoutSeconds?: number;
@@ -43,7 +46,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
   const { url, host } = splitUnixSocket(options.url);
   const settings = {
     ...(host === undefined ? {} : { host }),
-    max: options.connectionsMax ?? 10,
+    max: options.connectionsMax ?? connectionsMaxDefault,
     // Array types are declared below instead of asked for at each connect: the same behaviour in workerd, a round trip less.
     fetch_types: false,
     types: arrayTypes,
