@@ -191,6 +191,12 @@ export type WhoamiErrors = {
         code?: 'forbidden';
     };
     /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
