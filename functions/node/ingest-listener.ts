@@ -15,6 +15,8 @@ import {
 } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
+import { promisify } from "node:util";
+import { gunzip } from "node:zlib";
 import { createContextValues } from "@connectrpc/connect";
 import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
 import { getRequestListener } from "@hono/node-server";
@@ -23,6 +25,7 @@ import type { HttpContext, Peer } from "../http/request.ts";
 import { type CallerCertificate, callerCertificateKey } from "../ingest/admission.ts";
 import { toConnectError } from "../ingest/connect-error.ts";
 import type { IngestRoutes } from "../ingest/service.ts";
+import { Problem } from "../problems.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
 
@@ -191,13 +194,24 @@ const readPeer = (certificate: X509Certificate): PeerOfConnection => {
   };
 };
 
-/** gzip whose output is bounded before it is made (G1), and whose refusal has a reason. */
+const inflate = promisify(gunzip);
+const inflateChunkBytes = 256 * 1024;
+
+/**
+ * gzip whose output is bounded before it is made (G1), and whose refusal has a reason. In large chunks: zlib comes back to the event
+ * loop for each, and by default a frame of 1 MiB has 64 of them.
+ */
 const limitedGzip: typeof compressionGzip = {
   ...compressionGzip,
-  decompress: (bytes, readMaxBytes) =>
-    compressionGzip.decompress(bytes, readMaxBytes).catch((cause: unknown) => {
-      throw toConnectError(cause);
-    }),
+  decompress: async (bytes, readMaxBytes) => {
+    if (bytes.length === 0) return new Uint8Array();
+    try {
+      return await inflate(bytes, { maxOutputLength: readMaxBytes, chunkSize: inflateChunkBytes });
+    } catch (cause) {
+      const tooLarge = cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE";
+      throw toConnectError(new Problem(tooLarge ? "frame_too_large" : "frame_invalid", { cause }));
+    }
+  },
 };
 
 /** A sender that goes on after its refusal is told to stop (RFC 9113, 8.1): it would fill its window for nothing. */
