@@ -15,6 +15,8 @@ export interface Lines {
   readonly lines: readonly Line[];
   /** Where the next read begins: after the last line given. */
   readonly next: number;
+  /** All that was read, from the offset on. */
+  readonly chunk: Uint8Array;
 }
 
 const chunkBytes = 256 * 1024;
@@ -48,7 +50,7 @@ export const readLines = async (
     lines.push(line);
     start = tooLong ? start + lineBytesMax : found === -1 ? end : found + 1;
   }
-  return { lines, next: offset + start };
+  return { lines, next: offset + start, chunk };
 };
 
 /** Up to `length` bytes at `offset`; fewer only at the end of the file. */

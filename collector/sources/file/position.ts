@@ -58,11 +58,20 @@ export const positionAt = async (
   return { path, offset, head: await readHead(file, Math.min(offset, headBytesMax)) };
 };
 
+/** The position `offset` in a file of which `chunk` was read from its beginning, up to the offset at least. */
+export const positionIn = (chunk: Uint8Array, path: string, offset: number): Position => ({
+  path,
+  offset,
+  head: headOf(chunk.subarray(0, Math.min(offset, headBytesMax))),
+});
+
 /** Whether the file still begins with what was read from it. */
 export const hasSameHead = async (file: FileHandle, { head }: Position): Promise<boolean> =>
   (await readHead(file, head.bytes)).sha256 === head.sha256;
 
-const readHead = async (file: FileHandle, bytes: number): Promise<Head> => {
-  const head = await readAt(file, 0, bytes);
-  return { bytes: head.length, sha256: createHash("sha256").update(head).digest("hex") };
-};
+const readHead = async (file: FileHandle, bytes: number): Promise<Head> => headOf(await readAt(file, 0, bytes));
+
+const headOf = (head: Uint8Array): Head => ({
+  bytes: head.length,
+  sha256: createHash("sha256").update(head).digest("hex"),
+});

@@ -3,7 +3,7 @@ import type { FileHandle } from "node:fs/promises";
 import { type NewRecord, recordBytes } from "../../queue/record.ts";
 import type { SourceDependencies } from "../source.ts";
 import { type Line, readLines } from "./lines.ts";
-import { fileKey, hasSameHead, type Position, positionAt, savePosition } from "./position.ts";
+import { fileKey, hasSameHead, type Position, positionAt, positionIn, savePosition } from "./position.ts";
 
 /**
  * Follows one open file. Invariants:
@@ -23,6 +23,7 @@ export interface Tail {
   close(): Promise<void>;
 }
 
+/** Below the smallest queue there is: a batch larger than the queue could only be dropped. */
 const batchBytesMax = 512 * 1024;
 
 /** Follows `file` from `start` on. */
@@ -52,6 +53,11 @@ export const createTail = (
     payload: line.bytes,
   });
 
+  const startOver = async () => {
+    log.info({ source, path }, "the file was truncated; reading it from its beginning");
+    position = await positionAt(file, path, 0);
+  };
+
   const store = async (final: boolean, signal: AbortSignal): Promise<boolean> => {
     const records: NewRecord[] = [];
     let bytes = 0;
@@ -62,9 +68,14 @@ export const createTail = (
       records.push(record);
       return true;
     };
-    const { next } = await readLines(file, position.offset, { final, admits });
+    const { next, chunk } = await readLines(file, position.offset, { final, admits });
     if (records.length === 0) return false;
-    const moved = await positionAt(file, path, next, position);
+    const moved = position.offset === 0 ? positionIn(chunk, path, next) : await positionAt(file, path, next, position);
+    // After the reading: what was written anew since the last look must not be taken up from the old place.
+    if (position.offset > 0 && !(await hasSameHead(file, position))) {
+      await startOver();
+      return true;
+    }
     await append(records, { checkpoints: [{ source: checkpointSource, key, value: savePosition(moved) }], signal });
     position = moved;
     return true;
@@ -72,9 +83,7 @@ export const createTail = (
 
   /** Starts over in a file that was emptied or written anew (copytruncate). */
   const detectTruncation = async (size: number): Promise<void> => {
-    if (size >= position.offset && (await hasSameHead(file, position))) return;
-    log.info({ source, path }, "the file was truncated; reading it from its beginning");
-    position = await positionAt(file, path, 0);
+    if (size < position.offset || !(await hasSameHead(file, position))) await startOver();
   };
 
   return {

@@ -1,0 +1,52 @@
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { systemClock } from "../../../functions/kit/clock.ts";
+import { createTestLog } from "../../../tests/fakes/log.ts";
+import { positionAt } from "./position.ts";
+import { createTail } from "./tail.ts";
+
+it("takes nothing from the old place of a file that is written anew between the look at it and the reading", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "tail-"));
+  const path = join(dir, "app.log");
+  writeFileSync(path, "one\ntwo\n");
+  const real = await open(path, "r");
+  const { signal } = new AbortController();
+  let beforeRead: (() => void) | undefined;
+  const file = new Proxy(real, {
+    get: (target, name: keyof FileHandle) => {
+      if (name === "read") beforeRead?.();
+      const value: unknown = target[name];
+      return typeof value === "function" ? value.bind(target) : value;
+    },
+  });
+  const lines: string[] = [];
+  const tail = createTail(
+    { name: "file", checkpointSource: "file" },
+    file,
+    await real.stat(),
+    await positionAt(real, path, 0),
+    {
+      append: async (records) => {
+        lines.push(...records.map(({ payload }) => new TextDecoder().decode(payload)));
+        return "stored";
+      },
+      clock: systemClock,
+      log: createTestLog(),
+    },
+  );
+  await tail.step(signal);
+  appendFileSync(path, "three\n");
+  await tail.step(signal);
+  // The next step has looked, found nothing new, and reads on from its place.
+  beforeRead = () => {
+    writeFileSync(path, "another beginning\nfour\nfive\n");
+    beforeRead = undefined;
+  };
+  while (await tail.step(signal));
+  expect(lines).toEqual(["one", "two", "three", "another beginning", "four", "five"]);
+  await tail.close();
+  rmSync(dir, { recursive: true });
+});
