@@ -1,4 +1,5 @@
 import { flushCompileCache } from "node:module";
+import { setFlagsFromString } from "node:v8";
 import { defaultConfigPath } from "../config/inspect.ts";
 import { createLog } from "../create-log.ts";
 import { createSource } from "../create-source.ts";
@@ -34,6 +35,9 @@ ran before runs on. SIGTERM and SIGINT stop it: what is not forwarded yet stays 
     };
     const log = createReloadableLog((settings) => createLog(settings, env.stdout), inspection.config.log);
     flushCompileCache();
+    // A guest on its host: V8 would let garbage double the heap before it looks, and telemetry passing through is mostly garbage. A
+    // third less memory under load for a few per cent of its throughput.
+    setFlagsFromString("--heap-growing-percent=40");
     try {
       await superviseCollector({ inspection, env, facts, log, createSource }, signal);
     } catch (error) {

@@ -146,9 +146,12 @@ const quietly = async function* <Item>(items: AsyncIterable<Item>): AsyncGenerat
   } catch {}
 };
 
+/** How long what core has may stay on disk, for the sake of fewer fsyncs. */
+const ackLingerMs = 50;
+
 /** An ack that the disk refuses costs nothing: the next one covers it, and core skips what it is sent again. */
 const removeThrough = (queue: Queue, sequence: number): void => {
-  queue.ack(sequence).catch(() => undefined);
+  queue.ack(sequence, { lingerMs: ackLingerMs }).catch(() => undefined);
 };
 
 const frameOf = (records: readonly QueuedRecord[], previous: number): SentFrame => ({

@@ -35,8 +35,11 @@ export interface Queue {
   read(sequence: number, limits: { maxRecords: number; maxBytes: number }): QueuedRecord[];
   /** Resolves when `lastSequence` is above `sequence`; rejects with the signal's reason. */
   waitBeyond(sequence: number, signal: AbortSignal): Promise<void>;
-  /** Removes every record at or below `sequence`. Resolves when that is on disk; until then a crash brings them back, unharmed. */
-  ack(sequence: number): Promise<void>;
+  /**
+   * Removes every record at or below `sequence`. Resolves when that is on disk; until then a crash brings them back, unharmed. With
+   * `lingerMs` it waits so long for an append to share its transaction, unless an append waits for room.
+   */
+  ack(sequence: number, options?: { lingerMs?: number }): Promise<void>;
   /** Moves one record to the bounded dead-letter table, for good; false if it is not there any more. */
   setAside(sequence: number, code: string, message: string): boolean;
   /** Drops and counts the records older than `maxRecordAgeSeconds`; gives how many. */
@@ -103,6 +106,7 @@ export const openQueue = (options: QueueOptions): Queue => {
   let acks: { resolve(): void; reject(error: unknown): void }[] = [];
   let readers: { sequence: number; resolve(): void }[] = [];
   let scheduled = false;
+  let lingering: AbortController | undefined;
   let closed = false;
   let expiryCheckedAt = Number.NEGATIVE_INFINITY;
 
@@ -131,7 +135,15 @@ export const openQueue = (options: QueueOptions): Queue => {
     }
   };
 
+  const linger = (ms: number) => {
+    if (scheduled || lingering !== undefined) return;
+    lingering = new AbortController();
+    clock.sleep(ms, lingering.signal).then(schedule, () => undefined);
+  };
+
   const flush = () => {
+    lingering?.abort();
+    lingering = undefined;
     const appends = admitted;
     const acking = acks;
     admitted = [];
@@ -203,6 +215,7 @@ export const openQueue = (options: QueueOptions): Queue => {
         reject(new QueueFullError({ cause: signal.reason }));
       } else {
         wait(append, waiting, signal);
+        if (acks.length > 0) schedule();
       }
       return promise;
     },
@@ -229,12 +242,13 @@ export const openQueue = (options: QueueOptions): Queue => {
       readers.push(reader);
       return promise;
     },
-    ack: async (sequence) => {
+    ack: async (sequence, { lingerMs = 0 } = {}) => {
       if (closed) throw new QueueClosedError();
       ackThrough = Math.max(ackThrough, sequence);
       const { promise, resolve, reject } = Promise.withResolvers<void>();
       acks.push({ resolve, reject });
-      schedule();
+      if (lingerMs > 0 && waiting.length === 0) linger(lingerMs);
+      else schedule();
       return promise;
     },
     setAside: (sequence, code, message) => {
