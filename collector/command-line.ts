@@ -17,6 +17,10 @@ const commands: Record<string, { summary: string; load: () => Promise<Command> }
     summary: "replace the certificate and its key now",
     load: () => import("./commands/renew.ts").then((module) => module.renew),
   },
+  status: {
+    summary: "show what the running collector does",
+    load: () => import("./commands/status.ts").then((module) => module.status),
+  },
   diag: {
     summary: "print a diagnostics bundle without secrets",
     load: () => import("./commands/diag.ts").then((module) => module.diag),
@@ -47,7 +51,11 @@ export const runCommandLine = async (argv: readonly string[], env: CollectorEnv)
   }
   const asJson = args.includes("--json");
   try {
-    return render(await command.run(parseFlags({ ...command.flags, json: "switch" }, args), env), asJson, name, env);
+    const flags = parseFlags({ ...command.flags, json: "switch" }, args);
+    const progress = (line: string) => {
+      if (!asJson) env.stderr.write(`svc-collector ${name}: ${line}\n`);
+    };
+    return render(await command.run(flags, env, progress), asJson, name, env);
   } catch (error) {
     return renderFailure(error, asJson, name, env);
   }
@@ -60,6 +68,7 @@ const overview = (): string => {
 
 const render = (outcome: Outcome, asJson: boolean, name: string, env: CollectorEnv): number => {
   if (asJson || outcome.jsonAlways) env.stdout.write(`${JSON.stringify(outcome.json, null, asJson ? undefined : 2)}\n`);
+  else if (outcome.text !== undefined) env.stdout.write(outcome.text);
   else for (const line of outcome.lines) env.stderr.write(`svc-collector ${name}: ${line}\n`);
   return outcome.exitCode;
 };

@@ -35,6 +35,7 @@ export interface CoreContactOptions {
   log: Log;
   /** Of the contact before this one. */
   lastAckAt: number | null;
+  lastHeartbeatAt: number | null;
   /** How often in a row core did not know a pair that it had issued. */
   waysBack: number;
   configReport(): ConfigReport;
@@ -42,13 +43,23 @@ export interface CoreContactOptions {
   onServed(): void;
   onAnswer(answer: HeartbeatResponse, contact: Pick<CoreContact, "fetchDesired">): void;
   /** The pair before is in use again on disk. */
-  onGoneBack(): void;
+  onGoneBack(fingerprintSha256: string | undefined): void;
+}
+
+/** How the heartbeats stand. */
+export interface HeartbeatStatus {
+  /** Milliseconds since the epoch. */
+  lastSuccessAt: number | null;
+  /** Why the last one failed; null when it did not. */
+  lastError: string | null;
 }
 
 /** An open contact. */
 export interface CoreContact {
   forwarder(): ForwarderStatus;
   renewal(): RenewalStatus;
+  /** Undefined without `management.core_url`. */
+  heartbeat(): HeartbeatStatus | undefined;
   /** The config that core assigns to this host. Throws `ManagementError`. */
   fetchDesired(currentConfigId: string | undefined): Promise<ConfigDesiredResponse>;
   /** Rejects if a part fails, which none should; never resolves. */
@@ -83,6 +94,7 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
   const desiredCaller = callerFor("config_desired");
   const fetchDesired = (currentConfigId: string | undefined) =>
     callConfigDesired(transport, desiredCaller, currentConfigId);
+  const heartbeat: HeartbeatStatus = { lastSuccessAt: options.lastHeartbeatAt, lastError: null };
   const send = async () => {
     const figures = {
       config: options.configReport(),
@@ -91,15 +103,22 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
       renewal: renewals?.status() ?? renewalNotConfigured,
     };
     const answer = await callHeartbeat(transport, heartbeatCaller, composeReport(options.facts, figures));
+    heartbeat.lastSuccessAt = env.clock.now();
+    heartbeat.lastError = null;
     served();
     if (answer.renew_now) renewals?.hasten();
     options.onAnswer(answer, { fetchDesired });
     return answer;
   };
+  const notice = (error: unknown): never => {
+    heartbeat.lastError = error instanceof Error ? error.message : "unknown failure";
+    if (error instanceof ManagementError && error.failure.code === unknownCertificate) probation?.unknown();
+    throw error;
+  };
   if (management.coreUrl !== undefined)
     running.push(
       runHeartbeats({
-        send: () => send().catch((error: unknown) => notice(error, probation)),
+        send: () => send().catch(notice),
         intervalSeconds: management.heartbeatIntervalSeconds,
         ...env,
         log,
@@ -109,6 +128,7 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
   return {
     forwarder: () => statusOf(forwarder, options),
     renewal: () => renewals?.status() ?? renewalNotConfigured,
+    heartbeat: () => (management.coreUrl === undefined ? undefined : { ...heartbeat }),
     fetchDesired,
     failed: Promise.race(running.map(endless)),
     close: async () => {
@@ -119,11 +139,6 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
 };
 
 const unknownCertificate = "certificate_unknown";
-
-const notice = (error: unknown, probation: Probation | undefined): never => {
-  if (error instanceof ManagementError && error.failure.code === unknownCertificate) probation?.unknown();
-  throw error;
-};
 
 /** A part that ends by itself is no reason to stop, one that fails is. */
 const endless = (part: Promise<void>): Promise<never> => part.then(() => new Promise<never>(() => undefined));

@@ -14,7 +14,7 @@ beforeEach(async () => {
 });
 afterEach(() => collector.stop());
 
-const poll = { timeout: 15_000, interval: 20 };
+const poll = { timeout: 30_000, interval: 20 };
 const hashOf = async (text: string) => (await configHash(text)) ?? "";
 const idOf = (yaml: string) => createHash("sha256").update(yaml).digest("hex").slice(0, 8);
 const lastConfig = () => collector.heartbeats().at(-1)?.body.config as Record<string, unknown>;
@@ -77,7 +77,7 @@ describe("apply_desired_config", () => {
     }
     expect(fetches()).toHaveLength(asked);
     expect(lastConfig()).toMatchObject({ valid: true, running_config_hash: await hashOf(before) });
-  });
+  }, 60_000);
 
   it("refuses a text that is not what core's hash names", async () => {
     const before = await onDisk();

@@ -1,7 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { inspectConfig, isUsable } from "../collector/config/inspect.ts";
 import type { Log } from "../collector/log.ts";
-import { openQueue } from "../collector/queue/queue.ts";
 import type { Source, SourceDependencies } from "../collector/sources/source.ts";
 import { superviseCollector } from "../collector/supervisor.ts";
 import { systemEntropy } from "../functions/kit/entropy.ts";
@@ -38,10 +37,10 @@ export interface RunningCollector {
   configure(more: string): Promise<void>;
   /** Starts it; the sources of the config are made by `createSource`. Gives the end of the run. */
   start(createSource?: (config: SourceConfig, given: SourceDependencies) => Source): Promise<{ done: Promise<void> }>;
+  /** What SIGTERM does. */
+  end(): void;
   /** Ends the run, if there is one, and everything around it. */
   stop(): Promise<void>;
-  /** Whether nobody holds the queue's lock. */
-  queueIsFree(): Promise<void>;
 }
 
 /** A heartbeat's answer; `over` replaces members. */
@@ -118,15 +117,12 @@ export const createRunningCollector = async (
       done = run.catch(() => undefined);
       return { done: run };
     },
+    end: () => stopping.abort(),
     stop: async () => {
       stopping.abort();
       await done;
       await Promise.all([peer.close(), server.close()]);
       await host.remove();
-    },
-    queueIsFree: async () => {
-      const inspection = await inspectConfig(host.config, env);
-      if (inspection.config !== undefined) await openQueue({ ...inspection.config.buffer, ...env }).close();
     },
   };
 };

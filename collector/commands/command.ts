@@ -10,6 +10,8 @@ export interface Outcome {
   exitCode: ExitCode;
   lines: readonly string[];
   json: object;
+  /** What the command is for, for people: on stdout instead of the lines. */
+  text?: string;
   /** The object is what the command is for, and is printed without `--json` too. */
   jsonAlways?: boolean;
 }
@@ -19,7 +21,8 @@ export interface Command<Spec extends FlagSpec = FlagSpec> {
   /** The lines of `--help` after the first. */
   usage: string;
   flags: Spec;
-  run(flags: FlagValues<Spec>, env: CollectorEnv): Promise<Outcome>;
+  /** `progress` tells people one line at once, where something takes a while; programs are not told. */
+  run(flags: FlagValues<Spec>, env: CollectorEnv, progress: (line: string) => void): Promise<Outcome>;
 }
 
 /** Types a command by its flags. */

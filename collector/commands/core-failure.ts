@@ -1,7 +1,7 @@
 import { IdentityLockedError } from "../identity/lock.ts";
 import { PairError } from "../identity/pair.ts";
 import { UnsafeFileError } from "../identity/private-files.ts";
-import { ManagementError } from "../management/management-error.ts";
+import { ManagementError, type ManagementFailure } from "../management/management-error.ts";
 import { CommandFailure, exitCode } from "./command.ts";
 
 const advice: Record<string, string> = {
@@ -27,3 +27,9 @@ export const asCommandFailure = (error: unknown): unknown => {
     return new CommandFailure(exitCode.failed, "identity_locked", error.message, { cause: error });
   return error;
 };
+
+/** Tells people why a request is made again, and when. */
+export const tellRepeat =
+  (progress: (line: string) => void) =>
+  ({ code, message }: ManagementFailure, waitSeconds: number): void =>
+    progress(`${message} (${code}); trying again in ${waitSeconds} s`);

@@ -72,6 +72,9 @@ const allFiles = async (path: string): Promise<string[]> => {
 describe("enroll", () => {
   it("writes a private pair, bundles and a config that validates, and says what to do next", async () => {
     const { code, env } = await enroll();
+    expect(env.err()).toMatch(
+      /^svc-collector enroll: made a key on this host; asking https:\/\/localhost:\d+ for a certificate\n/,
+    );
     expect(env.err()).toMatch(/enrolled as https:\/\/fleet\.test\/d\/host%201\n.*delete the token file\n/);
     expect(code).toBe(0);
     const [call] = server.calls;

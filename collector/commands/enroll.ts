@@ -12,7 +12,7 @@ import { callEnroll } from "../management/calls.ts";
 import { repeatCall } from "../management/repeat.ts";
 import { version } from "../version.ts";
 import { CommandFailure, defineCommand, exitCode, type Outcome } from "./command.ts";
-import { asCommandFailure } from "./core-failure.ts";
+import { asCommandFailure, tellRepeat } from "./core-failure.ts";
 import { type EnrollOptions, enrollFlags, readEnrollOptions, readToken } from "./enroll-options.ts";
 import { configFailure } from "./usable-config.ts";
 
@@ -42,14 +42,14 @@ export const enroll = defineCommand({
   --json                        one JSON object on stdout
 `,
   flags: enrollFlags,
-  run: async (flags, env) => {
+  run: async (flags, env, progress) => {
     const options = await readEnrollOptions(flags, env);
     const identityDirectory = openIdentityDirectory(options.paths.identity, env);
     try {
       await mkdir(options.paths.configDir, { recursive: true });
       return await identityDirectory.locked(async () => {
         const kept = await keptIdentity(identityDirectory, options, env);
-        if (!kept) await obtainPair(identityDirectory, options, await readToken(flags, env), env);
+        if (!kept) await obtainPair(identityDirectory, options, await readToken(flags, env), env, progress);
         const configKept = await writeFiles(options, env);
         return describe(options, env, { kept, configKept, tokenFile: flags["token-file"] !== undefined });
       });
@@ -87,17 +87,19 @@ const obtainPair = async (
   options: EnrollOptions,
   token: Secret,
   env: CollectorEnv,
+  progress: (line: string) => void,
 ): Promise<void> => {
   const request = await directory.prepare({ purpose: "enroll", identity: options.identity, certificateSha256: "" });
-  const issued: CertificateIssued = await repeatCall(env.clock, () =>
+  progress(`made a key on this host; asking ${options.coreUrl} for a certificate`);
+  const call = () =>
     callEnroll({ baseUrl: options.coreUrl, caPem: options.coreCaPem, serverName: undefined, timeoutMs }, token, {
       csr_pem: request.csrPem,
       device_id: options.deviceId,
       ...(env.hostname === "" ? {} : { hostname: env.hostname }),
       platform: env.platform,
       collector_version: version,
-    }),
-  );
+    });
+  const issued: CertificateIssued = await repeatCall(env.clock, call, tellRepeat(progress));
   await directory.install({
     purpose: "enroll",
     certificatePem: checkIssued(issued, options.identity),

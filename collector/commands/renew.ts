@@ -8,7 +8,7 @@ import { PairRefusedByConfigError, renewPair, renewTimeoutMs } from "../manageme
 import { repeatCall } from "../management/repeat.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import { CommandFailure, defineCommand, exitCode, usageFailure } from "./command.ts";
-import { asCommandFailure } from "./core-failure.ts";
+import { asCommandFailure, tellRepeat } from "./core-failure.ts";
 import { readCoreUrl } from "./enroll-options.ts";
 import { configFailure, loadUsableConfig } from "./usable-config.ts";
 
@@ -23,18 +23,19 @@ export const renew = defineCommand({
   --json               one JSON object on stdout
 `,
   flags: { config: "text", core: "text", "ca-bundle": "text" },
-  run: async (flags, env) => {
+  run: async (flags, env, progress) => {
     const inspection = await loadUsableConfig(flags.config ?? defaultConfigPath, env);
     const transport = await chooseTransport(inspection, flags.core, flags["ca-bundle"]);
     const directory = openIdentityDirectory(identityDirectoryFor(inspection.config), env);
     try {
+      progress(`asking ${transport.baseUrl} for a successor of the certificate`);
       const pair = await renewPair({
         configPath: inspection.path,
         directory,
         inUse: inspection.pair,
         transport,
         env,
-        repeat: (call) => repeatCall(env.clock, call),
+        repeat: (call) => repeatCall(env.clock, call, tellRepeat(progress)),
       });
       return {
         exitCode: exitCode.done,

@@ -18,7 +18,8 @@ export const createProbation = async (options: {
   pair: Pair;
   clock: Clock;
   log: Log;
-  onGoneBack(): void;
+  /** Told the fingerprint of the pair that is in use again. */
+  onGoneBack(fingerprintSha256: string | undefined): void;
 }): Promise<Probation> => {
   const { directory, pair, clock, log, onGoneBack } = options;
   let open = await directory.isUnproven();
@@ -47,7 +48,7 @@ export const createProbation = async (options: {
       void end(async () => {
         if (!(await directory.goBack(clock.now()))) return;
         log.warn({}, "core does not know the new certificate; the one before is in use again");
-        onGoneBack();
+        onGoneBack((await directory.current())?.fingerprintSha256);
       }),
   };
 };

@@ -6,9 +6,14 @@ const waitSecondsMax = 10;
 
 /**
  * Makes a call that is safe to repeat, up to three times while core says `retry` or does not answer, waiting what `Retry-After`
- * says (else 1 and 2 s). A longer `Retry-After` than 10 s is left to the caller: the failure is thrown at once.
+ * says (else 1 and 2 s). A longer `Retry-After` than 10 s is left to the caller: the failure is thrown at once. `onRepeat` is told
+ * why, before each wait.
  */
-export const repeatCall = async <Result>(clock: Clock, call: () => Promise<Result>): Promise<Result> => {
+export const repeatCall = async <Result>(
+  clock: Clock,
+  call: () => Promise<Result>,
+  onRepeat: (failure: ManagementError["failure"], waitSeconds: number) => void = () => undefined,
+): Promise<Result> => {
   for (let attempt = 1; ; attempt++) {
     try {
       return await call();
@@ -17,6 +22,7 @@ export const repeatCall = async <Result>(clock: Clock, call: () => Promise<Resul
         throw error;
       const waitSeconds = error.failure.retryAfterSeconds ?? attempt;
       if (waitSeconds > waitSecondsMax) throw error;
+      onRepeat(error.failure, waitSeconds);
       await clock.sleep(waitSeconds * 1000);
     }
   }

@@ -1,0 +1,139 @@
+import { stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import * as v from "valibot";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
+import { createRunningCollector, type RunningCollector } from "../../tests/running-collector.ts";
+import { runCommandLine } from "../command-line.ts";
+import { describeStatus } from "../status/describe-status.ts";
+import { CollectorStatus } from "../status/status.ts";
+
+let collector: RunningCollector;
+beforeEach(async () => {
+  collector = await createRunningCollector();
+});
+afterEach(() => collector.stop());
+
+const status = async (...more: string[]) => {
+  const env = createTestCollectorEnv();
+  const code = await runCommandLine(["status", "--config", collector.host.config, ...more], env);
+  return { code, out: env.out(), err: env.err() };
+};
+
+describe("status", () => {
+  it("tells what the running collector does, as one object and as aligned lines, to its own user alone", async () => {
+    await collector.start((_, { append }) => ({
+      name: "counter",
+      start: async () => {
+        const record = { kind: "log_line", observedAtMs: 0, source: "counter", attributes: {} };
+        await append([{ ...record, payload: Buffer.from("a record") }]);
+      },
+      stop: async () => undefined,
+      counters: () => ({ lines_read: 1 }),
+    }));
+    await expect.poll(() => collector.peer.stored.length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(() => collector.heartbeats().length, { timeout: 10_000 }).toBeGreaterThan(0);
+    await expect
+      .poll(async () => JSON.parse((await status("--json")).out), { timeout: 10_000 })
+      .toMatchObject({
+        identity: collector.host.identity,
+        config: { valid: true, errors: [], running_config_hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
+        queue: { records: 0, max_bytes: 104_857_600, dead_letters: 0, at_risk: false },
+        forwarder: { endpoint: collector.peer.endpoint, connected: true, last_ack_at: expect.any(String) },
+        heartbeat: { last_success_at: expect.any(String), last_error: null },
+        certificate: { serial_number: "1a2b3c", not_after: "2099-01-01T00:00:00.000Z" },
+        renewal: { status: "ok", next_attempt_at: expect.stringMatching(/^20[67]\d-/), last_error: null },
+        sources: [{ name: "counter", counters: { lines_read: 1 } }],
+      });
+    const { code, out, err } = await status();
+    expect([code, err]).toEqual([0, ""]);
+    expect(out).toMatch(/^identity {5}https:\/\/fleet\.test/m);
+    const socket = await stat(join(collector.host.dir, "data", "status.sock"));
+    expect(socket.mode & 0o777).toBe(0o600);
+    for (const hidden of ["PRIVATE KEY", "a record", "tls.key"]) expect(out).not.toContain(hidden);
+  });
+
+  it("says clearly that nothing runs, also beside the socket of a collector that was killed", async () => {
+    const message = "svc-collector status: no collector runs with this config; start it with svc-collector run\n";
+    expect(await status()).toEqual({ code: 1, out: "", err: message });
+    const { done } = await collector.start();
+    await expect.poll(async () => (await status()).code, { timeout: 10_000 }).toBe(0);
+    await writeFile(collector.host.config, "forwarder: [");
+    expect(await status()).toMatchObject({ code: 78 });
+    await collector.configure("sources: []\n");
+    collector.end();
+    await done;
+    await writeFile(join(collector.host.dir, "data", "status.sock"), "");
+    const { code, out } = await status("--json");
+    expect([code, JSON.parse(out).error.code]).toEqual([1, "not_running"]);
+  });
+});
+
+describe("describeStatus", () => {
+  it("aligns every line, says times in two units and sizes in one, and lists what is wrong", () => {
+    const found: CollectorStatus = {
+      version: "1.2.3",
+      commit: "abc",
+      pid: 42,
+      started_at: "2026-06-01T08:00:00.000Z",
+      now: "2026-06-03T11:04:05.000Z",
+      identity: "https://fleet.test/d/1",
+      config: {
+        valid: true,
+        errors: ["desired config: buffer.dir must stay as it is on this host"],
+        running_config_hash: "a".repeat(64),
+        desired_config_hash: "b".repeat(64),
+        last_known_good_config_hash: null,
+      },
+      queue: {
+        records: 12,
+        bytes: 4200,
+        max_bytes: 104_857_600,
+        oldest_record_age_seconds: 3,
+        dropped_records_total: 0,
+        dead_letters: 1,
+        at_risk: false,
+      },
+      forwarder: {
+        endpoint: "core:8443",
+        connected: false,
+        last_ack_at: "2026-06-03T11:03:00.000Z",
+        last_error: "unavailable: away",
+      },
+      heartbeat: null,
+      certificate: {
+        serial_number: "1a",
+        fingerprint_sha256: "c".repeat(64),
+        not_before: "2026-06-01T00:00:00.000Z",
+        not_after: "2026-06-21T00:00:00.000Z",
+      },
+      renewal: {
+        status: "retrying",
+        last_attempt_at: null,
+        next_attempt_at: "2026-06-03T11:04:35.000Z",
+        last_error: "timeout: core did not answer in time",
+      },
+      sources: [
+        { name: "otlp", counters: {} },
+        { name: "host_metrics", counters: { stored: 51, skipped: 2 } },
+      ],
+    };
+    expect(describeStatus(v.parse(CollectorStatus, found))).toBe(
+      `collector    1.2.3, pid 42, up 2 d 3 h
+identity     https://fleet.test/d/1
+config       valid, aaaaaaaaaaaa
+             desired config: buffer.dir must stay as it is on this host
+             core wants bbbbbbbbbbbb
+queue        12 records, 4.1 KiB of 100 MiB, oldest 3 s, 0 dropped, 1 set aside
+forwarding   not connected to core:8443, last ack 1 min 5 s ago
+             unavailable: away
+heartbeats   off: the config has no management.core_url
+certificate  valid until 2026-06-21T00:00:00Z (in 17 d 12 h), serial 1a
+renewal      retrying, next at 2026-06-03T11:04:35Z (in 30 s)
+             timeout: core did not answer in time
+sources      otlp
+             host_metrics, 51 stored, 2 skipped
+`,
+    );
+  });
+});

@@ -1,0 +1,72 @@
+import { rfc3339 } from "../functions/kit/clock.ts";
+import type { UsableInspection } from "./config/inspect.ts";
+import type { CoreContact } from "./core-contact.ts";
+import { renewalNotConfigured } from "./management/renewals.ts";
+import type { ConfigReport, ProcessFacts } from "./management/report.ts";
+import type { QueueStats } from "./queue/stats.ts";
+import type { Source } from "./sources/source.ts";
+import type { CollectorStatus } from "./status/status.ts";
+
+const time = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
+
+/** What the running parts say of themselves, put together field by field. */
+export const composeStatus = (parts: {
+  now: number;
+  facts: ProcessFacts;
+  inspection: UsableInspection;
+  report: ConfigReport;
+  queue: QueueStats;
+  /** Undefined in the moment in which one follows another. */
+  contact: CoreContact | undefined;
+  sources: readonly Source[];
+}): CollectorStatus => {
+  const { facts, inspection, report, queue, contact } = parts;
+  const { pair, config } = inspection;
+  const forwarder = contact?.forwarder() ?? { connected: false, lastAckAt: null, lastError: null };
+  const renewal = contact?.renewal() ?? renewalNotConfigured;
+  const heartbeat = contact?.heartbeat();
+  return {
+    version: facts.version,
+    commit: facts.commit,
+    pid: process.pid,
+    started_at: rfc3339(facts.startedAt),
+    now: rfc3339(parts.now),
+    identity: pair.identity,
+    config: {
+      valid: report.valid,
+      errors: [...report.errors],
+      running_config_hash: report.runningConfigHash,
+      desired_config_hash: report.desiredConfigHash ?? null,
+      last_known_good_config_hash: report.lastKnownGoodConfigHash ?? null,
+    },
+    queue: {
+      records: queue.records,
+      bytes: queue.bytes,
+      max_bytes: queue.maxBytes,
+      oldest_record_age_seconds: queue.oldestRecordAgeSeconds,
+      dropped_records_total: queue.droppedRecordsTotal,
+      dead_letters: queue.deadLetters,
+      at_risk: queue.atRisk,
+    },
+    forwarder: {
+      endpoint: config.forwarder.endpoint,
+      connected: forwarder.connected,
+      last_ack_at: time(forwarder.lastAckAt),
+      last_error: forwarder.lastError,
+    },
+    heartbeat: heartbeat ? { last_success_at: time(heartbeat.lastSuccessAt), last_error: heartbeat.lastError } : null,
+    certificate: {
+      serial_number: pair.certificate.serialNumber.toLowerCase(),
+      fingerprint_sha256: pair.fingerprintSha256,
+      not_before: rfc3339(pair.certificate.validFromDate.getTime()),
+      not_after: rfc3339(pair.certificate.validToDate.getTime()),
+    },
+    renewal: {
+      status: renewal.status,
+      last_attempt_at: time(renewal.lastAttemptAt),
+      next_attempt_at: time(renewal.nextAttemptAt),
+      last_error: renewal.lastError,
+    },
+    sources: parts.sources.map(({ name, counters }) => ({ name, counters: { ...counters?.() } })),
+  };
+};

@@ -1,0 +1,89 @@
+import type { CollectorStatus } from "./status.ts";
+
+/** The status for people: aligned lines, the name of each thing first. Every line ends with a newline. */
+export const describeStatus = (status: CollectorStatus): string => {
+  const now = Date.parse(status.now);
+  const ago = (time: string) => `${duration(now - Date.parse(time))} ago`;
+  const at = (time: string) => `${time.slice(0, 19)}Z (${relative(Date.parse(time) - now)})`;
+  const { config, queue, forwarder, heartbeat, certificate, renewal } = status;
+  const rows: [name: string, ...lines: string[]][] = [
+    ["collector", `${status.version}, pid ${status.pid}, up ${duration(now - Date.parse(status.started_at))}`],
+    ["identity", status.identity],
+    [
+      "config",
+      config.valid
+        ? `valid, ${shortHash(config.running_config_hash)}`
+        : "the file on disk is invalid; the one before runs on",
+      ...config.errors,
+      ...(config.desired_config_hash === null || config.desired_config_hash === config.running_config_hash
+        ? []
+        : [`core wants ${shortHash(config.desired_config_hash)}`]),
+    ],
+    ["queue", describeQueue(queue), ...(queue.at_risk ? ["at risk: too full, or its oldest record too old"] : [])],
+    [
+      "forwarding",
+      `${forwarder.connected ? "connected to" : "not connected to"} ${forwarder.endpoint}, ${forwarder.last_ack_at === null ? "no ack yet" : `last ack ${ago(forwarder.last_ack_at)}`}`,
+      ...optional(forwarder.last_error),
+    ],
+    heartbeat === null
+      ? ["heartbeats", "off: the config has no management.core_url"]
+      : [
+          "heartbeats",
+          heartbeat.last_success_at === null ? "none accepted yet" : `last accepted ${ago(heartbeat.last_success_at)}`,
+          ...optional(heartbeat.last_error),
+        ],
+    ["certificate", `valid until ${at(certificate.not_after)}, serial ${certificate.serial_number}`],
+    [
+      "renewal",
+      `${renewal.status.replaceAll("_", " ")}${renewal.next_attempt_at === null ? "" : `, next at ${at(renewal.next_attempt_at)}`}`,
+      ...optional(renewal.last_error),
+    ],
+    ["sources", ...(status.sources.length === 0 ? ["none"] : status.sources.map(describeSource))],
+  ];
+  const width = Math.max(...rows.map(([name]) => name.length)) + 2;
+  return rows
+    .flatMap(([name, ...lines]) => lines.map((line, index) => `${(index === 0 ? name : "").padEnd(width)}${line}\n`))
+    .join("");
+};
+
+const optional = (text: string | null): string[] => (text === null ? [] : [text]);
+const shortHash = (hash: string | null): string => hash?.slice(0, 12) ?? "unknown";
+
+const describeQueue = (queue: CollectorStatus["queue"]): string =>
+  [
+    `${queue.records} records`,
+    `${size(queue.bytes)} of ${size(queue.max_bytes)}`,
+    ...(queue.oldest_record_age_seconds === null ? [] : [`oldest ${duration(queue.oldest_record_age_seconds * 1000)}`]),
+    `${queue.dropped_records_total} dropped`,
+    `${queue.dead_letters} set aside`,
+  ].join(", ");
+
+const describeSource = ({ name, counters }: CollectorStatus["sources"][number]): string =>
+  [name, ...Object.entries(counters).map(([counter, count]) => `${count} ${counter.replaceAll("_", " ")}`)].join(", ");
+
+/** Bytes in the largest unit of 1024 that fits, with at most one decimal. */
+const size = (bytes: number): string => {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  const power = Math.min(units.length - 1, bytes < 1 ? 0 : Math.floor(Math.log2(bytes) / 10));
+  return `${Number((bytes / 1024 ** power).toFixed(1))} ${units[power]}`;
+};
+
+/** The two largest units of a time: `3 d 4 h`, `12 s`. */
+const duration = (ms: number): string => {
+  const seconds = Math.max(0, Math.floor(ms / 1000));
+  const parts = [
+    [Math.floor(seconds / 86_400), "d"],
+    [Math.floor(seconds / 3600) % 24, "h"],
+    [Math.floor(seconds / 60) % 60, "min"],
+    [seconds % 60, "s"],
+  ] as const;
+  const first = parts.findIndex(([count]) => count > 0);
+  if (first === -1) return "0 s";
+  return parts
+    .slice(first, first + 2)
+    .filter(([count]) => count > 0)
+    .map(([count, unit]) => `${count} ${unit}`)
+    .join(" ");
+};
+
+const relative = (ms: number): string => (ms < 0 ? `${duration(-ms)} ago` : `in ${duration(ms)}`);

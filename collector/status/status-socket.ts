@@ -1,0 +1,92 @@
+import { chmod, rm } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import { join } from "node:path";
+import * as v from "valibot";
+import type { Log } from "../log.ts";
+import { CollectorStatus } from "./status.ts";
+
+/** Where a running collector answers, in its data directory. */
+const socketIn = (dataDir: string): string => join(dataDir, "status.sock");
+
+/** An open socket. */
+export interface StatusSocket {
+  close(): Promise<void>;
+}
+
+/**
+ * Answers every connection to a unix socket in `dataDir`, for this user alone (0600), with the status of that moment as one JSON
+ * object. Call it with the queue's lock held: a socket that is there is then left over from a process that was killed. A socket
+ * that cannot be opened (its path is bounded by the system) is logged and done without.
+ */
+export const serveStatus = async (dataDir: string, compose: () => CollectorStatus, log: Log): Promise<StatusSocket> => {
+  const path = socketIn(dataDir);
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.end(JSON.stringify(compose()));
+  });
+  try {
+    await rm(path, { force: true });
+    await new Promise<void>((resolve, reject) => {
+      server.once("error", reject);
+      server.listen(path, resolve);
+    });
+    // Until here the umask holds: whoever else may look into the directory may not connect, as that takes the right to write.
+    await chmod(path, 0o600);
+  } catch (error) {
+    log.warn({ err: error }, "the status socket cannot be opened; svc-collector status will not find this collector");
+    return { close: async () => undefined };
+  }
+  return { close: () => new Promise((resolve) => void server.close(() => resolve())) };
+};
+
+/** Why there is no status. */
+export class NoStatusError extends Error {
+  override readonly name = "NoStatusError";
+  readonly code: "not_running" | "not_allowed" | "not_understood";
+
+  constructor(code: NoStatusError["code"], message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.code = code;
+  }
+}
+
+const answerTimeoutMs = 5_000;
+
+/** The status of the collector that runs with `dataDir`. Throws `NoStatusError`. */
+export const fetchStatus = async (dataDir: string): Promise<CollectorStatus> => {
+  const text = await readAll(socketIn(dataDir)).catch((error: unknown) => {
+    throw noStatus(error);
+  });
+  try {
+    return v.parse(CollectorStatus, JSON.parse(text));
+  } catch (cause) {
+    throw new NoStatusError("not_understood", "the running collector is of another version; restart it", { cause });
+  }
+};
+
+const readAll = (path: string): Promise<string> =>
+  new Promise((resolve, reject) => {
+    const socket = connect(path);
+    let text = "";
+    socket.setEncoding("utf8");
+    socket.setTimeout(answerTimeoutMs, () => socket.destroy(new Error("no answer in time")));
+    socket.on("data", (chunk) => {
+      text += chunk;
+    });
+    socket.once("error", reject);
+    socket.once("end", () => resolve(text));
+  });
+
+const noStatus = (cause: unknown): NoStatusError => {
+  const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+  if (code === "EACCES" || code === "EPERM")
+    return new NoStatusError("not_allowed", "only root and the collector's own user may ask for its status", { cause });
+  const none = code === "ENOENT" || code === "ECONNREFUSED" || code === "ENOTDIR";
+  return new NoStatusError(
+    "not_running",
+    none
+      ? "no collector runs with this config; start it with svc-collector run"
+      : "the collector that runs with this config does not answer",
+    { cause },
+  );
+};
