@@ -49,6 +49,15 @@ const frame = (
   })),
 });
 
+/** A frame that no database stores. */
+const poison = (of: FrameToCommit): FrameToCommit => ({
+  ...of,
+  rows: of.rows.map((row) => ({ ...row, attributes: { a: "\0" } })),
+});
+
+/** Bytes that are worth a batch beside the one that runs. */
+const beside = 8 * 1024 * 1024;
+
 const stored = async (): Promise<string[]> => {
   const rows = await database.connect().sql<{ row: string }[]>`
     select host_id || ' ' || left(encode(queue_id, 'hex'), 2) || ' ' || sequence as row from ingest_envelope
@@ -132,9 +141,7 @@ describe("committer", () => {
   it("fails only the frame that cannot be stored when others share its batch", async () => {
     const { committer } = start({ connections: 1 });
     const first = committer.commit(frame(1, 1, { hostId: "host-0" }), 1);
-    const bad = frame(1, 1, { hostId: "host-1" });
-    const poisoned = { ...bad, rows: bad.rows.map((row) => ({ ...row, attributes: { a: "\0" } })) };
-    const refused = failure(committer.commit(poisoned, 1));
+    const refused = failure(committer.commit(poison(frame(1, 1, { hostId: "host-1" })), 1));
     const good = committer.commit(frame(1, 1, { hostId: "host-2" }), 1);
     expect(await first).toMatchObject({ storedRows: 1 });
     expect((await refused).code).toBe("validation_failed");
@@ -197,7 +204,44 @@ describe("committer", () => {
       await transaction`select 1 from ingest_cursor for update`;
       expect(await failure(committer.commit(frame(2, 2), 1))).toMatchObject({ code: "database_unavailable" });
     });
-    expect(await stored()).toEqual(["host-a 01 1"]);
+    // Nobody was told that it committed, and whether it did is for the cursor to know: sent again, it is stored once.
+    expect(await committer.commit(frame(2, 2), 1)).toMatchObject({ cursor: 2n });
+    expect(await stored()).toEqual(["host-a 01 1", "host-a 01 2"]);
+  });
+
+  it("copies two batches of one queue side by side, and commits them in their order", async () => {
+    const { committer } = start();
+    await committer.commit(frame(1, 1), 1);
+    const sent = [];
+    for (let n = 1; n <= 40; n++) sent.push(committer.commit(frame(n * 2, n * 2 + 1), beside));
+    const outcomes = await Promise.all(sent);
+    expect(outcomes.map(({ cursor }) => cursor)).toEqual(outcomes.map((_, index) => BigInt(index * 2 + 3)));
+    expect((await stored()).length).toBe(81);
+  });
+
+  it("stores nothing after a batch that failed, though the next one of its queue was copied already", async () => {
+    const { committer } = start();
+    await committer.commit(frame(1, 1), 1);
+    const good = committer.commit(frame(2, 2), beside);
+    const poisoned = failure(committer.commit(poison(frame(3, 3)), beside));
+    const after = [4, 5, 6].map((n) => committer.commit(frame(n, n), beside));
+    expect(await good).toMatchObject({ cursor: 2n });
+    await poisoned;
+    for (const outcome of await Promise.all(after))
+      expect(outcome).toMatchObject({ outcome: "sequence_gap", cursor: 2n });
+    expect(await committer.commit(frame(3, 6), 1)).toMatchObject({ cursor: 6n, storedRows: 4 });
+    expect((await stored()).length).toBe(6);
+  });
+
+  it("does a batch over when another core has moved the cursor meanwhile, and stores nothing twice", async () => {
+    const [here, there] = [start().committer, start().committer];
+    for (let n = 1; n <= 60; n += 3) {
+      await here.commit(frame(n, n), beside);
+      await there.commit(frame(n + 1, n + 1), beside);
+      const both = [here, there].map((committer) => committer.commit(frame(n + 1, n + 2), beside));
+      expect((await Promise.all(both)).reduce((sum, { storedRows }) => sum + storedRows, 0)).toBe(1);
+    }
+    expect((await stored()).length).toBe(60);
   });
 
   it("keeps the 16 newest cursors of a host", async () => {

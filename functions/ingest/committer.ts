@@ -5,12 +5,21 @@
  *
  * Invariants:
  * - A frame is resolved only after the batch it was in has committed; a batch that failed rejects all its frames.
- * - Frames of one queue commit in the order they were given: a queue is in at most one batch at a time.
+ * - Frames of one queue commit in the order they were given. Two batches of a queue may copy side by side when core knows where the
+ *   queue stands; the later one commits after the earlier, and only if the cursor then stands where it was expected: `expected` is a
+ *   guess that the transaction checks, wrong when the earlier batch failed or another core wrote. Then the batch is done over.
  * - Nothing here is bounded by itself: the caller's byte budget bounds what is pending.
  */
 import type { Client } from "pg";
+import { BoundedMap } from "../kit/bounded-map.ts";
 import type { Clock } from "../kit/clock.ts";
-import { type CommittedFrame, commitFrames, type FrameToCommit, queueKey } from "../store/commit-frames.ts";
+import {
+  type CommittedFrame,
+  commitFrames,
+  commitFramesAhead,
+  type FrameToCommit,
+  queueKey,
+} from "../store/commit-frames.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 
 /** What the committer tells of its work. */
@@ -50,8 +59,25 @@ interface Pending {
   reject(cause: unknown): void;
 }
 
+/** A batch under way: with the cursors that it expects, if it expects any of all its queues. */
+interface Batch {
+  frames: readonly Pending[];
+  keys: ReadonlySet<string>;
+  expected: ReadonlyMap<string, bigint> | undefined;
+  /** The batches before it of the same queues have ended. */
+  turn: Promise<unknown>;
+}
+
+/** A queue that is in batches: since when, in how many, and when the last of them ends. */
+interface Busy {
+  since: number;
+  batches: number;
+  ended: Promise<void>;
+}
+
+const expectedMax = 20_000;
 const stalledAfterMs = 10_000;
-const besideBytesMin = 256 * 1024;
+const besideBytesMin = 1024 * 1024;
 const besideAfterMs = 50;
 
 /** Makes a committer; it connects with the first frame. */
@@ -65,7 +91,9 @@ export const createCommitter = ({
 }: CommitterOptions): Committer => {
   const waiting = new Map<string, Pending[]>();
   let waitingBytes = 0;
-  const busy = new Map<string, number>();
+  const busy = new Map<string, Busy>();
+  /** Where each queue stands once the batches it is in have committed. */
+  const expected = new BoundedMap<string, bigint>(expectedMax);
   const idle: Client[] = [];
   let running = 0;
   let slow = false;
@@ -73,85 +101,133 @@ export const createCommitter = ({
   let failure: unknown;
   let drained: (() => void) | undefined;
 
-  /** Whole queues, oldest first, while they fit; at least one frame. */
-  const takeBatch = (): Pending[] => {
-    const batch: Pending[] = [];
+  /**
+   * Queues, oldest first, while they fit; at least one frame. A queue that is in another batch joins only batches that go ahead on
+   * expected cursors, and those only if every queue has one.
+   */
+  const takeFrames = (): Pending[] => {
+    const frames: Pending[] = [];
     let bytes = 0;
-    for (const [key, frames] of waiting) {
-      if (busy.has(key)) continue;
+    let someBusy = false;
+    let someUnknown = false;
+    for (const [key, queued] of waiting) {
+      const isBusy = busy.has(key);
+      const isUnknown = expected.get(key) === undefined;
+      if (isBusy ? isUnknown || someUnknown : isUnknown && someBusy) continue;
       let taken = 0;
-      while (taken < frames.length) {
-        const next = frames[taken];
-        if (next === undefined || (batch.length > 0 && bytes + next.bytes > batchBytesMax)) break;
+      while (taken < queued.length) {
+        const next = queued[taken];
+        if (next === undefined || (frames.length > 0 && bytes + next.bytes > batchBytesMax)) break;
         bytes += next.bytes;
         waitingBytes -= next.bytes;
-        batch.push(next);
+        frames.push(next);
         taken++;
       }
       if (taken === 0) break;
-      busy.set(key, batch.at(-1)?.since ?? 0);
-      if (taken === frames.length) waiting.delete(key);
-      else waiting.set(key, frames.slice(taken));
-      if (taken < frames.length) break;
+      someBusy ||= isBusy;
+      someUnknown ||= isUnknown;
+      if (taken === queued.length) waiting.delete(key);
+      else waiting.set(key, queued.slice(taken));
+      if (taken < queued.length) break;
     }
-    return batch;
+    return frames;
+  };
+
+  const begin = (frames: readonly Pending[]): Batch => {
+    const keys = new Set(frames.map(({ frame }) => queueKey(frame.hostId, frame.queueId)));
+    const cursors = new Map<string, bigint>();
+    for (const key of keys) {
+      const cursor = expected.get(key);
+      if (cursor !== undefined) cursors.set(key, cursor);
+    }
+    const turn = Promise.all([...keys].map((key) => busy.get(key)?.ended));
+    if (cursors.size < keys.size) return { frames, keys, expected: undefined, turn };
+    for (const { frame } of frames) {
+      const key = queueKey(frame.hostId, frame.queueId);
+      const cursor = expected.get(key) ?? 0n;
+      if (frame.previousSequence <= cursor && frame.lastSequence > cursor) expected.set(key, frame.lastSequence);
+    }
+    return { frames, keys, expected: cursors, turn };
   };
 
   const pump = (): void => {
     while (running < connections && (running === 0 || slow || waitingBytes >= besideBytesMin)) {
-      const batch = takeBatch();
-      if (batch.length === 0) break;
+      const frames = takeFrames();
+      if (frames.length === 0) break;
       running++;
+      const batch = begin(frames);
       const impatience = setTimeout(() => {
         slow = true;
         pump();
       }, besideAfterMs);
-      void run(batch).finally(() => {
+      const ended = run(batch);
+      for (const key of batch.keys) {
+        const { since = frames[0]?.since ?? 0, batches = 0 } = busy.get(key) ?? {};
+        busy.set(key, { since, batches: batches + 1, ended });
+      }
+      void ended.finally(() => {
         clearTimeout(impatience);
         slow = false;
         running--;
-        for (const { frame } of batch) busy.delete(queueKey(frame.hostId, frame.queueId));
+        for (const key of batch.keys) leave(key);
         pump();
       });
     }
     if (running === 0 && waiting.size === 0) drained?.();
   };
 
-  const run = async (batch: readonly Pending[]): Promise<void> => {
+  const leave = (key: string): void => {
+    const entry = busy.get(key);
+    if (entry === undefined || entry.batches === 1) busy.delete(key);
+    else busy.set(key, { ...entry, since: clock.monotonic(), batches: entry.batches - 1 });
+  };
+
+  const run = async (batch: Batch): Promise<void> => {
+    const { frames, keys } = batch;
     try {
       const outcomes = await attempt(batch);
       failure = undefined;
-      for (const [index, { resolve, reject }] of batch.entries()) {
+      for (const [index, { resolve, reject }] of frames.entries()) {
         const outcome = outcomes[index];
         if (outcome) resolve(outcome);
         else reject(new Error("a frame without an outcome"));
       }
     } catch (cause) {
+      for (const key of keys) expected.delete(key);
       const problem = databaseProblem(cause);
-      if (problem?.code !== "database_unavailable" && batch.length > 1) return void (await runAlone(batch));
+      if (problem?.code !== "database_unavailable" && frames.length > 1) return void (await runAlone(batch));
       failure = cause;
-      for (const { reject } of batch) reject(problem ?? cause);
+      for (const { reject } of frames) reject(problem ?? cause);
     }
   };
 
   /** Something in the batch cannot be stored: only the frame that holds it, and those that follow it in its queue, may fail. */
-  const runAlone = async (batch: readonly Pending[]): Promise<void> => {
-    for (const pending of batch) await run([pending]);
+  const runAlone = async ({ frames, turn }: Batch): Promise<void> => {
+    for (const pending of frames) {
+      const keys = new Set([queueKey(pending.frame.hostId, pending.frame.queueId)]);
+      await run({ frames: [pending], keys, expected: undefined, turn });
+    }
   };
 
-  const attempt = async (batch: readonly Pending[]): Promise<CommittedFrame[]> => {
+  const attempt = async ({ frames, keys, expected: cursors, turn }: Batch): Promise<CommittedFrame[]> => {
     const client = idle.pop() ?? (await connect());
     const startedAt = clock.monotonic();
     // The one way to end a query whose server does not answer: its promise rejects when the socket closes.
     const timer = setTimeout(() => destroy(client), batchTimeoutMs);
+    const batch = frames.map(({ frame }) => frame);
     try {
-      const outcomes = await commitFrames(
-        client,
-        batch.map(({ frame }) => frame),
-        clock.now,
-      );
+      let outcomes = cursors && (await commitFramesAhead(client, batch, { expected: cursors, turn, now: clock.now }));
+      if (outcomes === undefined) {
+        for (const key of keys) expected.delete(key);
+        await turn;
+        outcomes = await commitFrames(client, batch, clock.now);
+        for (const [index, frame] of batch.entries()) {
+          const cursor = outcomes[index]?.cursor;
+          if (cursor !== undefined) expected.set(queueKey(frame.hostId, frame.queueId), cursor);
+        }
+      }
       const rows = outcomes.reduce((sum, { storedRows }) => sum + storedRows, 0);
-      observe.batch({ seconds: (clock.monotonic() - startedAt) / 1000, frames: batch.length, rows });
+      observe.batch({ seconds: (clock.monotonic() - startedAt) / 1000, frames: frames.length, rows });
       idle.push(client);
       return outcomes;
     } catch (cause) {
@@ -178,7 +254,7 @@ export const createCommitter = ({
     health() {
       if (failure !== undefined) return { healthy: false, detail: "the last batch did not commit" };
       let oldest = clock.monotonic();
-      for (const since of busy.values()) oldest = Math.min(oldest, since);
+      for (const { since } of busy.values()) oldest = Math.min(oldest, since);
       for (const frames of waiting.values()) oldest = Math.min(oldest, frames[0]?.since ?? oldest);
       const waited = clock.monotonic() - oldest;
       return waited > stalledAfterMs

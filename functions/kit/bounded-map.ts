@@ -24,6 +24,11 @@ export class BoundedMap<Key, Value> {
     if (!oldest.done) this.#entries.delete(oldest.value);
   }
 
+  /** Forgets one entry. */
+  delete(key: Key): void {
+    this.#entries.delete(key);
+  }
+
   /** Forgets everything. */
   clear(): void {
     this.#entries.clear();

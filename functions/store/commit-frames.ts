@@ -1,6 +1,7 @@
 /**
  * Invariants of ingest, held by one transaction for each batch:
- * - The cursor row of every (host, queue) of the batch is locked first, all in sorted order, so batches never deadlock.
+ * - The cursor rows of the batch's (host, queue) pairs are locked in sorted order, so batches never deadlock: before the COPY, or, by
+ *   `commitFramesAhead`, after it, when the cursors must still stand where they were expected to.
  * - Envelopes at or below the cursor are skipped, the rest is stored, and the cursor's new value commits with them and with
  *   `ingest_host.last_envelope_at`: a frame sent twice is stored once, a frame acknowledged is stored.
  * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone.
@@ -48,6 +49,10 @@ const statements = `
     from unnest($1, $2) as wanted (host, queue)
     join ingest_cursor on host_id = wanted.host and queue_id = decode(wanted.queue, 'hex')
     order by host_id, queue_id for update of ingest_cursor;
+  prepare check_cursors (text[], text[], bigint[]) as
+    select 1 / (count(*) = cardinality($1))::int from unnest($1, $2, $3) as expected (host, queue, cursor)
+    join ingest_cursor on host_id = expected.host and queue_id = decode(expected.queue, 'hex')
+      and ingest_cursor.cursor = expected.cursor;
   prepare insert_queues (text[], text[], timestamptz) as
     insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
     select host, decode(queue, 'hex'), 0, $3 from unnest($1, $2) with ordinality as missing (host, queue, place) order by place
@@ -87,8 +92,7 @@ export const commitFrames = async (
     const queues = await lockQueues(client, frames, now());
     const { outcomes, groups } = decide(frames, queues);
     if (groups.length > 0) await copy(client, groups);
-    const moved = [...queues.values()].filter((queue) => queue.cursor > queue.initial || queue.isNew);
-    await finish(client, moved, now());
+    await finish(client, [...queues.values()].filter(hasMoved), now());
     return outcomes;
   } catch (cause) {
     // Without a connection there is nothing to roll back, and the cause tells more than a failed rollback.
@@ -97,9 +101,46 @@ export const commitFrames = async (
   }
 };
 
+/**
+ * The same, on the word of `expected`, where each queue is said to stand: the rows are copied at once, and `turn` is awaited before
+ * the cursors are locked, so that two batches of one queue copy side by side and commit in their order. Undefined, with nothing
+ * committed, when a cursor does not stand where it was expected.
+ */
+export const commitFramesAhead = async (
+  client: Client,
+  frames: readonly FrameToCommit[],
+  { expected, turn, now }: { expected: ReadonlyMap<string, bigint>; turn: Promise<unknown>; now: () => number },
+): Promise<CommittedFrame[] | undefined> => {
+  try {
+    const queues = queuesIn(frames, expected);
+    const all = [...queues.values()];
+    const { outcomes, groups } = decide(frames, queues);
+    await client.query("begin; set local synchronous_commit = on");
+    if (groups.length > 0) await copy(client, groups);
+    await turn;
+    const names = `${hostsOf(all)}, ${queuesOf(all)}`;
+    const cursors = numberArray(all.map(({ initial }) => initial));
+    await finish(client, all.filter(hasMoved), now(), [
+      `execute lock_queues(${names})`,
+      `execute check_cursors(${names}, ${cursors})`,
+    ]);
+    return outcomes;
+  } catch (cause) {
+    await client.query("rollback").catch(() => undefined);
+    if (cause instanceof Error && "code" in cause && cause.code === divisionByZero) return undefined;
+    throw cause;
+  }
+};
+
+/** How `check_cursors` says no: an error is what keeps the statements after it, and the commit, from running. */
+const divisionByZero = "22012";
+
+const hasMoved = (queue: QueueState): boolean => queue.cursor > queue.initial || queue.isNew;
+
 const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 const textArray = (values: readonly string[]): string =>
   literal(`{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`);
+const numberArray = (values: readonly bigint[]): string => `'{${values.join(",")}}'`;
 const moment = (ms: number): string => `'${new Date(ms).toISOString()}'`;
 const hostsOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ hostId }) => hostId));
 const queuesOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ queueHex }) => queueHex));
@@ -109,12 +150,7 @@ const lockQueues = async (
   frames: readonly FrameToCommit[],
   now: number,
 ): Promise<Map<string, QueueState>> => {
-  const queues = new Map<string, QueueState>();
-  for (const { hostId, queueId } of frames) {
-    const key = queueKey(hostId, queueId);
-    if (queues.has(key)) continue;
-    queues.set(key, { hostId, queueHex: queueId.toHex(), cursor: 0n, initial: 0n, isNew: true });
-  }
+  const queues = queuesIn(frames);
   const all = [...queues.values()];
   const found = await lastResult(
     client,
@@ -129,6 +165,19 @@ const lockQueues = async (
     );
     take(queues, inserted.rows);
     for (const queue of missing) queue.isNew = true;
+  }
+  return queues;
+};
+
+/** The queues of a batch, at the cursors that are expected of them; new ones without. */
+const queuesIn = (frames: readonly FrameToCommit[], expected?: ReadonlyMap<string, bigint>) => {
+  const queues = new Map<string, QueueState>();
+  for (const { hostId, queueId } of frames) {
+    const key = queueKey(hostId, queueId);
+    if (queues.has(key)) continue;
+    const cursor = expected?.get(key);
+    const initial = cursor ?? 0n;
+    queues.set(key, { hostId, queueHex: queueId.toHex(), cursor: initial, initial, isNew: cursor === undefined });
   }
   return queues;
 };
@@ -183,10 +232,15 @@ const copy = (client: Client, groups: readonly EnvelopeGroup[]): Promise<void> =
   });
 };
 
-const finish = async (client: Client, moved: readonly QueueState[], now: number): Promise<void> => {
-  const steps: string[] = [];
+const finish = async (
+  client: Client,
+  moved: readonly QueueState[],
+  now: number,
+  before: readonly string[] = [],
+): Promise<void> => {
+  const steps: string[] = [...before];
   if (moved.length > 0) {
-    const cursors = `'{${moved.map(({ cursor }) => cursor).join(",")}}'`;
+    const cursors = numberArray(moved.map(({ cursor }) => cursor));
     steps.push(`execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${moment(now)})`);
   }
   const hosts = new Set(moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId));
