@@ -21,9 +21,18 @@ const describeCheck: NonNullable<ConversionConfig["overrideAction"]> = ({ valibo
   if (bounds !== undefined) return { type: "integer", ...bounds };
   const message = "message" in valibotAction ? valibotAction.message : undefined;
   if (valibotAction.type !== "check" || typeof message !== "string") return undefined;
-  const integer = jsonSchema.type === "number" && /^must be an integer\b/.test(message);
   const described = jsonSchema.description ? `${jsonSchema.description}; ${message}` : message;
-  return { ...jsonSchema, ...(integer ? { type: "integer" as const } : {}), description: described };
+  return { ...boundsOf(message), ...jsonSchema, ...typeOf(message), description: described };
+};
+
+const typeOf = (message: string): Partial<JsonSchema> => {
+  if (/^must be an integer\b/.test(message)) return { type: "integer" };
+  return /^must be an RFC 3339 time\b/.test(message) ? { format: "date-time" } : {};
+};
+
+const boundsOf = (message: string): Partial<JsonSchema> => {
+  if (!/^must be an integer\b.*2\^53 - 1$/.test(message)) return {};
+  return { minimum: / from 0 /.test(message) ? 0 : Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
 };
 
 /** What is on the wire is the input of a schema; defaults make a field optional there. */
