@@ -1,0 +1,54 @@
+/**
+ * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/api-properties.test.ts, with as many random requests to each
+ * operation as told and a seed that it prints, so that what it finds can be found again. Ends with one JSON object; exit code 1 when
+ * an answer was not a documented one, 2 when called wrongly.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+
+const options = (): { seed: number; runs: number } | undefined => {
+  try {
+    const { values } = parseArgs({
+      args: process.argv.slice(2).filter((arg) => arg !== "--"),
+      options: { seed: { type: "string" }, runs: { type: "string", default: "1000" } },
+    });
+    const { seed = String(Math.floor(Math.random() * 2 ** 31)), runs } = values;
+    const whole = [seed, runs].every((text) => /^\d{1,9}\d?$/.test(text));
+    return whole && Number(runs) > 0 ? { seed: Number(seed), runs: Number(runs) } : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+const run = async ({ seed, runs }: { seed: number; runs: number }): Promise<boolean> => {
+  const folder = await mkdtemp(join(tmpdir(), "svc-fuzz-"));
+  const report = join(folder, "answers.json");
+  const startedAt = performance.now();
+  try {
+    const child = spawn(process.execPath, ["node_modules/vitest/vitest.mjs", "run", "tests/api-properties.test.ts"], {
+      stdio: ["ignore", process.stderr, process.stderr],
+      env: { ...process.env, SVC_FUZZ_SEED: String(seed), SVC_FUZZ_RUNS: String(runs), SVC_FUZZ_REPORT: report },
+    });
+    const [code] = await once(child, "exit");
+    const answers: Record<string, Record<string, number>> = existsSync(report)
+      ? JSON.parse(await readFile(report, "utf8"))
+      : {};
+    const counts = Object.values(answers).flatMap((byStatus) => Object.values(byStatus));
+    const requests = counts.reduce((sum, count) => sum + count, 0);
+    const seconds = Number(((performance.now() - startedAt) / 1000).toFixed(1));
+    const ok = code === 0 && requests > 0;
+    process.stdout.write(`${JSON.stringify({ ok, seed, runs, requests, seconds, answers })}\n`);
+    return ok;
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+};
+
+const chosen = options();
+if (chosen === undefined) process.stderr.write("usage: bun run fuzz-api [-- --seed N --runs N]\n");
+process.exitCode = chosen === undefined ? 2 : (await run(chosen)) ? 0 : 1;

@@ -1,0 +1,259 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import { rfc3339 } from "../functions/kit/clock.ts";
+import type { ProofPurpose } from "../proto/management/proof.ts";
+import { type JsonSchema, type KnownValues, nastyValues, spoiledOf, valuesOf } from "./arbitrary-values.ts";
+import { createTestToken, enrollTestCollector, heartbeatBody, identityPrefix, manage, withProof } from "./collector.ts";
+import { undocumented } from "./conformance.ts";
+import { createTestCore } from "./core.ts";
+import { createTestCsr, createTestKey } from "./fakes/pki.ts";
+
+/*
+ * Random requests, valid and not, made of the schemas of the API's document: whatever is sent, the answer is one that the document
+ * holds, and never a failure of core. `bun run fuzz-api` is the longer form.
+ */
+const runs = Number(process.env.SVC_FUZZ_RUNS ?? 60);
+const seed = Number(process.env.SVC_FUZZ_SEED ?? 20_261_120);
+const reportFile = process.env.SVC_FUZZ_REPORT;
+
+interface Operation {
+  operationId: string;
+  security?: readonly Readonly<Record<string, readonly string[]>>[];
+  parameters?: readonly { name: string; in: "path" | "query"; required: boolean; schema: JsonSchema }[];
+  requestBody?: { required: boolean; content: Readonly<Record<string, { schema: JsonSchema; example?: unknown }>> };
+}
+const document = JSON.parse(readFileSync("proto/openapi.json", "utf8")) as {
+  paths: Record<string, Record<string, Operation>>;
+};
+const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), ...operation })),
+);
+type Documented = (typeof operations)[number];
+
+const test = await createTestCore({ env: { SVC_TRUST_LOOPBACK_OPS: "true" } });
+const { clock } = test;
+const answers: Record<string, Record<string, number>> = {};
+afterAll(async () => {
+  await test.close();
+  if (reportFile !== undefined) writeFileSync(reportFile, JSON.stringify(answers));
+});
+
+// `caller` is what no request may freeze or revoke; `prey` is there for that.
+const create = async (deviceId: string) => {
+  const { token, policyId } = await createTestToken(test);
+  const host = await enrollTestCollector(test, { token, deviceId });
+  const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
+  const { body } = await test.api<{ items: [{ id: string }] }>("GET", path, { as: "admin" });
+  return { token, host, policyId, tokenId: body.items[0].id };
+};
+const [caller, prey] = [await create("caller"), await create("prey")];
+const yaml =
+  "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
+const config = (await test.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } })).body;
+const good = { valid: true, errors: [], running_config_hash: null, last_known_good_config_hash: config.config_hash };
+await manage(test, caller.host, "heartbeat", heartbeatBody(clock.now(), { config: good }));
+const firstPage = await test.api("GET", "/v1/collector/enrollment-policies?limit=1", { as: "admin" });
+const deviceIds = ["one", "two", "three"];
+const csrOf = async (deviceId: string) =>
+  createTestCsr({ key: await createTestKey(), uri: identityPrefix + encodeURIComponent(deviceId) });
+
+/** Stands in a draft for the moment at which it is sent. */
+const present = "now";
+const known: KnownValues = {
+  policy_id: [prey.policyId, caller.policyId],
+  token_id: [prey.tokenId, caller.tokenId],
+  identity_ids: [prey.host.identityId, caller.host.identityId],
+  config_id: [config.id],
+  expected_current_config_id: [config.id],
+  current_config_id: [config.id],
+  cursor: [firstPage.body.next_cursor],
+  yaml: [yaml],
+  device_id: deviceIds,
+  csr_pem: [
+    ...(await Promise.all(deviceIds.map(csrOf))),
+    await createTestCsr({ key: await createTestKey(), uri: caller.host.identity }),
+  ],
+  platform: ["linux/amd64"],
+  allowed_platforms: ["linux", "darwin/arm64"],
+  allowed_identity_prefixes: [identityPrefix, "spiffe://fleet.example/host/"],
+  allowed_source_cidrs: ["10.0.0.0/8", "2001:db8::/32"],
+  reason_code: ["lost_device"],
+  sent_at: [present],
+};
+
+/** What `{id}` may be in a path: a thing of that kind. */
+const idsOf = ({ path, operationId }: Documented): string[] => {
+  const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
+  if (path.includes("/configs/")) return [String(config.id)];
+  return those.map(({ policyId, tokenId, host }) => {
+    if (path.includes("/enrollment-policies/")) return policyId;
+    if (path.includes("/tokens/")) return tokenId;
+    return path.includes("/identities/") ? host.identityId : host.certificateId;
+  });
+};
+
+const purposes: Readonly<Record<string, ProofPurpose>> = {
+  renewCertificate: "renew",
+  sendHeartbeat: "heartbeat",
+  fetchDesiredConfig: "config_desired",
+};
+
+/** A request as it goes out; credentials are added when it does. */
+interface Draft {
+  path: string;
+  who: "right" | "wrong" | "nobody";
+  type: string | null;
+  body: unknown;
+  /** In place of the body: text that need not be JSON. */
+  text: string | null;
+}
+
+const often = <Value>(usual: fc.Arbitrary<Value>, unusual: fc.Arbitrary<Value>) =>
+  fc.oneof({ weight: 4, arbitrary: usual }, { weight: 1, arbitrary: unusual });
+
+const segments = fc.oneof(
+  nastyValues.map((value) => encodeURIComponent(String(value).slice(0, 2000).toWellFormed()) || "%20"),
+  fc.constantFrom("%00", "%ff", "%zz", "..%2f..", "%2e%2e", "a;b", "a?b=c"),
+);
+
+const pathsOf = (operation: Documented): fc.Arbitrary<string> => {
+  const { path, parameters = [] } = operation;
+  const ids = { id: idsOf(operation) };
+  const named = parameters.filter((parameter) => parameter.in === "path");
+  const values = named.map(({ schema, name }) => often(valuesOf(schema, ids, name).map(String), segments));
+  return fc
+    .tuple(...values)
+    .map((chosen) => named.reduce((url, { name }, at) => url.replace(`{${name}}`, chosen[at] ?? ""), path));
+};
+
+const queriesOf = ({ parameters = [] }: Documented): fc.Arbitrary<string> => {
+  const named = parameters.filter((parameter) => parameter.in === "query");
+  const fieldsOf = (chosen: typeof named) =>
+    fc.record(Object.fromEntries(chosen.map(({ name, schema }) => [name, valuesOf(schema, known, name)])), {
+      requiredKeys: chosen.filter(({ required }) => required).map(({ name }) => name),
+    });
+  // No schema tells which text is a cursor of this list.
+  const fields = fieldsOf(named.filter(({ name }) => name !== "cursor"));
+  const encode = (query: unknown): string => {
+    const pairs = Object.entries(Object(query) as object).flatMap(([name, value]) =>
+      (Array.isArray(value) ? value : [value]).map((one) => [name, String(one).slice(0, 4000).toWellFormed()]),
+    );
+    return pairs.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
+  };
+  return often(fields, fc.oneof(fieldsOf(named), spoiledOf(fields))).map(encode);
+};
+
+const draftsOf = (operation: Documented): fc.Arbitrary<Draft> => {
+  const content = operation.requestBody?.content ?? {};
+  const types = Object.keys(content);
+  const bodies = content["application/json"] && valuesOf(content["application/json"].schema, known);
+  const body = bodies === undefined ? fc.constant(undefined) : fc.oneof(bodies, spoiledOf(bodies));
+  const text = fc.oneof(
+    fc.constantFrom(
+      "",
+      "{",
+      "[".repeat(50_000),
+      '{"a":1,"a":2}',
+      "\ufeff{}",
+      "null",
+      '"',
+      yaml,
+      '{"__proto__":{"a":1}}',
+    ),
+    fc.string(),
+  );
+  return fc
+    .record({
+      path: pathsOf(operation),
+      query: queriesOf(operation),
+      who: fc.oneof(
+        { weight: 8, arbitrary: fc.constant("right" as const) },
+        { weight: 1, arbitrary: fc.constantFrom("wrong" as const, "nobody" as const) },
+      ),
+      type: often(
+        fc.constantFrom(...types, ...(types.length === 0 ? [null] : [])),
+        fc.constantFrom(null, "text/plain", "application/json; charset=utf-16", "multipart/form-data"),
+      ),
+      body,
+      text: often(fc.constant(null), text),
+    })
+    .map(({ query, path, ...draft }) => ({ ...draft, path: path + query }));
+};
+
+/** The right caller of an operation: its token or certificate; a proof is made for whatever the body is, if one can be. */
+const credentialsOf = async (operation: Documented, { who, body }: Draft) => {
+  const [scheme = ""] = operation.security?.flatMap((one) => Object.keys(one)) ?? [];
+  const bearer = (token: string) => ({ headers: { Authorization: `Bearer ${token}` }, call: {}, body });
+  if (who === "nobody") return { headers: {}, call: {}, body };
+  if (who === "wrong") return bearer(await test.bridgeToken("reader"));
+  if (scheme === "bootstrapToken") return bearer(caller.token);
+  if (scheme !== "collectorCertificate") return bearer(await test.bridgeToken("admin"));
+  // Past the limit of requests a minute, and with a sent_at that is newer than the last.
+  await clock.advance(15_000);
+  const call = { certificate: caller.host.certificate, listener: "ingest" } as const;
+  const purpose = purposes[operation.operationId] ?? "heartbeat";
+  return { headers: {}, call, body: proven(purpose, body) };
+};
+
+const proven = (purpose: ProofPurpose, body: unknown): unknown => {
+  if (typeof body !== "object" || body === null || Array.isArray(body)) return body;
+  const timely =
+    "sent_at" in body && body.sent_at === present ? { ...body, sent_at: rfc3339(clock.now()) } : { ...body };
+  try {
+    return withProof(caller.host, purpose, timely);
+  } catch {
+    return timely;
+  }
+};
+
+const send = async (operation: Documented, draft: Draft): Promise<{ status: number; fault: string | undefined }> => {
+  const { method } = operation;
+  const { headers, call, body } = await credentialsOf(operation, draft);
+  const type = draft.type === null ? {} : { "Content-Type": draft.type };
+  const yamlText = draft.type === "application/yaml" ? yaml : undefined;
+  const content = draft.text ?? yamlText ?? (body === undefined ? undefined : JSON.stringify(body));
+  const hasBody = method !== "GET" && content !== undefined;
+  const request = new Request(new URL(draft.path, "http://core.test"), {
+    method,
+    headers: { ...headers, ...type },
+    ...(hasBody ? { body: new TextEncoder().encode(content) } : {}),
+  });
+  const response = await test.fetch(request, call);
+  const { status } = response;
+  const contentType = response.headers.get("content-type");
+  const answered = await response.text();
+  const isJson = /[/+]json\b/.test(contentType ?? "");
+  const seen = { status, contentType, body: isJson ? JSON.parse(answered) : answered };
+  // A readiness report that says no is an answer, not a failure.
+  const isReport = operation.path.startsWith("/readyz") && seen.body?.status === "not_ready";
+  if (status >= 500 && !isReport) return { status, fault: `${status}: ${answered.slice(0, 300)}` };
+  return { status, fault: undocumented(test.routes, { method, path: draft.path }, seen) };
+};
+
+describe("whatever is sent, the answer is a documented one and no failure of core", () => {
+  it.each(operations.map((operation) => [operation.operationId, operation] as const))(
+    "%s",
+    { timeout: 20_000 + runs * 100 },
+    async (name, operation) => {
+      const counts: Record<string, number> = {};
+      answers[name] = counts;
+      const property = fc.asyncProperty(draftsOf(operation), async (draft) => {
+        const { status, fault } = await send(operation, draft);
+        counts[status] = (counts[status] ?? 0) + 1;
+        expect(fault).toBeUndefined();
+      });
+      await fc.assert(property, {
+        numRuns: runs,
+        seed,
+        interruptAfterTimeLimit: 10_000 + runs * 50,
+        endOnFailure: true,
+      });
+    },
+  );
+
+  it("is not said of refusals alone: every operation succeeded as well", () => {
+    const never = Object.entries(answers).filter(([, counts]) => !Object.keys(counts).some((status) => status < "300"));
+    expect(never.map(([name]) => name)).toEqual([]);
+  });
+});
