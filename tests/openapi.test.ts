@@ -12,9 +12,13 @@ import { createTestCore } from "./core.ts";
 const test = await createTestCore();
 afterAll(() => test.close());
 
+interface Operation {
+  operationId: string;
+  responses: Record<number, { headers?: object }>;
+}
 interface OpenApi {
   openapi: string;
-  paths: Record<string, Record<string, { operationId: string; security: object[] }>>;
+  paths: Record<string, Record<string, Operation>>;
 }
 
 describe("the OpenAPI document", () => {
@@ -45,6 +49,16 @@ describe("the OpenAPI document", () => {
         if (schema && example !== undefined) expect(v.safeParse(schema, example).issues).toBeUndefined();
     },
   );
+
+  it("names the headers that a refusal carries", async () => {
+    const { body } = await test.api<OpenApi>("GET", "/v1/openapi.json");
+    const named = (status: number) => Object.keys(body.paths["/v1/whoami"]?.get?.responses[status]?.headers ?? {});
+    const refusal = await test.api("GET", "/v1/whoami");
+    expect(named(refusal.status)).toEqual(["X-Request-Id", "WWW-Authenticate"]);
+    for (const name of named(refusal.status))
+      expect({ name, there: refusal.headers.has(name) }).toEqual({ name, there: true });
+    expect(named(503)).toEqual(["X-Request-Id", "Retry-After"]);
+  });
 
   it("is held to the truth by every route test: an answer that is not documented fails the call", async () => {
     const answers = { status: 200, body: {} as unknown, fail: false };

@@ -136,6 +136,11 @@ export type Problem = {
     errors?: Array<{
         path: string;
         message: string;
+        /**
+         * Where it stands in a text, from 1
+         */
+        line?: number;
+        column?: number;
     }>;
 };
 

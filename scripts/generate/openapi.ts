@@ -57,7 +57,12 @@ const Problem: JsonSchema = {
       items: {
         type: "object",
         required: ["path", "message"],
-        properties: { path: { type: "string" }, message: { type: "string" } },
+        properties: {
+          path: { type: "string" },
+          message: { type: "string" },
+          line: { type: "integer", description: "Where it stands in a text, from 1" },
+          column: { type: "integer" },
+        },
       },
     },
   },
@@ -143,12 +148,23 @@ const fieldsOf = (schema: v.GenericSchema | undefined, schemas: SchemaConverter)
   }));
 };
 
+const requestIdHeader = { "X-Request-Id": { schema: { type: "string" } } };
+
+/** The headers of every refusal with this status, as `renderProblem` sets them. */
+const problemHeaders = (status: number): object => ({
+  ...requestIdHeader,
+  ...(status === 401 ? { "WWW-Authenticate": { schema: { type: "string" } } } : {}),
+  ...(status === 429 || status === 503
+    ? { "Retry-After": { description: "Seconds", schema: { type: "integer" } } }
+    : {}),
+});
+
 const responsesOf = (route: Route, schemas: SchemaConverter): object => {
   const responses: Record<string, object> = {};
   for (const [status, { description, schema, example }] of Object.entries(route.replies))
     responses[status] = {
       description,
-      headers: { "X-Request-Id": { schema: { type: "string" } } },
+      headers: requestIdHeader,
       ...(schema
         ? {
             content: {
@@ -159,25 +175,30 @@ const responsesOf = (route: Route, schemas: SchemaConverter): object => {
     };
   const problems = Map.groupBy(problemsOf(route), ({ status }) => status);
   for (const [status, possible] of problems)
-    responses[status] = mergeResponses(responses[status], problemResponseOf(possible));
+    responses[status] = mergeResponses(responses[status], problemResponseOf(status, possible));
   return responses;
 };
 
 /** A status can be both an answer and a refusal: `/readyz` says 503 with its report, and so does a problem. */
-const mergeResponses = (reply: object | undefined, problem: { content: object; description: string }): object => {
+const mergeResponses = (
+  reply: object | undefined,
+  problem: { content: object; description: string; headers: object },
+): object => {
   if (reply === undefined) return problem;
   const { description, content } = reply as { description: string; content?: object };
   return {
     ...reply,
     description: `${description}. Or: ${problem.description}`,
+    headers: problem.headers,
     content: { ...content, ...problem.content },
   };
 };
 
-const problemResponseOf = (possible: readonly PossibleProblem[]) => {
+const problemResponseOf = (status: number, possible: readonly PossibleProblem[]) => {
   const codes = possible.map(({ code }) => code);
   return {
     description: possible.map(({ code }) => `\`${code}\`: ${problemCatalog[code].title}`).join(". "),
+    headers: problemHeaders(status),
     content: {
       "application/problem+json": {
         schema: {
