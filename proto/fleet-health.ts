@@ -1,5 +1,5 @@
-/** The nine states, in order of precedence: a row shows the first that holds (contract, section 6). */
-export const fleetStates = [
+/** What may be wrong with a collector, in order of precedence: a row shows the first that holds (contract, section 6). */
+export const fleetConditions = [
   "revoked",
   "enrolling",
   "renewal_failed",
@@ -8,8 +8,13 @@ export const fleetStates = [
   "config_invalid",
   "unsupported_version",
   "queue_at_risk",
-  "healthy",
 ] as const;
+
+/** One of `fleetConditions`. */
+export type FleetCondition = (typeof fleetConditions)[number];
+
+/** The nine states: the conditions, and `healthy` when none of them holds. */
+export const fleetStates = [...fleetConditions, "healthy"] as const;
 
 /** A derived health state. */
 export type FleetState = (typeof fleetStates)[number];

@@ -1,9 +1,8 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
-import type { Drift, FleetSort, FleetState } from "../../proto/fleet-health.ts";
+import type { Drift, FleetCondition, FleetSort, FleetState } from "../../proto/fleet-health.ts";
 import type { Executor } from "./database.ts";
 import {
-  type FleetCondition,
   type FleetFilter,
   type FleetRules,
   fleetPredicate,

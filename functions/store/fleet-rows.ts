@@ -3,7 +3,7 @@
  * and the drift. Filter, count, page, facets and export all select from it, so that they cannot disagree.
  */
 import { type SQL, sql } from "drizzle-orm";
-import type { Drift, FleetState } from "../../proto/fleet-health.ts";
+import { type Drift, type FleetState, fleetConditions } from "../../proto/fleet-health.ts";
 import type { FleetThresholds } from "./fleet-thresholds.ts";
 import { substring } from "./substring.ts";
 
@@ -39,7 +39,7 @@ const seconds = (count: number): SQL => sql`make_interval(secs => ${count}::doub
 export const fleetRelation = ({ now, thresholds, unsupportedVersions }: FleetRules): SQL => sql`(
   select base.*,
     case ${sql.join(
-      conditionColumns.map((state) => sql`when ${sql.identifier(`is_${state}`)} then ${state}`),
+      fleetConditions.map((state) => sql`when ${sql.identifier(`is_${state}`)} then ${state}`),
       sql` `,
     )} else 'healthy' end as state
   from (
@@ -94,23 +94,6 @@ export const fleetRelation = ({ now, thresholds, unsupportedVersions }: FleetRul
     cross join lateral (select coalesce(k.config_hash, h.desired_config_hash) as config_hash) desired
   ) base
 ) fleet`;
-
-const conditionColumns = [
-  "revoked",
-  "enrolling",
-  "renewal_failed",
-  "stale",
-  "cert_expiring",
-  "config_invalid",
-  "unsupported_version",
-  "queue_at_risk",
-] as const satisfies readonly FleetState[];
-
-/** A condition that is a column of the relation: every state but `healthy`. */
-export type FleetCondition = (typeof conditionColumns)[number];
-
-/** The conditions in order of precedence. */
-export const fleetConditions: readonly FleetCondition[] = conditionColumns;
 
 const textArray = (values: readonly string[]): SQL =>
   sql`array[${sql.join(

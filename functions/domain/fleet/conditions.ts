@@ -1,5 +1,5 @@
+import { type FleetCondition, fleetConditions } from "../../../proto/fleet-health.ts";
 import type { FleetRow } from "../../store/fleet-report.ts";
-import { type FleetCondition, fleetConditions } from "../../store/fleet-rows.ts";
 import type { FleetThresholds } from "../../store/fleet-thresholds.ts";
 
 /** Why a row is in a state: since when as far as core knows, and the evidence in words. */
