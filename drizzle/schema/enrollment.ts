@@ -63,7 +63,6 @@ export const enrollmentReservation = pgTable(
     /** A first enrollment counts under the policy's limits; a repeated one does not. */
     firstEnrollment: boolean("first_enrollment").notNull(),
     /** Drawn before the signer runs, so that a certificate without a row can still be named. */
-    serialNumber: text("serial_number").notNull(),
     expiresAt: moment("expires_at").notNull(),
   },
   (table) => [index("enrollment_reservation_policy").on(table.policyId)],

@@ -8,7 +8,7 @@ export interface SigningRequest {
   readonly identity: string;
   /** Lifetime from `now`; a signer may give less, never more. */
   readonly ttlSeconds: number;
-  /** Serial number that core has reserved: 16 random bytes. An external signer chooses its own. */
+  /** Serial number: 16 random bytes. An external signer chooses its own. */
   readonly serial: Uint8Array;
   /** Time of issue, milliseconds since the epoch. */
   readonly now: number;

@@ -57,15 +57,14 @@ const attempt = async (
   request: EnrollmentRequest,
   origin: Origin,
 ): Promise<{ enrolled: Enrolled; outcome: "issued" | "retried" }> => {
-  const serial = core.entropy.bytes(16);
-  const ids = { tokenId, policyId, serialNumber: serial.toHex() };
-  const reserved = await core.db.transaction((tx) => reserve(tx, core, request, ids));
+  const reserved = await core.db.transaction((tx) => reserve(tx, core, request, { tokenId, policyId }));
   if (reserved.kind === "issued") return { enrolled: reserved, outcome: "retried" };
 
   const { reservation } = reserved;
   const now = core.clock.now();
   try {
-    const issued = await sign(core.signer, request, { serial, now, ttlSeconds: reserved.policy.certificateTtlSeconds });
+    const terms = { serial: core.entropy.bytes(16), now, ttlSeconds: reserved.policy.certificateTtlSeconds };
+    const issued = await sign(core.signer, request, terms);
     const enrolled = await core.db.transaction((tx) => record(tx, core, { request, reservation, issued, now, origin }));
     return { enrolled, outcome: "issued" };
   } catch (error) {

@@ -48,7 +48,7 @@ export const reserve = async (
   tx: Executor,
   { clock, entropy }: Pick<Core, "clock" | "entropy">,
   request: EnrollmentRequest,
-  ids: { tokenId: string; policyId: string; serialNumber: string },
+  ids: { tokenId: string; policyId: string },
 ): Promise<Reserved> => {
   const now = clock.now();
   const at = new Date(now);
@@ -80,7 +80,6 @@ export const reserve = async (
       identity: request.identity,
       spkiSha256,
       firstEnrollment: identity === undefined,
-      serialNumber: ids.serialNumber,
       expiresAt: new Date(now + reservationMs),
     },
     at,

@@ -1,0 +1,1 @@
+ALTER TABLE "enrollment_reservation" DROP COLUMN "serial_number";
