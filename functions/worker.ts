@@ -7,6 +7,7 @@ import { type Clock, systemClock } from "./kit/clock.ts";
 import { describeError } from "./kit/describe-error.ts";
 import { type Entropy, systemEntropy } from "./kit/entropy.ts";
 import { ConfigError, type Environment } from "./kit/env.ts";
+import { oneLine } from "./kit/one-line.ts";
 import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { type Authority, readAuthorities } from "./signer/authority.ts";
@@ -139,7 +140,7 @@ const consoleLog = (least: string): Log => {
   const write = (level: (typeof levels)[number]) => (fields: object, message: string) => {
     if (levels.indexOf(level) < (levels as readonly string[]).indexOf(least)) return;
     const err = "err" in fields && fields.err !== undefined ? { err: describeError(fields.err) } : {};
-    console[level](JSON.stringify({ level, ...fields, ...err, msg: message }));
+    console[level](oneLine(JSON.stringify({ level, ...fields, ...err, msg: message })));
   };
   return { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
 };

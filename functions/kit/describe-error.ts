@@ -1,17 +1,23 @@
+const causesMax = 5;
+
 /**
- * What a log may show of an error: name, code, message, stack and causes. Never other properties, where libraries keep
- * certificates, statements and their parameters; drizzle puts parameters into the message too, and they are cut off there.
+ * What a log may show of an error: name, code, message, at most `framesMax` lines of its stack, and causes. Never other properties,
+ * where libraries keep certificates, statements and their parameters; drizzle puts parameters into the message too, and they are
+ * cut off there.
  */
-export const describeError = (error: unknown, depth = 0): object => {
+export const describeError = (error: unknown, framesMax = 12): object => describe(error, framesMax, 0);
+
+const describe = (error: unknown, framesMax: number, depth: number): object => {
   if (!(error instanceof Error)) return { message: "not an error" };
   const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
-  const message = error.message.split("\nparams: ")[0];
   const frames = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));
   return {
     type: error.name,
     ...(code ? { code } : {}),
-    message,
-    stack: frames.slice(0, 12).join("\n"),
-    ...(error.cause instanceof Error && depth < 5 ? { cause: describeError(error.cause, depth + 1) } : {}),
+    message: error.message.split("\nparams: ")[0],
+    ...(framesMax > 0 ? { stack: frames.slice(0, framesMax).join("\n") } : {}),
+    ...(error.cause instanceof Error && depth < causesMax
+      ? { cause: describe(error.cause, framesMax, depth + 1) }
+      : {}),
   };
 };
