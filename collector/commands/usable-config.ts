@@ -1,5 +1,5 @@
 import type { ConfigTextError } from "../../proto/collector-config/tree.ts";
-import { describeConfigError } from "../config/describe-error.ts";
+import { describeConfigError } from "../config/describe-config-error.ts";
 import { inspectConfig, isUsable, type UsableInspection } from "../config/inspect.ts";
 import type { CollectorEnv } from "../env.ts";
 import { CommandFailure, exitCode } from "./command.ts";

@@ -1,4 +1,4 @@
-import { describeConfigError } from "../config/describe-error.ts";
+import { describeConfigError } from "../config/describe-config-error.ts";
 import { defaultConfigPath, inspectConfig } from "../config/inspect.ts";
 import { defineCommand, exitCode } from "./command.ts";
 

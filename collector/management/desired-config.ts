@@ -11,7 +11,7 @@ import { dirname } from "node:path";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
-import { describeConfigError } from "../config/describe-error.ts";
+import { describeConfigError } from "../config/describe-config-error.ts";
 import { refusedChanges } from "../config/desired-rules.ts";
 import { inspectConfig, type UsableInspection } from "../config/inspect.ts";
 import type { CollectorEnv } from "../env.ts";
