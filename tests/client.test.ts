@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import * as fleet from "../client/index.ts";
 import { connectFleet, type FleetClient, FleetError, items, pages } from "../client/index.ts";
@@ -215,6 +216,21 @@ describe("the generated client", () => {
     await expect(fleet.whoami({ client: other, signal: gone })).rejects.toThrow("enough");
     await new Promise((resolve) => page.close(resolve));
     expect((await fleet.whoami({ client: other })).error).toMatchObject({ code: "unreachable", action: "retry" });
+  });
+
+  it("leaves in a bundle the operations that are called, and no others", async () => {
+    const contents = 'import { connectFleet, whoami } from "./client/index.ts"; whoami({ client: connectFleet({}) });';
+    const bundle = await build({
+      stdin: { contents, resolveDir: process.cwd() },
+      bundle: true,
+      format: "esm",
+      minify: true,
+      write: false,
+      logLevel: "error",
+    });
+    const text = bundle.outputFiles[0]?.text ?? "";
+    expect(text.match(/\/v1\/[a-z/-]*/g)).toEqual(["/v1/whoami"]);
+    expect(text.length).toBeLessThan(16_384);
   });
 
   it("README: the package as it would be published does what its ten lines say", { timeout: 60_000 }, async () => {
