@@ -1,7 +1,7 @@
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { certificate, collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
-import { issuedRow } from "../../functions/domain/certificate/issued-row.ts";
+import { issuedRow } from "../../functions/domain/certificate/issued.ts";
 import { sha256 } from "../../functions/kit/bytes.ts";
 import { systemEntropy, uuidv7 } from "../../functions/kit/entropy.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../../functions/node/node-cryptography.ts";

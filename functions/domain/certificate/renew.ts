@@ -17,17 +17,11 @@ import { findIdentity, type IdentityRow, lockIdentity, updateCollectorVersion } 
 import { findPolicy } from "../../store/policies.ts";
 import { type Origin, recordAudit } from "../audit/record.ts";
 import { type AdmittedCollector, admitProof } from "./admit.ts";
-import { issuedBefore, issuedRow } from "./issued-row.ts";
+import { type Issued, issuedBefore, issuedRow } from "./issued.ts";
 import type { ProvenCollector } from "./prove.ts";
 
 /** What renewal needs of core. */
 export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> & { signer: Signer };
-
-/** A certificate with the identity it stands for. */
-export interface Renewed {
-  identity: IdentityRow;
-  certificate: CertificateRow;
-}
 
 /**
  * Renews the presented certificate (contract, section 3, "Renew"): admit, sign outside any transaction, record. The presented one
@@ -40,7 +34,7 @@ export const renew = async (
   caller: ProvenCollector,
   body: RenewRequest,
   origin: Origin,
-): Promise<Renewed> => {
+): Promise<Issued> => {
   const { db, clock, entropy, signer } = core;
   const presented = await admitProof(core, "renew", caller, origin);
   const checked = await checkCsr(body.csr_pem, core.cryptography);
@@ -115,7 +109,7 @@ const record = async (
   tx: Executor,
   { clock, entropy }: RenewCore,
   { presented, spkiSha256, issued, issuedAt, body, origin }: Renewal,
-): Promise<Renewed> => {
+): Promise<Issued> => {
   const identity = await lockIdentity(tx, presented.identityId);
   const predecessor = await lockCertificate(tx, presented.certificateId);
   if (identity === undefined || predecessor === undefined) throw new Problem("certificate_unknown");

@@ -4,31 +4,20 @@ import { sha256 } from "../../kit/bytes.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
 import { type IssuedCertificate, type Signer, SignerFault } from "../../signer/signer.ts";
-import { type CertificateRow, insertCertificate, updateActiveReplaced } from "../../store/certificates.ts";
+import { insertCertificate, updateActiveReplaced } from "../../store/certificates.ts";
 import type { Executor } from "../../store/database.ts";
-import {
-  type IdentityRow,
-  insertIdentity,
-  lockIdentityByName,
-  updateIdentityReenrolled,
-} from "../../store/identities.ts";
+import { insertIdentity, lockIdentityByName, updateIdentityReenrolled } from "../../store/identities.ts";
 import { incrementEnrollmentCount, lockPolicy } from "../../store/policies.ts";
 import { deleteReservation, type ReservationRow } from "../../store/reservations.ts";
 import { incrementTokenUse, lockToken } from "../../store/tokens.ts";
 import { type Origin, recordAudit } from "../audit/record.ts";
-import { issuedBefore, issuedRow } from "../certificate/issued-row.ts";
+import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import type { AdmittedToken } from "./admit-token.ts";
 import { Refusal, type RefusedUse, type RefusingCore, refusing } from "./refuse.ts";
 import { admitUse, type EnrollmentRequest, reserve } from "./reserve.ts";
 
 /** What enrollment needs of core. */
 export type EnrollCore = RefusingCore & Pick<Core, "config" | "cryptography"> & { signer: Signer };
-
-/** A certificate with the identity it stands for. */
-export interface Enrolled {
-  identity: IdentityRow;
-  certificate: CertificateRow;
-}
 
 /**
  * Enrolls a host (contract, section 3, "Enroll"): reserve a place under every limit, sign outside any transaction, record. A
@@ -40,7 +29,7 @@ export const enroll = (
   token: AdmittedToken,
   body: EnrollRequest,
   origin: Origin,
-): Promise<Enrolled> => {
+): Promise<Issued> => {
   const use: RefusedUse = { ...token, identity: null };
   return refusing(core, use, origin, async () => {
     const request = await checkedRequest(core, body, origin);
@@ -56,7 +45,7 @@ const attempt = async (
   { tokenId, policyId }: AdmittedToken,
   request: EnrollmentRequest,
   origin: Origin,
-): Promise<{ enrolled: Enrolled; outcome: "issued" | "retried" }> => {
+): Promise<{ enrolled: Issued; outcome: "issued" | "retried" }> => {
   const reserved = await core.db.transaction((tx) => reserve(tx, core, request, { tokenId, policyId }));
   if (reserved.kind === "issued") return { enrolled: reserved, outcome: "retried" };
 
@@ -107,7 +96,7 @@ const checkedRequest = async (core: EnrollCore, body: EnrollRequest, origin: Ori
   };
 };
 
-interface Issue {
+interface Issuing {
   request: EnrollmentRequest;
   reservation: ReservationRow;
   issued: IssuedCertificate;
@@ -116,8 +105,8 @@ interface Issue {
 }
 
 /** The issuing transaction: rechecks token, policy and identity, then counts, identity, certificate and audit event at once. */
-const record = async (tx: Executor, core: EnrollCore, issue: Issue): Promise<Enrolled> => {
-  const { request, reservation, issued, now, origin } = issue;
+const record = async (tx: Executor, core: EnrollCore, issuing: Issuing): Promise<Issued> => {
+  const { request, reservation, issued, now, origin } = issuing;
   const { clock, entropy } = core;
   const locked = {
     policy: await lockPolicy(tx, reservation.policyId),

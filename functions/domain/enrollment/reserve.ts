@@ -1,6 +1,6 @@
 import type { Core } from "../../core.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
-import { type CertificateRow, findActiveCertificates, findEnrolledCertificate } from "../../store/certificates.ts";
+import { findActiveCertificates, findEnrolledCertificate } from "../../store/certificates.ts";
 import type { Executor } from "../../store/database.ts";
 import { countEnrolledSince, type IdentityRow, lockIdentityByName } from "../../store/identities.ts";
 import { lockPolicy, type PolicyRow } from "../../store/policies.ts";
@@ -13,6 +13,7 @@ import {
   type ReservationRow,
 } from "../../store/reservations.ts";
 import { lockToken, type TokenRow } from "../../store/tokens.ts";
+import type { Issued } from "../certificate/issued.ts";
 import { Refusal } from "./refuse.ts";
 import { addressAllowed, identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 
@@ -38,7 +39,7 @@ export interface EnrollmentRequest {
 /** What the first transaction decides: a place to sign for, or the certificate of a request that was answered before. */
 export type Reserved =
   | { kind: "place"; reservation: ReservationRow; policy: PolicyRow }
-  | { kind: "issued"; certificate: CertificateRow; identity: IdentityRow };
+  | ({ kind: "issued" } & Issued);
 
 /**
  * Decides under the policy's lock whether a request may enroll, and holds a place for it under every limit. Throws `Refusal`.

@@ -1,10 +1,9 @@
 import type { CertificateIssued } from "../../../proto/management/enroll.ts";
-import type { CertificateRow } from "../../store/certificates.ts";
-import type { IdentityRow } from "../../store/identities.ts";
+import type { Issued } from "../../domain/certificate/issued.ts";
 
 /** What enroll and renew answer: the certificate, when to renew it and how often to report. */
 export const issuedView = (
-  { identity, certificate }: { identity: IdentityRow; certificate: CertificateRow },
+  { identity, certificate }: Issued,
   { heartbeatIntervalSeconds, now }: { heartbeatIntervalSeconds: number; now: number },
 ): CertificateIssued => ({
   identity_id: identity.id,

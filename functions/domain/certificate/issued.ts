@@ -1,5 +1,13 @@
 import type { certificate } from "../../../drizzle/schema/certificate.ts";
 import type { IssuedCertificate } from "../../signer/signer.ts";
+import type { CertificateRow } from "../../store/certificates.ts";
+import type { IdentityRow } from "../../store/identities.ts";
+
+/** A certificate that a row makes valid, with the identity it stands for. */
+export interface Issued {
+  identity: IdentityRow;
+  certificate: CertificateRow;
+}
 
 /** What is wrong with a signer whose certificate core has a row of already. */
 export const issuedBefore = "the signer gave a certificate that it had issued before";
