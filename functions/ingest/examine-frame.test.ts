@@ -93,4 +93,29 @@ describe("examineFrame", () => {
     expect(examined.frame.rows.map(({ sequence }) => sequence)).toEqual([2n]);
     expect(examined.frame.lastSequence).toBe(2n);
   });
+
+  it("G1: what envelopes hold beside their payloads counts, refused ones too, so that attributes cannot fill memory", () => {
+    const text = "t".repeat(1000);
+    const attributes = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`name-${index}`, text]));
+    const of = (sent: object) => examine({ envelopes: [{ ...envelope, sequence: 1n, ...sent }] }).bytes;
+    expect(of({ attributes })).toBeGreaterThan(1_000_000);
+    expect(of({ attributes: Object.fromEntries(Object.keys(attributes).map((name) => [name, ""])) })).toBeGreaterThan(
+      64_000,
+    );
+    expect(of({ source: text })).toBeGreaterThan(1000);
+    expect(of({ kind: text })).toBeGreaterThan(1000);
+    expect(of({ kind: "Refused", attributes })).toBeGreaterThan(1_000_000);
+  });
+
+  it("G1: a frame of more than 100,000 envelopes and attributes is too large, however few its bytes", () => {
+    const attributes = Object.fromEntries(Array.from({ length: 999 }, (_, index) => [index, ""]));
+    const of = (count: number) =>
+      code(() =>
+        examine({
+          envelopes: Array.from({ length: count }, (_, at) => ({ ...envelope, sequence: BigInt(at + 1), attributes })),
+        }),
+      );
+    expect(of(100)).toBeUndefined();
+    expect(of(101)).toBe("frame_too_large");
+  });
 });

@@ -34,11 +34,18 @@ const queueIdBytes = 16;
 const sequenceMax = 2n ** 63n - 1n;
 const kindPattern = /^[a-z0-9_]{1,64}$/;
 const nul = "\0";
-// What an envelope costs beside its payload: the objects that protobuf decoding makes.
+// What an envelope and an attribute cost beside their bytes: the objects that protobuf decoding makes.
 const envelopeOverheadBytes = 256;
+const attributeOverheadBytes = 96;
 // 0001-01-01 and 9999-12-31, as google.protobuf.Timestamp has it.
 const timestampSecondsMin = -62_135_596_800n;
 const timestampSecondsMax = 253_402_300_799n;
+
+/**
+ * Envelopes and attributes of a frame at most: a few bytes of each would otherwise keep core busy for seconds. Far above what the
+ * largest batch of a collector holds; one that is over it is halved, as one of too many bytes is.
+ */
+export const entriesMax = 100_000;
 
 /**
  * Checks the claims of a frame or an Open: a host id within its limit (`host_id_too_long`) that is the caller's identity byte for
@@ -59,7 +66,8 @@ export const checkClaims = (
 
 /**
  * Sorts a frame's envelopes into those to store, refuse and discard. Throws for the whole frame, of which nothing is then stored:
- * see `checkClaims`, and `frame_invalid` when sequences do not rise from above `previous_sequence` within 63 bits.
+ * see `checkClaims`, `frame_too_large` above `entriesMax`, and `frame_invalid` when sequences do not rise from above
+ * `previous_sequence` within 63 bits.
  */
 export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits, receivedAt: number): ExaminedFrame => {
   checkClaims(sent, identity, limits);
@@ -67,12 +75,19 @@ export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits,
   const rejected: Rejected[] = [];
   const discarded: bigint[] = [];
   let bytes = 0;
+  let entries = sent.envelopes.length;
   let last = sent.previousSequence;
+  if (entries > entriesMax) throw new Problem("frame_too_large");
   for (const envelope of sent.envelopes) {
-    const { sequence, kind, payload } = envelope;
+    const { sequence, kind, payload, source, attributes } = envelope;
     if (sequence <= last) throw invalid("sequences must rise, from above previous_sequence");
     last = sequence;
-    bytes += payload.length + envelopeOverheadBytes;
+    bytes += payload.length + kind.length + source.length + envelopeOverheadBytes;
+    for (const name in attributes) {
+      bytes += name.length + (attributes[name]?.length ?? 0) + attributeOverheadBytes;
+      entries++;
+    }
+    if (entries > entriesMax) throw new Problem("frame_too_large");
     const fault = faultOf(envelope, limits);
     if (fault) rejected.push({ sequence, ...fault });
     else if (
