@@ -1,6 +1,9 @@
 import { once } from "node:events";
+import { connect as connectHttp2 } from "node:http2";
+import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { SubmitRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestCore, type TestCore } from "../../tests/core.ts";
 import { createTestCsr, createTestKey } from "../../tests/fakes/pki.ts";
 import { connectForeign, type ForeignClient, openForward, submit } from "../../tests/grpc-client.ts";
@@ -112,6 +115,43 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
     const rows = await ingest.connection.sql`select identity, last_auth_failure_reason as reason from collector_identity
       where identity in (${one.identity}, ${two.identity}) order by identity`;
     expect(rows.map(({ reason }) => reason)).toEqual(["certificate_revoked", "identity_revoked"]);
+  });
+
+  it("G4: a Submit that began before a revocation and is finished after it stores nothing", async () => {
+    const collector = await enroll("half-sent");
+    const session = connectHttp2(`https://localhost:${ingest.port}`, { ca: ingest.caPem, ...collector });
+    session.on("error", () => undefined);
+    const sent = toBinary(
+      SubmitRequestSchema,
+      create(SubmitRequestSchema, {
+        frame: {
+          hostId: collector.identity,
+          queueId: new Uint8Array(16).fill(9),
+          envelopes: [{ sequence: 1n, kind: "log_line" }],
+        },
+      }),
+    );
+    const stream = session.request({
+      ":method": "POST",
+      ":path": "/svc.ingest.v1.IngestService/Submit",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    stream.write(Buffer.from([0, 0, 0, 0, sent.length]));
+    await expect.poll(() => ingest.ingest.gauges().openStreams).toBe(1);
+    // Cut after the Submit, by the same recheck.
+    const marker = openForward(connect(collector));
+    marker.call.write({ open: { host_id: collector.identity, queue_id: Buffer.alloc(16, 9) } });
+    await once(marker.call, "data");
+    await revoke(`/v1/collector/identities/${collector.identityId}/revoke`);
+    await marker.ended;
+    const trailers = once(stream, "trailers");
+    stream.end(sent);
+    const [{ "grpc-status": code }] = (await trailers) as [Record<string, unknown>];
+    expect(Number(code)).toBe(status.PERMISSION_DENIED);
+    const stored = await ingest.connection.sql`select from ingest_envelope where host_id = ${collector.identity}`;
+    expect(stored).toHaveLength(0);
+    session.destroy();
   });
 
   it("G4: a revocation cuts the open stream within 5 s by notification, and nobody else's", async () => {

@@ -1,5 +1,12 @@
 import { create } from "@bufbuild/protobuf";
-import { Code, ConnectError, type ConnectRouter, type HandlerContext, type ServiceImpl } from "@connectrpc/connect";
+import {
+  Code,
+  ConnectError,
+  type ConnectRouter,
+  createContextKey,
+  type HandlerContext,
+  type ServiceImpl,
+} from "@connectrpc/connect";
 import type { Compression } from "@connectrpc/connect/protocol";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import {
@@ -54,6 +61,9 @@ export interface IngestRoutes {
   /** Ends every stream, and refuses new ones, with `shutting_down`. */
   stop(): void;
 }
+
+/** Set by the gate for a Submit: aborts once its caller may send no longer. */
+const cutKey = createContextKey<AbortSignal | undefined>(undefined, { description: "why a Submit is refused" });
 
 /** The ingest service of `proto/svc/ingest/v1/ingest.proto` (contract, section 7). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
@@ -120,6 +130,18 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     }
   };
 
+  /** Before its body is read: a caller may send that as slowly as it likes, and hold a frame of memory with each. */
+  const enterSubmit = (caller: Caller, { signal, values }: HandlerContext): void => {
+    try {
+      const stream = streams.enter(caller);
+      values.set(cutKey, stream.signal);
+      if (signal.aborted) stream.leave();
+      else signal.addEventListener("abort", stream.leave, { once: true });
+    } catch (error) {
+      refuse(error);
+    }
+  };
+
   const service: ServiceImpl<typeof IngestService> = {
     async *forward(requests, context) {
       for await (const group of run(singly(requests), callerOf(context), context.signal))
@@ -127,6 +149,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     },
     async submit({ frame }, context) {
       try {
+        context.values.get(cutKey)?.throwIfAborted();
         if (frame === undefined) throw new Problem("frame_invalid", { detail: "frame is missing" });
         return { ack: await accept(frame, callerOf(context)) };
       } catch (error) {
@@ -149,7 +172,9 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     readMaxBytes,
     stop: streams.stop,
     async requestGate(context) {
-      context.values.set(callerKey, await admit(context.values.get(callerCertificateKey)));
+      const caller = await admit(context.values.get(callerCertificateKey));
+      context.values.set(callerKey, caller);
+      if (context.method === IngestService.method.submit) enterSubmit(caller, context);
     },
   };
 };

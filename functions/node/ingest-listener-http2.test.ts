@@ -76,6 +76,24 @@ describe("ingest over raw HTTP/2", () => {
     return Buffer.concat([prefix, bytes]);
   };
 
+  it("G8: Submit calls that never end count as streams of their identity, and others are served meanwhile", async () => {
+    const client = await session(await test.client({ uri: "spiffe://fleet.test/hoarder" }));
+    const begin = () => {
+      const stream = client.request({ ":method": "POST", te: "trailers", ...grpc, ...method("Submit") });
+      stream.on("error", () => undefined);
+      stream.write(enveloped(Buffer.alloc(500_000), 0, 900_000));
+      return stream;
+    };
+    const half = Array.from({ length: 8 }, begin);
+    await expect.poll(() => test.ingest.gauges().openStreams).toBe(8);
+    const [trailers] = await once(begin().resume(), "trailers");
+    expect(details(trailers)).toContain("too_many_streams");
+    expect((await submit(connect(await test.client({})), frame(newQueue(), 1, 1))).error).toBeUndefined();
+    for (const stream of half) stream.close(8);
+    await expect.poll(() => test.ingest.gauges().openStreams).toBe(0);
+    client.destroy();
+  });
+
   it("G1: a gzip bomb and a length of 4 GiB end in RESOURCE_EXHAUSTED, and memory grows by less than 64 MB", async () => {
     const certificate = await test.client({});
     const bomb = gzipSync(Buffer.alloc(200_000_000), { level: 1 });
