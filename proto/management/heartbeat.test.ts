@@ -12,7 +12,7 @@ const heartbeat = {
     commit: "abc",
     hostname: "web-1",
     platform: "linux/amd64",
-    started_at: "2026-11-20T11:00:00Z",
+    started_at: "2026-11-20T11:00:00.000Z",
   },
   config: { valid: true, errors: [] as string[], running_config_hash: null },
   queue: {

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { ProofFields } from "./proof.ts";
-import { Counter, FreeText, Identifier, Platform, Sha256Hex, Timestamp } from "./text.ts";
+import { Counter, FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
 
 /** How the collector's own renewal stands; `failed` is final until someone acts. */
 export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
@@ -17,7 +17,7 @@ export const HeartbeatRequest = v.object({
     commit: Identifier(64),
     hostname: Identifier(253),
     platform: Platform,
-    started_at: Timestamp,
+    started_at: StoredTimestamp,
   }),
   config: v.object({
     valid: v.boolean("must be true or false"),
@@ -39,13 +39,13 @@ export const HeartbeatRequest = v.object({
   }),
   forwarder: v.object({
     connected: v.boolean("must be true or false"),
-    last_ack_at: v.nullable(Timestamp),
+    last_ack_at: v.nullable(StoredTimestamp),
     last_error: v.nullable(FreeText),
   }),
   renewal: v.object({
     status: v.picklist(renewalStatuses, "must be one of the renewal statuses"),
-    last_attempt_at: v.nullable(Timestamp),
-    next_attempt_at: v.nullable(Timestamp),
+    last_attempt_at: v.nullable(StoredTimestamp),
+    next_attempt_at: v.nullable(StoredTimestamp),
     last_error: v.nullable(FreeText),
   }),
 });

@@ -44,9 +44,9 @@ export const Counter = v.pipe(
   v.check((value) => Number.isSafeInteger(value) && value >= 0, "must be an integer from 0 to 2^53 - 1"),
 );
 
-const rfc3339Pattern = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$/;
+const rfc3339Pattern = /^(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$/;
 
-/** RFC 3339 in UTC (`Z`), at most nanoseconds; a date that the calendar does not have is refused. */
+/** RFC 3339 in UTC (`Z`), at most nanoseconds; a date that the calendar does not have is refused, as is the year 0. */
 export const Timestamp = v.pipe(
   v.string("must be a time"),
   v.check(
@@ -63,6 +63,12 @@ export const parseTimestamp = (text: string): number | undefined => {
   // Date.parse turns 30 February into 2 March, and 24:00 into the next day.
   return new Date(ms).getUTCDate() === Number(text.slice(8, 10)) ? ms : undefined;
 };
+
+/** A `Timestamp` to be stored, in milliseconds: finer digits are cut here, as a database would round them, maybe into year 10000. */
+export const StoredTimestamp = v.pipe(
+  Timestamp,
+  v.transform((text) => new Date(parseTimestamp(text) ?? 0).toISOString()),
+);
 
 /** SHA-256 as 64 lowercase hexadecimal digits. */
 export const Sha256Hex = v.pipe(

@@ -158,6 +158,15 @@ describe("POST /v1/collector/heartbeat", () => {
     expect(await healthOf(host)).toBeUndefined();
   });
 
+  it("H5: refuses the year that no database has, and rounds no time into the next one", async () => {
+    const { collector, renewal } = heartbeatBody(0) as { collector: object; renewal: object };
+    const year0 = await beat({ collector: { ...collector, started_at: "0000-01-01T00:00:00Z" } });
+    expect(year0.body).toMatchObject({ status: 422, errors: [{ path: "collector.started_at" }] });
+    const last = "9999-12-31T23:59:59.9999999Z";
+    expect((await beat({ renewal: { ...renewal, last_attempt_at: last } })).status).toBe(200);
+    expect((await healthOf(host))?.renewalLastAttemptAt).toEqual(new Date("9999-12-31T23:59:59.999Z"));
+  });
+
   it("H5: refuses numbers out of bounds and control characters, never quoting them", async () => {
     const { queue, collector } = heartbeatBody(0) as { queue: object; collector: object };
     const overs = [
