@@ -14,7 +14,7 @@ import { type Origin, recordAudit } from "../audit/record.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import type { AdmittedToken } from "./admit-token.ts";
 import { Refusal, type RefusedUse, type RefusingCore, refusing } from "./refuse.ts";
-import { admitUse, type EnrollmentRequest, reserve } from "./reserve.ts";
+import { admitAgain, admitUse, type EnrollmentRequest, reserve } from "./reserve.ts";
 
 /** What enrollment needs of core. */
 export type EnrollCore = RefusingCore & Pick<Core, "config" | "cryptography"> & { signer: Signer };
@@ -115,9 +115,10 @@ const record = async (tx: Executor, core: EnrollCore, issuing: Issuing): Promise
   const { policy } = admitUse(locked.policy, locked.token, origin.remoteAddress, clock.now());
   if (!(await deleteReservation(tx, reservation.id))) throw new Refusal("enrollment_in_progress");
   const known = await lockIdentityByName(tx, request.identity);
-  if (known && known.revokedAt !== null) throw new Refusal("identity_revoked");
-
   const at = new Date(clock.now());
+  // Somebody whose place ran out meanwhile may have had the name first, under another policy's lock.
+  if (known) await admitAgain(tx, policy, known, at);
+
   const { hostname, platform, collectorVersion } = request;
   const about = { policyId: policy.id, tokenId: reservation.tokenId, hostname, platform, collectorVersion };
   const identity = known

@@ -117,7 +117,8 @@ const admitDevice = (policy: PolicyRow, token: TokenRow, request: EnrollmentRequ
   if (!platformAllowed(policy.allowedPlatforms, request.platform)) throw new Refusal("platform_not_allowed");
 };
 
-const admitAgain = async (tx: Executor, policy: PolicyRow, identity: IdentityRow, now: Date): Promise<void> => {
+/** Whether an identity may enroll again, decided at the reservation and at the issue. Throws `Refusal`. */
+export const admitAgain = async (tx: Executor, policy: PolicyRow, identity: IdentityRow, now: Date): Promise<void> => {
   if (identity.revokedAt !== null) {
     throw new Refusal("identity_revoked", { detail: "The identity was revoked, which is final: use a new device id" });
   }

@@ -74,6 +74,48 @@ describe("enrollment that meets an accident between signing and recording", () =
     expect(await db.select().from(certificate).where(eq(certificate.serialNumber, issued.serialNumber))).toEqual([]);
   });
 
+  it("E3: who enrolled under another policy after its place ran out keeps its certificate, by that policy's deny", async () => {
+    const [first, second] = [await createTestToken(test), await createTestToken(test)];
+    const deviceId = device();
+    const resume = Promise.withResolvers<void>();
+    const signed = Promise.withResolvers<void>();
+    whileSigning = () => {
+      signed.resolve();
+      return resume.promise;
+    };
+    const slow = enroll(first.token, await requestOf(deviceId, await createTestKey()));
+    await signed.promise;
+    whileSigning = async () => undefined;
+    await clock.advance(60_000);
+    const { sql: connection } = test.database.connect();
+    const waiting = async (text: string) =>
+      (
+        await connection`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+          and query like ${text}`
+      ).length;
+    // Holds the slow one between its last check and its commit.
+    const [locked, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const gate = connection.begin(async (tx) => {
+      await tx`lock table audit_event in exclusive mode`;
+      locked.resolve();
+      await release.promise;
+    });
+    await locked.promise;
+    resume.resolve();
+    await expect.poll(() => waiting('insert into "audit_event"%')).toBe(1);
+    const late = enroll(second.token, await requestOf(deviceId, await createTestKey()));
+    await expect.poll(() => waiting('delete from "enrollment_reservation"%')).toBe(1);
+    release.resolve();
+    await gate;
+    expect((await slow).status).toBe(201);
+    expect(await late).toMatchObject({ status: 409, body: { code: "identity_exists" } });
+    const rows = await db
+      .select()
+      .from(certificate)
+      .where(eq(certificate.certificatePem, String((await slow).body.certificate_pem)));
+    expect(rows).toMatchObject([{ status: "active" }]);
+  });
+
   it("E3: a policy frozen, or a token or identity revoked, while the signer runs issues nothing and gives the place back", async () => {
     const admin = (path: string) => api("POST", `/v1/collector/${path}`, { as: "admin" });
     const first = await createTestToken(test, { reenrollment: "replace", max_enrollments: 1 });
