@@ -141,6 +141,44 @@ describe("the life of a host", () => {
     expect(rows.map(({ status }) => status)).toEqual(["replaced", "replaced", "active"]);
   });
 
+  it("takes a config from core, and a certificate that was renewed beside it, without a restart", async () => {
+    await edit(["management", "apply_desired_config"], true);
+    await edit(["management", "file_roots"], [dir]);
+    const [host] = await db.sql<{ id: string }[]>`select id from collector_identity`;
+    const document = parseDocument(await readFile(config(), "utf8"));
+    document.addIn(["sources"], document.createNode({ type: "host_metrics" }));
+    const desired = `# by core\n${document.toString()}`;
+    const published = await admin("/v1/collector/configs", { yaml: desired });
+    await admin(`/v1/collector/configs/${published.id}/assignments`, { identity_ids: [host?.id] });
+
+    const run = collector("run", "--config", config());
+    await logged(run, "the desired config has proved itself");
+    expect(await readFile(config(), "utf8")).toBe(desired);
+    const metrics = () => db.sql`select 1 from ingest_envelope where kind = 'otel_metric'`;
+    await expect.poll(async () => (await metrics()).length, { timeout: 10_000 }).toBe(1);
+    const hashes = () => db.sql<{ running: string }[]>`select running_config_hash as running from collector_health`;
+    await expect.poll(async () => (await hashes())[0]?.running, { timeout: 15_000 }).toBe(published.config_hash);
+
+    const renew = collector("renew", "--config", config(), "--json");
+    expect(await renew.exited, renew.stderr).toBe(0);
+    const { certificate } = renew.records[0] as { certificate: { fingerprint_sha256: string } };
+    const asked = async () => {
+      const status = collector("status", "--config", config(), "--json");
+      await status.exited;
+      return status.records[0];
+    };
+    await expect
+      .poll(asked, { timeout: 15_000 })
+      .toMatchObject({ certificate, renewal: { status: "ok" }, sources: [{ name: "file" }, { name: "host_metrics" }] });
+    const statuses = () => db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
+    await expect
+      .poll(async () => (await statuses()).map(({ status }) => status), { timeout: 15_000 })
+      .toEqual(["replaced", "replaced", "replaced", "active"]);
+    await stopCleanly(run);
+    await db.sql`delete from ingest_envelope where kind = 'otel_metric'`;
+    await edit(["sources"], [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }]);
+  });
+
   it("loses nothing over kill -9 of the collector", async () => {
     const run = collector("run", "--config", config());
     await logged(run, "collector runs");

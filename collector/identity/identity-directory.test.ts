@@ -61,9 +61,12 @@ const atEveryStep = async (attempt: (at: number) => Promise<number>) => {
 };
 
 describe("the swap of a pair", () => {
-  it.each([false, true])(
-    "R5: after a fault at any step the config validates with a whole pair, and the next renewal succeeds (killed: %s)",
-    async (lasting) => {
+  it.each([
+    { how: "an error", lasting: false },
+    { how: "a kill", lasting: true },
+  ])(
+    "R5: after $how at any step the config validates with a whole pair, and the next renewal succeeds",
+    async ({ lasting }) => {
       let kept = 0;
       let swapped = 0;
       await atEveryStep(async (at) => {

@@ -25,6 +25,8 @@ export interface EdgeOptions {
   clientCertificateHeader: string;
   /** 0 or absent: a free port. */
   port?: number;
+  /** Whether the answer to a request of this path is thrown away, after core has acted on it; 504 is said instead. */
+  losesAnswer?: (path: string) => boolean;
   /** How long core may take to begin its answer; 60 s unless told, more than an external signer may take. */
   timeoutMs?: number;
 }
@@ -102,12 +104,13 @@ const createEdgeApp = (options: EdgeOptions): Hono<{ Bindings: HttpBindings }> =
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), timeoutMs);
     try {
-      return await proxy(coreUrl + pathname + search, {
+      const answer = await proxy(coreUrl + pathname + search, {
         raw: c.req.raw,
         headers,
         redirect: "manual",
         signal: AbortSignal.any([c.req.raw.signal, late.signal]),
       });
+      return options.losesAnswer?.(pathname) ? refuse(504) : answer;
     } catch {
       return refuse(late.signal.aborted ? 504 : 502);
     } finally {

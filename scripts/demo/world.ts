@@ -30,6 +30,10 @@ export interface Surroundings {
   abort(reason: Error): void;
   /** One line for people. */
   progress(line: string): void;
+  /** Members of the policy beside the demo's own. */
+  policy?: object;
+  /** Answers that the edge throws away. */
+  losesAnswer?: (path: string) => boolean;
 }
 
 /** Everything of the deployment that runs, on loopback alone. */
@@ -79,7 +83,7 @@ export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDispo
   );
   progress("core: migrates the database and listens");
   core.start();
-  const edge = await startLabEdge(lab, core, edgePort);
+  const edge = await startLabEdge(lab, core, { port: edgePort, ...surroundings });
   cleanup.defer(() => edge.close());
   await core.ready();
   const database = connectDatabase({ url: databaseUrl, connectionsMax: 2, openSocket: openDatabaseSocket });
@@ -88,7 +92,7 @@ export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDispo
   const api = createOperatorApi(core.httpUrl, authTokenSecret);
 
   progress("a policy and a token, and three hosts that enroll through the edge");
-  const token = await createToken(api);
+  const token = await createToken(api, surroundings.policy);
   const target = {
     coreUrl: edge.url,
     ingestEndpoint: core.ingestEndpoint,
@@ -108,7 +112,11 @@ export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDispo
   return { lab, authTokenSecret, sql: database.sql, core, edge, api, collectors, otlp, lines };
 };
 
-const startLabEdge = async (lab: LabPki, core: CoreProcess, port: number): Promise<Edge> =>
+const startLabEdge = async (
+  lab: LabPki,
+  core: CoreProcess,
+  { port, losesAnswer }: Pick<Surroundings, "losesAnswer"> & { port: number },
+): Promise<Edge> =>
   startEdge({
     certPem: await readFile(lab.edge.certFile, "utf8"),
     keyPem: await readFile(lab.edge.keyFile, "utf8"),
@@ -116,13 +124,15 @@ const startLabEdge = async (lab: LabPki, core: CoreProcess, port: number): Promi
     coreUrl: core.httpUrl,
     clientCertificateHeader,
     port,
+    ...(losesAnswer === undefined ? {} : { losesAnswer }),
   });
 
-const createToken = async (api: OperatorApi): Promise<string> => {
+const createToken = async (api: OperatorApi, more: object = {}): Promise<string> => {
   const policy = await api<{ id: string }>("admin", "POST", "/v1/collector/enrollment-policies", {
     name: "demo hosts",
     allowed_identity_prefixes: [identityPrefix],
     max_enrollments: 3,
+    ...more,
   });
   const { token } = await api<{ token: string }>(
     "admin",

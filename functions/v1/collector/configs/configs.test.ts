@@ -1,4 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
+import shared from "../../../../proto/collector-config/vectors.json" with { type: "json" };
 import {
   createTestToken,
   enrollTestCollector,
@@ -51,6 +52,19 @@ describe("POST /v1/collector/configs", () => {
     expect(back.headers.get("content-type")).toBe("application/yaml");
     const listed = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
     expect(JSON.stringify(listed.body.items)).not.toContain("endpoint");
+  });
+
+  it("hashes as the collector does, on every vector that both share and that is a config", async () => {
+    let checked = 0;
+    for (const { name, yaml: text, config_hash } of shared.vectors) {
+      const { status, body } = await publish(text, "?dry_run=true");
+      if (status === 200) {
+        expect(body.config_hash, name).toBe(config_hash);
+        checked += 1;
+      }
+      if (config_hash === null) expect(status, name).toBe(422);
+    }
+    expect(checked).toBeGreaterThan(10);
   });
 
   it("only checks with dry_run, and stores nothing", async () => {
