@@ -12,6 +12,7 @@ import { systemEntropy } from "../functions/kit/entropy.ts";
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { encodePem } from "../proto/pem.ts";
 import { createOperatorApi, type OperatorApi } from "../scripts/demo/operator-api.ts";
+import { findPorts } from "../scripts/demo/ports.ts";
 import { issueClient } from "../scripts/lab-ca/issue-client.ts";
 import { createLabPki, type LabPki } from "../scripts/lab-ca/pki.ts";
 import { enrollTestCollector, heartbeatBody, identityPrefix, type TestCollector, withProof } from "./collector.ts";
@@ -269,6 +270,17 @@ describe.each(names)("$name before core, as documented", ({ name, there }) => {
         body: { code: "payload_too_large" },
       });
     expect(await beat(proxy.url, host, tlsOf(host))).toBe("taken");
+  });
+
+  through("a core that is away is a problem that helps to retry", async () => {
+    const [closed] = await findPorts(1, systemEntropy);
+    const lonely = await startProxy(name, { dir, pki, corePort: closed ?? 1, ingestPort });
+    try {
+      const answer = await send(lonely.url + heartbeatPath, {}, "{}");
+      expect(answer).toMatchObject({ status: 503, body: { code: "core_unreachable", status: 503, action: "retry" } });
+    } finally {
+      await lonely.stop();
+    }
   });
 
   through("I8: the ops endpoints are not reachable, in any spelling of the path", async () => {
