@@ -6,6 +6,7 @@ import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
 import { seedPeople } from "../../tests/people.ts";
+import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { createCoreProcess } from "../demo/core-process.ts";
 import { createOperatorApi, type OperatorApi } from "../demo/operator-api.ts";
 import { findPorts } from "../demo/ports.ts";
@@ -25,6 +26,7 @@ export const startTarget = async (
   { dir, stop }: { dir: string; stop: AbortController },
   cleanup: AsyncDisposableStack,
 ): Promise<Target> => {
+  await bundlePrograms();
   const postgres = await startEmbeddedPostgres();
   cleanup.defer(() => postgres.stop("immediate"));
   const lab = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
