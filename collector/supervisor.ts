@@ -72,7 +72,9 @@ const runWithQueue = async (
   onStarted: () => void,
 ): Promise<UsableInspection | undefined> => {
   const { env, log } = options;
-  const queue = openQueue({ ...state.inspection.config.buffer, ...env });
+  const onQuarantined = (folder: string, err: unknown) =>
+    log.error({ err, folder }, "the queue was damaged and put aside");
+  const queue = openQueue({ ...state.inspection.config.buffer, ...env, onQuarantined });
   const { append, checkpoints } = queue;
   const sources = createSourceSet((config) =>
     options.createSource(config, { append, checkpoints, clock: env.clock, log }),

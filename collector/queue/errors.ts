@@ -34,3 +34,18 @@ export class QueueVersionError extends Error {
     this.name = "QueueVersionError";
   }
 }
+
+/** The queue on disk is not what a queue wrote: torn, overwritten, or with bits turned over. */
+export class QueueDamagedError extends Error {
+  constructor(dir: string, options?: ErrorOptions) {
+    super(`the queue in ${dir} is damaged`, options);
+    this.name = "QueueDamagedError";
+  }
+}
+
+/** The primary result code of an SQLite error (sqlite.org/rescode.html), or null for any other error. */
+export const sqliteCodeOf = (error: unknown): number | null =>
+  error instanceof Error && "errcode" in error && typeof error.errcode === "number" ? error.errcode & 0xff : null;
+
+/** SQLITE_FULL, SQLITE_READONLY, SQLITE_IOERR: nothing was stored, and what is stored later may well be. */
+export const isDiskUnwritable = (error: unknown): boolean => [8, 10, 13].includes(sqliteCodeOf(error) ?? 0);

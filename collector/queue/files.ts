@@ -1,8 +1,17 @@
-import { closeSync, fsyncSync, openSync } from "node:fs";
+import { accessSync, closeSync, constants, fsyncSync, mkdirSync, openSync } from "node:fs";
 import { join } from "node:path";
 
 /** The files of a queue's directory. `-wal` and `-shm` beside the database are SQLite's own. */
 export const queueFiles = (dir: string) => ({ database: join(dir, "queue.db"), lock: join(dir, "queue.lock") });
+
+/**
+ * Makes `dir` unless it exists, for its owner alone. Throws what is wrong (EROFS, EACCES) if nothing can be written there, where SQLite
+ * would only say that it cannot open a file.
+ */
+export const createPrivateDirectory = (dir: string): void => {
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  accessSync(dir, constants.W_OK);
+};
 
 /**
  * Makes `path` unless it exists, readable by its owner alone; SQLite gives its side files the same mode. An existing file is not

@@ -1,5 +1,6 @@
+import { truncateSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
-import { QueueLockedError } from "./errors.ts";
+import { QueueLockedError, sqliteCodeOf } from "./errors.ts";
 import { createPrivateFile } from "./files.ts";
 
 /**
@@ -8,20 +9,30 @@ import { createPrivateFile } from "./files.ts";
  */
 export const holdLock = (path: string, dir: string): { release(): void } => {
   createPrivateFile(path);
+  try {
+    return lockDatabase(path);
+  } catch (cause) {
+    if (isBusy(cause)) throw new QueueLockedError(dir, { cause });
+    if (!isDamaged(cause)) throw cause;
+    // Nobody can hold what SQLite cannot read.
+    truncateSync(path);
+    return lockDatabase(path);
+  }
+};
+
+const lockDatabase = (path: string): { release(): void } => {
   const database = new DatabaseSync(path, { timeout: 0 });
   try {
     database.exec("BEGIN EXCLUSIVE");
-  } catch (cause) {
+  } catch (error) {
     database.close();
-    if (isBusy(cause)) throw new QueueLockedError(dir, { cause });
-    throw cause;
+    throw error;
   }
   return { release: () => database.close() };
 };
 
 /** SQLITE_BUSY and SQLITE_LOCKED, with their extended forms. */
-const isBusy = (error: unknown): boolean => {
-  if (!(error instanceof Error) || !("errcode" in error) || typeof error.errcode !== "number") return false;
-  const primary = error.errcode & 0xff;
-  return primary === 5 || primary === 6;
-};
+const isBusy = (error: unknown): boolean => [5, 6].includes(sqliteCodeOf(error) ?? 0);
+
+/** SQLITE_CORRUPT and SQLITE_NOTADB. */
+const isDamaged = (error: unknown): boolean => [11, 26].includes(sqliteCodeOf(error) ?? 0);

@@ -1,13 +1,14 @@
-import { mkdirSync } from "node:fs";
 import type { Clock } from "../../functions/kit/clock.ts";
 import type { Entropy } from "../../functions/kit/entropy.ts";
 import { createAgeClock } from "./age.ts";
-import { QueueClosedError, QueueFullError } from "./errors.ts";
-import { queueFiles } from "./files.ts";
+import { isDiskUnwritable, QueueClosedError, QueueFullError } from "./errors.ts";
+import { createPrivateDirectory, queueFiles } from "./files.ts";
 import { holdLock } from "./lock.ts";
+import { openIntactStore } from "./open-intact-store.ts";
 import { type Checkpoint, type NewRecord, type QueuedRecord, recordBytes } from "./record.ts";
 import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
-import { openStore, type QueueStore } from "./store.ts";
+import type { QueueStore } from "./store.ts";
+import { waitForRoom } from "./wait-for-room.ts";
 
 /**
  * The collector's queue on disk. Invariants:
@@ -27,7 +28,8 @@ export interface Queue {
   /**
    * Stores the records, together with the checkpoints, all or none. A full queue holds the call until there is room or `signal`
    * aborts (`QueueFullError`). Resolves with "dropped", checkpoints stored and every record counted, if the queue drops the
-   * newest when full, or if the records could not fit an empty queue. Any other rejection means that nothing was stored and the
+   * newest when full, or if the records could not fit an empty queue; without the checkpoints, if it drops the newest and the disk is
+   * what is full, read-only or failing. Any other rejection means that nothing was stored and the
    * call may be made again.
    */
   append(records: readonly NewRecord[], options?: AppendOptions): Promise<AppendOutcome>;
@@ -68,6 +70,8 @@ export interface QueueOptions extends QueueLimits {
   dropNewestOnFull: boolean;
   clock: Clock;
   entropy: Entropy;
+  /** A damaged queue was found and put into `folder`; this one begins anew. */
+  onQuarantined?(folder: string, cause: unknown): void;
 }
 
 interface Append {
@@ -83,16 +87,15 @@ interface Append {
 const deadLettersMax = 1_000;
 const expiryCheckMs = 1_000;
 
-/** Opens the queue in `dir`, making it on first use. Throws `QueueLockedError`, `QueueVersionError`, or what the disk says. */
+/** Opens the queue in `dir`, making it on first use; a damaged one is put aside and a new one made. Throws `QueueLockedError`, `QueueVersionError`, or what the disk says. */
 export const openQueue = (options: QueueOptions): Queue => {
   const { dir, maxDiskUsageBytes, maxRecordAgeSeconds, clock, entropy } = options;
-  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  createPrivateDirectory(dir);
   const lock = holdLock(queueFiles(dir).lock, dir);
   let age = () => 0;
   let store: QueueStore;
   try {
-    const fresh = { queueId: entropy.bytes(16), wallMs: clock.now() };
-    store = openStore(dir, fresh, () => ({ ageMs: age(), wallMs: clock.now() }));
+    store = openIntactStore(options, () => ({ ageMs: age(), wallMs: clock.now() }));
   } catch (error) {
     lock.release();
     throw error;
@@ -108,6 +111,7 @@ export const openQueue = (options: QueueOptions): Queue => {
   let scheduled = false;
   let lingering: AbortController | undefined;
   let closed = false;
+  let unsavedDrops = 0; // for want of a disk that can be written
   let expiryCheckedAt = Number.NEGATIVE_INFINITY;
 
   const fits = (total: number) => store.state.bytes + admittedBytes + total <= maxDiskUsageBytes;
@@ -157,9 +161,18 @@ export const openQueue = (options: QueueOptions): Queue => {
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
           transaction.state.droppedRecords += dropped;
         }
+        transaction.state.droppedRecords += unsavedDrops;
       });
+      unsavedDrops = 0;
     } catch (error) {
-      for (const { reject } of [...appends, ...acking]) reject(error);
+      for (const { reject } of acking) reject(error);
+      const drops = options.dropNewestOnFull && isDiskUnwritable(error);
+      for (const { records, dropped, resolve, reject } of appends) {
+        if (drops) {
+          unsavedDrops += records.length + dropped;
+          resolve("dropped");
+        } else reject(error);
+      }
       return;
     }
     for (const { resolve, dropped } of appends) resolve(dropped > 0 ? "dropped" : "stored");
@@ -214,7 +227,7 @@ export const openQueue = (options: QueueOptions): Queue => {
       } else if (signal?.aborted) {
         reject(new QueueFullError({ cause: signal.reason }));
       } else {
-        wait(append, waiting, signal);
+        waitForRoom(append, waiting, signal);
         if (acks.length > 0) schedule();
       }
       return promise;
@@ -268,7 +281,8 @@ export const openQueue = (options: QueueOptions): Queue => {
     checkpoints: (source) => store.checkpoints(source),
     stats: () => {
       dropExpired();
-      return statsOf(store.state, store.oldestAgeMs(), age(), options);
+      const droppedRecords = store.state.droppedRecords + unsavedDrops;
+      return statsOf({ ...store.state, droppedRecords }, store.oldestAgeMs(), age(), options);
     },
     close: async () => {
       if (closed) return;
@@ -282,27 +296,4 @@ export const openQueue = (options: QueueOptions): Queue => {
       }
     },
   };
-};
-
-/** Puts `append` at the end of `waiting`, and takes it out again when `signal` aborts first. */
-const wait = (append: Append, waiting: Append[], signal: AbortSignal | undefined): void => {
-  if (signal === undefined) {
-    waiting.push(append);
-    return;
-  }
-  const giveUp = () => {
-    const place = waiting.indexOf(waiter);
-    if (place === -1) return;
-    waiting.splice(place, 1);
-    append.reject(new QueueFullError({ cause: signal.reason }));
-  };
-  const settle =
-    <Value>(next: (value: Value) => void) =>
-    (value: Value) => {
-      signal.removeEventListener("abort", giveUp);
-      next(value);
-    };
-  const waiter = { ...append, resolve: settle(append.resolve), reject: settle(append.reject) };
-  waiting.push(waiter);
-  signal.addEventListener("abort", giveUp, { once: true });
 };

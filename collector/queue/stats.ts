@@ -24,6 +24,8 @@ export interface QueueStats {
   droppedRecordsTotal: number;
   /** Set aside since the queue was made; the table keeps the newest of them. */
   deadLetters: number;
+  /** Damaged queues that were put aside in this directory, ever. */
+  quarantined: number;
   atRisk: boolean;
 }
 
@@ -39,6 +41,7 @@ export const statsOf = (state: QueueState, oldestAgeMs: number | null, nowAgeMs:
     oldestRecordAgeSeconds,
     droppedRecordsTotal: state.droppedRecords,
     deadLetters: state.deadLetters,
+    quarantined: state.quarantined,
     atRisk:
       state.bytes * 100 >= risk.maxDiskUsageBytes * risk.atRiskBytesPercent ||
       (oldestRecordAgeSeconds ?? 0) >= risk.atRiskOldestSeconds,

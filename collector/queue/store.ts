@@ -1,5 +1,5 @@
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
-import { QueueVersionError } from "./errors.ts";
+import { isDiskUnwritable, QueueDamagedError, QueueVersionError, sqliteCodeOf } from "./errors.ts";
 import { createPrivateFile, queueFiles, syncDirectory } from "./files.ts";
 import type { Checkpoint, NewRecord, QueuedRecord } from "./record.ts";
 
@@ -11,7 +11,12 @@ import type { Checkpoint, NewRecord, QueuedRecord } from "./record.ts";
  * - `state.records` and `state.bytes` are the count and the sum over the table `record`.
  */
 
-const formatVersion = 1;
+const formatVersion = 2;
+
+/** How a queue of the format before is brought up to the next; each is its own transaction's part and loses nothing. */
+const upgrades: Record<number, string> = {
+  1: "ALTER TABLE state ADD COLUMN quarantined INTEGER NOT NULL DEFAULT 0",
+};
 
 /** What the one row of `state` holds. */
 export interface QueueState {
@@ -23,6 +28,8 @@ export interface QueueState {
   deadLetters: number;
   ageMs: number;
   wallMs: number;
+  /** Queues before this one, in the same directory, that were found broken and put aside. */
+  quarantined: number;
 }
 
 /** The changes that one transaction may hold. */
@@ -57,7 +64,8 @@ const tables = `
 CREATE TABLE state (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   queue_id BLOB NOT NULL, next_sequence INTEGER NOT NULL, records INTEGER NOT NULL, bytes INTEGER NOT NULL,
-  dropped_records INTEGER NOT NULL, dead_letters INTEGER NOT NULL, age_ms INTEGER NOT NULL, wall_ms INTEGER NOT NULL
+  dropped_records INTEGER NOT NULL, dead_letters INTEGER NOT NULL, age_ms INTEGER NOT NULL, wall_ms INTEGER NOT NULL,
+  quarantined INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE record (
   sequence INTEGER PRIMARY KEY, bytes INTEGER NOT NULL, age_ms INTEGER NOT NULL, kind TEXT NOT NULL,
@@ -73,10 +81,12 @@ CREATE TABLE checkpoint (
 ) STRICT, WITHOUT ROWID;
 `;
 
+class MissingStateError extends Error {}
+
 /** The `state` row of an open database. */
 export const readState = (database: DatabaseSync): QueueState => {
   const row = database.prepare("SELECT * FROM state").get();
-  if (row === undefined) throw new Error("the queue's database has no state row");
+  if (row === undefined) throw new MissingStateError("the queue's database has no state row");
   return {
     queueId: Uint8Array.from(bytesOf(row.queue_id)),
     nextSequence: numberOf(row.next_sequence),
@@ -86,13 +96,18 @@ export const readState = (database: DatabaseSync): QueueState => {
     deadLetters: numberOf(row.dead_letters),
     ageMs: numberOf(row.age_ms),
     wallMs: numberOf(row.wall_ms),
+    // Not there in format 1, which a reader beside a collector of before may meet.
+    quarantined: numberOf(row.quarantined ?? 0),
   };
 };
 
-/** Opens the queue's database in `dir`, making it on first use. The caller holds the directory's lock. */
+/**
+ * Opens the queue's database in `dir`, making it on first use; all that it then holds is on the disk. The caller holds the directory's
+ * lock. Throws `QueueDamagedError` if the file is no intact database, `QueueVersionError` if it is a newer collector's.
+ */
 export const openStore = (
   dir: string,
-  fresh: { queueId: Uint8Array<ArrayBuffer>; wallMs: number },
+  fresh: { queueId: Uint8Array<ArrayBuffer>; wallMs: number; quarantined: number },
   now: () => { ageMs: number; wallMs: number },
 ): QueueStore => {
   const path = queueFiles(dir).database;
@@ -103,20 +118,41 @@ export const openStore = (
     return createStore(database, now);
   } catch (error) {
     database.close();
+    if (isDamage(error)) throw new QueueDamagedError(dir, { cause: error });
     throw error;
   }
 };
 
-const prepareDatabase = (database: DatabaseSync, dir: string, fresh: { queueId: Uint8Array; wallMs: number }): void => {
+const prepareDatabase = (
+  database: DatabaseSync,
+  dir: string,
+  fresh: { queueId: Uint8Array; wallMs: number; quarantined: number },
+): void => {
   // 16 KiB pages: a third faster than 4 KiB for lines, twice as fast for payloads of a few tens of kilobytes.
   database.exec("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
   const version = numberOf(database.prepare("PRAGMA user_version").get()?.user_version);
   if (version > formatVersion) throw new QueueVersionError(dir, version, formatVersion);
-  if (version === formatVersion) return;
-  database.exec(`BEGIN IMMEDIATE; ${tables}`);
-  database.prepare("INSERT INTO state VALUES (1, ?, 1, 0, 0, 0, 0, 0, ?)").run(fresh.queueId, fresh.wallMs);
-  database.exec(`PRAGMA user_version = ${formatVersion}; COMMIT`);
-  syncDirectory(dir);
+  if (version === 0) {
+    database.exec(`BEGIN IMMEDIATE; ${tables}`);
+    const insert = database.prepare("INSERT INTO state VALUES (1, ?, 1, 0, 0, 0, 0, 0, ?, ?)");
+    insert.run(fresh.queueId, fresh.wallMs, fresh.quarantined);
+    database.exec(`PRAGMA user_version = ${formatVersion}; COMMIT`);
+    syncDirectory(dir);
+    return;
+  }
+  const [fault] = Object.values(database.prepare("PRAGMA quick_check(1)").get() ?? {});
+  if (fault !== "ok") throw new QueueDamagedError(dir, { cause: new Error(String(fault)) });
+  for (let from = version; from < formatVersion; from++)
+    database.exec(`BEGIN IMMEDIATE; ${upgrades[from] ?? ""}; PRAGMA user_version = ${from + 1}; COMMIT`);
+  // A killed collector may leave a commit that was written and not yet synced. It counts from here on, so it has to be on the disk.
+  database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+};
+
+/** SQLITE_CORRUPT and SQLITE_NOTADB; or the database lacks a table, a row or a column that every queue has. */
+const isDamage = (error: unknown): boolean => {
+  if (error instanceof TypeError || error instanceof MissingStateError) return true;
+  const code = sqliteCodeOf(error);
+  return code === 11 || code === 26 || (code === 1 && error instanceof Error && error.message.startsWith("no such "));
 };
 
 const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs: number }): QueueStore => {
@@ -201,6 +237,8 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
       } catch (error) {
         // A failed COMMIT may have rolled back already.
         if (database.isTransaction) database.exec("ROLLBACK");
+        // What the log holds is in the database too, or can be: on a full disk that is the only room there is.
+        if (isDiskUnwritable(error)) database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
         throw error;
       }
       state = draft;

@@ -1,0 +1,55 @@
+/**
+ * `bun run queue-crash -- --seeds 500 [--seed 1] [--cuts 3] [--failing-fsync | --broken-fsync]`: records what the collector's queue does to its disk
+ * (strace), and looks at what is left of it after a kill and after a power cut that loses what was not synced, at random moments of
+ * each seed's life and at every moment of the first one's. Ends with one JSON object; exit code 1 when a promise was broken. With
+ * `--failing-fsync` every seventh fsync reports EIO and has lost what it was to keep (Q4). With `--broken-fsync` the kernel's fsync does nothing, and a run that finds no violation has looked at nothing.
+ */
+import { parseArgs } from "node:util";
+import { checkLife, type Violation } from "./check.ts";
+import { canRecord, recordSeeds } from "./recording.ts";
+
+const { values } = parseArgs({
+  args: process.argv.slice(2).filter((arg) => arg !== "--"),
+  options: {
+    seeds: { type: "string", default: "50" },
+    seed: { type: "string", default: `${1 + (Date.now() % 1_000_000)}` },
+    cuts: { type: "string", default: "3" },
+    "broken-fsync": { type: "boolean", default: false },
+    "failing-fsync": { type: "boolean", default: false },
+  },
+});
+const first = Number(values.seed);
+const seeds = Number(values.seeds);
+const fsync = values["broken-fsync"] ? "lies" : values["failing-fsync"] ? "fails" : "works";
+const seedsOfRecording = 20;
+
+if (!canRecord()) {
+  console.error("queue-crash needs strace, and the right to trace: apt-get install strace");
+  process.exit(2);
+}
+console.error(`seeds ${first} to ${first + seeds - 1}; to replay one: --seeds 1 --seed <seed>`);
+const startedAt = performance.now();
+const violations: Violation[] = [];
+const checkedSeeds = new Set<number>();
+for (let from = first; from < first + seeds; from += seedsOfRecording) {
+  const count = Math.min(seedsOfRecording, first + seeds - from);
+  for (const [seed, steps] of recordSeeds(from, count, fsync)) {
+    violations.push(...(await checkLife(seed, steps, seed === first ? "all" : Number(values.cuts))));
+    checkedSeeds.add(seed);
+  }
+}
+for (const violation of violations.slice(0, 10)) console.error(JSON.stringify(violation));
+const checked = checkedSeeds.size;
+const ok = checked === seeds && violations.length === 0;
+const seconds = Math.round((performance.now() - startedAt) / 1000);
+console.log(
+  JSON.stringify({
+    ok,
+    first_seed: first,
+    seeds: checked,
+    fsync,
+    violations: violations.length,
+    seconds,
+  }),
+);
+process.exitCode = ok ? 0 : 1;
