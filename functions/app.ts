@@ -38,9 +38,9 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
   });
 
   mount(app, routes);
-  app.notFound(() => {
-    throw new Problem("not_found", { detail: "No such path" });
-  });
-  app.onError(renderProblem(log));
+  const render = renderProblem(log);
+  // Not thrown: what is thrown there passes by the middleware above.
+  app.notFound((c) => render(new Problem("not_found", { detail: "No such path" }), c));
+  app.onError(render);
   return app;
 };

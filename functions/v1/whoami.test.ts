@@ -88,6 +88,9 @@ describe("every answer", () => {
     const missing = await api("GET", "/v1/nowhere", { as: "admin" });
     expect(missing.headers.get("content-type")).toBe("application/problem+json");
     expect(missing.body).toMatchObject({ type: "urn:svc:problem:not_found", status: 404, action: "fix_request" });
+    expect(missing.headers.get("x-request-id")).toBe(missing.body.request_id);
+    const labels = { route: "unmatched", method: "GET", status: 404 };
+    expect(test.observations).toContainEqual({ method: "httpRequest", args: [labels, expect.any(Number)] });
     const method = await api("DELETE", "/v1/whoami", { as: "admin" });
     expect(method.body).toMatchObject({ code: "method_not_allowed", status: 405 });
     expect(method.headers.get("allow")).toBe("GET");
