@@ -80,6 +80,20 @@ describe("bodies", () => {
       expect(await send("{}", type)).toBe("415 unsupported_media_type");
   });
 
+  it("takes no compressed body, and says so", async () => {
+    const coded = (coding: string) =>
+      test.api("POST", "/v1/echo", {
+        raw: { type: "application/json", content: "{}" },
+        headers: { "Content-Encoding": coding },
+      });
+    for (const coding of ["gzip", "br", "identity, gzip"])
+      expect(await coded(coding)).toMatchObject({
+        status: 415,
+        body: { detail: "Send the body without a content coding" },
+      });
+    expect((await coded("identity")).status).toBe(200);
+  });
+
   it("I2: __proto__ in a body is a name like any other", async () => {
     expect(JSON.stringify(await send('{"__proto__": {"polluted": 1}}'))).toBe('{"__proto__":{"polluted":1}}');
     expect("polluted" in {}).toBe(false);

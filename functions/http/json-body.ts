@@ -6,8 +6,13 @@ export const bodyBytesMax = 1024 * 1024;
 /** No document of this API nests deeper; the bound keeps recursive readers (RFC 8785) off the end of the stack. */
 const depthMax = 32;
 
-/** Reads at most `bodyBytesMax` bytes, whether or not a Content-Length told the size. Throws `payload_too_large`. */
+/**
+ * Reads at most `bodyBytesMax` bytes, whether or not a Content-Length told the size. Throws `payload_too_large`, and
+ * `unsupported_media_type` for a compressed body (RFC 9110, 15.5.16).
+ */
 export const readBody = async (request: Request): Promise<Uint8Array<ArrayBuffer>> => {
+  if (/^(?!identity$)./i.test(request.headers.get("content-encoding") ?? ""))
+    throw new Problem("unsupported_media_type", { detail: "Send the body without a content coding" });
   const length = request.headers.get("content-length");
   if (Number(length ?? 0) > bodyBytesMax) throw new Problem("payload_too_large");
   // HTTP itself holds a sender to the length it told: then the platform's own reader is safe, and three times as fast.
