@@ -48,14 +48,15 @@ const statements = `
     select host_id, encode(queue_id, 'hex') as queue, cursor
     from unnest($1, $2) as wanted (host, queue)
     join ingest_cursor on host_id = wanted.host and queue_id = decode(wanted.queue, 'hex')
-    order by host_id, queue_id for update of ingest_cursor;
+    order by host_id collate "C", queue_id for update of ingest_cursor;
   prepare check_cursors (text[], text[], bigint[]) as
     select 1 / (count(*) = cardinality($1))::int from unnest($1, $2, $3) as expected (host, queue, cursor)
     join ingest_cursor on host_id = expected.host and queue_id = decode(expected.queue, 'hex')
       and ingest_cursor.cursor = expected.cursor;
   prepare insert_queues (text[], text[], timestamptz) as
     insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
-    select host, decode(queue, 'hex'), 0, $3 from unnest($1, $2) with ordinality as missing (host, queue, place) order by place
+    select host, decode(queue, 'hex'), 0, $3 from unnest($1, $2) as wanted (host, queue)
+    order by host collate "C", decode(queue, 'hex')
     on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
     returning host_id, encode(queue_id, 'hex') as queue, cursor;
   prepare move_cursors (text[], text[], bigint[], timestamptz) as
@@ -157,13 +158,16 @@ const lockQueues = async (
     `begin; set local synchronous_commit = on; execute lock_queues(${hostsOf(all)}, ${queuesOf(all)})`,
   );
   take(queues, found);
-  const missing = all.filter(({ isNew }) => isNew).sort((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
+  const missing = all.filter(({ isNew }) => isNew);
   if (missing.length > 0) {
-    // A row that another core inserted meanwhile is locked by updating it to itself.
-    const inserted = await client.query(
-      `execute insert_queues(${hostsOf(missing)}, ${queuesOf(missing)}, ${moment(now)})`,
+    // Another core may see others of them as new: all are locked in the one order, with none held before. A row that is there, or
+    // that another core inserts meanwhile, is locked by updating it to itself.
+    const inserted = await lastResult(
+      client,
+      `rollback; begin; set local synchronous_commit = on;
+       execute insert_queues(${hostsOf(all)}, ${queuesOf(all)}, ${moment(now)})`,
     );
-    take(queues, inserted.rows);
+    take(queues, inserted);
     for (const queue of missing) queue.isNew = true;
   }
   return queues;
@@ -181,8 +185,6 @@ const queuesIn = (frames: readonly FrameToCommit[], expected?: ReadonlyMap<strin
   }
   return queues;
 };
-
-const orderOf = ({ hostId, queueHex }: QueueState): string => `${hostId}\0${queueHex}`;
 
 const take = (queues: Map<string, QueueState>, rows: readonly Record<string, string>[]): void => {
   for (const { host_id, queue, cursor } of rows) {
