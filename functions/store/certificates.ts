@@ -18,7 +18,7 @@ export const insertCertificate = async (
 
 /** The certificate, its row locked until the transaction ends. Lock its identity first. */
 export const lockCertificate = async (db: Executor, id: string): Promise<CertificateRow | undefined> => {
-  const [row] = await db.select().from(certificate).where(eq(certificate.id, id)).for("update");
+  const [row] = await db.select().from(certificate).where(eq(certificate.id, id)).for("no key update");
   return row;
 };
 

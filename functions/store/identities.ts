@@ -7,15 +7,22 @@ import { substring } from "./substring.ts";
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;
 
-/** The identity with this name, its row locked until the transaction ends. */
+/**
+ * The identity with this name, its row locked until the transaction ends. Not against foreign keys: rows that refer to it are
+ * written meanwhile, heartbeats above all.
+ */
 export const lockIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity)).for("update");
+  const [row] = await db
+    .select()
+    .from(collectorIdentity)
+    .where(eq(collectorIdentity.identity, identity))
+    .for("no key update");
   return row;
 };
 
 /** The identity, its row locked until the transaction ends. Locked before any of its certificates, always in this order. */
 export const lockIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("update");
+  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update");
   return row;
 };
 

@@ -21,7 +21,7 @@ export const insertPolicy = async (
 
 /** The policy, its row locked until the transaction ends: limits, freeze and issue are decided under this lock. */
 export const lockPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
-  const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("update");
+  const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("no key update");
   return row;
 };
 

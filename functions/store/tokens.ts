@@ -27,7 +27,7 @@ export const findTokenByHash = async (
 
 /** The token, its row locked until the transaction ends. */
 export const lockToken = async (db: Executor, id: string): Promise<TokenRow | undefined> => {
-  const [row] = await db.select().from(bootstrapToken).where(eq(bootstrapToken.id, id)).for("update");
+  const [row] = await db.select().from(bootstrapToken).where(eq(bootstrapToken.id, id)).for("no key update");
   return row;
 };
 

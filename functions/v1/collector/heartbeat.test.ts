@@ -15,6 +15,8 @@ import {
 } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
 import { createTestCa, createTestKey, issueTestCertificate } from "../../../tests/fakes/pki.ts";
+import { lockCertificate } from "../../store/certificates.ts";
+import { lockIdentity } from "../../store/identities.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -94,6 +96,16 @@ describe("POST /v1/collector/heartbeat", () => {
     expect((await beat(at(1))).status).toBe(200);
     const desired = await manage(test, host, "config_desired", { sent_at: body.sent_at });
     expect(desired.body).toEqual({ assignment: null });
+  });
+
+  it("is not held up by whoever decides on its identity and certificate meanwhile, so that they cannot deadlock", async () => {
+    // The first use of a certificate is such a decision itself.
+    await manage(test, host, "config_desired", at(0));
+    await db.transaction(async (tx) => {
+      await lockIdentity(tx, host.identityId);
+      await lockCertificate(tx, host.certificateId);
+      expect((await beat()).status).toBe(200);
+    });
   });
 
   it("H1: of many copies at once exactly one is taken", async () => {
