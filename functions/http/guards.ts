@@ -1,6 +1,6 @@
 import type { Scope } from "../../drizzle/schema/operator.ts";
 import type { Core } from "../core.ts";
-import { type AdmittedToken, admitToken } from "../domain/enrollment/admit-token.ts";
+import { type AdmittedToken, createAdmitToken } from "../domain/enrollment/admit-token.ts";
 import type { RefusingCore } from "../domain/enrollment/refuse.ts";
 import { authenticateOperator } from "../domain/operator/authenticate.ts";
 import type { Operator } from "../domain/operator/operator.ts";
@@ -33,10 +33,13 @@ export const scope = ({ config, db, clock }: OperatorCore, needed: Scope): Guard
 });
 
 /** A bootstrap token that may be used from here; every refusal is counted and audited, a missing token's too. */
-export const bootstrapToken = (core: RefusingCore): Guard<AdmittedToken> => ({
-  describe: { kind: "bootstrap_token" },
-  admit: (c) => {
-    const raw = /^Bearer ([!-~]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1] ?? null;
-    return admitToken(core, raw, c.get("origin"));
-  },
-});
+export const bootstrapToken = (core: RefusingCore): Guard<AdmittedToken> => {
+  const admitToken = createAdmitToken(core);
+  return {
+    describe: { kind: "bootstrap_token" },
+    admit: (c) => {
+      const raw = /^Bearer ([!-~]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1] ?? null;
+      return admitToken(raw, c.get("origin"));
+    },
+  };
+};

@@ -1,15 +1,16 @@
 import { and, eq, gt, gte, lt, or } from "drizzle-orm";
 import { auditChain, auditEvent, auditPending } from "../../drizzle/schema/audit.ts";
 import type { Executor } from "./database.ts";
+import { insertRows } from "./insert-rows.ts";
 import { type Page, paged, pageOf } from "./page.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
 
-/** Appends to the audit log, in the transaction of the change; the appender gives the event its place in the chain after it. */
-export const insertAuditEvent = async (db: Executor, row: AuditEventRow): Promise<void> => {
-  await db.insert(auditEvent).values(row);
-  await db.insert(auditPending).values({ eventId: row.id });
+/** Appends to the audit log, in the transaction of the change; the appender gives each event its place in the chain after it. */
+export const insertAuditEvents = async (db: Executor, rows: readonly AuditEventRow[]): Promise<void> => {
+  const pending = rows.map(({ id }) => ({ eventId: id }));
+  await Promise.all([insertRows(db, auditEvent, rows), insertRows(db, auditPending, pending)]);
 };
 
 /** Whether an action was recorded on a target after a moment. */

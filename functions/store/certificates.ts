@@ -1,6 +1,8 @@
 import { and, desc, eq, gt, inArray, isNull, ne } from "drizzle-orm";
 import { certificate } from "../../drizzle/schema/certificate.ts";
+import { anyOf } from "./any-of.ts";
 import type { Executor } from "./database.ts";
+import { insertRows } from "./insert-rows.ts";
 import { type Page, type Paged, paged, pageOf } from "./page.ts";
 
 /** A certificate's row. */
@@ -28,25 +30,50 @@ export const findCertificate = async (db: Executor, id: string): Promise<Certifi
   return row;
 };
 
-/** The newest certificate that a token enrolled for a key after a moment: what a lost answer held. */
-export const findEnrolledCertificate = async (
+/** Inserts certificates that have no row yet. */
+export const insertCertificates = async (db: Executor, rows: readonly CertificateRow[]): Promise<void> => {
+  await insertRows(db, certificate, rows);
+};
+
+/** Which of these fingerprints (lowercase hex) have a row. */
+export const findFingerprints = async (db: Executor, fingerprints: readonly string[]): Promise<Set<string>> => {
+  const { fingerprintSha256 } = certificate;
+  const wanted = fingerprints.map((fingerprint) => Uint8Array.fromHex(fingerprint));
+  const rows = await db.select({ fingerprintSha256 }).from(certificate).where(anyOf(fingerprintSha256, wanted));
+  return new Set(rows.map((row) => row.fingerprintSha256.toHex()));
+};
+
+/** The active certificates that tokens enrolled for keys after a moment, newest first: what lost answers held. */
+export const findEnrolledCertificates = (
   db: Executor,
-  { tokenId, spkiSha256, since }: { tokenId: string; spkiSha256: Uint8Array; since: Date },
-): Promise<CertificateRow | undefined> => {
-  const [row] = await db
+  { tokenIds, keys, since }: { tokenIds: readonly string[]; keys: readonly Uint8Array[]; since: Date },
+): Promise<CertificateRow[]> =>
+  db
     .select()
     .from(certificate)
     .where(
       and(
-        eq(certificate.tokenId, tokenId),
-        eq(certificate.spkiSha256, spkiSha256),
+        anyOf(certificate.tokenId, tokenIds),
+        anyOf(certificate.spkiSha256, keys),
         eq(certificate.status, "active"),
         gt(certificate.issuedAt, since),
       ),
     )
-    .orderBy(desc(certificate.issuedAt))
-    .limit(1);
-  return row;
+    .orderBy(desc(certificate.issuedAt));
+
+/** Which of these identities hold an active certificate that has not expired at `now`. */
+export const findIdentitiesInUse = async (
+  db: Executor,
+  identityIds: readonly string[],
+  now: Date,
+): Promise<Set<string>> => {
+  const { identityId } = certificate;
+  if (identityIds.length === 0) return new Set();
+  const rows = await db
+    .select({ identityId })
+    .from(certificate)
+    .where(and(anyOf(identityId, identityIds), eq(certificate.status, "active"), gt(certificate.notAfter, now)));
+  return new Set(rows.map((row) => row.identityId));
 };
 
 /** The active certificates of an identity that have not expired at `now`. */

@@ -1,6 +1,8 @@
 import { and, count, eq, gt, ilike, isNotNull, isNull, or } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
+import { anyOf } from "./any-of.ts";
 import type { Executor } from "./database.ts";
+import { insertRows } from "./insert-rows.ts";
 import { type Page, type Paged, paged, pageOf } from "./page.ts";
 import { substring } from "./substring.ts";
 
@@ -26,22 +28,29 @@ export const lockIdentity = async (db: Executor, id: string): Promise<IdentityRo
   return row;
 };
 
-/** Inserts an identity. */
-export const insertIdentity = async (
+/** The identities with these names, by name, locked in the order of their ids. */
+export const lockIdentitiesByName = async (
   db: Executor,
-  row: typeof collectorIdentity.$inferInsert,
-): Promise<IdentityRow> => {
-  const [inserted] = await db.insert(collectorIdentity).values(row).returning();
-  if (inserted === undefined) throw new Error("insert returned no row");
-  return inserted;
+  names: readonly string[],
+): Promise<Map<string, IdentityRow>> => {
+  const { id, identity } = collectorIdentity;
+  const rows = await db.select().from(collectorIdentity).where(anyOf(identity, names)).orderBy(id).for("update");
+  return new Map(rows.map((row) => [row.identity, row]));
+};
+
+/** Inserts identities. */
+export const insertIdentities = async (db: Executor, rows: readonly IdentityRow[]): Promise<void> => {
+  await insertRows(db, collectorIdentity, rows);
 };
 
 /** Moves an identity that enrolls again under the policy and token it enrolled with, and takes what it says of itself. */
 export const updateIdentityReenrolled = async (
   db: Executor,
   id: string,
-  set: Pick<IdentityRow, "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion">,
+  about: Pick<IdentityRow, "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion">,
 ): Promise<void> => {
+  const { policyId, tokenId, hostname, platform, collectorVersion } = about;
+  const set = { policyId, tokenId, hostname, platform, collectorVersion };
   await db.update(collectorIdentity).set(set).where(eq(collectorIdentity.id, id));
 };
 

@@ -1,5 +1,6 @@
 import { eq, sql } from "drizzle-orm";
 import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
+import { anyOf } from "./any-of.ts";
 import type { Executor } from "./database.ts";
 import { type Page, type Paged, paged, pageOf } from "./page.ts";
 
@@ -30,11 +31,18 @@ export const updatePolicyFrozen = async (db: Executor, id: string, frozenAt: Dat
   await db.update(enrollmentPolicy).set({ frozenAt }).where(eq(enrollmentPolicy.id, id));
 };
 
-/** Counts one more first enrollment. */
-export const incrementEnrollmentCount = async (db: Executor, id: string): Promise<void> => {
+/** These policies by id, locked like one, in the order of their ids, so that groups cannot deadlock. */
+export const lockPolicies = async (db: Executor, ids: readonly string[]): Promise<Map<string, PolicyRow>> => {
+  const { id } = enrollmentPolicy;
+  const rows = await db.select().from(enrollmentPolicy).where(anyOf(id, ids)).orderBy(id).for("update");
+  return new Map(rows.map((row) => [row.id, row]));
+};
+
+/** Counts so many more first enrollments. */
+export const addEnrollments = async (db: Executor, id: string, enrollments: number): Promise<void> => {
   await db
     .update(enrollmentPolicy)
-    .set({ enrollmentCount: sql`${enrollmentPolicy.enrollmentCount} + 1` })
+    .set({ enrollmentCount: sql`${enrollmentPolicy.enrollmentCount} + ${enrollments}` })
     .where(eq(enrollmentPolicy.id, id));
 };
 

@@ -1,63 +1,58 @@
-import { and, count, eq, gt, lte } from "drizzle-orm";
+import { and, count, eq, lte, or, sql } from "drizzle-orm";
 import { enrollmentReservation } from "../../drizzle/schema/enrollment.ts";
+import { anyOf } from "./any-of.ts";
 import type { Executor } from "./database.ts";
+import { insertRows } from "./insert-rows.ts";
 
 /** A reservation's row. */
 export type ReservationRow = typeof enrollmentReservation.$inferSelect;
 
-/** Drops a policy's reservations that have run out. */
-export const deleteExpiredReservations = async (db: Executor, policyId: string, now: Date): Promise<void> => {
-  await db
-    .delete(enrollmentReservation)
-    .where(and(eq(enrollmentReservation.policyId, policyId), lte(enrollmentReservation.expiresAt, now)));
-};
-
-/** Takes a place for an identity; undefined while another request holds one for it. */
-export const insertReservation = async (
+/**
+ * Drops reservations that have run out: those of the policies, and those that still hold one of the identities' names under
+ * another policy.
+ */
+export const deleteExpiredReservations = async (
   db: Executor,
-  row: typeof enrollmentReservation.$inferInsert,
+  { policyIds, identities }: { policyIds: readonly string[]; identities: readonly string[] },
   now: Date,
-): Promise<ReservationRow | undefined> => {
-  // One that ran out under another policy still holds the identity's name.
-  await db
-    .delete(enrollmentReservation)
-    .where(and(eq(enrollmentReservation.identity, row.identity), lte(enrollmentReservation.expiresAt, now)));
-  const [inserted] = await db.insert(enrollmentReservation).values(row).onConflictDoNothing().returning();
-  return inserted;
+): Promise<void> => {
+  const { policyId, identity, expiresAt } = enrollmentReservation;
+  const concerned = or(anyOf(policyId, policyIds), anyOf(identity, identities));
+  await db.delete(enrollmentReservation).where(and(concerned, lte(expiresAt, now)));
 };
 
-/** Gives the place back; false when it had run out and was taken away. */
-export const deleteReservation = async (db: Executor, id: string): Promise<boolean> => {
-  const rows = await db
-    .delete(enrollmentReservation)
-    .where(eq(enrollmentReservation.id, id))
-    .returning({ id: enrollmentReservation.id });
-  return rows.length > 0;
+/** Takes places for identities, each of another one; gives the ids of those it took: not where another request holds one. */
+export const insertReservations = async (db: Executor, rows: readonly ReservationRow[]): Promise<Set<string>> => {
+  const tail = sql`on conflict do nothing returning id`;
+  const inserted = await insertRows(db, enrollmentReservation, rows, tail);
+  return new Set(inserted.map(({ id }) => String(id)));
 };
 
-/** Whether the identity's place is held at `now`. */
-export const isReserved = async (db: Executor, identity: string, now: Date): Promise<boolean> => {
-  const [row] = await db
-    .select({ held: count() })
+/** Gives places back; the ids of those that had not run out and been taken away. */
+export const deleteReservations = async (db: Executor, ids: readonly string[]): Promise<Set<string>> => {
+  const { id } = enrollmentReservation;
+  const rows = await db.delete(enrollmentReservation).where(anyOf(id, ids)).returning({ id });
+  return new Set(rows.map((row) => row.id));
+};
+
+/** Which of the identities have a place held. Drop the expired ones before. */
+export const findReserved = async (db: Executor, identities: readonly string[]): Promise<Set<string>> => {
+  const { identity } = enrollmentReservation;
+  const rows = await db.select({ identity }).from(enrollmentReservation).where(anyOf(identity, identities));
+  return new Set(rows.map((row) => row.identity));
+};
+
+/** Places held under the policies: by token, and how many of them for first enrollments. Drop the expired ones before. */
+export const countReservations = (db: Executor, policyIds: readonly string[]) => {
+  const { policyId, tokenId, firstEnrollment } = enrollmentReservation;
+  return db
+    .select({
+      policyId,
+      tokenId,
+      held: count(),
+      first: sql<number>`count(*) filter (where ${eq(firstEnrollment, true)})::int`,
+    })
     .from(enrollmentReservation)
-    .where(and(eq(enrollmentReservation.identity, identity), gt(enrollmentReservation.expiresAt, now)));
-  return (row?.held ?? 0) > 0;
-};
-
-/** Places held under a policy for first enrollments. Drop the expired ones before. */
-export const countFirstReservations = async (db: Executor, policyId: string): Promise<number> => {
-  const [row] = await db
-    .select({ held: count() })
-    .from(enrollmentReservation)
-    .where(and(eq(enrollmentReservation.policyId, policyId), eq(enrollmentReservation.firstEnrollment, true)));
-  return row?.held ?? 0;
-};
-
-/** Places held by uses of a token. Drop the expired ones before. */
-export const countTokenReservations = async (db: Executor, tokenId: string): Promise<number> => {
-  const [row] = await db
-    .select({ held: count() })
-    .from(enrollmentReservation)
-    .where(eq(enrollmentReservation.tokenId, tokenId));
-  return row?.held ?? 0;
+    .where(anyOf(policyId, policyIds))
+    .groupBy(policyId, tokenId);
 };

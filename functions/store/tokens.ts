@@ -1,5 +1,6 @@
 import { eq, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
+import { anyOf } from "./any-of.ts";
 import type { Executor } from "./database.ts";
 import { type Page, type Paged, paged, pageOf } from "./page.ts";
 import type { PolicyRow } from "./policies.ts";
@@ -36,15 +37,22 @@ export const updateTokenRevoked = async (db: Executor, id: string, revokedAt: Da
   await db.update(bootstrapToken).set({ revokedAt }).where(eq(bootstrapToken.id, id));
 };
 
-/** Counts one more use. */
-export const incrementTokenUse = async (
+/** These tokens by id, locked like one, in the order of their ids. Lock their policies first. */
+export const lockTokens = async (db: Executor, ids: readonly string[]): Promise<Map<string, TokenRow>> => {
+  const { id } = bootstrapToken;
+  const rows = await db.select().from(bootstrapToken).where(anyOf(id, ids)).orderBy(id).for("update");
+  return new Map(rows.map((row) => [row.id, row]));
+};
+
+/** Counts so many more uses, and keeps the last one. */
+export const addTokenUses = async (
   db: Executor,
   id: string,
-  use: { at: Date; address: string },
+  { uses, at, address }: { uses: number; at: Date; address: string },
 ): Promise<void> => {
   await db
     .update(bootstrapToken)
-    .set({ useCount: sql`${bootstrapToken.useCount} + 1`, lastUsedAt: use.at, lastUsedAddress: use.address })
+    .set({ useCount: sql`${bootstrapToken.useCount} + ${uses}`, lastUsedAt: at, lastUsedAddress: address })
     .where(eq(bootstrapToken.id, id));
 };
 

@@ -3,17 +3,14 @@ import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { createApp } from "../../functions/app.ts";
-import { parseCoreConfig } from "../../functions/config.ts";
-import type { Core } from "../../functions/core.ts";
 import type { HttpContext } from "../../functions/http/request.ts";
 import { systemClock } from "../../functions/kit/clock.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
-import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import { canonicalBody, proofPayload } from "../../proto/management/proof.ts";
 import { heartbeatBody } from "../../tests/collector.ts";
 import { type Bench, quantile, rated } from "./bench.ts";
+import { createBenchCore } from "./core.ts";
 import { openBenchDatabase } from "./database.ts";
-import { type BenchFleet, type BenchHost, createBenchFleet } from "./fleet.ts";
+import { type BenchHost, createBenchFleet } from "./fleet.ts";
 
 const goal = 0.6;
 const url = "http://core.bench/v1/collector/heartbeat";
@@ -55,7 +52,7 @@ export const bench: Bench = async (args) => {
     const fleet = await createBenchFleet(database.db, { count: hosts, now: start });
     let now = start;
     const app = createApp(
-      coreOf(database, fleet, () => now),
+      createBenchCore(database, fleet, () => now),
       { peerOf: (c: HttpContext) => c.env.peer },
     );
     const shotsAt = (round: number) => fleet.hosts.map((host) => signShot(host, start + round * roundMs));
@@ -95,30 +92,6 @@ export const bench: Bench = async (args) => {
   } finally {
     await database.close();
   }
-};
-
-const coreOf = (database: { db: Core["db"]; url: string }, fleet: BenchFleet, now: () => number): Core => {
-  const env = {
-    SVC_DATABASE_URL: database.url,
-    SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
-    SVC_AUTH_TOKEN_SECRET: systemEntropy.bytes(32).toHex(),
-    SVC_DIRECTORY_DOMAIN: "fleet.bench",
-    SVC_DIRECTORY_DELEGATE_EMAIL: "root@fleet.bench",
-    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere",
-  };
-  const { config } = parseCoreConfig(env, () => "");
-  const silent = () => undefined;
-  return {
-    config,
-    db: database.db,
-    clock: { ...systemClock, now },
-    entropy: systemEntropy,
-    log: { debug: silent, info: silent, warn: silent, error: console.error },
-    observe: { httpRequest: silent, enroll: silent, heartbeat: silent },
-    cryptography: createNodeCryptography(),
-    signer: fleet.signer,
-    clientCertificates: fleet.clientCertificates,
-  };
 };
 
 const signShot = (host: BenchHost, sentAt: number): Shot => {

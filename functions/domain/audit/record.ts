@@ -1,7 +1,7 @@
 import type { ActorType } from "../../../drizzle/schema/audit.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { type Entropy, uuidv7 } from "../../kit/entropy.ts";
-import { insertAuditEvent } from "../../store/audit.ts";
+import { insertAuditEvents } from "../../store/audit.ts";
 import type { Executor } from "../../store/database.ts";
 import type { Operator } from "../operator/operator.ts";
 
@@ -57,22 +57,32 @@ export const operatorActor = (operator: Operator): Actor => ({
 /** Writes one entry with the transaction of the change, so that neither is there without the other. */
 export const recordAudit = (
   db: Executor,
-  { clock, entropy }: { clock: Clock; entropy: Entropy },
+  needs: { clock: Clock; entropy: Entropy },
   entry: AuditEntry,
+): Promise<void> => recordAudits(db, needs, [entry]);
+
+/** Writes the entries of a group of changes, like `recordAudit`. */
+export const recordAudits = (
+  db: Executor,
+  { clock, entropy }: { clock: Clock; entropy: Entropy },
+  entries: readonly AuditEntry[],
 ): Promise<void> =>
-  insertAuditEvent(db, {
-    id: uuidv7({ clock, entropy }),
-    occurredAt: new Date(clock.now()),
-    actorType: entry.actor.type,
-    actorId: entry.actor.id,
-    actorDisplay: entry.actor.display,
-    action: entry.action,
-    targetType: entry.target.type,
-    targetId: entry.target.id,
-    outcome: entry.outcome,
-    reasonCode: entry.reasonCode ?? null,
-    reason: entry.reason ?? null,
-    remoteAddr: entry.origin?.remoteAddress ?? null,
-    requestId: entry.origin?.requestId ?? null,
-    details: entry.details ?? {},
-  });
+  insertAuditEvents(
+    db,
+    entries.map((entry) => ({
+      id: uuidv7({ clock, entropy }),
+      occurredAt: new Date(clock.now()),
+      actorType: entry.actor.type,
+      actorId: entry.actor.id,
+      actorDisplay: entry.actor.display,
+      action: entry.action,
+      targetType: entry.target.type,
+      targetId: entry.target.id,
+      outcome: entry.outcome,
+      reasonCode: entry.reasonCode ?? null,
+      reason: entry.reason ?? null,
+      remoteAddr: entry.origin?.remoteAddress ?? null,
+      requestId: entry.origin?.requestId ?? null,
+      details: entry.details ?? {},
+    })),
+  );

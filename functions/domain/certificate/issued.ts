@@ -1,4 +1,3 @@
-import type { certificate } from "../../../drizzle/schema/certificate.ts";
 import type { IssuedCertificate } from "../../signer/signer.ts";
 import type { CertificateRow } from "../../store/certificates.ts";
 import type { IdentityRow } from "../../store/identities.ts";
@@ -23,7 +22,7 @@ export const issuedRow = (
     spkiSha256: Uint8Array;
     issuedAt: number;
   },
-): typeof certificate.$inferInsert => ({
+): CertificateRow => ({
   id: facts.id,
   identityId: facts.identityId,
   predecessorId: facts.predecessorId,
@@ -38,4 +37,7 @@ export const issuedRow = (
   notAfter: new Date(issued.notAfter),
   renewAfter: new Date(facts.issuedAt + Math.floor((issued.notAfter - facts.issuedAt) / 2)),
   issuedAt: new Date(facts.issuedAt),
+  firstUsedAt: null,
+  replacedAt: null,
+  revokedAt: null,
 });

@@ -31,6 +31,22 @@ export class Refusal extends Error {
   }
 }
 
+/** A refusal as a result, where one of a group must not undo the others. */
+export interface Refused {
+  kind: "refused";
+  refusal: Refusal;
+}
+
+/** What `decide` gives, or the `Refusal` that it throws. */
+export const refusable = <Decision>(decide: () => Decision): Decision | Refused => {
+  try {
+    return decide();
+  } catch (error) {
+    if (error instanceof Refusal) return { kind: "refused", refusal: error };
+    throw error;
+  }
+};
+
 /** Whom a refusal is recorded against, as far as it is known. */
 export interface RefusedUse {
   tokenId: string | null;

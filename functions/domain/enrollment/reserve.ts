@@ -1,20 +1,26 @@
+/**
+ * The first half of an enrollment: a place under every limit. Invariants: decisions on one policy are made one after the other,
+ * under its lock, each with the places of those before it counted; concurrent requests share transactions, at most one of an
+ * identity in each; a refusal of one changes nothing for the others.
+ */
 import type { Core } from "../../core.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
-import { findActiveCertificates, findEnrolledCertificate } from "../../store/certificates.ts";
-import type { Executor } from "../../store/database.ts";
-import { countEnrolledSince, type IdentityRow, lockIdentityByName } from "../../store/identities.ts";
-import { lockPolicy, type PolicyRow } from "../../store/policies.ts";
+import { groupCalls } from "../../kit/group-calls.ts";
+import { type CertificateRow, findEnrolledCertificates, findIdentitiesInUse } from "../../store/certificates.ts";
+import type { Database, Executor } from "../../store/database.ts";
+import { databaseProblem } from "../../store/database-problem.ts";
+import { countEnrolledSince, type IdentityRow, lockIdentitiesByName } from "../../store/identities.ts";
+import { lockPolicies, type PolicyRow } from "../../store/policies.ts";
 import {
-  countFirstReservations,
-  countTokenReservations,
+  countReservations,
   deleteExpiredReservations,
-  insertReservation,
-  isReserved,
+  findReserved,
+  insertReservations,
   type ReservationRow,
 } from "../../store/reservations.ts";
-import { lockToken, type TokenRow } from "../../store/tokens.ts";
+import { lockTokens, type TokenRow } from "../../store/tokens.ts";
 import type { Issued } from "../certificate/issued.ts";
-import { Refusal } from "./refuse.ts";
+import { Refusal, type Refused, refusable } from "./refuse.ts";
 import { addressAllowed, identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 
 /** For how long a place is held while the signer runs. */
@@ -36,58 +42,148 @@ export interface EnrollmentRequest {
   remoteAddress: string;
 }
 
+/** Who asks for a place, and by which token. */
+export interface ReserveAsk {
+  request: EnrollmentRequest;
+  tokenId: string;
+  policyId: string;
+}
+
 /** What the first transaction decides: a place to sign for, or the certificate of a request that was answered before. */
 export type Reserved =
   | { kind: "place"; reservation: ReservationRow; policy: PolicyRow }
   | ({ kind: "issued" } & Issued);
 
+type Needs = Pick<Core, "clock" | "entropy">;
+
+/** How requests share transactions: enough to share the commit, few enough that signing overlaps with it. */
+export const grouping = {
+  concurrency: 2,
+  itemsMax: 128,
+  isolate: (error: unknown): boolean => databaseProblem(error)?.code !== "database_unavailable",
+};
+
 /**
  * Decides under the policy's lock whether a request may enroll, and holds a place for it under every limit. Throws `Refusal`.
  * Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform; limits.
  */
-export const reserve = async (
-  tx: Executor,
-  { clock, entropy }: Pick<Core, "clock" | "entropy">,
-  request: EnrollmentRequest,
-  ids: { tokenId: string; policyId: string },
-): Promise<Reserved> => {
-  const now = clock.now();
-  const at = new Date(now);
-  const locked = { policy: await lockPolicy(tx, ids.policyId), token: await lockToken(tx, ids.tokenId) };
-  const { policy, token } = admitUse(locked.policy, locked.token, request.remoteAddress, now);
-  await deleteExpiredReservations(tx, policy.id, at);
+export const createReserve = ({ db, ...needs }: Needs & { db: Database }): ((ask: ReserveAsk) => Promise<Reserved>) => {
+  const decide = groupCalls<ReserveAsk, Reserved | Refused>({
+    ...grouping,
+    run: (asks) => db.transaction((tx) => reserveAll(tx, needs, asks)),
+    keyOf: ({ request }) => request.identity,
+  });
+  return async (ask) => {
+    const decision = await decide(ask);
+    if (decision.kind === "refused") throw decision.refusal;
+    return decision;
+  };
+};
 
-  const identity = await lockIdentityByName(tx, request.identity);
-  const since = new Date(now - retryMs);
-  const spkiSha256 = request.spkiSha256;
-  const issued = await findEnrolledCertificate(tx, { tokenId: token.id, spkiSha256, since });
-  if (issued && identity?.id === issued.identityId && identity.revokedAt === null) {
-    return { kind: "issued", certificate: issued, identity };
-  }
-  if (await isReserved(tx, request.identity, at)) throw new Refusal("enrollment_in_progress");
-  if (token.maxUses > 0 && token.useCount + (await countTokenReservations(tx, token.id)) >= token.maxUses) {
+const reserveAll = async (tx: Executor, needs: Needs, asks: readonly ReserveAsk[]): Promise<(Reserved | Refused)[]> => {
+  const now = needs.clock.now();
+  const facts = await loadFacts(tx, asks, now);
+  const decisions = asks.map((ask) => refusable(() => decide(facts, needs, ask, now)));
+  const places = decisions.flatMap((decision) => (decision.kind === "place" ? [decision.reservation] : []));
+  const taken = await insertReservations(tx, places);
+  return decisions.map((decision) =>
+    decision.kind === "place" && !taken.has(decision.reservation.id)
+      ? { kind: "refused", refusal: new Refusal("enrollment_in_progress") }
+      : decision,
+  );
+};
+
+/** What decisions are made on. The counts grow with each place that is given. */
+interface Facts {
+  policies: ReadonlyMap<string, PolicyRow>;
+  tokens: ReadonlyMap<string, TokenRow>;
+  identities: ReadonlyMap<string, IdentityRow>;
+  identitiesInUse: ReadonlySet<string>;
+  enrolled: readonly CertificateRow[];
+  reserved: ReadonlySet<string>;
+  heldByToken: Map<string, number>;
+  firstsByPolicy: Map<string, number>;
+  lastHourByPolicy: ReadonlyMap<string, number>;
+}
+
+/** All is read under the policies' locks: what is counted then cannot grow until the commit. */
+const loadFacts = async (tx: Executor, asks: readonly ReserveAsk[], now: number): Promise<Facts> => {
+  const at = new Date(now);
+  const policyIds = [...new Set(asks.map(({ policyId }) => policyId))];
+  const tokenIds = [...new Set(asks.map(({ tokenId }) => tokenId))];
+  const names = asks.map(({ request }) => request.identity);
+  const keys = asks.map(({ request }) => request.spkiSha256);
+  const policies = await lockPolicies(tx, policyIds);
+  const [tokens, identities] = await Promise.all([
+    lockTokens(tx, tokenIds),
+    lockIdentitiesByName(tx, names),
+    deleteExpiredReservations(tx, { policyIds, identities: names }, at),
+  ]);
+  const known = [...identities.values()].map(({ id }) => id);
+  const limited = [...policies.values()].filter(({ maxEnrollmentsPerHour }) => maxEnrollmentsPerHour > 0);
+  const [enrolled, reserved, held, identitiesInUse, lastHour] = await Promise.all([
+    findEnrolledCertificates(tx, { tokenIds, keys, since: new Date(now - retryMs) }),
+    findReserved(tx, names),
+    countReservations(tx, policyIds),
+    findIdentitiesInUse(tx, known, at),
+    Promise.all(limited.map(({ id }) => countEnrolledSince(tx, id, new Date(now - hourMs)))),
+  ]);
+  const firstsByPolicy = new Map<string, number>();
+  for (const { policyId, first } of held) add(firstsByPolicy, policyId, first);
+  return {
+    policies,
+    tokens,
+    identities,
+    identitiesInUse,
+    enrolled,
+    reserved,
+    heldByToken: new Map(held.map((row) => [row.tokenId, row.held])),
+    firstsByPolicy,
+    lastHourByPolicy: new Map(limited.map(({ id }, index) => [id, lastHour[index] ?? 0])),
+  };
+};
+
+const add = (counts: Map<string, number>, key: string, more: number): void => {
+  counts.set(key, (counts.get(key) ?? 0) + more);
+};
+
+const decide = (facts: Facts, { clock, entropy }: Needs, ask: ReserveAsk, now: number): Reserved => {
+  const { request } = ask;
+  const { policy, token } = admitUse(
+    facts.policies.get(ask.policyId),
+    facts.tokens.get(ask.tokenId),
+    request.remoteAddress,
+    now,
+  );
+  const identity = facts.identities.get(request.identity);
+  const issued = facts.enrolled.find(
+    (row) => row.tokenId === token.id && row.identityId === identity?.id && isSameKey(row, request),
+  );
+  if (issued && identity && identity.revokedAt === null) return { kind: "issued", certificate: issued, identity };
+  if (facts.reserved.has(request.identity)) throw new Refusal("enrollment_in_progress");
+  if (token.maxUses > 0 && token.useCount + (facts.heldByToken.get(token.id) ?? 0) >= token.maxUses) {
     throw new Refusal("token_invalid", { reason: "token_exhausted" });
   }
   admitDevice(policy, token, request);
-  if (identity) await admitAgain(tx, policy, identity, at);
-  else await admitFirst(tx, policy, now);
+  if (identity) admitAgain(policy, identity, facts.identitiesInUse.has(identity.id));
+  else admitFirst(policy, facts);
 
-  const reservation = await insertReservation(
-    tx,
-    {
-      id: uuidv7({ clock, entropy }),
-      policyId: policy.id,
-      tokenId: token.id,
-      identity: request.identity,
-      spkiSha256,
-      firstEnrollment: identity === undefined,
-      expiresAt: new Date(now + reservationMs),
-    },
-    at,
-  );
-  if (reservation === undefined) throw new Refusal("enrollment_in_progress");
+  add(facts.heldByToken, token.id, 1);
+  if (identity === undefined) add(facts.firstsByPolicy, policy.id, 1);
+  const reservation: ReservationRow = {
+    id: uuidv7({ clock, entropy }),
+    policyId: policy.id,
+    tokenId: token.id,
+    identity: request.identity,
+    spkiSha256: request.spkiSha256,
+    firstEnrollment: identity === undefined,
+    expiresAt: new Date(now + reservationMs),
+  };
   return { kind: "place", reservation, policy };
 };
+
+const isSameKey = (row: CertificateRow, { spkiSha256 }: EnrollmentRequest): boolean =>
+  row.spkiSha256.toHex() === spkiSha256.toHex();
 
 /**
  * The policy and token of a use, if what must hold at the reservation and again at the issue does: the token lives, the policy
@@ -118,22 +214,20 @@ const admitDevice = (policy: PolicyRow, token: TokenRow, request: EnrollmentRequ
 };
 
 /** Whether an identity may enroll again, decided at the reservation and at the issue. Throws `Refusal`. */
-export const admitAgain = async (tx: Executor, policy: PolicyRow, identity: IdentityRow, now: Date): Promise<void> => {
+export const admitAgain = (policy: PolicyRow, identity: IdentityRow, isInUse: boolean): void => {
   if (identity.revokedAt !== null) {
     throw new Refusal("identity_revoked", { detail: "The identity was revoked, which is final: use a new device id" });
   }
-  if (policy.reenrollment === "replace") return;
-  const active = await findActiveCertificates(tx, identity.id, now);
-  if (active.length > 0) throw new Refusal("identity_exists");
+  if (policy.reenrollment === "deny" && isInUse) throw new Refusal("identity_exists");
 };
 
-const admitFirst = async (tx: Executor, policy: PolicyRow, now: number): Promise<void> => {
-  const held = await countFirstReservations(tx, policy.id);
+const admitFirst = (policy: PolicyRow, { firstsByPolicy, lastHourByPolicy }: Facts): void => {
+  const held = firstsByPolicy.get(policy.id) ?? 0;
   if (policy.maxEnrollments > 0 && policy.enrollmentCount + held >= policy.maxEnrollments) {
     throw new Refusal("enrollment_limit_reached");
   }
   if (policy.maxEnrollmentsPerHour === 0) return;
-  const lastHour = await countEnrolledSince(tx, policy.id, new Date(now - hourMs));
-  if (lastHour + held >= policy.maxEnrollmentsPerHour)
+  if ((lastHourByPolicy.get(policy.id) ?? 0) + held >= policy.maxEnrollmentsPerHour) {
     throw new Refusal("enrollment_rate_limited", { retryAfterSeconds: 60 });
+  }
 };

@@ -1,12 +1,13 @@
 import { CertificateIssued, EnrollRequest } from "../../../proto/management/enroll.ts";
-import { type EnrollCore, enroll } from "../../domain/enrollment/enroll.ts";
+import { createEnroll, type EnrollCore } from "../../domain/enrollment/enroll.ts";
 import { bootstrapToken } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
 import { issuedView } from "./issued.ts";
 
 /** `POST /v1/collector/enroll`: a host's first certificate, for a bootstrap token and a certificate request. */
-export const enrollRoute = (core: EnrollCore) =>
-  route({
+export const enrollRoute = (core: EnrollCore) => {
+  const enroll = createEnroll(core);
+  return route({
     method: "POST",
     path: "/v1/collector/enroll",
     operationId: "enrollCollector",
@@ -38,8 +39,9 @@ export const enrollRoute = (core: EnrollCore) =>
       "signer_failed",
     ],
     handle: async ({ body, caller, origin }) => {
-      const enrolled = await enroll(core, caller, body, origin);
+      const enrolled = await enroll(caller, body, origin);
       const { heartbeatIntervalSeconds } = core.config;
       return { status: 201, body: issuedView(enrolled, { heartbeatIntervalSeconds, now: core.clock.now() }) };
     },
   });
+};

@@ -1,0 +1,181 @@
+/**
+ * The second half of an enrollment: the issuing transaction, shared by concurrent requests. Invariants: token, policy and identity are
+ * rechecked under the locks that revocation and freeze take; counts, identity, certificate and audit event commit together; a
+ * refusal of one changes nothing for the others, and gives its place back.
+ */
+import type { Core } from "../../core.ts";
+import { rfc3339 } from "../../kit/clock.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import { groupCalls } from "../../kit/group-calls.ts";
+import { type IssuedCertificate, SignerFault } from "../../signer/signer.ts";
+import {
+  type CertificateRow,
+  findFingerprints,
+  findIdentitiesInUse,
+  insertCertificates,
+  updateActiveReplaced,
+} from "../../store/certificates.ts";
+import type { Database, Executor } from "../../store/database.ts";
+import {
+  type IdentityRow,
+  insertIdentities,
+  lockIdentitiesByName,
+  updateIdentityReenrolled,
+} from "../../store/identities.ts";
+import { addEnrollments, lockPolicies } from "../../store/policies.ts";
+import { deleteReservations, type ReservationRow } from "../../store/reservations.ts";
+import { addTokenUses, lockTokens } from "../../store/tokens.ts";
+import { type AuditEntry, type Origin, recordAudits } from "../audit/record.ts";
+import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
+import { Refusal, type Refused, refusable } from "./refuse.ts";
+import { admitAgain, admitUse, type EnrollmentRequest, grouping } from "./reserve.ts";
+
+/** A certificate that was signed for a place. */
+export interface Issue {
+  request: EnrollmentRequest;
+  reservation: ReservationRow;
+  issued: IssuedCertificate;
+  /** When it was asked for, milliseconds since the epoch. */
+  now: number;
+  origin: Origin;
+}
+
+type Needs = Pick<Core, "clock" | "entropy">;
+
+/** Records what was signed, or throws the `Refusal` that came about while it was. */
+export const createRecord = ({ db, ...needs }: Needs & { db: Database }): ((issue: Issue) => Promise<Issued>) => {
+  const record = groupCalls<Issue, ({ kind: "recorded" } & Issued) | Refused>({
+    ...grouping,
+    run: (issues) => db.transaction((tx) => recordAll(tx, needs, issues)),
+    keyOf: ({ request }) => request.identity,
+  });
+  return async (issue) => {
+    const outcome = await record(issue);
+    if (outcome.kind === "refused") throw outcome.refusal;
+    return outcome;
+  };
+};
+
+const recordAll = async (
+  tx: Executor,
+  needs: Needs,
+  issues: readonly Issue[],
+): Promise<(({ kind: "recorded" } & Issued) | Refused)[]> => {
+  const now = needs.clock.now();
+  const names = issues.map(({ request }) => request.identity);
+  const policies = await lockPolicies(tx, [...new Set(issues.map(({ reservation }) => reservation.policyId))]);
+  const [tokens, held, identities, fingerprints] = await Promise.all([
+    lockTokens(tx, [...new Set(issues.map(({ reservation }) => reservation.tokenId))]),
+    deleteReservations(
+      tx,
+      issues.map(({ reservation }) => reservation.id),
+    ),
+    lockIdentitiesByName(tx, names),
+    findFingerprints(
+      tx,
+      issues.map(({ issued }) => issued.fingerprintSha256),
+    ),
+  ]);
+  const known = [...identities.values()].map(({ id }) => id);
+  const inUse = await findIdentitiesInUse(tx, known, new Date(now));
+  const plans = issues.map((issue) =>
+    refusable((): Plan => {
+      const { request, reservation, issued, origin } = issue;
+      const { policyId, tokenId } = reservation;
+      const { policy } = admitUse(policies.get(policyId), tokens.get(tokenId), origin.remoteAddress, now);
+      if (!held.has(reservation.id)) throw new Refusal("enrollment_in_progress");
+      const known = identities.get(request.identity);
+      // Somebody whose place ran out meanwhile may have had the name first, under another policy's lock.
+      if (known) admitAgain(policy, known, inUse.has(known.id));
+      if (fingerprints.has(issued.fingerprintSha256)) {
+        throw new Refusal("signer_failed", { cause: new SignerFault(issuedBefore) });
+      }
+      return planOf(issue, known, needs, now);
+    }),
+  );
+  await write(
+    tx,
+    needs,
+    plans.flatMap((plan) => (plan.kind === "plan" ? [plan] : [])),
+    now,
+  );
+  return plans.map((plan) =>
+    plan.kind === "refused" ? plan : { kind: "recorded", identity: plan.identity, certificate: plan.certificate },
+  );
+};
+
+/** What one enrollment writes. */
+interface Plan {
+  kind: "plan";
+  issue: Issue;
+  /** Whether the identity was there before. */
+  isKnown: boolean;
+  identity: IdentityRow;
+  certificate: CertificateRow;
+}
+
+const planOf = (issue: Issue, known: IdentityRow | undefined, { entropy }: Needs, now: number): Plan => {
+  const { request, reservation, issued } = issue;
+  const { hostname, platform, collectorVersion } = request;
+  const { policyId, tokenId } = reservation;
+  const clock = { now: () => now };
+  const newcomer = {
+    id: uuidv7({ clock, entropy }),
+    identity: request.identity,
+    deviceId: request.deviceId,
+    enrolledAt: new Date(now),
+    revokedAt: null,
+    lastAuthFailureAt: null,
+    lastAuthFailureReason: null,
+  };
+  const identity = { ...(known ?? newcomer), policyId, tokenId, hostname, platform, collectorVersion };
+  const id = uuidv7({ clock, entropy });
+  const facts = { id, identityId: identity.id, predecessorId: null, tokenId, issuedAt: issue.now };
+  const certificate = issuedRow(issued, { ...facts, spkiSha256: request.spkiSha256 });
+  return { kind: "plan", issue, isKnown: known !== undefined, identity, certificate };
+};
+
+const write = async (tx: Executor, needs: Needs, plans: readonly Plan[], now: number): Promise<void> => {
+  const at = new Date(now);
+  const first = plans.filter(({ isKnown }) => !isKnown);
+  const again = plans.filter(({ isKnown }) => isKnown);
+  await Promise.all([
+    insertIdentities(
+      tx,
+      first.map(({ identity }) => identity),
+    ),
+    ...again.map(({ identity }) => updateIdentityReenrolled(tx, identity.id, identity)),
+    ...again.map(({ identity }) => updateActiveReplaced(tx, identity.id, at)),
+  ]);
+  await Promise.all([
+    insertCertificates(
+      tx,
+      plans.map(({ certificate }) => certificate),
+    ),
+    recordAudits(tx, needs, plans.map(entryOf)),
+    ...groupsOf(first, ({ identity }) => identity.policyId).map(([id, { length }]) => addEnrollments(tx, id, length)),
+    ...groupsOf(plans, ({ identity }) => identity.tokenId).map(([id, group]) =>
+      addTokenUses(tx, id, { uses: group.length, at, address: group.at(-1)?.issue.origin.remoteAddress ?? "" }),
+    ),
+  ]);
+};
+
+const groupsOf = (plans: readonly Plan[], keyOf: (plan: Plan) => string): [key: string, group: Plan[]][] => [
+  ...Map.groupBy(plans, keyOf),
+];
+
+const entryOf = ({ isKnown, identity, certificate, issue: { issued, origin } }: Plan): AuditEntry => ({
+  actor: { type: "collector", id: identity.id, display: identity.identity },
+  action: "collector.enroll",
+  target: { type: "collector_identity", id: identity.id },
+  outcome: "success",
+  origin,
+  details: {
+    policy_id: identity.policyId,
+    token_id: identity.tokenId,
+    certificate_id: certificate.id,
+    fingerprint_sha256: issued.fingerprintSha256,
+    not_after: rfc3339(issued.notAfter),
+    reenrolled: isKnown,
+  },
+});
