@@ -6,7 +6,6 @@
 import type { Core } from "../../core.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
-import { groupCalls } from "../../kit/group-calls.ts";
 import { type IssuedCertificate, SignerFault } from "../../signer/signer.ts";
 import {
   type CertificateRow,
@@ -16,6 +15,7 @@ import {
   updateActiveReplaced,
 } from "../../store/certificates.ts";
 import type { Database, Executor } from "../../store/database.ts";
+import { groupTransactions } from "../../store/group-transactions.ts";
 import {
   type IdentityRow,
   insertIdentities,
@@ -28,7 +28,7 @@ import { addTokenUses, lockTokens } from "../../store/tokens.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/record.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import { Refusal, type Refused, refusable } from "./refuse.ts";
-import { admitAgain, admitUse, type EnrollmentRequest, grouping } from "./reserve.ts";
+import { admitAgain, admitUse, type EnrollmentRequest } from "./reserve.ts";
 
 /** A certificate that was signed for a place. */
 export interface Issue {
@@ -44,9 +44,8 @@ type Needs = Pick<Core, "clock" | "entropy">;
 
 /** Records what was signed, or throws the `Refusal` that came about while it was. */
 export const createRecord = ({ db, ...needs }: Needs & { db: Database }): ((issue: Issue) => Promise<Issued>) => {
-  const record = groupCalls<Issue, ({ kind: "recorded" } & Issued) | Refused>({
-    ...grouping,
-    run: (issues) => db.transaction((tx) => recordAll(tx, needs, issues)),
+  const record = groupTransactions<Issue, ({ kind: "recorded" } & Issued) | Refused>(db, {
+    run: (tx, issues) => recordAll(tx, needs, issues),
     keyOf: ({ request }) => request.identity,
   });
   return async (issue) => {

@@ -5,10 +5,9 @@
  */
 import type { Core } from "../../core.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
-import { groupCalls } from "../../kit/group-calls.ts";
 import { type CertificateRow, findEnrolledCertificates, findIdentitiesInUse } from "../../store/certificates.ts";
 import type { Database, Executor } from "../../store/database.ts";
-import { databaseProblem } from "../../store/database-problem.ts";
+import { groupTransactions } from "../../store/group-transactions.ts";
 import { countEnrolledSince, type IdentityRow, lockIdentitiesByName } from "../../store/identities.ts";
 import { lockPolicies, type PolicyRow } from "../../store/policies.ts";
 import {
@@ -56,21 +55,13 @@ export type Reserved =
 
 type Needs = Pick<Core, "clock" | "entropy">;
 
-/** How requests share transactions: enough to share the commit, few enough that signing overlaps with it. */
-export const grouping = {
-  concurrency: 2,
-  itemsMax: 128,
-  isolate: (error: unknown): boolean => databaseProblem(error)?.code !== "database_unavailable",
-};
-
 /**
  * Decides under the policy's lock whether a request may enroll, and holds a place for it under every limit. Throws `Refusal`.
  * Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform; limits.
  */
 export const createReserve = ({ db, ...needs }: Needs & { db: Database }): ((ask: ReserveAsk) => Promise<Reserved>) => {
-  const decide = groupCalls<ReserveAsk, Reserved | Refused>({
-    ...grouping,
-    run: (asks) => db.transaction((tx) => reserveAll(tx, needs, asks)),
+  const decide = groupTransactions<ReserveAsk, Reserved | Refused>(db, {
+    run: (tx, asks) => reserveAll(tx, needs, asks),
     keyOf: ({ request }) => request.identity,
   });
   return async (ask) => {
