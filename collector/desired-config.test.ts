@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, rmdir, writeFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { configHash } from "../proto/collector-config/hash.ts";
 import { createTestCollectorEnv } from "../tests/fakes/collector-env.ts";
@@ -85,6 +85,20 @@ describe("apply_desired_config", () => {
     await assign(await anotherConfig(), "0".repeat(64));
     await expect.poll(() => lastConfig()?.errors, poll).toEqual([expect.stringContaining("does not have the hash")]);
     expect(await onDisk()).toBe(before);
+  });
+
+  it("tells what hinders it when the file cannot be written, and tries again", async () => {
+    const desired = await anotherConfig();
+    const obstacle = `${collector.host.config}.candidate`;
+    await mkdir(obstacle);
+    await collector.start();
+    await assign(desired);
+    await expect
+      .poll(() => lastConfig()?.errors, poll)
+      .toEqual(["desired config: its files could not be written (EISDIR)"]);
+    await rmdir(obstacle);
+    await expect.poll(onDisk, poll).toBe(desired);
+    await expect.poll(lastConfig, poll).toMatchObject({ valid: true, errors: [] });
   });
 
   it("goes back at once when a source of it cannot start, and does not try it again", async () => {

@@ -26,7 +26,6 @@ export const createProbation = async (options: {
   let acting = false;
 
   const end = async (act: () => Promise<void>): Promise<void> => {
-    if (!open || acting) return;
     acting = true;
     try {
       await directory.locked(async () => {
@@ -42,13 +41,18 @@ export const createProbation = async (options: {
     }
   };
 
+  const goBack = async (): Promise<void> => {
+    if (!(await directory.goBack(clock.now()))) return;
+    log.warn({}, "core does not know the new certificate; the one before is in use again");
+    onGoneBack((await directory.current())?.fingerprintSha256);
+  };
+
   return {
-    served: () => void end(() => directory.settle()),
-    unknown: () =>
-      void end(async () => {
-        if (!(await directory.goBack(clock.now()))) return;
-        log.warn({}, "core does not know the new certificate; the one before is in use again");
-        onGoneBack((await directory.current())?.fingerprintSha256);
-      }),
+    served: () => {
+      if (open && !acting) void end(() => directory.settle());
+    },
+    unknown: () => {
+      if (open && !acting) void end(goBack);
+    },
   };
 };

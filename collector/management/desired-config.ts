@@ -18,6 +18,7 @@ import type { CollectorEnv } from "../env.ts";
 import { syncDirectory, writeDurably } from "../identity/private-files.ts";
 import type { Log } from "../log.ts";
 import { type DesiredState, desiredFiles, readDesiredState, writeDesiredState } from "./desired-state.ts";
+import { ManagementError } from "./management-error.ts";
 
 type Env = Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
 type Assigned = HeartbeatResponse["desired_config"];
@@ -54,6 +55,8 @@ export const openDesiredConfigs = async (options: {
   let busy: Promise<unknown> = Promise.resolve();
   let asked = false;
   let proven = false;
+  /** Why the last change could not be made; it is made again with a later heartbeat. */
+  let trouble: string | null = null;
   const closing = new AbortController();
 
   const save = async (next: Partial<DesiredState>) => {
@@ -66,9 +69,13 @@ export const openDesiredConfigs = async (options: {
   const inBackground = (work: () => Promise<void>): Promise<unknown> => {
     busy = busy.then(async () => {
       if (closing.signal.aborted) return;
-      await work().catch((error: unknown) =>
-        log.error({ err: error }, "a desired config could not be applied or kept"),
-      );
+      try {
+        await work();
+        trouble = null;
+      } catch (error) {
+        trouble = describeTrouble(error);
+        log.error({ err: error }, "a desired config could not be applied or kept; trying again");
+      }
     });
     return busy;
   };
@@ -114,7 +121,12 @@ export const openDesiredConfigs = async (options: {
       refused: null,
       last_known_good_hash: inspection.runningConfigHash,
     });
-    await rename(files.candidate, target);
+    try {
+      await rename(files.candidate, target);
+    } catch (error) {
+      await save({ trial: null });
+      throw error;
+    }
     await syncDirectory(dirname(target));
     log.info({ config_id: configId, config_hash: hash }, "the desired config is on trial");
     watchTrial();
@@ -160,13 +172,22 @@ export const openDesiredConfigs = async (options: {
     report: () => ({
       desiredHash: wanted?.config_hash,
       lastKnownGoodHash: state.last_known_good_hash ?? undefined,
-      errors: (state.refused?.reasons ?? []).map((reason) => `desired config: ${reason}`),
+      errors: [...(state.refused?.reasons ?? []), ...(trouble === null ? [] : [trouble])].map(
+        (reason) => `desired config: ${reason}`,
+      ),
     }),
     close: async () => {
       closing.abort();
       await busy;
     },
   };
+};
+
+/** What the file system says names paths, which are nobody's business but this host's. */
+const describeTrouble = (error: unknown): string => {
+  if (error instanceof ManagementError) return error.message;
+  const code = error instanceof Error && "code" in error ? String(error.code) : undefined;
+  return code === undefined ? "it could not be applied" : `its files could not be written (${code})`;
 };
 
 const restoreLastKnownGood = async (configPath: string, env: Env): Promise<void> => {
