@@ -1,4 +1,4 @@
-import { and, desc, eq, gt, inArray, isNull, ne } from "drizzle-orm";
+import { and, desc, eq, gt, isNull, ne } from "drizzle-orm";
 import { certificate } from "../../drizzle/schema/certificate.ts";
 import { anyOf } from "./any-of.ts";
 import type { Executor } from "./database.ts";
@@ -117,9 +117,7 @@ export const updateCertificateRevoked = async (db: Executor, id: string, revoked
   const successors = await db
     .update(certificate)
     .set({ status: "revoked", revokedAt })
-    .where(
-      and(eq(certificate.predecessorId, id), isNull(certificate.firstUsedAt), inArray(certificate.status, ["active"])),
-    )
+    .where(and(eq(certificate.predecessorId, id), isNull(certificate.firstUsedAt), eq(certificate.status, "active")))
     .returning({ id: certificate.id });
   return [...rows, ...successors].map((row) => row.id);
 };
