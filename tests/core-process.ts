@@ -21,8 +21,8 @@ export interface CoreProcess {
   remove(): Promise<void>;
 }
 
-/** Prepares the files and the environment of a core on a database. */
-export const prepareCoreProcess = async (databaseUrl: string): Promise<CoreProcess> => {
+/** Prepares the files and the environment of a core on a database. With an `ingestPort` it comes back where it was. */
+export const prepareCoreProcess = async (databaseUrl: string, { ingestPort = 0 } = {}): Promise<CoreProcess> => {
   const dir = await mkdtemp(join(tmpdir(), "svc-core-"));
   const [notBefore, notAfter] = [new Date(Date.now() - 3_600_000), new Date(Date.now() + 86_400_000)];
   const ca = await createTestCa({ notBefore, notAfter });
@@ -44,7 +44,7 @@ export const prepareCoreProcess = async (databaseUrl: string): Promise<CoreProce
     SVC_DIRECTORY_DOMAIN: "example.test",
     SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
     SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
-    SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+    SVC_INGEST_GRPC_ADDR: `127.0.0.1:${ingestPort}`,
     SVC_INGEST_SERVER_CERT_FILE: join(dir, "server.crt"),
     SVC_INGEST_SERVER_KEY_FILE: join(dir, "server.key"),
     SVC_INGEST_CLIENT_CA_FILE: join(dir, "ca.crt"),

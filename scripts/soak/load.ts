@@ -1,0 +1,95 @@
+import { appendFileSync, renameSync } from "node:fs";
+import { type ClientHttp2Session, connect } from "node:http2";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+
+const tickMs = 50;
+
+/** What was handed to the collector. */
+export interface Load {
+  /** Lines written to the log: numbers from 0, all of which must be stored. */
+  lines(): number;
+  /** Numbers of the requests that were answered with OK. */
+  accepted: ReadonlySet<number>;
+  /** Requests sent; one without an answer may be stored or not. */
+  sent(): number;
+  stop(): void;
+}
+
+/** Writes `linesPerSecond` numbered lines to `path`, which is rotated by rename every 20 s, whoever reads it. */
+const writeLines = (path: string, linesPerSecond: number) => {
+  const perTick = (linesPerSecond * tickMs) / 1000;
+  let written = 0;
+  let ticks = 0;
+  const timer = setInterval(() => {
+    ticks += 1;
+    if (ticks % (20_000 / tickMs) === 0) renameSync(path, `${path}.${ticks}`);
+    let text = "";
+    for (let line = 0; line < perTick; line++)
+      text += `${written++} an order was paid and is on its way to the customer\n`;
+    appendFileSync(path, text);
+  }, tickMs);
+  return { written: () => written, stop: () => clearInterval(timer) };
+};
+
+/** Sends numbered spans, one a request, and never one again: what is not answered stays unanswered. */
+const sendSpans = (address: string, spansPerSecond: number) => {
+  const perTick = (spansPerSecond * tickMs) / 1000;
+  const accepted = new Set<number>();
+  let sent = 0;
+  let session: ClientHttp2Session | undefined;
+  const sendOne = (open: ClientHttp2Session, number: number) => {
+    const stream = open.request({
+      ":method": "POST",
+      ":path": "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+      "content-type": "application/grpc",
+      te: "trailers",
+    });
+    stream.on("error", () => undefined);
+    stream.on("trailers", (trailers) => {
+      if (trailers["grpc-status"] === "0") accepted.add(number);
+    });
+    stream.resume();
+    const payload = toBinary(
+      ExportTraceServiceRequestSchema,
+      create(ExportTraceServiceRequestSchema, {
+        resourceSpans: [{ scopeSpans: [{ spans: [{ name: `span-${number}`, traceId: new Uint8Array(16) }] }] }],
+      }),
+    );
+    const prefix = Buffer.alloc(5);
+    prefix.writeUInt32BE(payload.length, 1);
+    stream.end(Buffer.concat([prefix, payload]));
+  };
+  const timer = setInterval(() => {
+    if (session === undefined || session.destroyed) {
+      session = connect(`http://${address}`);
+      session.on("error", () => undefined);
+      return;
+    }
+    if (session.connecting || session.closed) return;
+    for (let span = 0; span < perTick; span++) sendOne(session, sent++);
+  }, tickMs);
+  return {
+    accepted,
+    sent: () => sent,
+    stop: () => {
+      clearInterval(timer);
+      setTimeout(() => session?.destroy(), 10_000).unref();
+    },
+  };
+};
+
+/** Four fifths of `recordsPerSecond` as lines of a file, the rest as spans over OTLP/gRPC. */
+export const startLoad = (path: string, address: string, recordsPerSecond: number): Load => {
+  const lines = writeLines(path, recordsPerSecond * 0.8);
+  const spans = sendSpans(address, recordsPerSecond * 0.2);
+  return {
+    lines: lines.written,
+    accepted: spans.accepted,
+    sent: spans.sent,
+    stop: () => {
+      lines.stop();
+      spans.stop();
+    },
+  };
+};

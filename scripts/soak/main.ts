@@ -1,0 +1,82 @@
+/**
+ * `bun run soak -- [--minutes 10] [--seed 1] [--rate 5000]`: real core, real PostgreSQL, one real collector that takes lines of a file
+ * and spans over OTLP/gRPC, while core is killed about every 20 s and the collector about every 15 s, both with SIGKILL. In the end
+ * every line and every span that was accepted is stored, once. Ends with one JSON object; exit code 1 when that does not hold, or
+ * when memory grew over the lives of the collector.
+ */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { fraction, systemEntropy } from "../../functions/kit/entropy.ts";
+import { prepareCoreProcess } from "../../tests/core-process.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { openBenchDatabase } from "../bench/database.ts";
+import { memoryOf } from "../bench/ingest/processes.ts";
+import { bundlePrograms } from "../bundle/bundle-programs.ts";
+import { findPorts } from "../demo/ports.ts";
+import { startLoad } from "./load.ts";
+import { judge, readStored } from "./verdict.ts";
+import { createVictim } from "./victim.ts";
+
+const hostId = "https://fleet.soak/d/host-1";
+
+const soak = async (minutes: number, seed: number, rate: number) => {
+  const random = createSeededEntropy(seed);
+  const about = (seconds: number) => seconds * 1000 * (0.7 + 0.6 * fraction(random));
+  await bundlePrograms();
+  const dir = await mkdtemp(join(tmpdir(), "soak-"));
+  const database = await openBenchDatabase();
+  const [ingestPort = 0, otlpPort = 0] = await findPorts(2, systemEntropy);
+  const files = await prepareCoreProcess(database.url, { ingestPort });
+  const pair = await files.client(hostId);
+  const config = join(dir, "collector.yaml");
+  const log = join(dir, "app.log");
+  for (const [name, text] of Object.entries({
+    "tls.crt": pair.cert,
+    "tls.key": pair.key,
+    "ca.pem": files.ca.pem,
+    "app.log": "",
+    "collector.yaml": `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
+sources:
+  - {type: otlp, grpc: {listen: "127.0.0.1:${otlpPort}"}}
+  - {type: file, include: ["${log}"], start_at: beginning}
+forwarder: {endpoint: "localhost:${ingestPort}", mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}
+buffer: {dir: data}
+`,
+  }))
+    await writeFile(join(dir, name), text, { mode: 0o600 });
+
+  const memory: number[] = [];
+  const core = createVictim(async () => (await files.start()).process);
+  const collector = createVictim(["run", "--config", config], (pid) => memory.push(memoryOf(pid).nowMb));
+  try {
+    await core.start();
+    await collector.start();
+    const load = startLoad(log, `127.0.0.1:${otlpPort}`, rate);
+    const over = AbortSignal.timeout(minutes * 60_000);
+    await Promise.all([core.harass(() => about(20), over), collector.harass(() => about(15), over)]);
+    load.stop();
+    await new Promise((resolve) => setTimeout(resolve, 2_000));
+    const stored = await readStored(database.sql, load, 120_000);
+    const kills = { core: core.kills(), collector: collector.kills() };
+    return { seed, minutes, rate, kills, ...judge(load, stored, memory) };
+  } finally {
+    await Promise.allSettled([core.end(), collector.end()]);
+    await files.remove();
+    await database.close();
+    await rm(dir, { recursive: true });
+  }
+};
+
+const { values } = parseArgs({
+  args: process.argv.slice(2).filter((arg) => arg !== "--"),
+  options: {
+    minutes: { type: "string", default: "10" },
+    seed: { type: "string", default: "1" },
+    rate: { type: "string", default: "5000" },
+  },
+});
+const result = await soak(Number(values.minutes), Number(values.seed), Number(values.rate));
+console.log(JSON.stringify(result));
+process.exitCode = result.ok ? 0 : 1;
