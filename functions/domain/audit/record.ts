@@ -54,7 +54,10 @@ export const operatorActor = (operator: Operator): Actor => ({
   display: operator.email,
 });
 
-/** Writes one entry with the transaction of the change, so that neither is there without the other. */
+/**
+ * Writes one entry with the transaction of the change, so that neither is there without the other. An entry without a change wants a
+ * transaction too: the event and its place among those to be chained are two rows.
+ */
 export const recordAudit = (
   db: Executor,
   needs: { clock: Clock; entropy: Entropy },

@@ -77,18 +77,20 @@ const recordSignerFault = (
   failed: { identity: IdentityRow; presented: AdmittedCollector; fault: SignerFault; origin: Origin },
 ): Promise<void> => {
   const { identity, presented, fault, origin } = failed;
-  return recordAudit(
-    db,
-    { clock, entropy },
-    {
-      actor: { type: "collector", id: identity.id, display: identity.identity },
-      action: "certificate.renew",
-      target: { type: "certificate", id: presented.certificateId },
-      outcome: "failure",
-      reason: "signer_failed",
-      origin,
-      details: { identity_id: identity.id, signer_fault: fault.message },
-    },
+  return db.transaction((tx) =>
+    recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: { type: "collector", id: identity.id, display: identity.identity },
+        action: "certificate.renew",
+        target: { type: "certificate", id: presented.certificateId },
+        outcome: "failure",
+        reason: "signer_failed",
+        origin,
+        details: { identity_id: identity.id, signer_fault: fault.message },
+      },
+    ),
   );
 };
 

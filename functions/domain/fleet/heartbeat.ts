@@ -66,18 +66,20 @@ const auditClone = async (
   const action = "identity.clone_suspected";
   const since = new Date(clock.now() - cloneAuditMs);
   if (await hasAuditEventSince(db, { action, targetId: identityId, since })) return;
-  await recordAudit(
-    db,
-    { clock, entropy },
-    {
-      actor: { type: "collector", id: identityId, display: identity },
-      action,
-      target: { type: "collector_identity", id: identityId },
-      outcome: "success",
-      reason: "two processes report with one certificate in turn",
-      origin,
-      details: { certificate_id: certificateId },
-    },
+  await db.transaction((tx) =>
+    recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: { type: "collector", id: identityId, display: identity },
+        action,
+        target: { type: "collector_identity", id: identityId },
+        outcome: "success",
+        reason: "two processes report with one certificate in turn",
+        origin,
+        details: { certificate_id: certificateId },
+      },
+    ),
   );
 };
 

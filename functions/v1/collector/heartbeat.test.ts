@@ -1,5 +1,5 @@
 import { KeyObject, sign } from "node:crypto";
-import { eq } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
@@ -289,6 +289,18 @@ describe("POST /v1/collector/heartbeat", () => {
     for (let minute = 0; minute < 10; minute++) await report("b", 0);
     await report("a", 0);
     expect(await clones()).toBe(1);
+  });
+
+  it("writes no audit event without its place among those to be chained", async () => {
+    for (const bootId of ["a", "b"]) {
+      await beat({ boot_id: bootId });
+      await clock.advance(1000);
+    }
+    await db.execute(sql`alter table audit_pending add constraint closed check (false) not valid`);
+    expect((await beat({ boot_id: "a" })).status).toBe(500);
+    await db.execute(sql`alter table audit_pending drop constraint closed`);
+    const events = await db.select().from(auditEvent).where(eq(auditEvent.targetId, host.identityId));
+    expect(events.map(({ action }) => action)).not.toContain("identity.clone_suspected");
   });
 
   it("takes many at once in shared statements, each caller its own answer", async () => {
