@@ -34,7 +34,7 @@ export const lockIdentitiesByName = async (
   names: readonly string[],
 ): Promise<Map<string, IdentityRow>> => {
   const { id, identity } = collectorIdentity;
-  const rows = await db.select().from(collectorIdentity).where(anyOf(identity, names)).orderBy(id).for("update");
+  const rows = await db.select().from(collectorIdentity).where(anyOf(identity, names)).orderBy(id).for("no key update");
   return new Map(rows.map((row) => [row.identity, row]));
 };
 

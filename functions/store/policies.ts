@@ -34,7 +34,7 @@ export const updatePolicyFrozen = async (db: Executor, id: string, frozenAt: Dat
 /** These policies by id, locked like one, in the order of their ids, so that groups cannot deadlock. */
 export const lockPolicies = async (db: Executor, ids: readonly string[]): Promise<Map<string, PolicyRow>> => {
   const { id } = enrollmentPolicy;
-  const rows = await db.select().from(enrollmentPolicy).where(anyOf(id, ids)).orderBy(id).for("update");
+  const rows = await db.select().from(enrollmentPolicy).where(anyOf(id, ids)).orderBy(id).for("no key update");
   return new Map(rows.map((row) => [row.id, row]));
 };
 

@@ -21,10 +21,14 @@ export const deleteExpiredReservations = async (
   await db.delete(enrollmentReservation).where(and(concerned, lte(expiresAt, now)));
 };
 
-/** Takes places for identities, each of another one; gives the ids of those it took: not where another request holds one. */
+/**
+ * Takes places for identities, each of another one; gives the ids of those it took: not where another request holds one. In the
+ * order of their names: requests under other policies, whose locks are others, wait here for each other.
+ */
 export const insertReservations = async (db: Executor, rows: readonly ReservationRow[]): Promise<Set<string>> => {
   const tail = sql`on conflict do nothing returning id`;
-  const inserted = await insertRows(db, enrollmentReservation, rows, tail);
+  const ordered = rows.toSorted((a, b) => (a.identity < b.identity ? -1 : 1));
+  const inserted = await insertRows(db, enrollmentReservation, ordered, tail);
   return new Set(inserted.map(({ id }) => String(id)));
 };
 

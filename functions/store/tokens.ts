@@ -40,7 +40,7 @@ export const updateTokenRevoked = async (db: Executor, id: string, revokedAt: Da
 /** These tokens by id, locked like one, in the order of their ids. Lock their policies first. */
 export const lockTokens = async (db: Executor, ids: readonly string[]): Promise<Map<string, TokenRow>> => {
   const { id } = bootstrapToken;
-  const rows = await db.select().from(bootstrapToken).where(anyOf(id, ids)).orderBy(id).for("update");
+  const rows = await db.select().from(bootstrapToken).where(anyOf(id, ids)).orderBy(id).for("no key update");
   return new Map(rows.map((row) => [row.id, row]));
 };
 
