@@ -3,9 +3,9 @@ import type { Database, Executor } from "./database.ts";
 import { databaseProblem } from "./database-problem.ts";
 
 /**
- * Does the work of concurrent calls in shared transactions (see `groupCalls`): enough of them to share a commit, few enough that other
- * work overlaps with it. Each call resolves when its own is committed; two of one key never share a transaction. A failure that
- * is not the database's own fails alone: the others of its group are done again without it.
+ * Does the work of concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes the
+ * same lock anyway, where a second one would only wait for it with fewer calls. Each call resolves when its own is committed; two of
+ * one key never share a transaction. A failure that is not the database's own fails alone: the others of its group are done again.
  */
 export const groupTransactions = <Item, Result>(
   db: Database,
@@ -18,7 +18,7 @@ export const groupTransactions = <Item, Result>(
   groupCalls<Item, Result>({
     run: (items) => db.transaction((tx) => work.run(tx, items)),
     keyOf: work.keyOf,
-    concurrency: 2,
+    concurrency: 1,
     itemsMax: 128,
     isolate: (error) => databaseProblem(error)?.code !== "database_unavailable",
   });
