@@ -137,10 +137,10 @@ describe("apply_desired_config", () => {
     await collector.peer.close();
     collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
     await expect.poll(() => collector.log.text(), poll).toContain("the desired config is on trial");
-    clock.skip(119_000);
+    clock.skip(105_000);
     await clock.sleep(500);
     expect(await onDisk()).toBe(desired);
-    clock.skip(2_000);
+    clock.skip(15_000);
     await expect.poll(onDisk, poll).toBe(before);
     collector.onHeartbeat(() => heartbeatAnswer());
     await expect.poll(lastConfig, poll).toMatchObject({ valid: true, running_config_hash: await hashOf(before) });

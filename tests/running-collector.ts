@@ -24,7 +24,7 @@ export interface RunningCollector {
   readonly peer: IngestPeer;
   readonly server: ManagementServer;
   readonly log: TestLog;
-  /** The collector's. */
+  /** The collector's, five times as fast as the machine's. */
   readonly clock: SkippingClock;
   /** Answers the heartbeats from now on; by default core has nothing to say, and wants another in a second. */
   onHeartbeat(reply: (call: ManagementCall) => ManagementReply): void;
@@ -82,7 +82,7 @@ export const createRunningCollector = async (
   const testLog = createTestLog();
   const log: TestLog & { reload(): void } & Log = { ...testLog, reload: () => undefined };
   const stopping = new AbortController();
-  const clock = createSkippingClock();
+  const clock = createSkippingClock(5);
   const env = { clock, entropy: systemEntropy, effectiveUid: 1000 };
   let done: Promise<unknown> = Promise.resolve();
   return {

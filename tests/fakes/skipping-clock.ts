@@ -1,18 +1,20 @@
 import { type Clock, systemClock } from "../../functions/kit/clock.ts";
 
-/** The machine's clock, for tests of real sockets and files that cannot wait for what takes minutes. */
+/** A clock that runs by itself, for tests of real sockets and files that cannot wait for what takes minutes. */
 export interface SkippingClock extends Clock {
   /** Lets `ms` pass at once: wakes whoever would have slept until then, and moves wall and monotonic time on. */
   skip(ms: number): void;
 }
 
-/** Runs as the machine's until it skips. */
-export const createSkippingClock = (): SkippingClock => {
+/** Runs as the machine's, `speed` times as fast, until it skips. */
+export const createSkippingClock = (speed = 1): SkippingClock => {
+  const [wallStart, start] = [systemClock.now(), systemClock.monotonic()];
   let skipped = 0;
   const sleepers = new Set<() => void>();
-  const monotonic = () => systemClock.monotonic() + skipped;
+  const passed = () => (systemClock.monotonic() - start) * speed + skipped;
+  const monotonic = () => start + passed();
   return {
-    now: () => systemClock.now() + skipped,
+    now: () => Math.floor(wallStart + passed()),
     monotonic,
     sleep: async (ms, signal) => {
       const end = monotonic() + ms;
@@ -23,7 +25,9 @@ export const createSkippingClock = (): SkippingClock => {
         sleepers.add(wake);
         signal?.addEventListener("abort", wake, { once: true });
         // A timer may be early by a fraction of a millisecond.
-        await systemClock.sleep(Math.ceil(end - monotonic()), pause.signal).catch(() => undefined);
+        await systemClock
+          .sleep(Math.max(0, Math.ceil((end - monotonic()) / speed)), pause.signal)
+          .catch(() => undefined);
         signal?.removeEventListener("abort", wake);
         sleepers.delete(wake);
       }
