@@ -10,15 +10,11 @@ export const fieldErrors = (issues: readonly v.BaseIssue<unknown>[]): FieldError
 
 const expectation = (issue: v.BaseIssue<unknown>): string => {
   if (issue.type === "strict_object" && issue.expected === "never") return "is not a known field";
-  if (issue.expected === null || issue.kind === "validation")
-    return issue.requirement === undefined || custom(issue)
-      ? issue.message
-      : `must satisfy ${issue.type} ${String(issue.requirement)}`;
-  return issue.received === "undefined" ? "is required" : `must be ${issue.expected}`;
+  if (issue.kind === "schema" && issue.received === "undefined") return "is required";
+  // Messages written by us start in lower case; valibot's defaults start with "Invalid" and quote what was received.
+  if (!issue.message.startsWith("Invalid")) return issue.message;
+  return issue.expected === null ? `must satisfy ${issue.type}` : `must be ${issue.expected}`;
 };
-
-/** Messages written by us start in lower case; valibot's defaults start with "Invalid". */
-const custom = (issue: v.BaseIssue<unknown>): boolean => !issue.message.startsWith("Invalid");
 
 /** The parsed value, or 422 `validation_failed` with every fault's path and expectation. */
 export const parse = <Schema extends v.GenericSchema>(schema: Schema, value: unknown): v.InferOutput<Schema> => {

@@ -88,6 +88,19 @@ describe("enrollment policies", () => {
     if (typeof value === "string") expect(JSON.stringify(body.errors)).not.toContain(value);
   });
 
+  it("say what is expected in words, for a wrong type too", async () => {
+    const wrong = { name: 5, reenrollment: "maybe", allowed_identity_prefixes: "x", max_enrollments: "many" };
+    const { body } = await create(wrong);
+    expect(Object.fromEntries(errorsOf(body).map(({ path: where, message }) => [where, message]))).toEqual({
+      name: "must be a string",
+      reenrollment: "must be deny or replace",
+      allowed_identity_prefixes: "must be an array",
+      max_enrollments: "must be an integer",
+    });
+    const { body: none } = await api("POST", path, { as: "admin", body: {} });
+    expect(errorsOf(none)[0]?.message).toBe("is required");
+  });
+
   it("takes a prefix whose host is a SPIFFE trust domain, underscores included", async () => {
     const allowed_identity_prefixes = ["spiffe://fleet_eu.test/host/", "https://a.test:8443/h/"];
     expect(await create({ allowed_identity_prefixes })).toMatchObject({
