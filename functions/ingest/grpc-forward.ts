@@ -11,6 +11,7 @@ import {
 import { Problem } from "../problems.ts";
 import { type Caller, type CallerCertificate, callerCertificateKey } from "./admission.ts";
 import { toConnectError } from "./connect-error.ts";
+import { holdsTooManyEntries } from "./count-entries.ts";
 import { createGrpcMessageReader, type GrpcMessage, joinGrpcMessages } from "./grpc-messages.ts";
 
 /** An answer to one message. */
@@ -101,6 +102,7 @@ async function* readRequests(
 }
 
 const parse = (bytes: Uint8Array): ForwardRequest => {
+  if (holdsTooManyEntries(bytes)) throw new Problem("frame_too_large");
   try {
     return fromBinary(ForwardRequestSchema, bytes);
   } catch (cause) {

@@ -4,9 +4,10 @@
  */
 
 /** Thrown at a message that is not well-formed protobuf. */
-class WireError extends Error {}
+export class WireError extends Error {}
 
-interface Cursor {
+/** A part of a message that is read from `at` to `end`. */
+export interface Cursor {
   bytes: Uint8Array;
   at: number;
   end: number;
@@ -48,7 +49,7 @@ const text = (bytes: Uint8Array): string => {
 };
 
 /** Calls `visit` with each length-delimited field of this number; other fields are skipped, and must be well-formed. */
-const eachField = (cursor: Cursor, number: number, visit: (field: Cursor) => void): void => {
+export const eachField = (cursor: Cursor, number: number, visit: (field: Cursor) => void): void => {
   while (cursor.at < cursor.end) {
     const key = varint(cursor);
     const field = key >>> 3;
