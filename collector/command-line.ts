@@ -3,8 +3,8 @@ import { parseFlags } from "./commands/flags.ts";
 import type { CollectorEnv } from "./env.ts";
 import { version } from "./version.ts";
 
-/** Loaded on use: `diag` must not pay for what `run` needs. */
-const commands: Record<string, { summary: string; load: () => Promise<Command> }> = {
+/** What there is, by name. Loaded on use: `diag` must not pay for what `run` needs. */
+export const commands: Record<string, { summary: string; load: () => Promise<Command> }> = {
   enroll: {
     summary: "get a certificate for this host with a bootstrap token, and write its config",
     load: () => import("./commands/enroll.ts").then((module) => module.enroll),

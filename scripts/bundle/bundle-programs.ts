@@ -1,8 +1,8 @@
-import { execFileSync } from "node:child_process";
 import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { readHeadCommit } from "./read-head-commit.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const dist = join(root, "dist");
@@ -21,7 +21,7 @@ export const programPaths = {
  */
 export const bundlePrograms = async (): Promise<void> => {
   await mkdir(dist, { recursive: true });
-  await writeFile(join(dist, "COMMIT"), commit());
+  await writeFile(join(dist, "COMMIT"), readHeadCommit());
   for (const [name, entry] of Object.entries(entries)) {
     const outdir = join(dist, name);
     await rm(outdir, { recursive: true, force: true });
@@ -45,17 +45,5 @@ export const bundlePrograms = async (): Promise<void> => {
         js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
       },
     });
-  }
-};
-
-const commit = (): string => {
-  try {
-    return execFileSync("git", ["rev-parse", "HEAD"], {
-      cwd: root,
-      encoding: "utf8",
-      stdio: ["ignore", "pipe", "ignore"],
-    });
-  } catch {
-    return "unknown\n";
   }
 };

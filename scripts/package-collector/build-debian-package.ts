@@ -1,0 +1,56 @@
+import { execFileSync } from "node:child_process";
+import { chmod, copyFile, mkdir, rm, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const packaging = fileURLToPath(new URL("../../packaging/", import.meta.url));
+const license = fileURLToPath(new URL("../../LICENSE", import.meta.url));
+const architectures: Partial<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
+
+/** What goes into the package. */
+export interface DebianPackage {
+  executable: string;
+  completions: Record<"bash" | "zsh" | "fish", string>;
+  version: string;
+}
+
+/** Builds the Debian package below `dir` with dpkg-deb, as if root had made every file; gives its path. */
+export const buildDebianPackage = async (dir: string, { executable, completions, version }: DebianPackage) => {
+  const tree = join(dir, "debian");
+  const architecture = architectures[process.arch] ?? process.arch;
+  await rm(tree, { recursive: true, force: true });
+  const place = async (path: string, content: { from: string } | { text: string }, mode = 0o644) => {
+    const target = join(tree, path);
+    await mkdir(dirname(target), { recursive: true, mode: 0o755 });
+    if ("from" in content) await copyFile(content.from, target);
+    else await writeFile(target, content.text);
+    await chmod(target, mode);
+  };
+  await place("usr/bin/svc-collector", { from: executable }, 0o755);
+  const unit = join(packaging, "systemd/svc-collector.service");
+  await place("usr/lib/systemd/system/svc-collector.service", { from: unit });
+  await place("usr/share/bash-completion/completions/svc-collector", { text: completions.bash });
+  await place("usr/share/zsh/vendor-completions/_svc-collector", { text: completions.zsh });
+  await place("usr/share/fish/vendor_completions.d/svc-collector.fish", { text: completions.fish });
+  await place("usr/share/doc/svc-collector/copyright", { from: license });
+  for (const script of ["postinst", "prerm", "postrm"])
+    await place(`DEBIAN/${script}`, { from: join(packaging, "debian", script) }, 0o755);
+  await place("DEBIAN/control", {
+    text: `Package: svc-collector
+Version: ${version.replace("-", "~")}
+Architecture: ${architecture}
+Section: net
+Priority: optional
+Maintainer: svc-collector maintainers <maintainers@example.invalid>
+Depends: libc6 (>= 2.28), libstdc++6, libgcc-s1, libatomic1, adduser
+Description: telemetry collector
+ Takes OTLP, log files and host metrics, keeps them on disk until they are
+ acknowledged, and forwards them over mutual TLS. Renews its own certificate.
+`,
+  });
+  const output = join(dir, `svc-collector_${version}_${architecture}.deb`);
+  execFileSync("dpkg-deb", ["--root-owner-group", "-Zxz", "--build", tree, output], {
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  return output;
+};

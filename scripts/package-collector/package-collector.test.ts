@@ -1,0 +1,56 @@
+import { execFileSync, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, it } from "vitest";
+import { commands } from "../../collector/command-line.ts";
+import { createCompletions } from "./completions.ts";
+
+const unit = fileURLToPath(new URL("../../packaging/systemd/svc-collector.service", import.meta.url));
+const has = (program: string) => spawnSync(program, ["--version"], { timeout: 5_000 }).status === 0;
+
+it("completions offer every command and every flag that it takes, and nothing else", async () => {
+  const { bash, zsh, fish } = await createCompletions();
+  const complete = (...words: string[]) =>
+    execFileSync(
+      "bash",
+      [
+        "-c",
+        `${bash}\nCOMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _svc_collector; echo "\${COMPREPLY[*]}"`,
+        "bash",
+        "svc-collector",
+        ...words,
+      ],
+      { encoding: "utf8", timeout: 5_000 },
+    )
+      .trim()
+      .split(" ");
+  expect(complete("")).toEqual([...Object.keys(commands), "--help", "--version"]);
+  for (const [name, { load }] of Object.entries(commands)) {
+    const flags = [...Object.keys((await load()).flags), "json", "help"];
+    expect(complete(name, "--")).toEqual(flags.map((flag) => `--${flag}`));
+    for (const flag of flags) {
+      expect(zsh).toContain(`--${flag}[`);
+      expect(fish).toContain(`'__fish_seen_subcommand_from ${name}' -l ${flag}`);
+    }
+  }
+});
+
+it.skipIf(!has("systemd-analyze"))(
+  "systemd finds no fault in the unit, and little that it could do to its host",
+  () => {
+    const dir = mkdtempSync(join(tmpdir(), "unit-"));
+    const copy = join(dir, "svc-collector.service");
+    // Any program does: the collector is not installed where this runs.
+    writeFileSync(copy, readFileSync(unit, "utf8").replace("/usr/bin/svc-collector", "/bin/true"));
+    const verified = spawnSync("systemd-analyze", ["verify", copy], { encoding: "utf8", timeout: 20_000 });
+    expect([verified.status, verified.stderr]).toEqual([0, ""]);
+    const judged = spawnSync("systemd-analyze", ["security", "--offline=true", "--threshold=20", copy], {
+      encoding: "utf8",
+      timeout: 20_000,
+    });
+    expect(judged.status, judged.stdout).toBe(0);
+    rmSync(dir, { recursive: true });
+  },
+);
