@@ -54,7 +54,11 @@ const attempt = async (
   const { reservation } = reserved;
   const now = core.clock.now();
   try {
-    const terms = { serial: core.entropy.bytes(16), now, ttlSeconds: reserved.policy.certificateTtlSeconds };
+    const terms = {
+      serial: Uint8Array.fromHex(reservation.serialNumber),
+      now,
+      ttlSeconds: reserved.policy.certificateTtlSeconds,
+    };
     const issued = await sign(core.signer, request, terms);
     return { enrolled: await record({ request, reservation, issued, now, origin }), outcome: "issued" };
   } catch (error) {

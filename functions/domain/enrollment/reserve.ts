@@ -168,6 +168,7 @@ const decide = (facts: Facts, { clock, entropy }: Needs, ask: ReserveAsk, now: n
     identity: request.identity,
     spkiSha256: request.spkiSha256,
     firstEnrollment: identity === undefined,
+    serialNumber: entropy.bytes(16).toHex(),
     expiresAt: new Date(now + reservationMs),
   };
   return { kind: "place", reservation, policy };

@@ -59,6 +59,7 @@ describe("enrollment that meets an accident between signing and recording", () =
     whileSigning = async () => undefined;
     const [held] = await db.select().from(enrollmentReservation);
     expect(held).toMatchObject({ identity: identityPrefix + deviceId, spkiSha256: expect.anything() });
+    expect(held?.serialNumber.replace(/^0+/, "")).toBe(issued.serialNumber.replace(/^0+/, ""));
     expect(await db.select().from(certificate).where(eq(certificate.serialNumber, issued.serialNumber))).toEqual([]);
     const unrecorded = { identity: identityPrefix + deviceId, certificate_pem: issued.certificatePem };
     const beat = await manage(test, collectorOf(key, unrecorded), "heartbeat", heartbeatBody(clock.now()));

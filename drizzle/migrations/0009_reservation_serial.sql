@@ -1,0 +1,1 @@
+ALTER TABLE "enrollment_reservation" ADD COLUMN "serial_number" text DEFAULT '' NOT NULL;
