@@ -21,7 +21,8 @@ const meanings: Readonly<Record<keyof typeof coreVariables, string>> = {
     "server certificate, its SAN is collectors' `forwarder.mtls.server_name`; required with ingest",
   SVC_INGEST_SERVER_KEY_FILE: "its key, not readable by group or world; required with ingest",
   SVC_INGEST_CLIENT_CA_FILE: "CA bundle that verifies collectors; required with ingest",
-  SVC_INGEST_MAX_FRAME_BYTES: "largest frame, compressed or not",
+  SVC_INGEST_MAX_FRAME_BYTES:
+    "largest frame, compressed or not; whatever its bytes, it holds at most 100,000 envelopes and attributes",
   SVC_INGEST_MAX_PAYLOAD_BYTES: "largest payload of one envelope",
   SVC_INGEST_MAX_HOST_ID_BYTES: "longest identity",
   SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES:
