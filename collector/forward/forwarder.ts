@@ -1,5 +1,4 @@
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { fullJitterMs } from "../../functions/kit/backoff.ts";
 import type { Clock } from "../../functions/kit/clock.ts";
 import type { Entropy } from "../../functions/kit/entropy.ts";
 import type { Log } from "../log.ts";
@@ -7,6 +6,7 @@ import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
 import { failureOf } from "./failure.ts";
 import { fastGzip } from "./gzip.ts";
+import { createPace } from "./pace.ts";
 import { QueueRestoredError, runStream, type SentFrame } from "./stream.ts";
 
 /** PEM of the collector's pair and of the authorities that core's certificate must chain to. */
@@ -59,7 +59,6 @@ export interface Forwarder {
   status(): ForwarderStatus;
 }
 
-const backoff = { baseMs: 500, capMs: 30_000 };
 const answerTimeoutMs = 60_000;
 const pings = { pingIntervalMs: 30_000, pingTimeoutMs: 10_000 };
 /** An ack with a rejection for every envelope of a large frame fits. */
@@ -69,7 +68,7 @@ const ackBytesMax = 4 * 1024 * 1024;
 export const createForwarder = (options: ForwarderOptions): Forwarder => {
   const { queue, clock, entropy, log, tls } = options;
   const status: ForwarderStatus = { connected: false, lastAckAt: null, lastError: null };
-  let attempt = 0;
+  const pace = createPace({ framesMax: options.maxInFlightFrames, clock, entropy });
   let maxBytes = options.batch.maxBytes;
   /** Frames still to be sent one at a time, to learn which of those in flight core refused. */
   let alone = 0;
@@ -77,8 +76,6 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   let sentThrough = queue.lastSequence;
   /** Sends uncompressed: of a compressed frame only the library inside core may know that it is too large, and it gives no reason. */
   let plain = false;
-
-  const pause = () => fullJitterMs({ attempt: attempt++, ...backoff, entropy });
 
   const connect = () => {
     const { cert, key, ca, serverName } = tls;
@@ -124,7 +121,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           ...options,
           transport,
           batch: { ...options.batch, maxBytes },
-          maxInFlightFrames: () => (alone > 0 ? 1 : options.maxInFlightFrames),
+          maxInFlightFrames: () => (alone > 0 ? 1 : pace.framesInFlight()),
           answerTimeoutMs,
           sentThrough,
           onSent: (through) => {
@@ -136,7 +133,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           },
           onAck: ({ rejected }) => {
             status.lastAckAt = clock.now();
-            attempt = 0;
+            pace.acked();
             alone = Math.max(0, alone - 1);
             plain = false;
             for (const { code } of rejected) log.warn({ code }, "core rejected an envelope; set aside");
@@ -159,7 +156,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
         shrink(inFlight);
         return 0;
       }
-      return pause();
+      return pace.failed(failure.reason);
     } finally {
       session.abort();
     }
@@ -175,7 +172,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
         } catch (error) {
           // The disk refused to set something aside or to drop what is too old: nothing is lost, all of it comes up again.
           log.error({ err: error }, "the queue cannot be written");
-          pauseMs = pause();
+          pauseMs = pace.failed(null);
         }
         if (pauseMs > 0) await clock.sleep(pauseMs, signal).catch(() => undefined);
       }
