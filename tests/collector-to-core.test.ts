@@ -39,13 +39,21 @@ const start = async (options: Parameters<typeof startTestIngest>[0] = {}) => {
     entropy: systemEntropy,
     log: createTestLog(),
   });
-  const stop = new AbortController();
-  const running = forwarder.run(stop.signal);
-  ends.push(() => {
-    stop.abort(new Error("stop"));
-    return running;
-  });
-  return { core, queue };
+  const run = () => {
+    const stop = new AbortController();
+    const running = forwarder.run(stop.signal);
+    return () => {
+      stop.abort(new Error("stop"));
+      return running;
+    };
+  };
+  let stop = run();
+  ends.push(() => stop());
+  const reconnect = async () => {
+    await stop();
+    stop = run();
+  };
+  return { core, queue, reconnect };
 };
 
 const append = (queue: Queue, from: number, to: number, size = 10) =>
@@ -75,6 +83,17 @@ it("what the collector queued is in core's database, once and in order, before t
   for (let from = 1; from <= 2_000; from += 200) await append(queue, from, from + 199);
   await empty(queue);
   expect(await storedNumbers(core)).toEqual(numbers(1, 2_000));
+});
+
+it("core knows the collector again when it resumes its TLS session", async () => {
+  const { core, queue, reconnect } = await start();
+  await append(queue, 1, 10);
+  await empty(queue);
+  await reconnect();
+  await append(queue, 11, 20);
+  await empty(queue);
+  expect(await storedNumbers(core)).toEqual(numbers(1, 20));
+  expect(core.observed.filter(({ name }) => name === "refused")).toEqual([]);
 });
 
 it("an envelope over core's payload limit is set aside, one over its frame limit too, also when compression hides it", async () => {

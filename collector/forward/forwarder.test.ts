@@ -281,6 +281,17 @@ describe("the connection", () => {
     expect(forwarder.status().connected).toBe(false);
   });
 
+  it("resumes its TLS session when it is made again", async () => {
+    await queue.append(records(1, 3));
+    forward();
+    await empty();
+    peer.disconnect();
+    await queue.append(records(4, 6));
+    await empty();
+    expect(peer.resumed).toEqual([false, true]);
+    expect(storedNumbers()).toEqual(numbers(1, 6));
+  });
+
   it("is given up and made anew when core stops answering", async () => {
     let silent = true;
     peer.behaviour.beforeCommit = async () => {

@@ -7,6 +7,7 @@ import type { BatchLimits } from "./batch.ts";
 import { failureOf } from "./failure.ts";
 import { fastGzip } from "./gzip.ts";
 import { createPace } from "./pace.ts";
+import { createResumingConnection } from "./resuming-connection.ts";
 import { QueueRestoredError, runStream, type SentFrame } from "./stream.ts";
 
 /** PEM of the collector's pair and of the authorities that core's certificate must chain to. */
@@ -77,16 +78,18 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   /** Sends uncompressed: of a compressed frame only the library inside core may know that it is too large, and it gives no reason. */
   let plain = false;
 
+  const { cert, key, ca, serverName } = tls;
+  const url = `https://${options.endpoint}`;
+  const createConnection = createResumingConnection(new URL(url), {
+    cert,
+    key,
+    ca,
+    minVersion: "TLSv1.2",
+    ...(serverName === undefined ? {} : { servername: serverName }),
+  });
+
   const connect = () => {
-    const { cert, key, ca, serverName } = tls;
-    const url = `https://${options.endpoint}`;
-    const session = new Http2SessionManager(url, pings, {
-      cert,
-      key,
-      ca,
-      minVersion: "TLSv1.2",
-      ...(serverName === undefined ? {} : { servername: serverName }),
-    });
+    const session = new Http2SessionManager(url, pings, { createConnection });
     const transport = createGrpcTransport({
       baseUrl: url,
       sessionManager: session,

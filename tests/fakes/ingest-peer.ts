@@ -47,6 +47,8 @@ export interface IngestPeer {
   readonly cursors: Map<string, number>;
   /** Of each frame that came to its commit, how many envelopes it held. */
   readonly frames: number[];
+  /** Of each TLS connection, whether it resumed an earlier session. */
+  readonly resumed: readonly boolean[];
   /** Frames received and not yet acknowledged. */
   readonly inFlight: number;
   /** Destroys every connection, as a crash does. */
@@ -181,6 +183,8 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
         }),
     }),
   );
+  const resumed: boolean[] = [];
+  server.on("secureConnection", (socket) => resumed.push(socket.isSessionReused()));
   const sessions = new Set<Http2Session>();
   server.on("session", (session) => {
     session.setLocalWindowSize(16 * 1024 * 1024);
@@ -202,6 +206,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     stored,
     cursors,
     frames,
+    resumed,
     get inFlight() {
       return inFlight;
     },
