@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../functions/kit/clock.ts";
 import { systemEntropy } from "../functions/kit/entropy.ts";
+import { bundlePrograms } from "../scripts/bundle/bundle-programs.ts";
 import { clientCertificateHeader, createCoreProcess } from "../scripts/demo/core-process.ts";
 import { startEdge } from "../scripts/demo/edge.ts";
 import { findPorts } from "../scripts/demo/ports.ts";
@@ -35,6 +36,7 @@ const requireTool = (name: string): void => {
 };
 
 beforeAll(async () => {
+  await bundlePrograms();
   for (const tool of ["bash", "curl", "openssl"]) requireTool(tool);
   script = readBlocks(await readFile(page, "utf8")).join("\n");
   dir = await mkdtemp(join(tmpdir(), "svc-by-hand-"));

@@ -51,6 +51,7 @@ describe("rows in groups", () => {
       identity: "x://y",
       spkiSha256: Uint8Array.from({ length: 256 }, (_, byte) => byte),
       firstEnrollment: true,
+      serialNumber: "0a",
       expiresAt: new Date(0),
     };
     await insertRows(core.db, enrollmentReservation, [row]);
