@@ -77,7 +77,7 @@ interface Busy {
 
 const expectedMax = 20_000;
 const stalledAfterMs = 10_000;
-const besideBytesMin = 1024 * 1024;
+const besideBytesMin = 1536 * 1024;
 const besideAfterMs = 50;
 
 /** Makes a committer; it connects with the first frame. */
