@@ -1,12 +1,15 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 /** Node tests: beside the code and in tests/. The route suite against workerd has a configuration of its own. */
 export default defineConfig({
   test: {
-    include: ["{functions,collector,proto,drizzle,scripts,tests}/**/*.test.ts"],
+    include: ["{functions,collector,proto,drizzle,scripts,tests,ui}/**/*.test.ts"],
     exclude: ["**/node_modules/**", "tests/workerd/**"],
     environment: "node",
-    pool: "threads",
+    // Processes, so that what a test reads of its memory is its own; one more than there are cores, for they often wait.
+    pool: "forks",
+    maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/quicken.ts"],
     globalSetup: ["tests/global-setup.ts"],
     testTimeout: 20_000,
