@@ -12,6 +12,7 @@ const byGuard: Readonly<Record<Route["guard"]["kind"], readonly ProblemCode[]>> 
   scope: ["unauthenticated", "forbidden"],
   bootstrap_token: [],
   collector: [],
+  web: ["unauthenticated"],
   ops: ["unauthenticated", "ops_access_denied"],
 };
 

@@ -1,8 +1,8 @@
-import type { Scope } from "../../drizzle/schema/operator.ts";
+import type { Scope } from "../../proto/operator/scopes.ts";
 import type { Core } from "../core.ts";
 import { type AdmittedToken, createAdmitToken } from "../domain/enrollment/admit-token.ts";
 import type { RefusingCore } from "../domain/enrollment/refuse.ts";
-import { authenticateOperator } from "../domain/operator/authenticate.ts";
+import { authenticateOperator, authenticateWeb, type WebCaller } from "../domain/operator/authenticate.ts";
 import type { Operator } from "../domain/operator/operator.ts";
 import { Problem } from "../problems.ts";
 import type { HttpContext } from "./request.ts";
@@ -30,6 +30,12 @@ export const scope = ({ config, db, clock }: OperatorCore, needed: Scope): Guard
       throw new Problem("forbidden", { detail: `This needs the scope ${needed}`, extensions: { scope: needed } });
     return operator;
   },
+});
+
+/** Web itself, or web in the name of an active person: only for what web alone has to say. */
+export const web = ({ config, db, clock }: OperatorCore): Guard<WebCaller> => ({
+  describe: { kind: "web" },
+  admit: (c) => authenticateWeb({ db, clock, secret: config.authTokenSecret }, bearer(c)),
 });
 
 /** A bootstrap token that may be used from here; every refusal is counted and audited, a missing token's too. */

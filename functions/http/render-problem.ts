@@ -1,5 +1,6 @@
 import { HTTPException } from "hono/http-exception";
-import type { Log } from "../core.ts";
+import type { Log } from "../kit/log.ts";
+import { problemDocument } from "../kit/problem-document.ts";
 import { Problem, problemCatalog, transportStatus } from "../problems.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 import type { HttpContext } from "./request.ts";
@@ -23,20 +24,12 @@ export const renderProblem =
     const requestId = c.get("origin")?.requestId ?? "";
     const level = status >= 500 ? "error" : "debug";
     log[level]({ request_id: requestId, code, status, detail: options.detail, err: options.cause }, "request refused");
-    const headers = new Headers({ "Content-Type": "application/problem+json", "Cache-Control": "no-store" });
-    if (status === 401) headers.set("WWW-Authenticate", 'Bearer realm="core"');
-    const retryAfterSeconds = options.retryAfterSeconds ?? (status === 503 || status === 429 ? 5 : undefined);
-    if (retryAfterSeconds !== undefined) headers.set("Retry-After", String(Math.ceil(retryAfterSeconds)));
-    const body = {
-      type: `urn:svc:problem:${code}`,
-      title,
+    const { body, headers } = problemDocument(problem, {
       status,
-      detail: options.detail ?? title,
-      code,
+      title,
       action,
-      request_id: requestId,
-      ...(options.errors ? { errors: options.errors } : {}),
-      ...options.extensions,
-    };
-    return c.newResponse(JSON.stringify(body), status, Object.fromEntries(headers));
+      requestId,
+      challenge: 'Bearer realm="core"',
+    });
+    return c.newResponse(body, status, headers);
   };

@@ -33,9 +33,3 @@ export interface HttpEnv {
 
 /** Core's request context. */
 export type HttpContext = Context<HttpEnv>;
-
-const acceptable = /^[A-Za-z0-9._-]{1,64}$/;
-
-/** The caller's `X-Request-Id` if it is 1 to 64 of `[A-Za-z0-9._-]`, else one that `make` makes. */
-export const requestIdOf = (header: string | undefined, make: () => string): string =>
-  header !== undefined && acceptable.test(header) ? header : make();

@@ -13,7 +13,7 @@ export interface Body {
 
 /** Decides who may call. `describe` feeds the OpenAPI document and the test that every route refuses an anonymous caller. */
 export interface Guard<Caller> {
-  describe: { kind: "open" | "scope" | "bootstrap_token" | "collector" | "ops"; scope?: string };
+  describe: { kind: "open" | "scope" | "bootstrap_token" | "collector" | "web" | "ops"; scope?: string };
   admit(c: HttpContext, body: Body): Promise<Caller>;
 }
 
@@ -28,11 +28,12 @@ export interface Input<Params, Query, Payload, Caller> {
   accept: string;
 }
 
-/** An answer: JSON by default; `text` for anything else. */
+/** An answer: JSON by default; `text` or a `stream` of it for anything else. */
 export interface Reply {
   status: number;
   body?: unknown;
   text?: { type: string; content: string };
+  stream?: { type: string; content: ReadableStream<Uint8Array> };
   headers?: Record<string, string>;
 }
 
@@ -47,6 +48,8 @@ export interface DocumentedReply {
   description: string;
   schema?: v.GenericSchema;
   example?: unknown;
+  /** The media type of an answer that is text. */
+  type?: string;
 }
 
 /** A refusal of a route: a code of the catalog, with a kind where the contract gives this route another status. */
@@ -173,9 +176,8 @@ const queryOf = (c: HttpContext): Record<string, string | string[]> =>
 
 const render = (c: HttpContext, reply: Reply): Response => {
   const headers = { "Cache-Control": "no-store", ...reply.headers };
-  if (reply.text) {
-    return c.newResponse(reply.text.content, reply.status as 200, { ...headers, "Content-Type": reply.text.type });
-  }
+  const text = reply.text ?? reply.stream;
+  if (text) return c.newResponse(text.content, reply.status as 200, { ...headers, "Content-Type": text.type });
   if (reply.body === undefined) return c.newResponse(null, reply.status as 204, headers);
   return c.newResponse(JSON.stringify(reply.body), reply.status as 200, {
     ...headers,

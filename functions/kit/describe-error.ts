@@ -1,3 +1,5 @@
+import { errorCode } from "./error-code.ts";
+
 const causesMax = 5;
 
 /**
@@ -9,7 +11,7 @@ export const describeError = (error: unknown, framesMax = 12): object => describ
 
 const describe = (error: unknown, framesMax: number, depth: number): object => {
   if (!(error instanceof Error)) return { message: "not an error" };
-  const code = "code" in error && typeof error.code === "string" ? error.code : undefined;
+  const code = errorCode(error);
   const frames = (error.stack ?? "").split("\n").filter((line) => /^\s+at /.test(line));
   return {
     type: error.name,

@@ -25,7 +25,7 @@ export class ConfigError extends Error {
  * (one trailing newline is trimmed; unreadable or empty is a fault; the file wins). A variable set to "" counts as unset, as
  * compose files pass absent ones that way.
  */
-export const resolveFiles = (
+const resolveFiles = (
   env: Environment,
   names: readonly string[],
   readFile: (path: string) => string,
@@ -47,41 +47,34 @@ export const resolveFiles = (
   return { env: resolved, faults };
 };
 
-/** `true` or `false`, nothing else. */
-export const BooleanVariable = v.pipe(
-  v.string(),
-  v.check((text) => text === "true" || text === "false", "must be true or false"),
-  v.transform((text) => text === "true"),
-);
-
-/** Integer within bounds. */
-export const IntegerVariable = (min: number, max: number = Number.MAX_SAFE_INTEGER) =>
-  v.pipe(
-    v.string(),
-    v.check((text) => /^\d{1,16}$/.test(text), "must be a whole number"),
-    v.transform(Number),
-    v.check((value) => value >= min && value <= max, `must be between ${min} and ${max}`),
-  );
-
-const unitSeconds: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400 };
-
-/** A duration: integer followed by s, m, h or d. Gives seconds. */
-export const DurationVariable = (minSeconds = 1) =>
-  v.pipe(
-    v.string(),
-    v.check((text) => /^\d{1,9}[smhd]$/.test(text), "must be a whole number followed by s, m, h or d, for example 30m"),
-    v.transform((text) => Number(text.slice(0, -1)) * (unitSeconds[text.slice(-1)] ?? 1)),
-    v.check((seconds) => seconds >= minSeconds, `must be at least ${minSeconds}s`),
-  );
-
 /**
- * The names of variables with `prefix` that no schema knows, each with the nearest known name when it looks like a typo.
+ * Parses the variables of one program: the `_FILE` rule, then `variables`, one schema each. `faults` are all that is wrong so far, by
+ * name; `values` is there when every schema holds. The caller adds the rules between variables, and throws.
  */
-export const unknownVariables = (
+export const parseVariables = <Variables extends v.ObjectEntries>(
   env: Environment,
-  prefix: string,
-  known: readonly string[],
-): { variable: string; nearest?: string }[] =>
+  {
+    variables,
+    fileForms,
+    readFile,
+  }: { variables: Variables; fileForms: readonly string[]; readFile: (path: string) => string },
+): {
+  env: Environment;
+  faults: ConfigFault[];
+  values: v.InferOutput<v.ObjectSchema<Variables, undefined>> | undefined;
+} => {
+  const { env: resolved, faults } = resolveFiles(env, fileForms, readFile);
+  const parsed = v.safeParse(v.object(variables), resolved, { abortPipeEarly: true });
+  for (const issue of parsed.issues ?? []) {
+    const variable = v.getDotPath(issue) ?? "";
+    if (faults.some((fault) => fault.variable === `${variable}_FILE`)) continue;
+    faults.push({ variable, message: resolved[variable] === undefined ? "is required" : issue.message });
+  }
+  return { env: resolved, faults, values: parsed.success ? parsed.output : undefined };
+};
+
+/** A warning for each variable with `prefix` that is not `known`; it names the nearest known one where it looks like a typo. */
+export const warnOfUnknown = (env: Environment, prefix: string, known: readonly string[]): string[] =>
   Object.keys(env)
     .filter((name) => name.startsWith(prefix) && !known.includes(name) && env[name] !== undefined)
     .sort()
@@ -90,7 +83,9 @@ export const unknownVariables = (
         .map((name) => ({ name, distance: editDistance(variable, name) }))
         .sort((a, b) => a.distance - b.distance);
       const best = ranked[0];
-      return best && best.distance <= 4 ? { variable, nearest: best.name } : { variable };
+      return best && best.distance <= 4
+        ? `${variable} is not known; did you mean ${best.name}?`
+        : `${variable} is not known`;
     });
 
 const editDistance = (a: string, b: string): number => {

@@ -1,14 +1,11 @@
 import * as v from "valibot";
 import { Identifier } from "../../proto/management/text.ts";
+import { Id } from "../../proto/values.ts";
 
-/** An id of ours (UUIDv7), as a path parameter or in a body. Another text is 422, not 404. */
-export const Id = v.pipe(v.string("must be a UUID"), v.uuid("must be a UUID"), v.toLowerCase());
+export { Id, Moment } from "../../proto/values.ts";
 
 /** The parameter of `/{id}`. */
 export const IdParams = v.object({ id: Id });
-
-/** A moment in an answer: RFC 3339 in UTC with milliseconds. */
-export const Moment = v.pipe(v.string(), v.isoTimestamp());
 
 /** Text that a person wrote: up to `charactersMax` characters, line feeds and tabs allowed, no other control characters. */
 export const Prose = (charactersMax: number) =>

@@ -1,0 +1,18 @@
+import { describe, expect, it } from "vitest";
+import { csvRecord } from "./csv.ts";
+
+describe("a CSV record", () => {
+  it("I4: disarms what a spreadsheet takes for a formula, and leaves numbers and the rest alone", () => {
+    for (const start of ["=", "+", "-", "@", "＝", "＋", "－", "＠", "\t"])
+      expect(csvRecord([`${start}1+1`])).toBe(`'${start}1+1\r\n`);
+    expect(csvRecord(["\r=1"])).toBe(`"'\r=1"\r\n`);
+    expect(csvRecord([-5, 0, 1.5, null, "host-1", "a=b", " =1", "'quoted"])).toBe(
+      "-5,0,1.5,,host-1,a=b, =1,'quoted\r\n",
+    );
+  });
+
+  it("quotes commas, quotes and line breaks as RFC 4180 has it", () => {
+    expect(csvRecord(["a,b", 'say "x"', "two\nlines", "ünï"])).toBe('"a,b","say ""x""","two\nlines",ünï\r\n');
+    expect(csvRecord(['=HYPERLINK("https://x",1)'])).toBe(`"'=HYPERLINK(""https://x"",1)"\r\n`);
+  });
+});

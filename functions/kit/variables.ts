@@ -1,0 +1,57 @@
+import * as v from "valibot";
+import { Secret } from "./secret.ts";
+
+/** Text that is not empty. */
+export const TextVariable = v.pipe(v.string(), v.nonEmpty("must not be empty"));
+
+/** A value that nothing prints. */
+export const SecretVariable = v.pipe(
+  TextVariable,
+  v.transform((text) => new Secret(text)),
+);
+
+/** A secret that keys an HMAC: 32 bytes of UTF-8 or more. */
+export const HmacKeyVariable = v.pipe(
+  TextVariable,
+  v.check((text) => new TextEncoder().encode(text).length >= 32, "must be at least 32 bytes"),
+  v.transform((text) => new Secret(text)),
+);
+
+/** A UUID, in lower case. */
+export const UuidVariable = v.pipe(TextVariable, v.uuid("must be a UUID"), v.toLowerCase());
+
+/** The address or the host name that a listener binds to. */
+export const HostVariable = v.pipe(
+  TextVariable,
+  v.regex(/^[0-9A-Za-z:.-]{1,253}$/, "must be an address or a host name, for example 127.0.0.1"),
+);
+
+/** The least of what a program logs. */
+export const LogLevelVariable = v.picklist(["debug", "info", "warn", "error"], "must be debug, info, warn or error");
+
+/** `true` or `false`, nothing else. */
+export const BooleanVariable = v.pipe(
+  v.string(),
+  v.check((text) => text === "true" || text === "false", "must be true or false"),
+  v.transform((text) => text === "true"),
+);
+
+/** Integer within bounds. */
+export const IntegerVariable = (min: number, max: number = Number.MAX_SAFE_INTEGER) =>
+  v.pipe(
+    v.string(),
+    v.check((text) => /^\d{1,16}$/.test(text), "must be a whole number"),
+    v.transform(Number),
+    v.check((value) => value >= min && value <= max, `must be between ${min} and ${max}`),
+  );
+
+const unitSeconds: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400 };
+
+/** A duration: integer followed by s, m, h or d. Gives seconds. */
+export const DurationVariable = (minSeconds = 1) =>
+  v.pipe(
+    v.string(),
+    v.check((text) => /^\d{1,9}[smhd]$/.test(text), "must be a whole number followed by s, m, h or d, for example 30m"),
+    v.transform((text) => Number(text.slice(0, -1)) * (unitSeconds[text.slice(-1)] ?? 1)),
+    v.check((seconds) => seconds >= minSeconds, `must be at least ${minSeconds}s`),
+  );

@@ -1,0 +1,7 @@
+import * as v from "valibot";
+
+/** An id of ours (UUIDv7), as a path parameter or in a body. Another text is 422, not 404. */
+export const Id = v.pipe(v.string("must be a UUID"), v.uuid("must be a UUID"), v.toLowerCase());
+
+/** A moment in an answer: RFC 3339 in UTC with milliseconds. */
+export const Moment = v.pipe(v.string(), v.isoTimestamp());
