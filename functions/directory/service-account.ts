@@ -1,0 +1,39 @@
+import * as v from "valibot";
+import { isConfidentialUrl } from "../kit/confidential-url.ts";
+import { DirectoryFault } from "./snapshot.ts";
+
+/** What a key file of Google's holds that is needed to ask for a token. */
+export interface ServiceAccount {
+  clientEmail: string;
+  privateKeyPem: string;
+  tokenUri: string;
+}
+
+const text = v.pipe(v.string(), v.nonEmpty());
+const KeyFile = v.object({
+  type: v.literal("service_account"),
+  client_email: text,
+  private_key: v.pipe(text, v.includes("PRIVATE KEY-----")),
+  token_uri: v.pipe(text, v.check(isConfidentialUrl)),
+});
+
+/** Reads the contents of a service account's key file. Throws `DirectoryFault` with the names of the fields at fault, never their values. */
+export const parseServiceAccount = (contents: string): ServiceAccount => {
+  const parsed = v.safeParse(KeyFile, jsonOf(contents));
+  if (!parsed.success) {
+    const fields = new Set(parsed.issues.map((issue) => v.getDotPath(issue) ?? "the whole"));
+    throw unusable(`is not a service account's key: ${[...fields].join(", ")}`);
+  }
+  const { client_email, private_key, token_uri } = parsed.output;
+  return { clientEmail: client_email, privateKeyPem: private_key, tokenUri: token_uri };
+};
+
+const jsonOf = (contents: string): unknown => {
+  try {
+    return JSON.parse(contents);
+  } catch {
+    throw unusable("is not JSON");
+  }
+};
+
+const unusable = (fault: string) => new DirectoryFault("key_file_unusable", `the key file ${fault}`);

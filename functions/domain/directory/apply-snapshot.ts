@@ -1,0 +1,120 @@
+import type { Core } from "../../core.ts";
+import type { DirectorySnapshot } from "../../directory/snapshot.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import type { Executor } from "../../store/database.ts";
+import {
+  confirmPeople,
+  type DirectorySync,
+  findKnownPeople,
+  lockDirectorySync,
+  type PersonRow,
+  saveDirectorySync,
+  writeAuthenticationIdentities,
+  writePeople,
+} from "../../store/directory.ts";
+import { recordAudits } from "../audit/record.ts";
+import { refusalEntry, syncEntry } from "./audit-entries.ts";
+import { type DirectoryChanges, decideDirectoryChanges, type PersonState } from "./rules.ts";
+
+/** What writing to the directory's tables needs of core. */
+export type DirectoryCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+/** What came of a snapshot. `superseded`: another sync ended while this snapshot was read, and nothing was written. */
+export interface SnapshotReport {
+  outcome: "synced" | "held" | "refused" | "superseded";
+  users: number;
+  added: number;
+  changed: number;
+  held: number;
+}
+
+/**
+ * Makes the people of the database agree with a snapshot, in one transaction with the audit events of it: all or nothing. A snapshot
+ * without any user is refused, and a mass absence held (contract, section 2). `syncsBefore` is how many syncs had ended when the reading
+ * began, so that a slow reading never undoes a newer one.
+ */
+export const applyDirectorySnapshot = (
+  core: DirectoryCore,
+  snapshot: DirectorySnapshot,
+  { syncsBefore }: { syncsBefore: number },
+): Promise<SnapshotReport> =>
+  core.db.transaction(async (tx) => {
+    const report = { users: snapshot.users.length, added: 0, changed: 0, held: 0 };
+    const last = await lockDirectorySync(tx);
+    if ((last?.syncs ?? 0) !== syncsBefore) return { ...report, outcome: "superseded" };
+    if (snapshot.users.length === 0) {
+      await refuse(tx, core, last);
+      return { ...report, outcome: "refused" };
+    }
+    const { directory, tenantId } = core.config;
+    const changes = decideDirectoryChanges(snapshot, await findKnownPeople(tx, tenantId), directory);
+    const { held } = changes;
+    await write(tx, core, changes);
+    const missingGroups = missingGroupsOf(snapshot, directory.domain);
+    const outcome = held > 0 ? "held" : "synced";
+    const now = new Date(core.clock.now());
+    await saveDirectorySync(tx, {
+      syncs: syncsBefore + 1,
+      finishedAt: now,
+      outcome,
+      reasonCode: held > 0 ? "mass_absence" : null,
+      syncedAt: now,
+      failures: 0,
+      missingGroups,
+    });
+    await recordAudits(tx, core, [
+      ...syncEntry(directory.domain, { snapshot, changes, missingGroups, isFirst: last?.syncedAt == null }),
+      ...(held > 0 ? [refusalEntry(directory.domain, "mass_absence", { held, users: report.users })] : []),
+    ]);
+    return { ...report, outcome, added: changes.added.length, changed: changes.changed.length, held };
+  });
+
+/** Told once: a directory that stays empty is not news at each retry. */
+const refuse = async (tx: Executor, core: DirectoryCore, last: DirectorySync | undefined): Promise<void> => {
+  await saveDirectorySync(tx, endedWithoutSnapshot(core, last, { outcome: "refused", reasonCode: "no_users" }));
+  if (last?.reasonCode === "no_users") return;
+  await recordAudits(tx, core, [refusalEntry(core.config.directory.domain, "no_users", {})]);
+};
+
+/** How a sync that wrote nobody is put down: the snapshot before it stays the newest. */
+export const endedWithoutSnapshot = (
+  { clock }: Pick<DirectoryCore, "clock">,
+  last: DirectorySync | undefined,
+  end: Pick<DirectorySync, "outcome" | "reasonCode">,
+): DirectorySync => ({
+  ...end,
+  syncs: (last?.syncs ?? 0) + 1,
+  finishedAt: new Date(clock.now()),
+  syncedAt: last?.syncedAt ?? null,
+  failures: (last?.failures ?? 0) + 1,
+  missingGroups: last?.missingGroups ?? [],
+});
+
+const write = async (tx: Executor, core: DirectoryCore, { added, changed }: DirectoryChanges): Promise<void> => {
+  const syncedAt = new Date(core.clock.now());
+  const { tenantId } = core.config;
+  const people = added.map(({ subject, state }) => ({ subject, userId: uuidv7(core), state }));
+  const rowOf = ({ primaryEmail, displayName, status, scopes }: PersonState) => ({
+    primaryEmail,
+    displayName,
+    status,
+    scopes: [...scopes],
+    syncedAt,
+    missedSyncs: 0,
+  });
+  const rows: PersonRow[] = [
+    ...people.map(({ userId, state }) => ({ ...rowOf(state), userId })),
+    ...changed.map(({ after }) => ({ ...rowOf(after), userId: after.userId, missedSyncs: after.missedSyncs })),
+  ];
+  await writePeople(tx, rows);
+  await writeAuthenticationIdentities(
+    tx,
+    people.map(({ subject, userId }) => ({ tenantId, subject, userId })),
+  );
+  await confirmPeople(tx, syncedAt);
+};
+
+const missingGroupsOf = ({ admins, auditors }: DirectorySnapshot, domain: string): string[] => [
+  ...(admins === null ? [`svc-admin@${domain}`] : []),
+  ...(auditors === null ? [`svc-auditor@${domain}`] : []),
+];

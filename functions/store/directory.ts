@@ -1,0 +1,134 @@
+import { and, count, eq, gt, lt, sql } from "drizzle-orm";
+import { authenticationIdentity, directorySync, type PersonStatus, person } from "../../drizzle/schema/operator.ts";
+import type { Database, Executor } from "./database.ts";
+import { insertRows } from "./insert-rows.ts";
+
+/** How the newest sync ended. */
+export type DirectorySync = Omit<typeof directorySync.$inferSelect, "singleton">;
+
+/** A person as it is written. */
+export type PersonRow = typeof person.$inferSelect;
+
+const peopleAtOnce = 2000;
+
+/** How the newest sync ended; undefined before the first has. */
+export const findDirectorySync = async (db: Executor): Promise<DirectorySync | undefined> => {
+  const [row] = await db.select().from(directorySync);
+  return row;
+};
+
+/** The same, after everybody else who wants to write a snapshot, and nobody else until the transaction ends. */
+export const lockDirectorySync = async (tx: Executor): Promise<DirectorySync | undefined> => {
+  // The whole table, for before the first sync there is no row to lock. Readers do not wait.
+  await tx.execute(sql`lock table ${directorySync} in exclusive mode`);
+  return findDirectorySync(tx);
+};
+
+/** Puts down how a sync ended, in the place of the one before. */
+export const saveDirectorySync = async (tx: Executor, row: DirectorySync): Promise<void> => {
+  await tx.insert(directorySync).values(row).onConflictDoUpdate({ target: directorySync.singleton, set: row });
+};
+
+/**
+ * Everybody that core knows, with the directory's id within the tenant (null for whom no sync has written), some thousand at a time: rows
+ * of a large company, taken in at once, would keep core from everything else.
+ */
+export const findKnownPeople = async (tx: Executor, tenantId: string) => {
+  const found: Awaited<ReturnType<typeof findPeopleAfter>> = [];
+  for (;;) {
+    const some = await findPeopleAfter(tx, tenantId, found.at(-1)?.userId);
+    found.push(...some);
+    if (some.length < peopleAtOnce) return found;
+  }
+};
+
+const findPeopleAfter = (tx: Executor, tenantId: string, userId: string | undefined) =>
+  tx
+    .select({
+      userId: person.userId,
+      subject: authenticationIdentity.subject,
+      primaryEmail: person.primaryEmail,
+      displayName: person.displayName,
+      status: person.status,
+      scopes: person.scopes,
+      missedSyncs: person.missedSyncs,
+    })
+    .from(person)
+    .leftJoin(
+      authenticationIdentity,
+      and(eq(authenticationIdentity.userId, person.userId), eq(authenticationIdentity.tenantId, tenantId)),
+    )
+    .where(userId === undefined ? undefined : gt(person.userId, userId))
+    .orderBy(person.userId)
+    .limit(peopleAtOnce);
+
+/** Adds people, and replaces those who are there already. */
+export const writePeople = async (tx: Executor, rows: readonly PersonRow[]): Promise<void> => {
+  const replace = sql`on conflict (user_id) do update set primary_email = excluded.primary_email,
+    display_name = excluded.display_name, status = excluded.status, scopes = excluded.scopes, synced_at = excluded.synced_at,
+    missed_syncs = excluded.missed_syncs`;
+  for (const some of inParts(rows)) await insertRows(tx, person, some, replace);
+};
+
+/** Gives people who are new the directory's id, within the tenant. */
+export const writeAuthenticationIdentities = async (
+  tx: Executor,
+  rows: readonly (typeof authenticationIdentity.$inferInsert)[],
+): Promise<void> => {
+  for (const some of inParts(rows)) await insertRows(tx, authenticationIdentity, some);
+};
+
+const inParts = function* <Row>(rows: readonly Row[]): Generator<readonly Row[]> {
+  for (let at = 0; at < rows.length; at += peopleAtOnce) yield rows.slice(at, at + peopleAtOnce);
+};
+
+/** Puts down that a snapshot agrees with everybody, but those whose absence is held. */
+export const confirmPeople = async (tx: Executor, syncedAt: Date): Promise<void> => {
+  await tx
+    .update(person)
+    .set({ syncedAt })
+    .where(and(eq(person.missedSyncs, 0), lt(person.syncedAt, syncedAt)));
+};
+
+/** How many active people are missing from the newest snapshot, and held. */
+export const countHeld = async (db: Executor): Promise<number> => {
+  const [row] = await db.select({ held: count() }).from(person).where(gt(person.missedSyncs, 0));
+  return row?.held ?? 0;
+};
+
+/** How many people there are of each status, and of the active ones how many hold a scope or are held. */
+export interface PeopleCounts {
+  people: Record<PersonStatus, number>;
+  scopes: { read: number; audit: number; admin: number };
+  held: number;
+}
+
+/** Counts them at this moment. */
+export const countPeople = async (db: Database): Promise<PeopleCounts> => {
+  const rows = await db
+    .select({
+      status: person.status,
+      people: count(),
+      read: holding("read"),
+      audit: holding("audit"),
+      admin: holding("admin"),
+      held: sql<number>`count(*) filter (where ${person.missedSyncs} > 0)::int`,
+    })
+    .from(person)
+    .groupBy(person.status);
+  const of = (status: PersonStatus) => rows.find((row) => row.status === status);
+  const active = of("active");
+  return {
+    people: {
+      active: active?.people ?? 0,
+      suspended: of("suspended")?.people ?? 0,
+      archived: of("archived")?.people ?? 0,
+      unverified: of("unverified")?.people ?? 0,
+      absent: of("absent")?.people ?? 0,
+    },
+    scopes: { read: active?.read ?? 0, audit: active?.audit ?? 0, admin: active?.admin ?? 0 },
+    held: active?.held ?? 0,
+  };
+};
+
+const holding = (scope: string) => sql<number>`count(*) filter (where ${scope} = any(${person.scopes}))::int`;

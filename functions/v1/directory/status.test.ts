@@ -1,0 +1,84 @@
+import { eq } from "drizzle-orm";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { directorySync, person } from "../../../drizzle/schema/operator.ts";
+import { createTestCore } from "../../../tests/core.ts";
+
+const test = await createTestCore({ env: { SVC_DIRECTORY_SYNC_INTERVAL: "15m", SVC_OPS_BEARER_TOKEN: "let-me-see" } });
+afterAll(() => test.close());
+const { api, db, people, clock } = test;
+beforeEach(async () => {
+  await db.delete(directorySync);
+  await db.update(person).set({ status: "active", missedSyncs: 0 });
+});
+
+const troubled = {
+  syncs: 7,
+  finishedAt: new Date(clock.now() - 1000),
+  outcome: "failed" as const,
+  reasonCode: "token_refused",
+  syncedAt: new Date(clock.now() - 3_600_000),
+  failures: 2,
+  missingGroups: ["svc-auditor@example.test"],
+};
+const status = async () => (await api("GET", "/v1/directory/status", { as: "reader" })).body;
+
+describe("GET /v1/directory/status", () => {
+  it("says who is known before the first sync, to everybody who may read", async () => {
+    expect(await status()).toEqual({
+      last_sync: null,
+      snapshot_at: null,
+      snapshot_age_seconds: null,
+      failures_in_a_row: 0,
+      missing_groups: [],
+      sync_interval_seconds: 900,
+      counts: {
+        people: { active: 3, suspended: 0, archived: 0, unverified: 0, absent: 0 },
+        scopes: { read: 3, audit: 2, admin: 1 },
+        absences_held: 0,
+      },
+    });
+    expect((await api("GET", "/v1/directory/status")).status).toBe(401);
+  });
+
+  it("says how the newest sync ended beside the age of the snapshot that counts; scopes are those of active people", async () => {
+    await db.insert(directorySync).values(troubled);
+    await db.update(person).set({ status: "suspended" }).where(eq(person.userId, people.admin.userId));
+    await db.update(person).set({ missedSyncs: 1 }).where(eq(person.userId, people.auditor.userId));
+    expect(await status()).toMatchObject({
+      last_sync: { finished_at: troubled.finishedAt.toISOString(), outcome: "failed", reason_code: "token_refused" },
+      snapshot_at: troubled.syncedAt.toISOString(),
+      snapshot_age_seconds: 3600,
+      failures_in_a_row: 2,
+      missing_groups: ["svc-auditor@example.test"],
+      counts: {
+        people: { active: 2, suspended: 1 },
+        scopes: { read: 2, audit: 1, admin: 0 },
+        absences_held: 1,
+      },
+    });
+  });
+});
+
+describe("/readyz", () => {
+  const readiness = async () => {
+    const { status: code, body } = await api<{ checks: { name: string; status: string; detail: string }[] }>(
+      "GET",
+      "/readyz",
+      { as: { bearer: "let-me-see" } },
+    );
+    const check = body.checks.find(({ name }) => name === "directory");
+    return [code, check?.status, check?.detail];
+  };
+
+  it("tells what is wrong with the directory, and stays ready whatever it is", async () => {
+    expect(await readiness()).toEqual([200, "ready", "no directory snapshot yet"]);
+    await db.insert(directorySync).values(troubled);
+    await db.update(person).set({ missedSyncs: 1 }).where(eq(person.userId, people.auditor.userId));
+    expect(await readiness()).toEqual([
+      200,
+      "ready",
+      "snapshot 3600 s old; 2 syncs in a row wrote nothing, the last one failed: token_refused; " +
+        "1 people are missing from it and held; no group svc-auditor@example.test",
+    ]);
+  });
+});

@@ -1,0 +1,37 @@
+import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
+import { readDirectoryStatus } from "../../domain/directory/status.ts";
+import { type OperatorCore, scope } from "../../http/guards.ts";
+import { route } from "../../http/route.ts";
+import { rfc3339 } from "../../kit/clock.ts";
+
+/** `GET /v1/directory/status`: how the newest sync of the directory ended, and whom core knows (contract, section 2). */
+export const directoryStatusRoute = (core: OperatorCore) =>
+  route({
+    method: "GET",
+    path: "/v1/directory/status",
+    operationId: "directoryStatus",
+    summary:
+      "How the newest sync of the directory ended, how old its snapshot is, and how many people of each status there are",
+    guard: scope(core, "read"),
+    replies: { 200: { description: "The state of the sync", schema: DirectoryStatus } },
+    handle: async () => {
+      const { last, counts } = await readDirectoryStatus(core);
+      const snapshotAt = last?.syncedAt?.getTime() ?? null;
+      return {
+        status: 200,
+        body: {
+          last_sync: last && {
+            finished_at: rfc3339(last.finishedAt.getTime()),
+            outcome: last.outcome,
+            reason_code: last.reasonCode,
+          },
+          snapshot_at: snapshotAt && rfc3339(snapshotAt),
+          snapshot_age_seconds: snapshotAt && Math.max(0, Math.round((core.clock.now() - snapshotAt) / 1000)),
+          failures_in_a_row: last?.failures ?? 0,
+          missing_groups: last?.missingGroups ?? [],
+          sync_interval_seconds: core.config.directory.syncIntervalSeconds,
+          counts: { people: counts.people, scopes: counts.scopes, absences_held: counts.held },
+        },
+      };
+    },
+  });

@@ -1,0 +1,34 @@
+import * as v from "valibot";
+import { Moment } from "../values.ts";
+
+const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
+
+/** Answer of `GET /v1/directory/status` (contract, section 2): how the newest sync ended, and whom core knows. Counts are of people. */
+export const DirectoryStatus = v.strictObject({
+  last_sync: v.nullable(
+    v.strictObject({
+      finished_at: Moment,
+      outcome: v.picklist(["synced", "held", "refused", "failed"]),
+      reason_code: v.nullable(v.string()),
+    }),
+  ),
+  snapshot_at: v.nullable(Moment),
+  snapshot_age_seconds: v.nullable(Count),
+  failures_in_a_row: Count,
+  missing_groups: v.array(v.string()),
+  sync_interval_seconds: Count,
+  counts: v.strictObject({
+    people: v.strictObject({
+      active: Count,
+      suspended: Count,
+      archived: Count,
+      unverified: Count,
+      absent: Count,
+    }),
+    scopes: v.strictObject({ read: Count, audit: Count, admin: Count }),
+    absences_held: Count,
+  }),
+});
+
+/** Answer of `GET /v1/directory/status`. */
+export type DirectoryStatus = v.InferOutput<typeof DirectoryStatus>;
