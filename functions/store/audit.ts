@@ -1,5 +1,6 @@
-import { and, eq, gt, gte, lt, or } from "drizzle-orm";
+import { and, desc, eq, gt, gte, inArray, lt, or, sql } from "drizzle-orm";
 import { auditChain, auditEvent, auditPending } from "../../drizzle/schema/audit.ts";
+import { certificate } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
 import { insertRows } from "./insert-rows.ts";
 import { type Page, paged, pageOf } from "./page.ts";
@@ -61,3 +62,20 @@ export const listAuditEvents = async (db: Executor, filter: AuditFilter, page: P
 
 /** An event of a list, with its link. */
 export type ListedAuditEvent = Awaited<ReturnType<typeof listAuditEvents>>["rows"][number];
+
+/** The newest events of an identity and its certificates, newest first. */
+export const findCollectorEvents = (db: Executor, identityId: string, limit: number) => {
+  const own = db
+    .select({ id: sql`${certificate.id}::text` })
+    .from(certificate)
+    .where(eq(certificate.identityId, identityId));
+  return db
+    .select()
+    .from(auditEvent)
+    .where(or(eq(auditEvent.targetId, identityId), inArray(auditEvent.targetId, own)))
+    .orderBy(desc(auditEvent.id))
+    .limit(limit);
+};
+
+/** An event of a collector. */
+export type CollectorEvent = Awaited<ReturnType<typeof findCollectorEvents>>[number];

@@ -20,7 +20,11 @@ export type AuditAction =
   | "config.publish"
   | "config.assign"
   | "config.clear"
-  | "config.rollback";
+  | "config.rollback"
+  | "fleet.export"
+  | "operator.sign_in"
+  | "directory.sync"
+  | "directory.refuse";
 
 /** Who did it, and as whom the log shows them. */
 export interface Actor {

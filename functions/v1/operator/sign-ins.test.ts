@@ -1,0 +1,68 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestCore } from "../../../tests/core.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api, people } = test;
+const path = "/v1/operator/sign-ins";
+const asWeb = async () => ({ bearer: await test.bridgeToken("admin", { sub: "web" }) });
+const latest = async () => {
+  // The next event is of a later millisecond: events of one have no order in the list.
+  await test.clock.advance(1);
+  const { body } = await api<{ items: Record<string, unknown>[] }>(
+    "GET",
+    "/v1/audit-events?action=operator.sign_in&limit=1",
+    { as: "auditor" },
+  );
+  return body.items[0];
+};
+
+describe("POST /v1/operator/sign-ins", () => {
+  it("records a success in the person's name, from the address that web saw", async () => {
+    const body = { outcome: "success", remote_addr: "2001:db8::7" };
+    const headers = { "X-Request-Id": "sign-in-1" };
+    expect((await api("POST", path, { as: "reader", body, headers })).status).toBe(204);
+    expect(await latest()).toMatchObject({
+      actor: { type: "operator", id: people.reader.userId, display: people.reader.email },
+      target: { type: "person", id: people.reader.userId },
+      outcome: "success",
+      reason_code: null,
+      remote_addr: "2001:db8::7",
+      request_id: "sign-in-1",
+    });
+  });
+
+  it("records a refusal in web's name, with whom it was about as far as web knows", async () => {
+    const body = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
+    const about = { user_id: people.reader.userId, subject: "100000000000000000012" };
+    expect((await api("POST", path, { as: await asWeb(), body: { ...body, ...about } })).status).toBe(204);
+    expect(await latest()).toMatchObject({
+      actor: { type: "system", id: "web", display: "web" },
+      target: { type: "person", id: people.reader.userId },
+      outcome: "failure",
+      reason_code: "suspended",
+      remote_addr: "192.0.2.7",
+      details: { subject: "100000000000000000012" },
+    });
+    expect((await api("POST", path, { as: await asWeb(), body })).status).toBe(204);
+    expect(await latest()).toMatchObject({ target: { id: "" }, details: { subject: null } });
+  });
+
+  it("refuses web as a person, a person as web, and what it does not know", async () => {
+    const success = { outcome: "success", remote_addr: "192.0.2.7" };
+    const failure = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
+    const answers = [
+      await api("POST", path, { as: await asWeb(), body: success }),
+      await api("POST", path, { as: "admin", body: failure }),
+      await api("POST", path, { as: "admin", body: { ...success, reason_code: "suspended" } }),
+      await api("POST", path, { as: "admin", body: { ...success, remote_addr: "example.test" } }),
+      await api("POST", path, { as: await asWeb(), body: { ...failure, reason_code: "Not A Code" } }),
+      await api("POST", path, { as: await asWeb(), body: { outcome: "perhaps" } }),
+    ];
+    expect(answers.map(({ status, body }) => `${status} ${body.code}`)).toEqual([
+      "403 forbidden",
+      "403 forbidden",
+      ...Array(4).fill("422 validation_failed"),
+    ]);
+  });
+});

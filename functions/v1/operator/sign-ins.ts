@@ -1,0 +1,53 @@
+import * as v from "valibot";
+import { Identifier } from "../../../proto/management/text.ts";
+import type { Core } from "../../core.ts";
+import { recordSignIn } from "../../domain/audit/record-sign-in.ts";
+import { web } from "../../http/guards.ts";
+import { route } from "../../http/route.ts";
+import { Id, ReasonBody } from "../shapes.ts";
+
+const remote_addr = v.pipe(v.string("must be an IP address"), v.ip("must be an IP address"));
+
+const SignInBody = v.variant(
+  "outcome",
+  [
+    v.strictObject({ outcome: v.literal("success"), remote_addr }),
+    v.strictObject({
+      outcome: v.literal("failure"),
+      reason_code: v.required(ReasonBody).entries.reason_code,
+      remote_addr,
+      user_id: v.nullish(Id, null),
+      subject: v.nullish(Identifier(255), null),
+    }),
+  ],
+  "must be success or failure",
+);
+
+/** `POST /v1/operator/sign-ins`: web tells how a sign-in ended, for the audit log (contract, section 10). */
+export const recordSignInRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  route({
+    method: "POST",
+    path: "/v1/operator/sign-ins",
+    operationId: "recordSignIn",
+    summary: "Record a sign-in at web: a success with the person's bridge token, a refusal with web's own",
+    guard: web(core),
+    body: SignInBody,
+    bodyExample: { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" },
+    replies: { 204: { description: "Recorded" } },
+    problems: ["forbidden"],
+    handle: async ({ body, caller, origin }) => {
+      const { remote_addr: remoteAddress } = body;
+      const signIn =
+        body.outcome === "success"
+          ? { outcome: body.outcome, remoteAddress }
+          : {
+              outcome: body.outcome,
+              reasonCode: body.reason_code,
+              remoteAddress,
+              userId: body.user_id,
+              subject: body.subject,
+            };
+      await recordSignIn(core, caller, signIn, origin);
+      return { status: 204 };
+    },
+  });
