@@ -7,3 +7,6 @@ export const moment = (name: string) => timestamp(name, { withTimezone: true, pr
 export const bytea = customType<{ data: Uint8Array; driverData: Uint8Array }>({
   dataType: () => "bytea",
 });
+
+/** Text that is compared byte by byte, whatever the database's locale: the order of a list is the same everywhere. */
+export const byteText = customType<{ data: string; driverData: string }>({ dataType: () => 'text COLLATE "C"' });

@@ -9,6 +9,7 @@
  */
 import type { Client } from "pg";
 import { from as copyFrom } from "pg-copy-streams";
+import { errorCode } from "../kit/error-code.ts";
 import { openCopyClient } from "./copy-client.ts";
 import { type EnvelopeGroup, encodeEnvelopes, envelopeColumns } from "./encode-envelopes.ts";
 
@@ -128,7 +129,7 @@ export const commitFramesAhead = async (
     return outcomes;
   } catch (cause) {
     await client.query("rollback").catch(() => undefined);
-    if (cause instanceof Error && "code" in cause && cause.code === divisionByZero) return undefined;
+    if (errorCode(cause) === divisionByZero) return undefined;
     throw cause;
   }
 };

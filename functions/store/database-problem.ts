@@ -53,3 +53,16 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
 };
 
 const unavailable = (cause: Error): Problem => new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
+
+/**
+ * Whether work that shared a transaction may fare better alone: always, unless the database is away. Of a deadlock or a serialization
+ * failure (class 40) each part has too few rows to be in a circle by itself.
+ */
+export const mayFareBetterAlone = (error: unknown): boolean =>
+  isTransactionRollback(error) || databaseProblem(error)?.code !== "database_unavailable";
+
+const isTransactionRollback = (error: unknown): boolean => {
+  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++)
+    if ("severity" in cause && "code" in cause && /^40...$/.test(String(cause.code))) return true;
+  return false;
+};

@@ -1,17 +1,29 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
-import type { Drift, FleetCondition, FleetSort, FleetState } from "../../proto/fleet-health.ts";
+import {
+  type Drift,
+  type ExportKind,
+  type FleetCondition,
+  type FleetSort,
+  type FleetState,
+  fleetConditions,
+} from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
 import {
+  conditionHolds,
+  exportHolds,
   type FleetFilter,
   type FleetRules,
   fleetPredicate,
-  fleetRelation,
+  hasForwarded,
   heartbeatRecent,
+  moment,
   neverForwarded,
+  stateAt,
+  statePlace,
 } from "./fleet-rows.ts";
 
-/** A row of the relation as the driver gives it: times as text, 64-bit integers as decimal strings. */
+/** A collector as the driver gives it: times as text, 64-bit integers as decimal strings. */
 export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   id: string;
   identity: string;
@@ -48,25 +60,20 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   dropped_since_previous: boolean | null;
   renewal_status: RenewalStatus | null;
   renewal_last_error: string | null;
-  renewal_last_attempt_at: string | null;
+  config_invalid_since: string | null;
+  queue_at_risk_since: string | null;
+  renewal_failed_since: string | null;
+  version_since: string | null;
 };
 
-/** What a page can be sorted by, each with the value that stands for "none": such rows come first in rising order. */
+/** What a page can be sorted by. What has not happened comes first in rising order. Identities are unique; the rest is not. */
 const sortKeys = {
-  identity: sql`identity`,
-  last_heartbeat_at: sql`coalesce(last_heartbeat_at, '-infinity'::timestamptz)`,
-  last_envelope_at: sql`coalesce(last_envelope_at, '-infinity'::timestamptz)`,
-  certificate_not_after: sql`certificate_not_after`,
-  queue_bytes: sql`coalesce(queue_bytes, -1)`,
-} satisfies Record<FleetSort, SQL>;
-
-const sortTypes: Record<FleetSort, SQL> = {
-  identity: sql`text`,
-  last_heartbeat_at: sql`timestamptz`,
-  last_envelope_at: sql`timestamptz`,
-  certificate_not_after: sql`timestamptz`,
-  queue_bytes: sql`bigint`,
-};
+  identity: { key: sql`identity`, type: sql`text`, isUnique: true },
+  last_heartbeat_at: { key: sql`last_heartbeat_at`, type: sql`timestamptz`, isUnique: false },
+  last_envelope_at: { key: sql`last_envelope_at`, type: sql`timestamptz`, isUnique: false },
+  certificate_not_after: { key: sql`certificate_not_after`, type: sql`timestamptz`, isUnique: false },
+  queue_bytes: { key: sql`queue_bytes`, type: sql`bigint`, isUnique: false },
+} satisfies Record<FleetSort, { key: SQL; type: SQL; isUnique: boolean }>;
 
 /** Where a page begins: after the row with this sort value and id. */
 export interface FleetPosition {
@@ -74,29 +81,94 @@ export interface FleetPosition {
   id: string;
 }
 
-/** One page of the fleet, and where the next begins: null on the last. */
+/** Which part of the rows, and in which order. */
+export interface FleetPage {
+  sort: FleetSort;
+  order: "asc" | "desc";
+  limit: number;
+  after: FleetPosition | null;
+}
+
+/** One page of the fleet, of an export's rows when `kind` is given, and where the next begins: null on the last. */
 export const findFleetPage = async (
   db: Executor,
   rules: FleetRules,
   filter: FleetFilter,
-  page: { sort: FleetSort; order: "asc" | "desc"; limit: number; after: FleetPosition | null },
+  { sort, order, limit, after }: FleetPage,
+  kind?: ExportKind,
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
-  const { sort, order, limit, after } = page;
-  const key = sortKeys[sort];
+  const { key, type, isUnique } = sortKeys[sort];
   const direction = order === "asc" ? sql`asc` : sql`desc`;
-  const where = [fleetPredicate(filter, rules.now)];
-  if (filter.states) where.push(sql`state in ${filter.states}`);
+  const where = [fleetPredicate(filter, rules)];
+  if (kind) where.push(exportHolds(kind, rules));
   if (after) {
     const comparison = order === "asc" ? sql`>` : sql`<`;
-    where.push(sql`(${key}, id) ${comparison} (${after.value}::${sortTypes[sort]}, ${after.id}::uuid)`);
+    const value = sql`${after.value}::${type}`;
+    where.push(
+      isUnique
+        ? sql`${key} ${comparison} ${value}`
+        : sql`(${key}, identity_id) ${comparison} (${value}, ${after.id}::uuid)`,
+    );
   }
-  const rows = await db.execute<FleetRow & { sort_value: string }>(sql`
-    select *, (${key})::text as sort_value from ${fleetRelation(rules)}
-    where ${sql.join(where, sql` and `)}
-    order by ${key} ${direction}, id ${direction} limit ${limit + 1}`);
-  const shown = rows.slice(0, limit);
-  const last = shown.at(-1);
-  return { rows: shown, next: rows.length > limit && last ? { value: last.sort_value, id: last.id } : null };
+  const rows = await selectRows(db, rules, {
+    where: sql.join(where, sql` and `),
+    orderBy: isUnique ? sql`${key} ${direction}` : sql`${key} ${direction}, identity_id ${direction}`,
+    limit: limit + 1,
+    key,
+  });
+  const last = rows.slice(0, limit).at(-1);
+  const next = rows.length > limit && last ? { value: last.sort_value, id: last.id } : null;
+  return { rows: rows.slice(0, limit), next };
+};
+
+/** One collector by its id; undefined when there is none. */
+export const findFleetRow = async (db: Executor, rules: FleetRules, id: string): Promise<FleetRow | undefined> => {
+  const where = sql`identity_id = ${id}::uuid`;
+  const [row] = await selectRows(db, rules, { where, orderBy: sql`identity_id`, limit: 1, key: sql`identity_id` });
+  return row;
+};
+
+/**
+ * The rows are chosen over the narrow table alone, and of it by their ids: a sort of the whole fleet then holds as little as it can.
+ * What is shown is looked up for those that were chosen.
+ */
+const selectRows = async (
+  db: Executor,
+  rules: FleetRules,
+  { where, orderBy, limit, key }: { where: SQL; orderBy: SQL; limit: number; key: SQL },
+): Promise<(FleetRow & { sort_value: string })[]> => {
+  const flags = fleetConditions.map(
+    (condition) => sql`${conditionHolds(condition, rules)} as ${sql.identifier(`is_${condition}`)}`,
+  );
+  const rows = await db.execute<Omit<FleetRow, "state"> & { sort_value: string; state_place: number }>(sql`
+    select f.*, f.identity_id as id, i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason,
+      coalesce(h.hostname, i.hostname) as hostname, h.last_heartbeat_at, e.last_envelope_at,
+      c.status as certificate_status, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
+      c.renew_after as certificate_renew_after, c.revoked_at as certificate_revoked_at,
+      s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
+      h.config_errors[1] as config_error, h.running_config_hash, h.last_known_good_config_hash,
+      coalesce(f.assigned_config_hash, h.desired_config_hash) as desired_config_hash,
+      h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total,
+      h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
+      h.queue_at_risk_since, h.renewal_failed_since, h.version_since
+    from (
+      select identity_id as chosen_id, row_number() over () as place
+      from (select identity_id from fleet_host where ${where} order by ${orderBy} limit ${limit}) sorted
+    ) chosen
+    cross join lateral (
+      select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
+        enrolled_at, drift, assigned_config_hash, (${key})::text as sort_value,
+        ${statePlace(rules)} as state_place, ${sql.join(flags, sql`, `)}
+      from fleet_host where identity_id = chosen_id
+    ) f
+    -- One lookup a row: for a large page the planner would rather read every identity there is.
+    cross join lateral (select * from collector_identity where id = chosen_id limit 1) i
+    join certificate c on c.id = f.certificate_id
+    left join certificate s on s.id = f.unused_successor_id and s.not_after > ${moment(rules.now)}
+    left join collector_health h on h.identity_id = f.identity_id
+    left join ingest_host e on e.host_id = i.identity
+    order by chosen.place`);
+  return rows.map((row) => ({ ...row, state: stateAt(row.state_place) }));
 };
 
 /** Counts over the whole fleet under a filter, its states left out. */
@@ -110,29 +182,34 @@ export interface FleetSummary {
 
 /** The summary of a filter; states with no row are absent from `byState`. */
 export const summarizeFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetSummary> => {
-  const rows = await db.execute<Record<"enrolled" | "recent" | "forwarding" | "never", string> & { state: FleetState }>(
-    sql`
-    select state, count(*) as enrolled,
-      count(*) filter (where ${heartbeatRecent(rules)}) as recent,
-      count(*) filter (where last_envelope_at is not null) as forwarding,
-      count(*) filter (where ${neverForwarded}) as never
-    from ${fleetRelation(rules)} where ${fleetPredicate(filter, rules.now)} group by state`,
-  );
+  const rows = await db.execute<Record<"place" | "enrolled" | "recent" | "forwarding" | "never", number>>(sql`
+    select ${statePlace(rules)} as place, count(*)::int as enrolled,
+      (count(*) filter (where ${heartbeatRecent(rules)}))::int as recent,
+      (count(*) filter (where ${hasForwarded}))::int as forwarding,
+      (count(*) filter (where ${neverForwarded}))::int as never
+    from fleet_host where ${fleetPredicate(filter, rules, { withStates: false })} group by 1`);
   const total = (column: "enrolled" | "recent" | "forwarding" | "never") =>
-    rows.reduce((sum, row) => sum + Number(row[column]), 0);
+    rows.reduce((sum, row) => sum + row[column], 0);
   return {
     enrolled: total("enrolled"),
     activeRecentHeartbeats: total("recent"),
     forwarding: total("forwarding"),
     neverForwarded: total("never"),
-    byState: new Map(rows.map((row) => [row.state, Number(row.enrolled)])),
+    byState: new Map(rows.map((row) => [stateAt(row.place), row.enrolled])),
   };
 };
 
-/** Every version that a collector of the fleet runs or enrolled with. */
-export const findFleetVersions = async (db: Executor): Promise<string[]> => {
-  const rows = await db.execute<{ version: string }>(sql`
-    select distinct coalesce(h.collector_version, i.collector_version) as version
-    from collector_identity i left join collector_health h on h.identity_id = i.id`);
-  return rows.map((row) => row.version);
+/** Every version and every platform of the fleet, each found by one step through its index. */
+export const findFleetWords = async (db: Executor): Promise<{ versions: string[]; platforms: string[] }> => {
+  const words = (column: SQL) => sql`array(
+    with recursive word as (
+      (select ${column} as value from fleet_host order by 1 limit 1)
+      union all
+      select (select ${column} from fleet_host where ${column} > word.value order by 1 limit 1) from word
+      where word.value is not null
+    ) select value from word where value is not null)`;
+  const [row] = await db.execute<Record<"versions" | "platforms", string[]>>(
+    sql`select to_json(${words(sql`version`)}) as versions, to_json(${words(sql`platform`)}) as platforms`,
+  );
+  return row ?? { versions: [], platforms: [] };
 };

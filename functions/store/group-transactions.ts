@@ -1,11 +1,11 @@
 import { groupCalls } from "../kit/group-calls.ts";
 import type { Database, Executor } from "./database.ts";
-import { databaseProblem } from "./database-problem.ts";
+import { mayFareBetterAlone } from "./database-problem.ts";
 
 /**
  * Does the work of concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes the
  * same lock anyway, where a second one would only wait for it with fewer calls. Each call resolves when its own is committed; two of
- * one key never share a transaction. A failure that is not the database's own fails alone: the others of its group are done again.
+ * one key never share a transaction. Of a failure that is not the database being away, one part alone is to blame: all are done again, each by itself.
  */
 export const groupTransactions = <Item, Result>(
   db: Database,
@@ -20,5 +20,5 @@ export const groupTransactions = <Item, Result>(
     keyOf: work.keyOf,
     concurrency: 1,
     itemsMax: 128,
-    isolate: (error) => databaseProblem(error)?.code !== "database_unavailable",
+    isolate: mayFareBetterAlone,
   });

@@ -3,7 +3,7 @@ import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
 import type { Clock } from "../kit/clock.ts";
 import { groupCalls } from "../kit/group-calls.ts";
 import type { Executor } from "./database.ts";
-import { databaseProblem } from "./database-problem.ts";
+import { mayFareBetterAlone } from "./database-problem.ts";
 import { type Admission, admissionOf, type ProofUse, type VerdictRow, verdictOf } from "./proof-uses.ts";
 
 /** What a heartbeat says; the columns of `collector_health` by their names. Times are RFC 3339. */
@@ -84,7 +84,7 @@ export const createHeartbeatWriter = (db: Executor, clock: Pick<Clock, "now">) =
     keyOf: ({ identity }) => identity,
     concurrency: 2,
     itemsMax: groupMax,
-    isolate: (error) => databaseProblem(error)?.code !== "database_unavailable",
+    isolate: mayFareBetterAlone,
   });
 
 /** Two boots that alternate within this time are a clone. */
@@ -116,13 +116,25 @@ const recordHeartbeats = async (
         as input (place integer, fingerprint text, sent_at timestamptz, expired boolean, ${sql.raw(reportColumns)})
     ), ${verdictOf("heartbeat", now)}, written as (
       insert into collector_health as h
-        (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, ${names})
-      select identity_id, certificate_id, ${at}, false, ${names} from verdict
+        (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, version_since, config_invalid_since,
+          queue_at_risk_since, renewal_failed_since, ${names})
+      select identity_id, certificate_id, ${at}, false, ${at}, case when not config_valid then ${at} end,
+        case when queue_at_risk then ${at} end, case when renewal_status = 'failed' then ${at} end, ${names}
+      from verdict
       where outcome = 'admitted' order by identity_id
       on conflict (identity_id) do update set
         certificate_id = excluded.certificate_id,
         last_heartbeat_at = excluded.last_heartbeat_at,
         dropped_since_previous = excluded.dropped_records_total > h.dropped_records_total,
+        version_since = case when excluded.collector_version = h.collector_version
+          then coalesce(h.version_since, ${at}) else ${at} end,
+        -- A core of before, on this schema, changes what is said and not since when: only what was said last goes on.
+        config_invalid_since = case when not excluded.config_valid
+          then coalesce(case when not h.config_valid then h.config_invalid_since end, ${at}) end,
+        queue_at_risk_since = case when excluded.queue_at_risk or excluded.dropped_records_total > h.dropped_records_total
+          then coalesce(case when h.queue_at_risk or h.dropped_since_previous then h.queue_at_risk_since end, ${at}) end,
+        renewal_failed_since = case when excluded.renewal_status = 'failed'
+          then coalesce(case when h.renewal_status = 'failed' then h.renewal_failed_since end, ${at}) end,
         previous_boot_id = case when h.boot_id <> excluded.boot_id then h.boot_id else h.previous_boot_id end,
         previous_boot_at = case when h.boot_id <> excluded.boot_id then h.last_heartbeat_at else h.previous_boot_at end,
         ${assignments}

@@ -137,7 +137,8 @@ const planOf = (issue: Issue, known: IdentityRow | undefined, { entropy }: Needs
 const write = async (tx: Executor, needs: Needs, plans: readonly Plan[], now: number): Promise<void> => {
   const at = new Date(now);
   const first = plans.filter(({ isKnown }) => !isKnown);
-  const again = plans.filter(({ isKnown }) => isKnown);
+  // In the order of ids, in which whoever changes several hosts takes them.
+  const again = plans.filter(({ isKnown }) => isKnown).toSorted((a, b) => (a.identity.id < b.identity.id ? -1 : 1));
   await Promise.all([
     insertIdentities(
       tx,

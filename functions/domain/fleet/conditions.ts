@@ -1,4 +1,4 @@
-import { type FleetCondition, fleetConditions } from "../../../proto/fleet-health.ts";
+import { type FleetCondition, fleetConditions } from "../../../proto/fleet-health/vocabulary.ts";
 import type { FleetRow } from "../../store/fleet-report.ts";
 import type { FleetThresholds } from "../../store/fleet-thresholds.ts";
 
@@ -26,7 +26,7 @@ type Explain = (
 
 const ms = (text: string | null): number => (text === null ? 0 : new Date(text).getTime());
 const ageSeconds = (text: string | null, now: number): number => Math.max(0, Math.floor((now - ms(text)) / 1000));
-/** What a heartbeat says holds since then at the latest. */
+/** Where nothing was kept of it: what a heartbeat says holds since then at the latest. */
 const heard = (row: FleetRow): string => row.last_heartbeat_at ?? row.enrolled_at;
 
 const explanations: Record<FleetCondition, Explain> = {
@@ -47,7 +47,7 @@ const explanations: Record<FleetCondition, Explain> = {
           since: row.certificate_not_after,
           evidence: `the certificate expired ${ageSeconds(row.certificate_not_after, now)} s ago and has no successor`,
         }
-      : { since: row.renewal_last_attempt_at ?? heard(row), evidence: row.renewal_last_error ?? "renewal failed" },
+      : { since: row.renewal_failed_since ?? heard(row), evidence: row.renewal_last_error ?? "renewal failed" },
   stale: (row, { staleAfterSeconds, enrollingSeconds }, now) =>
     row.last_heartbeat_at === null
       ? {
@@ -68,15 +68,15 @@ const explanations: Record<FleetCondition, Explain> = {
     };
   },
   config_invalid: (row) => ({
-    since: heard(row),
+    since: row.config_invalid_since ?? heard(row),
     evidence: row.config_error ?? "the collector reports an invalid config",
   }),
   unsupported_version: (row, { versionMin }) => ({
-    since: heard(row),
+    since: row.version_since ?? heard(row),
     evidence: versionMin === null ? "the version is not SemVer" : `the version is not SemVer ${versionMin} or later`,
   }),
   queue_at_risk: (row) => ({
-    since: heard(row),
+    since: row.queue_at_risk_since ?? heard(row),
     evidence: row.dropped_since_previous
       ? `records were dropped since the previous heartbeat, ${row.dropped_records_total} in all`
       : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s`,

@@ -1,17 +1,15 @@
 import * as v from "valibot";
+import { type CertificateStatus, certificateStatuses } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { CertificateRow } from "../../../store/certificates.ts";
 import { Id, Moment } from "../../shapes.ts";
 
 const MomentOrNone = v.nullable(Moment);
 
-/** What a certificate is at a moment: the first of these that applies (contract, section 3, "Revocation"). */
-export const CertificateStatus = v.picklist(["revoked", "expired", "replaced", "active"]);
-
 /** The status to show at `now`. */
 export const certificateStatus = (
   { status, notAfter }: Pick<CertificateRow, "status" | "notAfter">,
   now: number,
-): v.InferOutput<typeof CertificateStatus> => (status !== "revoked" && notAfter.getTime() <= now ? "expired" : status);
+): CertificateStatus => (status !== "revoked" && notAfter.getTime() <= now ? "expired" : status);
 
 /** A certificate as the API shows it. */
 export const CertificateView = v.strictObject({
@@ -20,7 +18,7 @@ export const CertificateView = v.strictObject({
   predecessor_id: v.nullable(Id),
   serial_number: v.string(),
   fingerprint_sha256: v.string(),
-  status: CertificateStatus,
+  status: v.picklist(certificateStatuses),
   certificate_pem: v.string(),
   not_before: Moment,
   not_after: Moment,

@@ -106,6 +106,29 @@ describe("the states of the health report", () => {
     expect(await state({ renewal: { ...renewal, status: "retrying" } })).toBe("healthy");
   });
 
+  it("says since when a heartbeat's conditions hold: from the first of the heartbeats that say so without a break", async () => {
+    const { test, stateOf } = await startFleet();
+    const host = await test.enroll("since");
+    const { queue, renewal } = heartbeatBody(test.clock.now());
+    const ill = {
+      ...test.version("0.9.0"),
+      config: { valid: false, errors: ["bad"], running_config_hash: null },
+      queue: { ...queue, at_risk: true },
+      renewal: { ...renewal, status: "failed", last_error: "reenroll" },
+    };
+    const sinceAfter = async (over: object) => {
+      await test.clock.advance(60_000);
+      await test.beat(host, over);
+      const { conditions = [] } = (await stateOf(host)) ?? {};
+      return conditions.map(({ since }) => new Date(since).getTime());
+    };
+    const first = await sinceAfter(ill);
+    expect(first).toEqual(Array(4).fill(test.clock.now()));
+    expect(await sinceAfter(ill)).toEqual(first);
+    expect(await sinceAfter({})).toEqual([]);
+    expect(await sinceAfter(ill)).toEqual(Array(4).fill(test.clock.now()));
+  });
+
   it("compares versions as SemVer, and calls what is not SemVer unsupported", async () => {
     const { test, stateOf } = await startFleet();
     const host = await test.enroll("version");

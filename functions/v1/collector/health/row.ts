@@ -1,64 +1,15 @@
-import * as v from "valibot";
-import { driftKinds, fleetStates } from "../../../../proto/fleet-health.ts";
+import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet-report.ts";
 import type { FleetThresholds } from "../../../store/fleet-thresholds.ts";
-import { Id, Moment } from "../../shapes.ts";
-import { CertificateStatus, certificateStatus } from "../certificates/certificate.ts";
-
-const MomentOrNone = v.nullable(Moment);
-const TextOrNone = v.nullable(v.string());
-const NumberOrNone = v.nullable(v.number());
-
-const CertificateView = v.strictObject({
-  id: Id,
-  status: CertificateStatus,
-  not_after: Moment,
-  renew_after: Moment,
-});
-
-/** One collector of the report (contract, section 6, "Row"). */
-export const HealthRowView = v.strictObject({
-  identity_id: Id,
-  identity: v.string(),
-  device_id: v.string(),
-  hostname: TextOrNone,
-  platform: v.string(),
-  version: v.string(),
-  state: v.picklist(fleetStates),
-  conditions: v.array(v.strictObject({ state: v.picklist(fleetStates), since: Moment, evidence: v.string() })),
-  enrolled_at: Moment,
-  last_heartbeat_at: MomentOrNone,
-  last_envelope_at: MomentOrNone,
-  certificate: CertificateView,
-  successor: v.nullable(CertificateView),
-  config: v.strictObject({
-    running_config_hash: TextOrNone,
-    desired_config_hash: TextOrNone,
-    last_known_good_config_hash: TextOrNone,
-    drift: v.picklist(driftKinds),
-  }),
-  queue: v.strictObject({
-    records: NumberOrNone,
-    bytes: NumberOrNone,
-    max_bytes: NumberOrNone,
-    oldest_record_age_seconds: NumberOrNone,
-    dropped_records_total: NumberOrNone,
-  }),
-  renewal: v.strictObject({ status: TextOrNone, last_error: TextOrNone }),
-  last_auth_failure: v.nullable(v.strictObject({ at: Moment, reason: v.string() })),
-});
+import { certificateStatus } from "../certificates/certificate.ts";
 
 const moment = (text: string): string => new Date(text).toISOString();
 const momentOrNull = (text: string | null): string | null => (text === null ? null : moment(text));
 const numberOrNull = (text: string | null): number | null => (text === null ? null : Number(text));
 
 /** The view of a row at `now`. */
-export const healthRowView = (
-  row: FleetRow,
-  thresholds: FleetThresholds,
-  now: Date,
-): v.InferOutput<typeof HealthRowView> => ({
+export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: Date): FleetHealthRow => ({
   identity_id: row.id,
   identity: row.identity,
   device_id: row.device_id,

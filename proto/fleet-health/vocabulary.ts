@@ -36,3 +36,15 @@ export const fleetSorts = [
 
 /** One of `fleetSorts`. */
 export type FleetSort = (typeof fleetSorts)[number];
+
+/** What a CSV export is of: which rows each has, contract section 6. */
+export const exportKinds = ["stale", "queue_risk", "renewal_failures", "config_drift"] as const;
+
+/** One of `exportKinds`. */
+export type ExportKind = (typeof exportKinds)[number];
+
+/** What a certificate is at a moment: the first of these that applies (contract, section 3, "Revocation"). */
+export const certificateStatuses = ["revoked", "expired", "replaced", "active"] as const;
+
+/** One of `certificateStatuses`. */
+export type CertificateStatus = (typeof certificateStatuses)[number];

@@ -1,0 +1,110 @@
+import { type SQL, sql } from "drizzle-orm";
+import { expiryDays, heartbeatAgeBounds } from "../../proto/fleet-health/facets.ts";
+import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../proto/fleet-health/vocabulary.ts";
+import type { Executor } from "./database.ts";
+import { exportHolds, type FleetFilter, type FleetRules, fleetPredicate, hasHeartbeat, moments } from "./fleet-rows.ts";
+
+/** Counts of a fleet under a filter, its states included. Words are counted by name, in no order. */
+export interface FleetCounts {
+  total: number;
+  versions: ReadonlyMap<string, number>;
+  platforms: ReadonlyMap<string, number>;
+  drift: ReadonlyMap<Drift, number>;
+  heartbeatNever: number;
+  /** By place in `heartbeatAgeBounds`. */
+  heartbeatAges: readonly number[];
+  expired: number;
+  /** By day from now on. */
+  expiryByDay: readonly number[];
+  expiringLater: number;
+  exports: Readonly<Record<ExportKind, number>>;
+}
+
+const daySeconds = 86_400;
+const neverBucket = -1;
+
+/** Counts the rows of a filter by everything that the report draws, in two scans side by side. */
+export const countFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetCounts> => {
+  const where = fleetPredicate(filter, rules);
+  const [facets, totals] = await Promise.all([
+    countBy(db, where, { ...dimensions, ...bucketsOf(rules) }),
+    countExports(db, rules, where),
+  ]);
+  const bounds = heartbeatAgeBounds.length;
+  const { heartbeat_age: ages, expiry_day: days } = facets;
+  return {
+    total: totals.total,
+    versions: facets.version,
+    platforms: facets.platform,
+    drift: new Map(driftKinds.map((kind) => [kind, facets.drift.get(kind) ?? 0])),
+    heartbeatNever: ages.get(String(neverBucket)) ?? 0,
+    // The database counts from the oldest on.
+    heartbeatAges: heartbeatAgeBounds.map((_, place) => ages.get(String(bounds - 1 - place)) ?? 0),
+    expired: days.get("0") ?? 0,
+    expiryByDay: Array.from({ length: expiryDays }, (_, day) => days.get(String(day + 1)) ?? 0),
+    expiringLater: days.get(String(expiryDays + 1)) ?? 0,
+    exports: totals,
+  };
+};
+
+const dimensions = { version: sql`version`, platform: sql`platform`, drift: sql`drift` };
+
+/** `width_bucket` counts a value with the bound that it reaches: the moments are those at which an age or a day ends. */
+const bucketsOf = ({ now }: FleetRules) => {
+  const ages = heartbeatAgeBounds.slice(1).toReversed();
+  const agesFrom = moments(
+    now,
+    ages.map((seconds) => -seconds),
+  );
+  // What expires at the very moment has expired: days begin a millisecond, the precision of moments, after it.
+  const daysFrom = moments(
+    now,
+    Array.from({ length: expiryDays + 1 }, (_, day) => day * daySeconds + 0.001),
+  );
+  return {
+    heartbeat_age: sql`case when ${hasHeartbeat} then width_bucket(last_heartbeat_at, ${agesFrom})
+      else ${sql.raw(String(neverBucket))} end`,
+    expiry_day: sql`width_bucket(expired_from, ${daysFrom})`,
+  };
+};
+
+/** How many rows have each value of each dimension. */
+const countBy = async <Name extends string>(
+  db: Executor,
+  where: SQL,
+  by: Record<Name, SQL>,
+): Promise<Record<Name, Map<string, number>>> => {
+  const names = Object.keys(by) as Name[];
+  const columns = names.map((name) => sql`${by[name]} as ${sql.identifier(name)}`);
+  const identifiers = names.map((name) => sql.identifier(name));
+  const rows = await db.execute<Record<Name, string | number | null> & { mask: number; rows: number }>(sql`
+    select ${sql.join(identifiers, sql`, `)}, grouping(${sql.join(identifiers, sql`, `)}) as mask, count(*)::int as rows
+    from (select ${sql.join(columns, sql`, `)} from fleet_host where ${where}) counted
+    group by grouping sets (${sql.join(
+      identifiers.map((name) => sql`(${name})`),
+      sql`, `,
+    )})`);
+  // A bit of the mask is set for each dimension that the row is not of, the last dimension's lowest.
+  const every = 2 ** names.length - 1;
+  const counts = names.map((name, place) => {
+    const own = every - 2 ** (names.length - 1 - place);
+    const values = rows.filter(({ mask }) => mask === own).map((row) => [String(row[name]), row.rows] as const);
+    return [name, new Map(values)] as const;
+  });
+  return Object.fromEntries(counts) as Record<Name, Map<string, number>>;
+};
+
+const countExports = async (
+  db: Executor,
+  rules: FleetRules,
+  where: SQL,
+): Promise<Record<ExportKind | "total", number>> => {
+  const columns = exportKinds.map(
+    (kind) => sql`(count(*) filter (where ${exportHolds(kind, rules)}))::int as ${sql.identifier(kind)}`,
+  );
+  const [row] = await db.execute<Record<ExportKind | "total", number>>(
+    sql`select count(*)::int as total, ${sql.join(columns, sql`, `)} from fleet_host where ${where}`,
+  );
+  if (row === undefined) throw new Error("a count without a row");
+  return row;
+};

@@ -1,0 +1,159 @@
+import { sql } from "drizzle-orm";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestDatabase } from "../../tests/database.ts";
+import { createTestClock } from "../../tests/fakes/clock.ts";
+import { seedFleet } from "../../tests/fleet.ts";
+import { markUsed } from "../domain/certificate/use.ts";
+import { endAssignment, insertAssignment } from "./assignments.ts";
+import { updateAuthFailure } from "./auth-failures.ts";
+import { updateActiveReplaced, updateCertificateRevoked, updateIdentityCertificatesRevoked } from "./certificates.ts";
+import type { Executor } from "./database.ts";
+import { lockIdentity, updateCollectorVersion, updateIdentityRevoked } from "./identities.ts";
+
+const database = await createTestDatabase();
+afterAll(() => database.drop());
+const { db } = database.connect();
+const clock = createTestClock();
+const count = 24;
+await seedFleet(db, { count, now: new Date(clock.now()) });
+
+const idOf = (kind: string, n: number): string => `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
+const identityOf = (n: number): string => idOf("8000", n);
+const list = (hosts: readonly number[]) =>
+  sql.join(
+    hosts.map((n) => sql`${identityOf(n)}::uuid`),
+    sql`, `,
+  );
+const at = (ms: number) => sql`${new Date(clock.now() + ms).toISOString()}::timestamptz`;
+const locked = (n: number, change: (tx: Executor) => Promise<unknown>) =>
+  db.transaction(async (tx) => {
+    await lockIdentity(tx, identityOf(n));
+    await change(tx);
+  });
+
+interface Change {
+  /** Hosts concerned; most changes take the first. */
+  hosts: number[];
+  /** What the change makes of the hosts, where there is a choice. */
+  value: number;
+}
+
+/** Everything that a row is made of, changed as the product does it. */
+const changes: Record<string, (change: Change) => Promise<unknown>> = {
+  heartbeat: ({ hosts, value }) =>
+    db.execute(sql`insert into collector_health (identity_id, certificate_id, last_heartbeat_at, boot_id, collector_version,
+        collector_commit, hostname, platform, started_at, config_valid, config_errors, running_config_hash,
+        desired_config_hash, last_known_good_config_hash, queue_records, queue_bytes, queue_bytes_max, dropped_records_total,
+        dropped_since_previous, queue_at_risk, forwarder_connected, renewal_status)
+      select i.id, (select c.id from certificate c where c.identity_id = i.id limit 1), ${at(value)}, 'boot', ${`1.${value % 3}.0`},
+        '', 'host', 'linux/amd64', ${at(0)}, ${value % 5 > 0}, '{}', k.config_hash, k.config_hash, null, 1, ${value}::bigint, 1, 1,
+        ${value % 7 === 0}, ${value % 3 === 0}, true, ${value % 4 === 0 ? "failed" : "ok"}
+      from collector_identity i, collector_config k
+      where i.id in (${list(hosts)}) and k.id = ${idOf("b000", value % 3)}::uuid order by i.id
+      on conflict (identity_id) do update set last_heartbeat_at = excluded.last_heartbeat_at,
+        collector_version = excluded.collector_version, config_valid = excluded.config_valid,
+        running_config_hash = excluded.running_config_hash, desired_config_hash = excluded.desired_config_hash,
+        queue_bytes = excluded.queue_bytes, queue_at_risk = excluded.queue_at_risk,
+        dropped_since_previous = excluded.dropped_since_previous, renewal_status = excluded.renewal_status`),
+  envelopes: ({ hosts, value }) =>
+    db.execute(sql`insert into ingest_host select identity, ${at(value)} from collector_identity where id in (${list(hosts)})
+      order by identity on conflict (host_id) do update
+      set last_envelope_at = greatest(ingest_host.last_envelope_at, excluded.last_envelope_at)`),
+  renew: ({ hosts: [n = 1] }) =>
+    locked(n, async (tx) => {
+      const id = crypto.randomUUID();
+      await tx.execute(sql`update certificate set status = 'replaced' where identity_id = ${identityOf(n)}::uuid
+        and predecessor_id is not null and status = 'active' and first_used_at is null`);
+      await tx.execute(sql`insert into certificate (id, identity_id, predecessor_id, status, serial_number, fingerprint_sha256,
+          spki_sha256, certificate_pem, chain_pem, not_before, not_after, renew_after, issued_at)
+        select ${id}::uuid, identity_id, id, 'active', '', ${id}::bytea, '', '', '', ${at(0)}, ${at(60_000)}, ${at(0)}, ${at(0)}
+        from certificate where identity_id = ${identityOf(n)}::uuid order by first_used_at desc nulls last limit 1`);
+    }),
+  use: async ({ hosts: [n = 1] }) => {
+    const unused = await db.execute<{ id: string }>(
+      sql`select id from certificate where identity_id = ${identityOf(n)}::uuid and first_used_at is null`,
+    );
+    for (const { id } of unused) await markUsed({ db, clock }, { certificateId: id, identityId: identityOf(n) });
+  },
+  revokeCertificate: ({ hosts: [n = 1] }) =>
+    locked(n, (tx) => updateCertificateRevoked(tx, idOf("9000", n), new Date(clock.now()))),
+  replace: ({ hosts: [n = 1] }) => locked(n, (tx) => updateActiveReplaced(tx, identityOf(n), new Date(clock.now()))),
+  revoke: ({ hosts: [n = 1] }) =>
+    locked(n, async (tx) => {
+      await updateIdentityRevoked(tx, identityOf(n), new Date(clock.now()));
+      await updateIdentityCertificatesRevoked(tx, identityOf(n), new Date(clock.now()));
+    }),
+  // Many at once in the order of their ids, as a bulk assignment.
+  assign: ({ hosts, value }) =>
+    db.transaction(async (tx) => {
+      for (const n of hosts.toSorted((a, b) => a - b)) {
+        await lockIdentity(tx, identityOf(n));
+        await endAssignment(tx, identityOf(n), new Date(clock.now()));
+        if (value % 4 === 0) continue;
+        const ids = { id: crypto.randomUUID(), identityId: identityOf(n), configId: idOf("b000", value % 3) };
+        await insertAssignment(tx, {
+          ...ids,
+          assignedAt: new Date(clock.now()),
+          assignedBy: identityOf(n),
+          endedAt: null,
+        });
+      }
+    }),
+  version: ({ hosts: [n = 1], value }) => locked(n, (tx) => updateCollectorVersion(tx, identityOf(n), `2.${value}.0`)),
+  authFailure: ({ hosts: [n = 1] }) =>
+    updateAuthFailure(db, { identity: `host-${n}`, reason: "clock_skew", at: new Date(clock.now()), due: new Date(0) }),
+};
+
+const change = fc.record({
+  kind: fc.constantFrom(...Object.keys(changes)),
+  hosts: fc.uniqueArray(fc.integer({ min: 1, max: count }), { minLength: 1, maxLength: 8 }),
+  value: fc.integer({ min: -5000, max: 5000 }),
+});
+
+describe("the row that the health report reads", () => {
+  it("is what the tables say after any changes, made side by side by several connections", async () => {
+    const property = fc.asyncProperty(fc.array(change, { minLength: 8, maxLength: 40 }), async (batch) => {
+      await Promise.all(batch.map(({ kind, ...what }) => changes[kind]?.({ ...what, value: Math.abs(what.value) })));
+      const odd = await db.execute(
+        sql`(table fleet_host except table fleet_facts) union all (table fleet_facts except table fleet_host)`,
+      );
+      expect([...odd]).toEqual([]);
+    });
+    await fc.assert(property, { numRuns: 12, seed: 20_261_120, endOnFailure: true });
+    const [{ rows } = { rows: 0 }] = await db.execute<{ rows: number }>(
+      sql`select count(*)::int as rows from fleet_host`,
+    );
+    expect(rows).toBe(count);
+  });
+
+  it("keeps a heartbeat that commits while another change waits for the row", async () => {
+    const heard = clock.now() + 3_600_000;
+    const second = database.connect().db;
+    let changed: Promise<unknown> = Promise.resolve();
+    await db.transaction(async (tx) => {
+      await tx.execute(
+        sql`update collector_health set last_heartbeat_at = ${at(3_600_000)} where identity_id = ${identityOf(1)}::uuid`,
+      );
+      // Sent at once: a query of drizzle waits for somebody to wait for it.
+      changed = second
+        .execute(sql`update collector_identity set platform = 'other' where id = ${identityOf(1)}::uuid`)
+        .then();
+      const waiting = sql`select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`;
+      while ((await second.execute(waiting)).length === 0) await Promise.resolve();
+    });
+    await changed;
+    const [row] = await db.execute<{ at: string }>(sql`select last_heartbeat_at as at from fleet_host
+      where identity_id = ${identityOf(1)}::uuid`);
+    expect(new Date(row?.at ?? "").getTime()).toBe(heard);
+  });
+
+  it("does not follow the words of the sessions that write: time zones, and plans made when the tables were small", async () => {
+    await db.transaction(async (tx) => {
+      await tx.execute(sql`set local time zone 'America/New_York'`);
+      await tx.execute(sql`select fleet_host_refresh(array_agg(id)) from collector_identity`);
+    });
+    const odd = await db.execute(sql`table fleet_host except table fleet_facts`);
+    expect([...odd]).toEqual([]);
+  });
+});

@@ -1,0 +1,76 @@
+import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
+import type { CsvCell } from "../../../http/csv.ts";
+
+/** A column of an export: the name in its first record, and a row's cell. */
+export type ExportColumn = readonly [name: string, cell: (row: FleetHealthRow) => CsvCell];
+
+const who: readonly ExportColumn[] = [
+  ["identity_id", (row) => row.identity_id],
+  ["identity", (row) => row.identity],
+  ["device_id", (row) => row.device_id],
+  ["hostname", (row) => row.hostname],
+  ["platform", (row) => row.platform],
+  ["version", (row) => row.version],
+  ["state", (row) => row.state],
+];
+
+const seen: readonly ExportColumn[] = [
+  ["enrolled_at", (row) => row.enrolled_at],
+  ["last_heartbeat_at", (row) => row.last_heartbeat_at],
+  ["last_envelope_at", (row) => row.last_envelope_at],
+];
+
+const certificate: readonly ExportColumn[] = [
+  ["certificate_id", (row) => row.certificate.id],
+  ["certificate_status", (row) => row.certificate.status],
+  ["certificate_not_after", (row) => row.certificate.not_after],
+  ["certificate_renew_after", (row) => row.certificate.renew_after],
+  ["successor_id", (row) => row.successor?.id ?? null],
+];
+
+const lastAuthFailure: readonly ExportColumn[] = [
+  ["last_auth_failure_at", (row) => row.last_auth_failure?.at ?? null],
+  ["last_auth_failure_reason", (row) => row.last_auth_failure?.reason ?? null],
+];
+
+/** Why a row is in the export, even where another condition comes first in its state. */
+const why = (condition: FleetCondition): readonly ExportColumn[] => {
+  const of = (row: FleetHealthRow) => row.conditions.find(({ state }) => state === condition);
+  return [
+    ["since", (row) => of(row)?.since ?? null],
+    ["evidence", (row) => of(row)?.evidence ?? null],
+  ];
+};
+
+/** The columns of each export, in their order. */
+export const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
+  stale: [...who, ...why("stale"), ...seen, ...certificate, ...lastAuthFailure],
+  queue_risk: [
+    ...who,
+    ...why("queue_at_risk"),
+    ["queue_records", (row) => row.queue.records],
+    ["queue_bytes", (row) => row.queue.bytes],
+    ["queue_max_bytes", (row) => row.queue.max_bytes],
+    ["queue_oldest_record_age_seconds", (row) => row.queue.oldest_record_age_seconds],
+    ["dropped_records_total", (row) => row.queue.dropped_records_total],
+    ...seen,
+  ],
+  renewal_failures: [
+    ...who,
+    ...why("renewal_failed"),
+    ["renewal_status", (row) => row.renewal.status],
+    ["renewal_last_error", (row) => row.renewal.last_error],
+    ...certificate,
+    ...seen,
+    ...lastAuthFailure,
+  ],
+  config_drift: [
+    ...who,
+    ["drift", (row) => row.config.drift],
+    ["running_config_hash", (row) => row.config.running_config_hash],
+    ["desired_config_hash", (row) => row.config.desired_config_hash],
+    ["last_known_good_config_hash", (row) => row.config.last_known_good_config_hash],
+    ...seen,
+  ],
+};

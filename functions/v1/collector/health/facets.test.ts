@@ -1,0 +1,99 @@
+import { afterAll, describe, expect, it } from "vitest";
+import type { FleetHealthDetail } from "../../../../proto/fleet-health/detail.ts";
+import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
+import { createTestToken, enrollTestCollector, heartbeatBody, manage } from "../../../../tests/collector.ts";
+import { createTestCore } from "../../../../tests/core.ts";
+
+const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
+afterAll(() => test.close());
+const enroll = async (deviceId: string) => {
+  const { token } = await createTestToken(test);
+  return enrollTestCollector(test, { token, deviceId });
+};
+const day = 86_400_000;
+
+const old = await enroll("old");
+await test.clock.advance(10 * day);
+const recent = await enroll("recent");
+await manage(test, recent, "heartbeat", {
+  ...heartbeatBody(test.clock.now()),
+  collector: { ...(heartbeatBody(test.clock.now()).collector as object), version: "0.9.0" },
+});
+await test.clock.advance(60_000);
+
+const facets = async (query = "") =>
+  (await test.api<FleetFacets>("GET", `/v1/collector/health/facets${query}`, { as: "auditor" })).body;
+
+describe("the facets of the health report", () => {
+  it("count versions, platforms, drift, heartbeat ages and expiry, with every bucket there", async () => {
+    const { total, versions, platforms, drift, heartbeat_age, certificate_expiry } = await facets();
+    expect(total).toBe(2);
+    expect(versions).toContainEqual({ version: "0.9.0", count: 1, supported: false });
+    expect(versions.reduce((sum, { count }) => sum + count, 0)).toBe(2);
+    expect(platforms).toEqual([{ platform: "linux/amd64", count: 2 }]);
+    expect(drift.map((each) => each.drift)).toEqual([
+      "in_sync",
+      "drifted",
+      "on_last_known_good",
+      "no_desired",
+      "unknown",
+    ]);
+    expect(heartbeat_age.never).toBe(1);
+    expect(heartbeat_age.buckets.filter(({ count }) => count > 0)).toEqual([
+      { from_seconds: 30, to_seconds: 60, count: 1 },
+    ]);
+    expect(heartbeat_age.buckets.at(-1)).toEqual({ from_seconds: 604_800, to_seconds: null, count: 0 });
+    // 21 days, of which ten and a minute have passed for the old one, and a minute for the recent one.
+    expect(certificate_expiry.days.filter(({ count }) => count > 0).map((each) => each.day)).toEqual([10, 20]);
+    expect(certificate_expiry).toMatchObject({ expired: 0, later: 0 });
+    expect(certificate_expiry.days).toHaveLength(30);
+  });
+
+  it("count with the filter for older heartbeats and for expiry: a bucket begins where its filter does", async () => {
+    const older = async (seconds: number) => (await facets(`?heartbeat_older_than_seconds=${seconds}`)).total;
+    expect([await older(59), await older(60)]).toEqual([1, 0]);
+    const { days } = (await facets()).certificate_expiry;
+    const until = (Date.parse(days[10]?.to ?? "") - test.clock.now()) / 1000;
+    const within = async (seconds: number) => (await facets(`?expires_within_seconds=${seconds}`)).total;
+    expect([await within(until - 86_400), await within(until)]).toEqual([0, 1]);
+  });
+
+  it("follow every filter, the states included, and count the rows of the exports by what holds for them", async () => {
+    const stale = await facets("?state=stale");
+    expect(stale).toMatchObject({
+      total: 1,
+      exports: { stale: 1, queue_risk: 0, renewal_failures: 0, config_drift: 0 },
+    });
+    expect((await facets("?state=healthy")).total).toBe(0);
+    expect((await facets("?version=0.9.0")).exports.stale).toBe(0);
+    expect((await test.api("GET", "/v1/collector/health/facets?sort=identity", { as: "auditor" })).status).toBe(422);
+  });
+});
+
+describe("one collector of the report", () => {
+  it("has its row and its history, newest first, certificates included", async () => {
+    await test.api("POST", `/v1/collector/certificates/${old.certificateId}/revoke`, {
+      as: "admin",
+      body: { reason_code: "lost" },
+    });
+    const { body } = await test.api<FleetHealthDetail>("GET", `/v1/collector/health/${old.identityId}`, {
+      as: "auditor",
+    });
+    expect(body.item).toMatchObject({
+      identity_id: old.identityId,
+      state: "revoked",
+      certificate: { status: "revoked" },
+    });
+    expect(body.history.map(({ action, reason_code }) => [action, reason_code])).toEqual([
+      ["certificate.revoke", "lost"],
+      ["collector.enroll", null],
+    ]);
+    expect(body.history[0]?.actor).toEqual({ type: "operator", display: test.people.admin.email });
+  });
+
+  it("is 404 for an id that nobody has, and 422 for what is no id", async () => {
+    const get = (id: string) => test.api("GET", `/v1/collector/health/${id}`, { as: "auditor" });
+    expect((await get("01920000-0000-7000-8000-0000000000ff")).status).toBe(404);
+    expect((await get("one")).status).toBe(422);
+  });
+});

@@ -1,0 +1,78 @@
+import { expiryDays, FleetFacets, facetValuesMax, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
+import type { Core } from "../../../core.ts";
+import { countFacets } from "../../../domain/fleet/count-facets.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import type { FleetCounts } from "../../../store/fleet-facets.ts";
+import type { FleetRules } from "../../../store/fleet-rows.ts";
+import { FilterQuery, filterOf } from "./query.ts";
+import { thresholdsView } from "./thresholds.ts";
+
+/** `GET /v1/collector/health/facets`: what the fleet is made of, and how many rows each export has. */
+export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+  route({
+    method: "GET",
+    path: "/v1/collector/health/facets",
+    operationId: "countFleetHealth",
+    summary:
+      "Counts by version, platform, drift, heartbeat age, certificate expiry and export, under the report's filters",
+    guard: scope(core, "audit"),
+    query: FilterQuery,
+    replies: { 200: { description: "The counts", schema: FleetFacets } },
+    handle: async ({ query }) => {
+      const { rules, counts } = await countFacets(core, filterOf(query));
+      return { status: 200, body: facetsView(rules, counts) };
+    },
+  });
+
+const facetsView = ({ now, thresholds, unsupportedVersions }: FleetRules, counts: FleetCounts): FleetFacets => {
+  const versions = mostFrequent(counts.versions);
+  const platforms = mostFrequent(counts.platforms);
+  return {
+    generated_at: now.toISOString(),
+    thresholds: thresholdsView(thresholds),
+    total: counts.total,
+    versions: versions.named.map(([version, count]) => ({
+      version,
+      count,
+      supported: !unsupportedVersions.includes(version),
+    })),
+    versions_other: versions.other,
+    platforms: platforms.named.map(([platform, count]) => ({ platform, count })),
+    platforms_other: platforms.other,
+    drift: [...counts.drift].map(([drift, count]) => ({ drift, count })),
+    heartbeat_age: {
+      never: counts.heartbeatNever,
+      buckets: heartbeatAgeBounds.map((from, place) => ({
+        from_seconds: from,
+        to_seconds: heartbeatAgeBounds[place + 1] ?? null,
+        count: counts.heartbeatAges[place] ?? 0,
+      })),
+    },
+    certificate_expiry: {
+      expired: counts.expired,
+      days: Array.from({ length: expiryDays }, (_, day) => ({
+        day,
+        from: daysAfter(now, day),
+        to: daysAfter(now, day + 1),
+        count: counts.expiryByDay[day] ?? 0,
+      })),
+      later: counts.expiringLater,
+    },
+    exports: {
+      stale: counts.exports.stale,
+      queue_risk: counts.exports.queue_risk,
+      renewal_failures: counts.exports.renewal_failures,
+      config_drift: counts.exports.config_drift,
+    },
+  };
+};
+
+const daysAfter = (at: Date, days: number): string => new Date(at.getTime() + days * 86_400_000).toISOString();
+
+/** The words counted most, by count and then by name, and how many rows the others have. */
+const mostFrequent = (counts: ReadonlyMap<string, number>) => {
+  const sorted = [...counts].sort(([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1));
+  const other = sorted.slice(facetValuesMax).reduce((sum, [, count]) => sum + count, 0);
+  return { named: sorted.slice(0, facetValuesMax), other };
+};

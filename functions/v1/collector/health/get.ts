@@ -1,0 +1,42 @@
+import * as v from "valibot";
+import { FleetHealthDetail, type FleetHistoryEvent } from "../../../../proto/fleet-health/detail.ts";
+import type { Core } from "../../../core.ts";
+import { inspectHost } from "../../../domain/fleet/inspect-host.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import type { CollectorEvent } from "../../../store/audit.ts";
+import { Id } from "../../shapes.ts";
+import { healthRowView } from "./row.ts";
+import { thresholdsView } from "./thresholds.ts";
+
+/** `GET /v1/collector/health/{identity_id}`: one collector, and what happened to it. */
+export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+  route({
+    method: "GET",
+    path: "/v1/collector/health/:identity_id",
+    operationId: "getFleetHealth",
+    summary: "One collector of the report, with the newest events of its identity, certificates and config",
+    guard: scope(core, "audit"),
+    params: v.object({ identity_id: Id }),
+    replies: { 200: { description: "The collector", schema: FleetHealthDetail } },
+    problems: ["not_found"],
+    handle: async ({ params }) => {
+      const { rules, row, history } = await inspectHost(core, params.identity_id);
+      const body: FleetHealthDetail = {
+        generated_at: rules.now.toISOString(),
+        thresholds: thresholdsView(rules.thresholds),
+        item: healthRowView(row, rules.thresholds, rules.now),
+        history: history.map(eventView),
+      };
+      return { status: 200, body };
+    },
+  });
+
+const eventView = (event: CollectorEvent): FleetHistoryEvent => ({
+  at: event.occurredAt.toISOString(),
+  action: event.action,
+  actor: { type: event.actorType, display: event.actorDisplay },
+  outcome: event.outcome,
+  reason_code: event.reasonCode,
+  details: event.details,
+});

@@ -1,0 +1,20 @@
+import { sql } from "drizzle-orm";
+import { afterAll, expect, it } from "vitest";
+import { createTestCore } from "../../../../tests/core.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+
+it("reports that the database is slow to answer hold up nothing else, however many are asked for", async () => {
+  const reports: Promise<{ status: number }>[] = [];
+  await test.database.connect().db.transaction(async (tx) => {
+    await tx.execute(sql`lock table fleet_host in access exclusive mode`);
+    for (const path of ["", "/facets", "/export.csv?kind=stale"])
+      for (let copies = 0; copies < 5; copies++)
+        reports.push(test.api("GET", `/v1/collector/health${path}`, { as: "auditor" }));
+    const waiting = sql`select from pg_locks where relation = 'fleet_host'::regclass and not granted`;
+    await expect.poll(async () => (await tx.execute(waiting)).length).toBeGreaterThanOrEqual(4);
+    expect((await test.api("GET", "/v1/whoami", { as: "reader" })).status).toBe(200);
+  });
+  expect((await Promise.all(reports)).map(({ status }) => status)).toEqual(Array(15).fill(200));
+});

@@ -1,0 +1,51 @@
+import * as v from "valibot";
+import { Moment } from "../values.ts";
+import { FleetThresholdsView } from "./report.ts";
+import { driftKinds, exportKinds } from "./vocabulary.ts";
+
+/** Versions and platforms that are listed by name at most; the rest is counted in `versions_other` and `platforms_other`. */
+export const facetValuesMax = 50;
+
+/** Where the counts of heartbeat ages begin, in seconds; the last has no end. */
+export const heartbeatAgeBounds = [0, 30, 60, 120, 180, 300, 600, 1800, 3600, 21_600, 86_400, 604_800] as const;
+
+/** Days from now on for which expiring certificates are counted one by one. */
+export const expiryDays = 30;
+
+/** Answer of `GET /v1/collector/health/facets` (contract, section 6): counts under the filters, the filter by state included. */
+export const FleetFacets = v.strictObject({
+  generated_at: Moment,
+  thresholds: FleetThresholdsView,
+  total: v.number(),
+  /** By count, the largest first, then by name. */
+  versions: v.array(v.strictObject({ version: v.string(), count: v.number(), supported: v.boolean() })),
+  /** Collectors of versions beyond those listed. */
+  versions_other: v.number(),
+  /** By count, the largest first, then by name. */
+  platforms: v.array(v.strictObject({ platform: v.string(), count: v.number() })),
+  /** Collectors of platforms beyond those listed. */
+  platforms_other: v.number(),
+  /** Every kind, in the order of `driftKinds`. */
+  drift: v.array(v.strictObject({ drift: v.picklist(driftKinds), count: v.number() })),
+  heartbeat_age: v.strictObject({
+    never: v.number(),
+    /** Ages above `from_seconds` up to `to_seconds`, as `heartbeat_older_than_seconds` counts; the first holds 0 too. */
+    buckets: v.array(
+      v.strictObject({ from_seconds: v.number(), to_seconds: v.nullable(v.number()), count: v.number() }),
+    ),
+  }),
+  /**
+   * When a collector's certificate or its successor expires, whichever is later: after `from` up to `to`, 24-hour days from
+   * `generated_at` on, as `expires_within_seconds` counts.
+   */
+  certificate_expiry: v.strictObject({
+    expired: v.number(),
+    days: v.array(v.strictObject({ day: v.number(), from: Moment, to: Moment, count: v.number() })),
+    later: v.number(),
+  }),
+  /** Rows that each CSV would have under these filters. */
+  exports: v.strictObject(v.entriesFromList(exportKinds, v.number())),
+});
+
+/** Answer of `GET /v1/collector/health/facets`. */
+export type FleetFacets = v.InferOutput<typeof FleetFacets>;
