@@ -1,9 +1,10 @@
 import { Hono } from "hono";
 import type { Core } from "./core.ts";
 import { renderProblem } from "./http/render-problem.ts";
-import { type HttpContext, type HttpEnv, type Peer, requestIdOf } from "./http/request.ts";
+import type { HttpContext, HttpEnv, Peer } from "./http/request.ts";
 import { mount, type Route } from "./http/route.ts";
 import { uuidv7 } from "./kit/entropy.ts";
+import { isRequestId } from "./kit/request-id.ts";
 import { Problem } from "./problems.ts";
 import { routesOf } from "./v1/index.ts";
 
@@ -24,7 +25,8 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
   const app = new Hono<HttpEnv>();
 
   app.use(async (c, next) => {
-    const requestId = requestIdOf(c.req.header("x-request-id"), () => uuidv7({ clock, entropy }));
+    const given = c.req.header("x-request-id");
+    const requestId = isRequestId(given) ? given : uuidv7({ clock, entropy });
     const peer = peerOf(c);
     c.set("peer", peer);
     c.set("origin", { requestId, remoteAddress: peer.remoteAddress });

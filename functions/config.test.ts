@@ -36,6 +36,15 @@ describe("names that core does not know", () => {
   });
 });
 
+describe("a heartbeat interval", () => {
+  it("is warned about where core would refuse heartbeats that keep to it", () => {
+    const warningsAt = (SVC_HEARTBEAT_INTERVAL: string) =>
+      parseCoreConfig({ ...complete, SVC_HEARTBEAT_INTERVAL }, () => "").warnings;
+    expect(warningsAt("12s")).toEqual([]);
+    expect(warningsAt("11s")).toEqual([expect.stringMatching(/^SVC_HEARTBEAT_INTERVAL is below 12s/)]);
+  });
+});
+
 describe("the signer's settings", () => {
   it("infers the mode from the CA pair or from the command", () => {
     const local = { kind: "local-ca", caCertFile: "/ca.pem", caKeyFile: "/ca.key" };
@@ -65,5 +74,36 @@ describe("the signer's settings", () => {
     ];
     for (const [settings, faults] of table)
       expect({ settings, faults: signerOf(settings) }).toEqual({ settings, faults });
+  });
+});
+
+describe("the directory's settings", () => {
+  const directoryOf = (settings: Readonly<Record<string, string>>) => {
+    try {
+      return parseCoreConfig({ ...complete, ...settings }, () => "").config.directory;
+    } catch (error) {
+      return String(error);
+    }
+  };
+
+  it("are Google's API, an hour and a guard, unless told; the domain has no case", () => {
+    expect(directoryOf({ SVC_DIRECTORY_DOMAIN: "Example.TEST" })).toMatchObject({
+      domain: "example.test",
+      syncIntervalSeconds: 3600,
+      apiUrl: null,
+      allowMassRemoval: false,
+    });
+  });
+
+  it.each([
+    ["SVC_DIRECTORY_API_URL", "http://directory.example.test"],
+    ["SVC_DIRECTORY_DOMAIN", "@example.test"],
+    ["SVC_DIRECTORY_DOMAIN", "example.test."],
+    ["SVC_DIRECTORY_SYNC_INTERVAL", "30s"],
+    ["SVC_DIRECTORY_ALLOW_MASS_REMOVAL", "yes"],
+  ])("refuses %s=%s", (name, value) => {
+    const refusal = directoryOf({ [name]: value });
+    expect(refusal).toContain(name);
+    expect(refusal).not.toContain(value);
   });
 });

@@ -1,15 +1,18 @@
 import * as v from "valibot";
+import { isConfidentialUrl } from "./kit/confidential-url.ts";
+import { ConfigError, type ConfigFault, type Environment, parseVariables, warnOfUnknown } from "./kit/env.ts";
+import type { Secret } from "./kit/secret.ts";
 import {
   BooleanVariable,
-  ConfigError,
-  type ConfigFault,
   DurationVariable,
-  type Environment,
+  HmacKeyVariable,
+  HostVariable,
   IntegerVariable,
-  resolveFiles,
-  unknownVariables,
-} from "./kit/env.ts";
-import { Secret } from "./kit/secret.ts";
+  LogLevelVariable,
+  SecretVariable,
+  TextVariable,
+  UuidVariable,
+} from "./kit/variables.ts";
 
 /** Where an mTLS ingest listener stands and what it accepts (contract, section 7). */
 export interface IngestConfig {
@@ -43,6 +46,10 @@ export interface CoreConfig {
     delegateEmail: string;
     serviceAccountKeyFile: string;
     syncIntervalSeconds: number;
+    /** Put before `/admin/directory/v1/…`; null: Google's own. */
+    apiUrl: string | null;
+    /** Believes a mass absence at once. */
+    allowMassRemoval: boolean;
   };
   ops: { bearerToken: Secret | null; trustLoopback: boolean };
   /** Null: the community edition. */
@@ -56,19 +63,9 @@ export interface CoreConfig {
   logLevel: string;
 }
 
-const text = v.pipe(v.string(), v.nonEmpty("must not be empty"));
-const secret = v.pipe(
-  text,
-  v.transform((value) => new Secret(value)),
-);
-const key32 = v.pipe(
-  text,
-  v.check((value) => new TextEncoder().encode(value).length >= 32, "must be at least 32 bytes"),
-  v.transform((value) => new Secret(value)),
-);
-const absolutePath = v.pipe(text, v.startsWith("/", "must be an absolute path"));
+const absolutePath = v.pipe(TextVariable, v.startsWith("/", "must be an absolute path"));
 const address = v.pipe(
-  text,
+  TextVariable,
   v.regex(/^(\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, "must be host:port, for example 0.0.0.0:8443"),
   v.transform((value) => {
     const at = value.lastIndexOf(":");
@@ -88,24 +85,30 @@ const spanNames = v.pipe(
 /** One schema per variable, so that every fault is reported with its variable's name. */
 export const coreVariables = {
   PORT: v.optional(IntegerVariable(0, 65535), "8080"),
-  SVC_HTTP_HOST: v.optional(
-    v.pipe(text, v.regex(/^[0-9A-Za-z:.-]{1,253}$/, "must be an address or a host name, for example 127.0.0.1")),
+  SVC_HTTP_HOST: v.optional(HostVariable),
+  SVC_DATABASE_URL: SecretVariable,
+  SVC_TENANT_ID: UuidVariable,
+  SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
+  SVC_DIRECTORY_DOMAIN: v.pipe(
+    TextVariable,
+    v.toLowerCase(),
+    v.regex(/^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/, "must be a domain name, for example example.com"),
   ),
-  SVC_DATABASE_URL: secret,
-  SVC_TENANT_ID: v.pipe(text, v.uuid("must be a UUID"), v.toLowerCase()),
-  SVC_AUTH_TOKEN_SECRET: key32,
-  SVC_DIRECTORY_DOMAIN: v.pipe(text, v.toLowerCase()),
-  SVC_DIRECTORY_DELEGATE_EMAIL: v.pipe(text, v.email("must be an email address")),
-  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: text,
+  SVC_DIRECTORY_DELEGATE_EMAIL: v.pipe(TextVariable, v.email("must be an email address")),
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: TextVariable,
   SVC_DIRECTORY_SYNC_INTERVAL: v.optional(DurationVariable(60), "1h"),
-  SVC_OPS_BEARER_TOKEN: v.optional(secret),
+  SVC_DIRECTORY_API_URL: v.optional(
+    v.pipe(TextVariable, v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback")),
+  ),
+  SVC_DIRECTORY_ALLOW_MASS_REMOVAL: v.optional(BooleanVariable, "false"),
+  SVC_OPS_BEARER_TOKEN: v.optional(SecretVariable),
   SVC_TRUST_LOOPBACK_OPS: v.optional(BooleanVariable, "false"),
-  SVC_LICENSE: v.optional(secret),
-  SVC_LICENSE_PUBLIC_KEY_FILE: v.optional(text),
+  SVC_LICENSE: v.optional(SecretVariable),
+  SVC_LICENSE_PUBLIC_KEY_FILE: v.optional(TextVariable),
   SVC_INGEST_GRPC_ADDR: v.optional(address),
-  SVC_INGEST_SERVER_CERT_FILE: v.optional(text),
-  SVC_INGEST_SERVER_KEY_FILE: v.optional(text),
-  SVC_INGEST_CLIENT_CA_FILE: v.optional(text),
+  SVC_INGEST_SERVER_CERT_FILE: v.optional(TextVariable),
+  SVC_INGEST_SERVER_KEY_FILE: v.optional(TextVariable),
+  SVC_INGEST_CLIENT_CA_FILE: v.optional(TextVariable),
   SVC_INGEST_MAX_FRAME_BYTES: v.optional(IntegerVariable(1024, 256 * 1024 * 1024), "4194304"),
   SVC_INGEST_MAX_PAYLOAD_BYTES: v.optional(IntegerVariable(1, 256 * 1024 * 1024), "4194304"),
   SVC_INGEST_MAX_HOST_ID_BYTES: v.optional(IntegerVariable(1, 2048), "253"),
@@ -116,23 +119,20 @@ export const coreVariables = {
     v.picklist(["local-ca", "external-command"], "must be local-ca or external-command"),
   ),
   SVC_ENROLLMENT_SIGNER_COMMAND: v.optional(absolutePath),
-  SVC_ENROLLMENT_CA_CERT_FILE: v.optional(text),
-  SVC_ENROLLMENT_CA_KEY_FILE: v.optional(text),
+  SVC_ENROLLMENT_CA_CERT_FILE: v.optional(TextVariable),
+  SVC_ENROLLMENT_CA_KEY_FILE: v.optional(TextVariable),
   SVC_ENROLLMENT_CLIENT_CERT_HEADER: v.optional(
     v.pipe(
-      text,
+      TextVariable,
       v.regex(/^[A-Za-z0-9-]{1,64}$/, "must be a header name of letters, digits and hyphens"),
       v.toLowerCase(),
     ),
   ),
   SVC_HEARTBEAT_INTERVAL: v.optional(DurationVariable(1), "60s"),
   SVC_COLLECTOR_MIN_VERSION: v.optional(
-    v.pipe(text, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
+    v.pipe(TextVariable, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
   ),
-  SVC_LOG_LEVEL: v.optional(
-    v.picklist(["debug", "info", "warn", "error"], "must be debug, info, warn or error"),
-    "info",
-  ),
+  SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
 
 /** Variables whose contents may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
@@ -141,6 +141,8 @@ export const coreFileForms = ["SVC_DATABASE_URL", "SVC_AUTH_TOKEN_SECRET", "SVC_
 /** Read by web, or by the chat agent, from the same env file: known, and none of the rest's business. */
 const elsewhere = [
   "SVC_API_URL",
+  "SVC_CHAT_DATABASE_URL",
+  "SVC_CHAT_DATABASE_URL_FILE",
   "SVC_CHAT_ENABLED",
   "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
   "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
@@ -163,21 +165,18 @@ export interface ParsedCoreConfig {
  * every faulty variable and quotes no value.
  */
 export const parseCoreConfig = (env: Environment, readFile: (path: string) => string): ParsedCoreConfig => {
-  const { env: resolved, faults } = resolveFiles(env, coreFileForms, readFile);
-  const parsed = v.safeParse(v.object(coreVariables), resolved, { abortPipeEarly: true });
-  for (const issue of parsed.issues ?? []) {
-    const variable = v.getDotPath(issue) ?? "";
-    if (faults.some((fault) => fault.variable === `${variable}_FILE`)) continue;
-    faults.push({ variable, message: resolved[variable] === undefined ? "is required" : issue.message });
-  }
+  const {
+    env: resolved,
+    faults,
+    values,
+  } = parseVariables(env, { variables: coreVariables, fileForms: coreFileForms, readFile });
   // The rules between variables are checked on what is there even when a single one is faulty, so that one run tells all.
   const signer = signerConfig(resolved, faults);
   ingestFaults(resolved, faults);
   if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
     faults.push({ variable: "SVC_LICENSE_PUBLIC_KEY_FILE", message: "is required when SVC_LICENSE is set" });
-  if (!parsed.success || faults.length > 0) throw new ConfigError(faults);
+  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
-  const values = parsed.output;
   const config: CoreConfig = {
     port: values.PORT,
     httpHost: values.SVC_HTTP_HOST ?? null,
@@ -189,6 +188,8 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
       delegateEmail: values.SVC_DIRECTORY_DELEGATE_EMAIL,
       serviceAccountKeyFile: values.SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE,
       syncIntervalSeconds: values.SVC_DIRECTORY_SYNC_INTERVAL,
+      apiUrl: values.SVC_DIRECTORY_API_URL ?? null,
+      allowMassRemoval: values.SVC_DIRECTORY_ALLOW_MASS_REMOVAL,
     },
     ops: { bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null, trustLoopback: values.SVC_TRUST_LOOPBACK_OPS },
     license: values.SVC_LICENSE
@@ -215,9 +216,9 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     logLevel: values.SVC_LOG_LEVEL,
   };
   const known = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`), ...elsewhere];
-  const warnings = unknownVariables(env, "SVC_", known).map(({ variable, nearest }) =>
-    nearest ? `${variable} is not known; did you mean ${nearest}?` : `${variable} is not known`,
-  );
+  const warnings = [...warnOfUnknown(env, "SVC_", known)];
+  if (config.heartbeatIntervalSeconds < 12)
+    warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core takes 6 heartbeats a minute of a certificate, not more");
   return { config: Object.freeze(config), warnings };
 };
 

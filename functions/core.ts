@@ -1,18 +1,11 @@
 import type { CoreConfig } from "./config.ts";
 import type { Clock } from "./kit/clock.ts";
 import type { Entropy } from "./kit/entropy.ts";
+import type { Log } from "./kit/log.ts";
 import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
 import type { Database } from "./store/database.ts";
-
-/** One structured line a record; fields first, as pino has it. */
-export interface Log {
-  debug(fields: object, message: string): void;
-  info(fields: object, message: string): void;
-  warn(fields: object, message: string): void;
-  error(fields: object, message: string): void;
-}
 
 /** Counters and histograms. Labels never hold a host. */
 export interface Observer {
@@ -21,10 +14,20 @@ export interface Observer {
   heartbeat(outcome: string): void;
 }
 
+/** Figures of the directory sync. */
+export interface DirectoryObserver {
+  /** A sync that this core ran has ended. */
+  ended(outcome: "synced" | "held" | "refused" | "failed"): void;
+  /** What the database holds now, whichever core wrote it. */
+  stands(facts: { syncedAt: number | null; held: number }): void;
+}
+
 /** Every dependency of core's functions. A factory takes the narrowest `Pick` of it. */
 export interface Core {
   config: CoreConfig;
   db: Database;
+  /** For what judges the whole fleet at once: connections of its own, so that heartbeats never wait for a report. */
+  reports: Database;
   clock: Clock;
   entropy: Entropy;
   log: Log;

@@ -1,7 +1,6 @@
-import { readFileSync } from "node:fs";
 import { createApp } from "./app.ts";
 import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
-import type { Core, Log } from "./core.ts";
+import type { Core } from "./core.ts";
 import { verifyAudit } from "./domain/audit/verify.ts";
 import { recordAuthFailure } from "./domain/certificate/auth-failure.ts";
 import { markUsed } from "./domain/certificate/use.ts";
@@ -10,22 +9,24 @@ import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { runAuditJobs } from "./jobs/run-audit-jobs.ts";
+import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { systemClock } from "./kit/clock.ts";
 import { systemEntropy } from "./kit/entropy.ts";
-import { ConfigError } from "./kit/env.ts";
+import type { Log } from "./kit/log.ts";
 import { runEvery } from "./kit/run-every.ts";
-import { createLog } from "./node/create-log.ts";
 import { countDatabaseSockets, openDatabaseSocket } from "./node/database-socket.ts";
 import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
-import { ListenFault, listenFor } from "./node/listen-fault.ts";
+import { listenFor } from "./node/listen-fault.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
+import { readKeyFile } from "./node/read-key-file.ts";
 import { readLicense } from "./node/read-license.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import type { Reloaded } from "./node/reload-files.ts";
+import { runConfigured, stopSignal } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
 import {
   committerCheck,
@@ -42,15 +43,16 @@ import { type Ops, opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { findCertificateStandings } from "./store/certificate-standings.ts";
 import { type ConnectedDatabase, connectDatabase, connectionsMaxDefault } from "./store/database.ts";
+import { createDirectoryLock } from "./store/directory-lock.ts";
 import { pendingMigrations } from "./store/migrate.ts";
 import { revocationChannel } from "./store/revocations.ts";
 import { routesOf } from "./v1/index.ts";
 
-/** EX_CONFIG of sysexits(3). */
-const exitConfig = 78;
 const shutdownGraceMs = 10_000;
 /** What an external signer gets where the environment has no PATH. */
 const defaultPath = "/usr/local/bin:/usr/bin:/bin";
+/** A report asks two at once. */
+const reportConnectionsMax = 4;
 const partitionIntervalMs = 3_600_000;
 const filesIntervalMs = 5000;
 
@@ -72,20 +74,23 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   });
   const license = await readLicense(config);
   const sockets = countDatabaseSockets();
-  const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: sockets.open });
+  const url = config.databaseUrl.reveal();
+  const database = connectDatabase({ url, openSocket: sockets.open });
+  const reports = connectDatabase({ url, connectionsMax: reportConnectionsMax, openSocket: sockets.open });
   const stop = new AbortController();
   try {
     await prepareDatabase(database, { tenantId: config.tenantId, clock: systemClock, log });
     const metrics = createMetrics();
-    metrics.gauge("core_database_connections", "Connections of the pool that are open", sockets.count);
+    metrics.gauge("core_database_connections", "Connections of the pools that are open", sockets.count);
     metrics.gauge(
       "core_database_connections_max",
-      "Connections that the pool opens at most",
-      () => connectionsMaxDefault,
+      "Connections that the pools open at most",
+      () => connectionsMaxDefault + reportConnectionsMax,
     );
     const core: Core = {
       config,
       db: database.db,
+      reports: reports.db,
       clock: systemClock,
       entropy: systemEntropy,
       log,
@@ -111,12 +116,14 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
+    // Only now: nothing that serves waits for the directory.
+    const directory = startDirectorySync(core, metrics, stop.signal);
     log.info({ signal: await stopSignal() }, "stopping");
     stop.abort();
-    await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs]);
+    await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory]);
   } finally {
     stop.abort();
-    await database.close();
+    await Promise.all([database.close(), reports.close()]);
   }
   log.info({}, "stopped");
 };
@@ -135,6 +142,17 @@ const startFollowing = async (
   });
   process.off("SIGHUP", atOnce);
 };
+
+const startDirectorySync = (core: Core, metrics: Metrics, signal: AbortSignal): Promise<void> =>
+  runDirectorySync(
+    {
+      core,
+      readKeyFile: (path) => readKeyFile(path).toString("utf8"),
+      exclusively: createDirectoryLock({ url: core.config.databaseUrl.reveal(), openSocket: openDatabaseSocket }),
+      observe: metrics.observeDirectory,
+    },
+    signal,
+  );
 
 /** The ingest listener with its jobs. Partitions are there before the first frame can be. */
 const startIngest = async (
@@ -236,11 +254,6 @@ const checksOf = (
   };
 };
 
-const stopSignal = (): Promise<string> =>
-  new Promise((resolve) => {
-    for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => resolve(name));
-  });
-
 /** Recomputes the audit chain and prints what it found as one JSON object. */
 const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
   const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
@@ -253,29 +266,9 @@ const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
   }
 };
 
-const commands = ["check-config", "verify-audit"];
-
 /** Runs one command line and gives its exit code; without a command it serves until SIGTERM or SIGINT. */
-export const runServer = async (command: string | undefined): Promise<number> => {
-  if (command !== undefined && !commands.includes(command)) {
-    process.stderr.write(usage);
-    return command === "--help" ? 0 : 2;
-  }
-  try {
-    const { config, warnings } = parseCoreConfig(process.env, (path) => readFileSync(path, "utf8"));
-    if (command === "verify-audit") return await verifyAuditLog(config);
-    if (command === "check-config") {
-      for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
-      process.stdout.write("configuration is valid\n");
-      return 0;
-    }
-    const log = createLog(config.logLevel);
-    for (const warning of warnings) log.warn({}, warning);
-    await serve(config, log);
-    return 0;
-  } catch (error) {
-    if (!(error instanceof ConfigError || error instanceof ListenFault)) throw error;
-    process.stderr.write(`${error.message}\n`);
-    return error instanceof ConfigError ? exitConfig : 1;
-  }
-};
+export const runServer = (command: string | undefined): Promise<number> =>
+  runConfigured(
+    { usage, parse: parseCoreConfig, serve, commands: { "verify-audit": verifyAuditLog } },
+    { command, env: process.env },
+  );

@@ -1,12 +1,13 @@
 import { createApp } from "./app.ts";
 import { parseCoreConfig } from "./config.ts";
-import type { Core, Log, Observer } from "./core.ts";
+import type { Core, Observer } from "./core.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
 import { BoundedMap } from "./kit/bounded-map.ts";
 import { type Clock, systemClock } from "./kit/clock.ts";
 import { describeError } from "./kit/describe-error.ts";
 import { type Entropy, systemEntropy } from "./kit/entropy.ts";
 import { ConfigError, type Environment } from "./kit/env.ts";
+import type { Log } from "./kit/log.ts";
 import { oneLine } from "./kit/one-line.ts";
 import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
@@ -107,11 +108,29 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         const log = givenLog ?? consoleLog(config.logLevel);
         const clientCertificates = createClientCertificateReader({ authorities, cryptography });
         const { db } = database;
-        const core: Core = { config, db, clock, entropy, log, observe, cryptography, signer, clientCertificates };
+        const core: Core = {
+          config,
+          db,
+          reports: db,
+          clock,
+          entropy,
+          log,
+          observe,
+          cryptography,
+          signer,
+          clientCertificates,
+        };
         const app = createApp(core, { peerOf, routes: [...opsRoutes(core), ...routesOf(core)] });
         const response = await app.fetch(request, bindings);
-        context.waitUntil(database.close());
-        return response;
+        if (response.body === null) {
+          context.waitUntil(database.close());
+          return response;
+        }
+        // An answer may still be read from the database while it goes out: the client lives until its end, or its reader's.
+        const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
+        const sent = response.body.pipeTo(writable).catch(() => undefined);
+        context.waitUntil(sent.then(() => database.close()));
+        return new Response(readable, response);
       } catch (error) {
         console.error(JSON.stringify({ level: "error", msg: "the worker cannot serve", err: describeError(error) }));
         const faults = error instanceof ConfigError ? error.faults.map(({ variable }) => variable) : [];

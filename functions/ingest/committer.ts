@@ -20,7 +20,7 @@ import {
   type FrameToCommit,
   queueKey,
 } from "../store/commit-frames.ts";
-import { databaseProblem } from "../store/database-problem.ts";
+import { databaseProblem, mayFareBetterAlone } from "../store/database-problem.ts";
 
 /** What the committer tells of its work. */
 export interface CommitObserver {
@@ -194,14 +194,14 @@ export const createCommitter = ({
       }
     } catch (cause) {
       for (const key of keys) expected.delete(key);
-      const problem = databaseProblem(cause);
-      if (problem?.code !== "database_unavailable" && frames.length > 1) return void (await runAlone(batch));
+      if (frames.length > 1 && mayFareBetterAlone(cause)) return void (await runAlone(batch));
       failure = cause;
-      for (const { reject } of frames) reject(problem ?? cause);
+      const reason = databaseProblem(cause) ?? cause;
+      for (const { reject } of frames) reject(reason);
     }
   };
 
-  /** Something in the batch cannot be stored: only the frame that holds it, and those that follow it in its queue, may fail. */
+  /** Something in the batch cannot be stored: only the frame that holds it, and those that follow it in its queue, may fail. Or all of it was in a deadlock. */
   const runAlone = async ({ frames, turn }: Batch): Promise<void> => {
     for (const pending of frames) {
       const keys = new Set([queueKey(pending.frame.hostId, pending.frame.queueId)]);

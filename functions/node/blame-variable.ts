@@ -1,4 +1,5 @@
 import { ConfigError } from "../kit/env.ts";
+import { fileFault } from "../kit/file-fault.ts";
 
 /** Does `load`; what it throws becomes a `ConfigError` of `variable`, in words that quote neither its value nor file contents. */
 export const blameVariable = async <Result>(
@@ -9,12 +10,6 @@ export const blameVariable = async <Result>(
     return await load();
   } catch (cause) {
     if (cause instanceof ConfigError) throw cause;
-    throw new ConfigError([{ variable, message: describe(cause) }]);
+    throw new ConfigError([{ variable, message: fileFault(cause) }]);
   }
-};
-
-const describe = (cause: unknown): string => {
-  if (!(cause instanceof Error)) return "cannot be loaded";
-  // Messages of the file system hold the path.
-  return "syscall" in cause && "code" in cause ? `cannot be read (${String(cause.code)})` : cause.message;
 };

@@ -1,6 +1,6 @@
 import { pino } from "pino";
-import type { Log } from "../core.ts";
 import { describeError } from "../kit/describe-error.ts";
+import type { Log } from "../kit/log.ts";
 import { oneLine } from "../kit/one-line.ts";
 
 /** A log that writes one JSON object a line to stdout; `level` and above. */

@@ -2,6 +2,7 @@
  * The ingest listener: one HTTP/2 port with mutual TLS for the ingest service and for the management requests of collectors. HTTP/1.1
  * clients are served too. Who calls is decided by the TLS certificate alone; no header can say otherwise.
  */
+
 import type { X509Certificate } from "node:crypto";
 import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
@@ -25,6 +26,7 @@ import type { HttpContext, Peer } from "../http/request.ts";
 import { type CallerCertificate, callerCertificateKey } from "../ingest/admission.ts";
 import { toConnectError } from "../ingest/connect-error.ts";
 import type { IngestRoutes } from "../ingest/service.ts";
+import { errorCode } from "../kit/error-code.ts";
 import { Problem } from "../problems.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
@@ -208,7 +210,7 @@ const limitedGzip: typeof compressionGzip = {
     try {
       return await inflate(bytes, { maxOutputLength: readMaxBytes, chunkSize: inflateChunkBytes });
     } catch (cause) {
-      const tooLarge = cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE";
+      const tooLarge = errorCode(cause) === "ERR_BUFFER_TOO_LARGE";
       throw toConnectError(new Problem(tooLarge ? "frame_too_large" : "frame_invalid", { cause }));
     }
   },

@@ -1,3 +1,5 @@
+import { errorCode } from "../kit/error-code.ts";
+
 /** An address that cannot be listened on: not a fault of the configuration's form, since another process may let go of it. */
 export class ListenFault extends Error {
   override readonly name = "ListenFault";
@@ -15,8 +17,7 @@ export const listenFor = async <Listener>(variable: string, listen: () => Promis
   try {
     return await listen();
   } catch (cause) {
-    const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
-    const fault = words[code];
+    const fault = words[errorCode(cause) ?? ""];
     throw fault === undefined ? cause : new ListenFault(`${variable}: the address ${fault}`, { cause });
   }
 };

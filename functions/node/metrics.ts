@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
-import type { Observer } from "../core.ts";
+import type { DirectoryObserver, Observer } from "../core.ts";
 import type { CommitObserver } from "../ingest/committer.ts";
 import type { IngestObserver } from "../ingest/service.ts";
 
@@ -7,6 +7,7 @@ import type { IngestObserver } from "../ingest/service.ts";
 export interface Metrics {
   observe: Observer;
   observeIngest: IngestObserver & CommitObserver;
+  observeDirectory: DirectoryObserver;
   /** A figure that is read at each scrape. */
   gauge(name: `core_${string}`, help: string, read: () => number): void;
   /** The text that Prometheus scrapes, and its media type. */
@@ -42,6 +43,7 @@ export const createMetrics = (): Metrics => {
   });
   return {
     observeIngest: createIngestObserver(registers),
+    observeDirectory: createDirectoryObserver(registers),
     gauge: (name, help, read) => {
       const figure: Gauge = new Gauge({ name, help, registers, collect: () => figure.set(read()) });
     },
@@ -52,6 +54,40 @@ export const createMetrics = (): Metrics => {
       heartbeat: (outcome) => heartbeats.inc({ outcome }),
     },
     render: async () => ({ type: registry.contentType, content: await registry.metrics() }),
+  };
+};
+
+const createDirectoryObserver = (registers: Registry[]): DirectoryObserver => {
+  const syncs = new Counter({
+    name: "directory_sync_total",
+    help: "Syncs of the directory that this core ran, by outcome: synced, held, refused, failed",
+    labelNames: ["outcome"],
+    registers,
+  });
+  const failures = new Counter({
+    name: "directory_sync_failures_total",
+    help: "Syncs of the directory that wrote nothing: failed and refused ones",
+    registers,
+  });
+  const snapshot = new Gauge({
+    name: "directory_snapshot_timestamp_seconds",
+    help: "When a snapshot of the directory was last written, by any core; 0 for never",
+    registers,
+  });
+  const absences = new Gauge({
+    name: "directory_absences_held",
+    help: "Active people whom the newest snapshot does not have, and who are held",
+    registers,
+  });
+  return {
+    ended: (outcome) => {
+      syncs.inc({ outcome });
+      if (outcome === "refused" || outcome === "failed") failures.inc();
+    },
+    stands: ({ syncedAt, held }) => {
+      snapshot.set((syncedAt ?? 0) / 1000);
+      absences.set(held);
+    },
   };
 };
 

@@ -6,6 +6,7 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { accessSync, constants, openSync, readdirSync, readFileSync, statSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
+import { errorCode } from "../kit/error-code.ts";
 import type { SignerCommand } from "../signer/external-command.ts";
 import { SignerFault } from "../signer/signer.ts";
 
@@ -53,7 +54,7 @@ const executableFault = (path: string): string | undefined => {
     accessSync(path, constants.X_OK);
     return undefined;
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    const code = errorCode(error);
     if (code === "EACCES") return "the signer command is not executable";
     return "the signer command cannot be found; it is one path, without arguments";
   }

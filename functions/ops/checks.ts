@@ -4,7 +4,7 @@ import type { Signer } from "../signer/signer.ts";
 import { countCollectors } from "../store/count-collectors.ts";
 import type { Database } from "../store/database.ts";
 import { databaseProblem } from "../store/database-problem.ts";
-import { lastDirectorySnapshotAt } from "../store/directory-snapshot.ts";
+import { countHeld, findDirectorySync } from "../store/directory.ts";
 import { readServerSettings } from "../store/server-settings.ts";
 import type { Check, Finding } from "./readiness.ts";
 
@@ -45,14 +45,25 @@ export const migrationsCheck = (pending: () => Promise<readonly string[]>): Chec
     }),
 });
 
-/** How old the newest people are. Scopes that are a little old serve better than a core taken out of rotation. */
+/**
+ * How old the newest snapshot of the directory is, and what is wrong with the sync. It only tells: scopes that are a little old serve
+ * better than every core taken out of rotation at once (docs/decisions/2026-11-20-directory-age-is-told.md).
+ */
 export const directoryCheck = ({ db, clock }: { db: Database; clock: Clock }): Check => ({
   name: "directory",
   find: () =>
     reading(async () => {
-      const at = await lastDirectorySnapshotAt(db);
-      if (at === null) return disabled("no directory snapshot yet");
-      return ready(`snapshot ${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s old`);
+      const [last, held] = await Promise.all([findDirectorySync(db), countHeld(db)]);
+      const age = last?.syncedAt && Math.max(0, Math.round((clock.now() - last.syncedAt.getTime()) / 1000));
+      const facts = [
+        age == null ? "no directory snapshot yet" : `snapshot ${age} s old`,
+        ...(last && last.failures > 0
+          ? [`${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`]
+          : []),
+        ...(held > 0 ? [`${held} people are missing from it and held`] : []),
+        ...(last?.missingGroups ?? []).map((group) => `no group ${group}`),
+      ];
+      return ready(facts.join("; "));
     }),
 });
 

@@ -1,9 +1,10 @@
 import * as v from "valibot";
 import type { CoreConfig } from "../config.ts";
-import type { Log } from "../core.ts";
 import { open } from "../http/guards.ts";
 import { type Reply, type Route, route } from "../http/route.ts";
 import type { Clock } from "../kit/clock.ts";
+import type { Log } from "../kit/log.ts";
+import { shareRuns } from "../kit/share-runs.ts";
 import { openWithOpsDetail, opsOnly } from "./access.ts";
 import { type Check, type ReadinessReport, runChecks } from "./readiness.ts";
 
@@ -49,18 +50,10 @@ export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonl
     replies: { 200: { description: "Up", schema: ReadinessView } },
     handle: async () => ({ status: 200, body: { status: "ready", checks: [] } }),
   }),
-  route({
-    method: "GET",
-    path: "/readyz",
-    operationId: "readiness",
-    summary: "Core can serve; details only with ops access",
-    guard: openWithOpsDetail(config.ops),
-    replies,
-    handle: async ({ caller }) => {
-      const report = await runChecks(checks.core, tools);
-      return replyOf(caller.opsAccess ? report : withoutDetail(report));
-    },
-  }),
+  readinessRoute(
+    config.ops,
+    shareRuns(() => runChecks(checks.core, tools)),
+  ),
   route({
     method: "GET",
     path: "/readyz/ingest",
@@ -81,6 +74,21 @@ export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonl
   }),
   ...(metrics === null ? [] : [metricsRoute(config.ops, metrics)]),
 ];
+
+/** Anybody may ask, and as often as they like: `check` is to cost no more for it. */
+const readinessRoute = (config: CoreConfig["ops"], check: () => Promise<ReadinessReport>): Route =>
+  route({
+    method: "GET",
+    path: "/readyz",
+    operationId: "readiness",
+    summary: "Core can serve; details only with ops access",
+    guard: openWithOpsDetail(config),
+    replies,
+    handle: async ({ caller }) => {
+      const report = await check();
+      return replyOf(caller.opsAccess ? report : withoutDetail(report));
+    },
+  });
 
 const metricsRoute = (config: CoreConfig["ops"], metrics: NonNullable<Ops["metrics"]>): Route =>
   route({

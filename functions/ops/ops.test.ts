@@ -3,16 +3,18 @@ import { afterAll, describe, expect, it } from "vitest";
 import { createTestCore, type TestCore, type TestCoreOptions } from "../../tests/core.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
+import type { Core } from "../core.ts";
 import { judgeLicense } from "../domain/licensing/license.ts";
 import { Secret } from "../kit/secret.ts";
 import { createMetrics } from "../node/metrics.ts";
 import { connectDatabase } from "../store/database.ts";
 import { databaseCheck, durabilityCheck, signerCheck } from "./checks.ts";
+import { opsRoutesOf } from "./index.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
 const cores: TestCore[] = [];
-const coreWith = async (env: TestCoreOptions["env"] = {}) => {
-  const core = await createTestCore({ env });
+const coreWith = async (env: TestCoreOptions["env"] = {}, routes?: TestCoreOptions["routes"]) => {
+  const core = await createTestCore({ env, ...(routes ? { routes } : {}) });
   cores.push(core);
   return core;
 };
@@ -47,6 +49,26 @@ describe("access to the ops endpoints", () => {
       expect({ from, status: await status(from) }).toEqual({ from, status: 403 });
     for (const name of ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Anything", "Via"])
       expect({ name, status: await status("127.0.0.1", { [name]: "127.0.0.1" }) }).toEqual({ name, status: 403 });
+  });
+
+  it("/readyz is asked of the database once for all who ask at the same time", async () => {
+    let runs = 0;
+    const find = async () => {
+      runs += 1;
+      await new Promise(setImmediate);
+      return { status: "ready", detail: "" } as const;
+    };
+    const check: Check = { name: "database", find };
+    const routes = (core: Core) =>
+      opsRoutesOf({ ...core, metrics: null, checks: { core: [check], ingest: [], licensing: [] } });
+    const { api } = await coreWith({}, routes);
+    const ask = () => api("GET", "/readyz");
+    expect((await Promise.all(Array.from({ length: 50 }, ask))).map(({ status }) => status)).toEqual(
+      Array(50).fill(200),
+    );
+    expect(runs).toBe(1);
+    await ask();
+    expect(runs).toBe(2);
   });
 
   it("/readyz is open and tells details only to those with ops access", async () => {
@@ -151,7 +173,7 @@ describe("licensing", () => {
 
 describe("metrics", () => {
   it("count requests by route pattern, and no label is a caller's to choose", async () => {
-    const { observe, observeIngest, gauge, render } = createMetrics();
+    const { observe, observeIngest, observeDirectory, gauge, render } = createMetrics();
     observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
     observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);
     observe.enroll("issued");
@@ -159,6 +181,8 @@ describe("metrics", () => {
     observeIngest.committed({ envelopes: 5, bytes: 100, discarded: 2, rejected: ["payload_too_large"] });
     observeIngest.batch({ seconds: 0.01, frames: 1, rows: 2 });
     observeIngest.refused("sequence_gap");
+    for (const outcome of ["synced", "held", "refused", "failed"] as const) observeDirectory.ended(outcome);
+    observeDirectory.stands({ syncedAt: 1_780_000_000_000, held: 12 });
     let inFlight = 7;
     gauge("core_ingest_in_flight_bytes", "Bytes", () => inFlight);
     inFlight = 8;
@@ -169,6 +193,10 @@ describe("metrics", () => {
     expect(content).toContain('core_ingest_refused_total{reason="sequence_gap"} 1');
     expect(content).toContain("core_ingest_commit_seconds_count 1");
     expect(content).toContain("core_ingest_in_flight_bytes 8");
+    expect(content).toContain('directory_sync_total{outcome="held"} 1');
+    expect(content).toContain("directory_sync_failures_total 2");
+    expect(content).toContain("directory_snapshot_timestamp_seconds 1780000000");
+    expect(content).toContain("directory_absences_held 12");
     expect(type).toMatch(/^text\/plain; version=0\.0\.4/);
     expect(content).toContain(
       'core_http_request_duration_seconds_count{route="/v1/whoami",method="GET",status="200"} 1',

@@ -1,5 +1,6 @@
-import type { Log } from "../core.ts";
 import type { Clock } from "../kit/clock.ts";
+import type { Log } from "../kit/log.ts";
+import { TimedOut, within } from "../kit/within.ts";
 
 /** What a check, or all of them together, found. `disabled`: not configured, and nothing wrong. */
 export type ReadinessStatus = "ready" | "not_ready" | "disabled";
@@ -43,17 +44,11 @@ export const runChecks = async (
 };
 
 const findInTime = async (check: Check, { clock, log }: { clock: Clock; log: Log }): Promise<Finding> => {
-  const settled = new AbortController();
-  const timeout = clock.sleep(checkTimeoutMs, settled.signal).then(
-    (): Finding => ({ status: "not_ready", detail: `no answer within ${checkTimeoutMs / 1000} s` }),
-    (): Finding => ({ status: "not_ready", detail: "the check was stopped" }),
-  );
   try {
-    return await Promise.race([check.find(), timeout]);
+    return await within(checkTimeoutMs, clock, check.find());
   } catch (err) {
+    if (err instanceof TimedOut) return { status: "not_ready", detail: err.message };
     log.warn({ check: check.name, err }, "readiness check failed");
     return { status: "not_ready", detail: "the check failed; the log says why" };
-  } finally {
-    settled.abort();
   }
 };

@@ -14,6 +14,9 @@ import { freezePolicyRoute } from "./collector/enrollment-policies/freeze.ts";
 import { getPolicyRoute } from "./collector/enrollment-policies/get.ts";
 import { listPoliciesRoute } from "./collector/enrollment-policies/list.ts";
 import { listTokensRoute } from "./collector/enrollment-policies/list-tokens.ts";
+import { healthExportRoute } from "./collector/health/export.ts";
+import { healthFacetsRoute } from "./collector/health/facets.ts";
+import { healthDetailRoute } from "./collector/health/get.ts";
 import { healthReportRoute } from "./collector/health/report.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
 import { assignConfigRoute, clearConfigRoute, rollBackConfigRoute } from "./collector/identities/desired-config.ts";
@@ -23,13 +26,17 @@ import { listCertificatesRoute } from "./collector/identities/list-certificates.
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
 import { renewRoute } from "./collector/renew.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
+import { directoryStatusRoute } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
+import { recordSignInRoute } from "./operator/sign-ins.ts";
 import { whoami } from "./whoami.ts";
 
 /** The whole API as one list, in the order of the documentation. Adding a route adds one line here. */
 export const routesOf = (core: Core): readonly Route[] => [
   openApiRoute(),
   whoami(core),
+  directoryStatusRoute(core),
+  recordSignInRoute(core),
   listPoliciesRoute(core),
   getPolicyRoute(core),
   createPolicyRoute(core),
@@ -49,9 +56,17 @@ export const routesOf = (core: Core): readonly Route[] => [
   assignConfigRoute(core),
   clearConfigRoute(core),
   rollBackConfigRoute(core),
-  healthReportRoute(core),
+  ...fleetRoutesOf({ ...core, db: core.reports }),
   listAuditEventsRoute(core),
   ...collectorRoutesOf(core),
+];
+
+/** However many are asked for at once, they wait for each other and hold up nothing else. */
+const fleetRoutesOf = (core: Core): readonly Route[] => [
+  healthReportRoute(core),
+  healthFacetsRoute(core),
+  healthExportRoute(core),
+  healthDetailRoute(core),
 ];
 
 /** What collectors call: only where an enrollment signer is configured (spec, "Collector-facing"). */
