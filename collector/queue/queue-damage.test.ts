@@ -1,8 +1,8 @@
-import { execFileSync, spawnSync } from "node:child_process";
 import {
+  closeSync,
   existsSync,
-  mkdirSync,
   mkdtempSync,
+  openSync,
   readdirSync,
   readFileSync,
   rmSync,
@@ -10,10 +10,12 @@ import {
   truncateSync,
   unlinkSync,
   writeFileSync,
+  writeSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { crc32 } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
@@ -56,11 +58,15 @@ describe("Q5: a queue whose file is damaged", () => {
       bytes[4 * 16_384] = (bytes[4 * 16_384] ?? 0) ^ 0x08;
       writeFileSync(database(), bytes);
     },
-    "without its state": () => {
-      const file = new DatabaseSync(database());
-      file.exec("DELETE FROM state");
-      file.close();
-    },
+    "without its state": () => change("DELETE FROM state"),
+    "whose state counts beyond all numbers": () => change("UPDATE state SET next_sequence = 1 << 62"),
+    "whose format has lost its one bit": () => change("PRAGMA user_version = 0"),
+    "whose format is below all": () => change("PRAGMA user_version = -4"),
+  };
+  const change = (statement: string) => {
+    const file = new DatabaseSync(database());
+    file.exec(statement);
+    file.close();
   };
   const overwrite = (from: number, length: number) => {
     const bytes = readFileSync(database());
@@ -109,9 +115,123 @@ describe("Q5: a queue whose file is damaged", () => {
   });
 });
 
-it("Q10: reads a queue of format 1, with all it holds, and makes it one of format 2", async () => {
+describe("Q5: a queue that is found damaged while it runs", () => {
+  const count = 900;
+  /** More than SQLite keeps in memory, on disk outside the log, and open again. */
+  const openLarge = async (options: Partial<QueueOptions> = {}) => {
+    const first = open();
+    const checkpoints = [{ source: "file", key: "1:2", value: "far" }];
+    await first.append(
+      Array.from({ length: count }, (_, index) => record(`${index}`, 8_000)),
+      { checkpoints },
+    );
+    await first.close();
+    return open(options);
+  };
+  const overwriteMiddle = () => {
+    const file = openSync(database(), "r+");
+    for (let page = 2; page < 400; page += 3) writeSync(file, Buffer.alloc(16_384, 0xaa), 0, 16_384, page * 16_384);
+    closeSync(file);
+  };
+
+  it("by a row that counts beyond all numbers goes on in a new file", async () => {
+    await fill();
+    const file = new DatabaseSync(database());
+    file.exec("UPDATE block SET last_sequence = last_sequence | (1 << 62)");
+    file.close();
+    const seen: string[] = [];
+    const queue = open({ onQuarantined: (folder) => seen.push(folder) });
+    readAll(queue);
+    expect(seen).toEqual([join(dir, "quarantine-1")]);
+    await queue.append([record("after")]);
+    expect(texts(queue)).toEqual(["after"]);
+  });
+
+  it.each<[string, (queue: Queue) => Promise<unknown>]>([
+    ["by a reader", async (queue) => readAll(queue)],
+    ["by an ack", (queue) => queue.ack(count - 1)],
+  ])("%s goes on in a new file, as the same queue, and counts what it lost", async (_, meet) => {
+    const seen: string[] = [];
+    const queue = await openLarge({ onQuarantined: (folder) => seen.push(folder) });
+    const { queueId } = queue;
+    overwriteMiddle();
+    await meet(queue);
+    expect(seen).toEqual([join(dir, "quarantine-1")]);
+    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, quarantined: 1, quarantinedRecords: count });
+    expect(queue.stats().droppedRecordsTotal).toBe(count);
+    await queue.append([record("after")], { checkpoints: [{ source: "file", key: "3:4", value: "near" }] });
+    expect(readAll(queue)).toMatchObject([{ sequence: count + 1 }]);
+    await queue.close();
+    const again = open({ onQuarantined: () => expect.fail("the new one is whole") });
+    expect([again.queueId, texts(again)]).toEqual([queueId, ["after"]]);
+    expect([...again.checkpoints("file")]).toEqual([
+      ["1:2", "far"],
+      ["3:4", "near"],
+    ]);
+    expect(again.stats()).toMatchObject({ quarantined: 1, quarantinedRecords: count });
+  });
+
+  it("has room again for those who waited for it", async () => {
+    const queue = await openLarge({ maxDiskUsageBytes: count * 8_200 });
+    const waiting = queue.append([record("waited", 100_000)]);
+    overwriteMiddle();
+    readAll(queue);
+    expect(await waiting).toBe("stored");
+    expect(queue.lastSequence).toBe(count + 1);
+  });
+});
+
+describe("Q5: a record of which bits are turned over", () => {
+  it.each(["payload 7 of the records", "file.path"])(
+    "in its %j is set aside and counted, and the rest flows",
+    async (part) => {
+      const queue = open();
+      for (let index = 0; index < 20; index++) await queue.append([record(`payload ${index} of the records`)]);
+      await queue.close();
+      const bytes = readFileSync(database());
+      const at = bytes.indexOf(part);
+      bytes[at + 2] = (bytes[at + 2] ?? 0) ^ 0x01;
+      writeFileSync(database(), bytes);
+      const damaged: number[] = [];
+      const again = open({
+        onQuarantined: () => expect.fail("the file is whole"),
+        onDamaged: (sequences) => damaged.push(...sequences),
+      });
+      expect(readAll(again)).toHaveLength(19);
+      expect(damaged).toHaveLength(1);
+      expect(readAll(again).map(({ sequence }) => sequence)).not.toContain(damaged[0]);
+      expect(again.stats()).toMatchObject({ records: 19, deadLetters: 1, quarantined: 0, droppedRecordsTotal: 0 });
+    },
+  );
+});
+
+it("Q5: what a damaged queue counted is still told of the one that follows it", async () => {
+  const queue = open({ maxDiskUsageBytes: 60_000, dropNewestOnFull: true });
+  for (let index = 0; index < 60; index++) await queue.append([record(`${index}`, 2000)]);
+  const { records, droppedRecordsTotal } = queue.stats();
+  await queue.append([], { checkpoints: [{ source: "file", key: "1:2", value: "far" }] });
+  await queue.close();
+  const bytes = readFileSync(database());
+  bytes[6 * 16_384] = (bytes[6 * 16_384] ?? 0) ^ 0x08;
+  writeFileSync(database(), bytes);
+  const again = open();
+  expect(again.stats()).toMatchObject({
+    records: 0,
+    quarantined: 1,
+    quarantinedRecords: records,
+    droppedRecordsTotal: droppedRecordsTotal + records,
+  });
+  expect(again.checkpoints("file").get("1:2")).toBe("far");
+});
+
+it.each([
+  ["format 1", 1, 1],
+  ["format 2", 2, 2],
+  ["format 3", 3, 3],
+  ["format 3 whose upgrade was cut off", 3, 4],
+])("Q10: reads a queue of %s, with all it holds, and makes it one of the newest format", async (_, format, version) => {
   const old = new DatabaseSync(database());
-  old.exec(`PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA user_version = 1;
+  old.exec(`PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA user_version = ${version};
     CREATE TABLE state (
       id INTEGER PRIMARY KEY CHECK (id = 1),
       queue_id BLOB NOT NULL, next_sequence INTEGER NOT NULL, records INTEGER NOT NULL, bytes INTEGER NOT NULL,
@@ -129,9 +249,21 @@ it("Q10: reads a queue of format 1, with all it holds, and makes it one of forma
     CREATE TABLE checkpoint (
       source TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, PRIMARY KEY (source, key)
     ) STRICT, WITHOUT ROWID;
-    INSERT INTO state VALUES (1, x'00112233445566778899aabbccddeeff', 42, 1, 100, 5, 2, 1000, 1700000000000);
+    INSERT INTO state VALUES (1, x'00112233445566778899aabbccddeeff', 42, 3, 300, 5, 2, 1000, 1700000000000);
+    INSERT INTO record VALUES (38, 100, 800, 'otel_span', 1700000000001, 'otlp', '{}', x'00');
+    INSERT INTO record VALUES (39, 100, 800, 'otel_span', 1700000000002, 'otlp', '{}', x'01');
     INSERT INTO record VALUES (41, 100, 900, 'log_line', 1700000000000, 'file', '{"a":"b"}', x'6869');
     INSERT INTO checkpoint VALUES ('file', '1:2', '{}');`);
+  if (format >= 2) old.exec("ALTER TABLE state ADD COLUMN quarantined INTEGER NOT NULL DEFAULT 0");
+  if (format >= 3)
+    old.exec(`ALTER TABLE state ADD COLUMN quarantined_records INTEGER NOT NULL DEFAULT 0;
+      ALTER TABLE record ADD COLUMN checksum INTEGER;
+      UPDATE record SET checksum = ${crc32(Buffer.of(1), crc32("{}", 39))} + (sequence = 38) WHERE sequence < 40`);
+  if (version === 4)
+    old.exec(`CREATE TABLE block (
+      sequence INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, bytes INTEGER NOT NULL, age_ms INTEGER NOT NULL,
+      record_index BLOB NOT NULL, envelopes BLOB NOT NULL
+    ) STRICT`);
   old.close();
   const risk = {
     maxDiskUsageBytes: 1e8,
@@ -139,89 +271,28 @@ it("Q10: reads a queue of format 1, with all it holds, and makes it one of forma
     atRiskOldestSeconds: 86_400,
     clock: { now: Date.now },
   };
-  expect(readQueueStats(dir, risk)).toMatchObject({ records: 1, quarantined: 0 });
-  const queue = open();
+  expect(readQueueStats(dir, risk)).toMatchObject({ records: 3, quarantined: 0, oldestRecordAgeSeconds: 86_400 });
+  const damaged: number[] = [];
+  const queue = open({ onDamaged: (sequences) => damaged.push(...sequences) });
   expect(queue.queueId.toHex()).toBe("00112233445566778899aabbccddeeff");
-  expect(readAll(queue)).toMatchObject([{ sequence: 41, kind: "log_line", attributes: { a: "b" } }]);
+  const records = readAll(queue);
+  expect(damaged).toEqual(format === 3 ? [38] : []);
+  expect(records.slice(-2)).toMatchObject([
+    { sequence: 39, kind: "otel_span", observedAtMs: 1_700_000_000_002, source: "otlp", attributes: {} },
+    { sequence: 41, kind: "log_line", observedAtMs: 1_700_000_000_000, source: "file", attributes: { a: "b" } },
+  ]);
+  expect(records.slice(-2).map(({ payload }) => payload.toHex())).toEqual(["01", "6869"]);
   expect(queue.stats()).toMatchObject({
-    records: 1,
-    bytes: 100,
+    records: records.length,
+    bytes: records.reduce((sum, { bytes }) => sum + bytes, 0),
     droppedRecordsTotal: 5,
-    deadLetters: 2,
+    deadLetters: 2 + damaged.length,
     quarantined: 0,
   });
+  expect(records).toHaveLength(3 - damaged.length);
+  expect(readQueueStats(dir, risk)?.records).toBe(records.length);
   expect(queue.checkpoints("file").get("1:2")).toBe("{}");
   await queue.append([record("next")]);
-  expect(queue.lastSequence).toBe(42);
-});
-
-/** A file system of its own, small enough to fill; only root may mount one. */
-const canMount = (() => {
-  const at = mkdtempSync(join(tmpdir(), "queue-mount-"));
-  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", at], { timeout: 5_000 }).status === 0;
-  if (mounted) execFileSync("umount", [at]);
-  rmSync(at, { recursive: true });
-  return mounted;
-})();
-
-describe.skipIf(!canMount)("on a file system of its own (needs root)", () => {
-  let disk: string;
-  beforeEach(() => {
-    disk = join(dir, "disk");
-    mkdirSync(disk);
-    execFileSync("mount", ["-t", "tmpfs", "-o", "size=2m", "tmpfs", disk]);
-  });
-  afterEach(async () => {
-    for (const queue of opened.splice(0)) await queue.close().catch(() => undefined);
-    execFileSync("umount", [disk]);
-  });
-  const fillDisk = () => {
-    for (let size = 65_536; size >= 512; size /= 2)
-      for (let file = 0; ; file++)
-        try {
-          writeFileSync(join(disk, `ballast-${size}-${file}`), Buffer.alloc(size));
-        } catch {
-          break;
-        }
-  };
-  const emptyDisk = () => {
-    for (const name of readdirSync(disk)) if (name.startsWith("ballast")) unlinkSync(join(disk, name));
-  };
-  const readOnly = (on: boolean) => execFileSync("mount", ["-o", `remount,${on ? "ro" : "rw"}`, disk]);
-
-  it("Q3: a full disk refuses what comes, keeps what it has, and takes it when there is room again", async () => {
-    const queue = open({}, join(disk, "queue"));
-    await queue.append([record("before")]);
-    fillDisk();
-    await expect(queue.append([record("meanwhile", 100_000)])).rejects.toThrow(/full/);
-    expect([texts(queue), queue.stats().droppedRecordsTotal]).toEqual([["before"], 0]);
-    emptyDisk();
-    await queue.append([record("after")]);
-    await queue.close();
-    expect(texts(open({}, join(disk, "queue")))).toEqual(["before", "after"]);
-  });
-
-  it("Q3: with drop_newest_on_full it drops and counts instead, and the count is kept once it can be", async () => {
-    const queue = open({ dropNewestOnFull: true }, join(disk, "queue"));
-    await queue.append([record("before")]);
-    fillDisk();
-    expect(await queue.append([record("a", 100_000), record("b", 100_000)])).toBe("dropped");
-    expect(queue.stats().droppedRecordsTotal).toBe(2);
-    emptyDisk();
-    expect(await queue.append([record("after")])).toBe("stored");
-    await queue.close();
-    const again = open({}, join(disk, "queue"));
-    expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
-  });
-
-  it("Q3: a read-only disk stops the start with the reason, harms nothing, and serves when it can be written again", async () => {
-    const at = join(disk, "queue");
-    const queue = open({}, at);
-    await queue.append([record("before")]);
-    await queue.close();
-    readOnly(true);
-    expect(() => open({}, at)).toThrow("EROFS: read-only file system");
-    readOnly(false);
-    expect(texts(open({}, at))).toEqual(["before"]);
-  });
+  await queue.close();
+  expect(readAll(open()).map(({ sequence }) => sequence)).toEqual([...records.map(({ sequence }) => sequence), 42]);
 });

@@ -5,9 +5,11 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { readAll } from "../../tests/queue.ts";
+import { measureRecord } from "./envelope.ts";
 import { QueueFullError } from "./errors.ts";
 import { openQueue, type QueueOptions } from "./queue.ts";
-import { type NewRecord, recordBytes } from "./record.ts";
+import type { NewRecord } from "./record.ts";
 
 /** What the queue is meant to be, without a disk: a list, a counter for each total, and a number for the next record. */
 interface Model {
@@ -63,7 +65,7 @@ it("Q6: agrees with a model under any order of appends, acks, set-asides, ageing
           const place = Math.max(0, model.next - 1 - back);
           if (what === "append") {
             const records = sizes.map((size, index) => recordOf(`${step}/${index}`, size));
-            const total = records.reduce((sum, record) => sum + recordBytes(record), 0);
+            const total = records.reduce((sum, record) => sum + measureRecord(record).bytes, 0);
             const checkpoints = [{ source: "s", key: "k", value: `${step}` }];
             const outcome = await queue.append(records, { checkpoints, signal: AbortSignal.abort() }).catch((error) => {
               if (error instanceof QueueFullError) return "full";
@@ -77,7 +79,7 @@ it("Q6: agrees with a model under any order of appends, acks, set-asides, ageing
               for (const record of records)
                 model.records.push({
                   sequence: model.next++,
-                  bytes: recordBytes(record),
+                  bytes: measureRecord(record).bytes,
                   storedAt: clock.monotonic(),
                   payload: new TextDecoder().decode(record.payload),
                 });
@@ -107,7 +109,7 @@ it("Q6: agrees with a model under any order of appends, acks, set-asides, ageing
             droppedRecordsTotal: model.dropped,
             deadLetters: model.deadLetters,
           });
-          const found = queue.read(0, { maxRecords: 1000, maxBytes: 1e9 });
+          const found = readAll(queue);
           expect(found.map(({ sequence, payload }) => [sequence, new TextDecoder().decode(payload)])).toEqual(
             model.records.map(({ sequence, payload }) => [sequence, payload]),
           );

@@ -122,6 +122,18 @@ describe("a full queue", () => {
     expect(sequences(queue)).toEqual([2]);
   });
 
+  it("gives up, once there is room, what nobody wants any more, and goes on with the next", async () => {
+    const queue = open({ maxDiskUsageBytes: 3_000 });
+    await queue.append([record("a", 2000)]);
+    const gone = queue.append([record("b", 2000)], { isWanted: () => false });
+    const next = queue.append([record("c", 2000)], { isWanted: () => true });
+    const refused = expect(gone).rejects.toThrow(QueueFullError);
+    await queue.ack(1);
+    await refused;
+    expect(await next).toBe("stored");
+    expect(sequences(queue)).toEqual([2]);
+  });
+
   it("drops and counts the newest when told to, checkpoints stored all the same", async () => {
     const queue = open({ maxDiskUsageBytes: 3_000, dropNewestOnFull: true });
     expect(await queue.append([record("a", 2000)])).toBe("stored");
@@ -199,8 +211,8 @@ it("rotates its id on demand and keeps the records under their sequences", async
 it("rejects every append of a group whose transaction fails, and works again afterwards", async () => {
   const queue = open();
   await queue.append([record("a")]);
-  const bad = { ...record("b"), observedAtMs: Number.NaN };
-  const results = await Promise.allSettled([queue.append([record("c")]), queue.append([bad])]);
+  const bad = { checkpoints: [{ source: "s", key: "k", value: {} as string }] };
+  const results = await Promise.allSettled([queue.append([record("c")]), queue.append([record("b")], bad)]);
   expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   await queue.append([record("d")]);
   expect(sequences(queue)).toEqual([1, 2]);

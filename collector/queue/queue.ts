@@ -1,14 +1,16 @@
 import type { Clock } from "../../functions/kit/clock.ts";
 import type { Entropy } from "../../functions/kit/entropy.ts";
 import { createAgeClock } from "./age.ts";
+import { createAwaitedRecords } from "./awaited-records.ts";
+import { type MeasuredRecord, measureRecord } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError } from "./errors.ts";
 import { createPrivateDirectory, queueFiles } from "./files.ts";
 import { holdLock } from "./lock.ts";
 import { openIntactStore } from "./open-intact-store.ts";
-import { type Checkpoint, type NewRecord, type QueuedRecord, recordBytes } from "./record.ts";
+import type { Checkpoint, NewRecord, QueuedRecord } from "./record.ts";
 import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
 import type { QueueStore } from "./store.ts";
-import { waitForRoom } from "./wait-for-room.ts";
+import { takeFitting, waitForRoom } from "./wait-for-room.ts";
 
 /**
  * The collector's queue on disk. Invariants:
@@ -17,7 +19,7 @@ import { waitForRoom } from "./wait-for-room.ts";
  *   a place whose records are not there.
  * - Sequences rise by one from 1 and are never used twice, also after every record is gone.
  * - Appends are admitted in the order of the calls. The admitted ones of one turn of the event loop share a transaction.
- * - The sum of `recordBytes` over stored and admitted records never exceeds `maxDiskUsageBytes`.
+ * - The sum of what the stored and the admitted records count (`measureRecord`) never exceeds `maxDiskUsageBytes`.
  * - One process has a queue open; `openQueue` throws `QueueLockedError` in any other.
  */
 export interface Queue {
@@ -62,6 +64,8 @@ export type AppendOutcome = "stored" | "dropped";
 export interface AppendOptions {
   checkpoints?: readonly Checkpoint[];
   signal?: AbortSignal;
+  /** Asked once there is room for a call that waited for it; if it says no, the call is given up like one whose signal aborted. */
+  isWanted?: () => boolean;
 }
 
 /** What a queue needs to know. `dir` is made, for its owner alone, if it is missing. */
@@ -72,42 +76,44 @@ export interface QueueOptions extends QueueLimits {
   entropy: Entropy;
   /** A damaged queue was found and put into `folder`; this one begins anew. */
   onQuarantined?(folder: string, cause: unknown): void;
+  /** Records with these sequences were not as they were stored any more; they are set aside. */
+  onDamaged?(sequences: readonly number[]): void;
 }
 
 interface Append {
-  readonly records: readonly NewRecord[];
-  readonly bytes: readonly number[];
+  readonly records: readonly MeasuredRecord[];
   readonly total: number;
   readonly checkpoints: readonly Checkpoint[];
   readonly dropped: number;
+  readonly isWanted?: (() => boolean) | undefined;
   resolve(outcome: AppendOutcome): void;
   reject(error: unknown): void;
 }
 
-const deadLettersMax = 1_000;
 const expiryCheckMs = 1_000;
-
 /** Opens the queue in `dir`, making it on first use; a damaged one is put aside and a new one made. Throws `QueueLockedError`, `QueueVersionError`, or what the disk says. */
 export const openQueue = (options: QueueOptions): Queue => {
   const { dir, maxDiskUsageBytes, maxRecordAgeSeconds, clock, entropy } = options;
   createPrivateDirectory(dir);
   const lock = holdLock(queueFiles(dir).lock, dir);
   let age = () => 0;
+  const now = () => ({ ageMs: age(), wallMs: clock.now() });
   let store: QueueStore;
   try {
-    store = openIntactStore(options, () => ({ ageMs: age(), wallMs: clock.now() }));
+    store = openIntactStore(options, now, () => schedule());
   } catch (error) {
     lock.release();
     throw error;
   }
   age = createAgeClock(clock, store.state);
 
+  const deadLetterBounds = { recordsMax: 1_000, bytesMax: Math.floor(maxDiskUsageBytes / 16) };
   let admitted: Append[] = [];
   let admittedBytes = 0;
   const waiting: Append[] = [];
   let ackThrough = 0;
   let acks: { resolve(): void; reject(error: unknown): void }[] = [];
-  let readers: { sequence: number; resolve(): void }[] = [];
+  const readers = createAwaitedRecords();
   let scheduled = false;
   let lingering: AbortController | undefined;
   let closed = false;
@@ -133,10 +139,7 @@ export const openQueue = (options: QueueOptions): Queue => {
   };
 
   const admitWaiting = () => {
-    for (let next = waiting[0]; next !== undefined && fits(next.total); next = waiting[0]) {
-      waiting.shift();
-      admit(next);
-    }
+    for (let next = takeFitting(waiting, fits); next; next = takeFitting(waiting, fits)) admit(next);
   };
 
   const linger = (ms: number) => {
@@ -156,8 +159,8 @@ export const openQueue = (options: QueueOptions): Queue => {
     try {
       store.transaction((transaction) => {
         if (acking.length > 0) transaction.deleteThrough(ackThrough);
-        for (const { records, bytes, checkpoints, dropped } of appends) {
-          for (const [index, record] of records.entries()) transaction.insert(record, bytes[index] ?? 0);
+        for (const { records, checkpoints, dropped } of appends) {
+          for (const record of records) transaction.insert(record);
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
           transaction.state.droppedRecords += dropped;
         }
@@ -177,34 +180,43 @@ export const openQueue = (options: QueueOptions): Queue => {
     }
     for (const { resolve, dropped } of appends) resolve(dropped > 0 ? "dropped" : "stored");
     for (const { resolve } of acking) resolve();
-    wakeReaders();
+    readers.wake(store.state.nextSequence - 1);
     admitWaiting();
   };
 
-  const wakeReaders = () => {
-    const last = store.state.nextSequence - 1;
-    const ready = readers.filter(({ sequence }) => sequence < last);
-    if (ready.length === 0) return;
-    readers = readers.filter(({ sequence }) => sequence >= last);
-    for (const { resolve } of ready) resolve();
+  /** Makes room by a change that may wait; false while the disk cannot be written. */
+  const writeIfPossible = (change: Parameters<QueueStore["transaction"]>[0]): boolean => {
+    try {
+      store.transaction(change);
+    } catch (error) {
+      if (isDiskUnwritable(error)) return false;
+      throw error;
+    }
+    admitWaiting();
+    return true;
   };
 
   const dropExpired = (): number => {
-    const now = clock.monotonic();
-    if (closed || now - expiryCheckedAt < expiryCheckMs) return 0;
-    expiryCheckedAt = now;
+    const checkedAt = clock.monotonic();
+    if (closed || checkedAt - expiryCheckedAt < expiryCheckMs) return 0;
+    expiryCheckedAt = checkedAt;
     const oldest = store.oldestAgeMs();
     const horizon = age() - maxRecordAgeSeconds * 1000;
     if (oldest === null || oldest >= horizon) return 0;
     const kept = store.firstSequenceSince(horizon) ?? store.state.nextSequence;
     let dropped = 0;
-    store.transaction((transaction) => {
+    const done = writeIfPossible((transaction) => {
       dropped = transaction.deleteThrough(kept - 1);
       transaction.state.droppedRecords += dropped;
     });
-    admitWaiting();
-    return dropped;
+    return done ? dropped : 0;
   };
+
+  /** Sets aside what is not as it was stored; false while the disk does not take that. */
+  const discard = (damaged: readonly number[]): boolean =>
+    writeIfPossible(({ setAside }) => {
+      for (const sequence of damaged) setAside(sequence, "damaged", "it is not as it was stored", deadLetterBounds);
+    });
 
   return {
     get queueId() {
@@ -213,17 +225,17 @@ export const openQueue = (options: QueueOptions): Queue => {
     get lastSequence() {
       return store.state.nextSequence - 1;
     },
-    append: async (records, { checkpoints = [], signal } = {}) => {
+    append: async (records, { checkpoints = [], signal, isWanted } = {}) => {
       if (closed) throw new QueueClosedError();
       const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
-      const bytes = records.map(recordBytes);
-      const total = bytes.reduce((sum, size) => sum + size, 0);
-      const append: Append = { records, bytes, total, checkpoints, dropped: 0, resolve, reject };
+      const measured = records.map(measureRecord);
+      const total = measured.reduce((sum, { bytes }) => sum + bytes, 0);
+      const append: Append = { records: measured, total, checkpoints, dropped: 0, isWanted, resolve, reject };
       if (waiting.length > 0 || !fits(total)) dropExpired();
       if (waiting.length === 0 && fits(total)) {
         admit(append);
       } else if (options.dropNewestOnFull || total > maxDiskUsageBytes) {
-        admit({ ...append, records: [], bytes: [], total: 0, dropped: records.length });
+        admit({ ...append, records: [], total: 0, dropped: records.length });
       } else if (signal?.aborted) {
         reject(new QueueFullError({ cause: signal.reason }));
       } else {
@@ -234,26 +246,15 @@ export const openQueue = (options: QueueOptions): Queue => {
     },
     read: (sequence, { maxRecords, maxBytes }) => {
       dropExpired();
-      return store.read(sequence, maxRecords, maxBytes);
+      for (;;) {
+        const { records, damaged } = store.read(sequence, maxRecords, maxBytes);
+        if (damaged.length === 0 || !discard(damaged)) return records;
+        options.onDamaged?.(damaged);
+      }
     },
     waitBeyond: (sequence, signal) => {
-      if (signal.aborted) return Promise.reject(signal.reason);
-      if (store.state.nextSequence - 1 > sequence) return Promise.resolve();
-      const { promise, resolve, reject } = Promise.withResolvers<void>();
-      const stop = () => {
-        readers = readers.filter((other) => other !== reader);
-        reject(signal.reason);
-      };
-      const reader = {
-        sequence,
-        resolve: () => {
-          signal.removeEventListener("abort", stop);
-          resolve();
-        },
-      };
-      signal.addEventListener("abort", stop, { once: true });
-      readers.push(reader);
-      return promise;
+      if (!signal.aborted && store.state.nextSequence - 1 > sequence) return Promise.resolve();
+      return readers.beyond(sequence, signal);
     },
     ack: async (sequence, { lingerMs = 0 } = {}) => {
       if (closed) throw new QueueClosedError();
@@ -266,9 +267,8 @@ export const openQueue = (options: QueueOptions): Queue => {
     },
     setAside: (sequence, code, message) => {
       let moved = false;
-      const bounds = { recordsMax: deadLettersMax, bytesMax: Math.floor(maxDiskUsageBytes / 16) };
       store.transaction((transaction) => {
-        moved = transaction.setAside(sequence, code, message, bounds);
+        moved = transaction.setAside(sequence, code, message, deadLetterBounds);
       });
       admitWaiting();
       return moved;

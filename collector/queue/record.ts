@@ -1,4 +1,4 @@
-/** One piece of telemetry as a source hands it over (contract §7, `Envelope` without its sequence). */
+/** One piece of telemetry as a source hands it over (contract §7, `Envelope` without its sequence). It does not change any more. */
 export interface NewRecord {
   /** 1 to 64 characters of `[a-z0-9_]`. */
   readonly kind: string;
@@ -11,11 +11,13 @@ export interface NewRecord {
 }
 
 /** A record that is on disk. */
-export interface QueuedRecord extends NewRecord {
+export interface QueuedRecord {
   /** Rises from 1, never used twice in a queue. */
   readonly sequence: number;
-  /** What the record counts against the queue's cap, and an upper bound of its encoded envelope. */
+  /** What the record counts against the queue's cap; more than the length of `envelope`. */
   readonly bytes: number;
+  /** The record as it is sent: a field `envelopes` of a `Frame`, tag and length included. */
+  readonly envelope: Uint8Array;
 }
 
 /** Where a source stands in one of its inputs. `value` null forgets the key. */
@@ -24,16 +26,3 @@ export interface Checkpoint {
   readonly key: string;
   readonly value: string | null;
 }
-
-/** Row, index and envelope framing: what a record costs beside its own text and payload. */
-const overheadBytes = 64;
-const attributeOverheadBytes = 12;
-
-/** What a record counts against the queue's cap: no less than its encoded envelope, and about what SQLite needs for it. */
-export const recordBytes = (record: NewRecord): number => {
-  let bytes =
-    overheadBytes + record.payload.byteLength + Buffer.byteLength(record.kind) + Buffer.byteLength(record.source);
-  for (const name in record.attributes)
-    bytes += Buffer.byteLength(name) + Buffer.byteLength(record.attributes[name] ?? "") + attributeOverheadBytes;
-  return bytes;
-};

@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../../functions/kit/clock.ts";
 import { ageAt } from "./age.ts";
 import { queueFiles } from "./files.ts";
-import { type QueueState, readState } from "./store.ts";
+import { type QueueState, readOldestAge, readState } from "./format.ts";
 
 /** What bounds a queue, and from where on it counts as at risk (spec, collector config keys). */
 export interface QueueLimits {
@@ -20,12 +20,14 @@ export interface QueueStats {
   maxBytes: number;
   /** Null when the queue is empty. */
   oldestRecordAgeSeconds: number | null;
-  /** Dropped by age or by a full queue. */
+  /** Dropped by age or by a full queue, or lost with a damaged file. */
   droppedRecordsTotal: number;
   /** Set aside since the queue was made; the table keeps the newest of them. */
   deadLetters: number;
   /** Damaged queues that were put aside in this directory, ever. */
   quarantined: number;
+  /** Records that were in these, as far as it could be known. */
+  quarantinedRecords: number;
   atRisk: boolean;
 }
 
@@ -39,9 +41,10 @@ export const statsOf = (state: QueueState, oldestAgeMs: number | null, nowAgeMs:
     bytes: state.bytes,
     maxBytes: risk.maxDiskUsageBytes,
     oldestRecordAgeSeconds,
-    droppedRecordsTotal: state.droppedRecords,
+    droppedRecordsTotal: state.droppedRecords + state.quarantinedRecords,
     deadLetters: state.deadLetters,
     quarantined: state.quarantined,
+    quarantinedRecords: state.quarantinedRecords,
     atRisk:
       state.bytes * 100 >= risk.maxDiskUsageBytes * risk.atRiskBytesPercent ||
       (oldestRecordAgeSeconds ?? 0) >= risk.atRiskOldestSeconds,
@@ -59,8 +62,7 @@ export const readQueueStats = (dir: string, options: Risk & { clock: Pick<Clock,
   try {
     database.exec("BEGIN");
     const state = readState(database);
-    const oldest = database.prepare("SELECT age_ms FROM record ORDER BY sequence LIMIT 1").get()?.age_ms;
-    return statsOf(state, typeof oldest === "number" ? oldest : null, ageAt(state, options.clock.now()), options);
+    return statsOf(state, readOldestAge(database), ageAt(state, options.clock.now()), options);
   } finally {
     database.close();
   }

@@ -2,6 +2,8 @@ import { QueueFullError } from "./errors.ts";
 
 /** What a call that waits for room has to be told. */
 interface Waiter<Outcome> {
+  readonly total: number;
+  readonly isWanted?: (() => boolean) | undefined;
   resolve(outcome: Outcome): void;
   reject(error: unknown): void;
 }
@@ -31,4 +33,18 @@ export const waitForRoom = <Outcome, Append extends Waiter<Outcome>>(
   const waiter = { ...append, resolve: settle(append.resolve), reject: settle(append.reject) };
   waiting.push(waiter);
   signal.addEventListener("abort", giveUp, { once: true });
+};
+
+/** Takes the first of `waiting` out if it fits. Those before it that nobody wants any more are taken out too, with `QueueFullError`. */
+export const takeFitting = <Append extends Waiter<never>>(
+  waiting: Append[],
+  fits: (total: number) => boolean,
+): Append | undefined => {
+  for (;;) {
+    const [first] = waiting;
+    if (first === undefined || !fits(first.total)) return undefined;
+    waiting.shift();
+    if (first.isWanted?.() !== false) return first;
+    first.reject(new QueueFullError());
+  }
 };

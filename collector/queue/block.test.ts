@@ -1,0 +1,95 @@
+import { create, fromBinary } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { testRecord } from "../../tests/queue.ts";
+import { encodeBlock, joinBlock, recordsOf } from "./block.ts";
+import { decodeEnvelope, measureRecord } from "./envelope.ts";
+import type { NewRecord } from "./record.ts";
+
+const text = fc.string({ unit: "grapheme", maxLength: 200 }).filter((value) => value !== "__proto__");
+const anyRecord: fc.Arbitrary<NewRecord> = fc.record({
+  kind: text,
+  observedAtMs: fc.integer({ min: 0, max: 253_402_300_799_999 }),
+  source: text,
+  attributes: fc.dictionary(text, text, { maxKeys: 5, noNullPrototype: true }),
+  payload: fc.uint8Array({ maxLength: 20_000 }),
+});
+const anySequence = fc.oneof(fc.integer({ min: 1, max: 40_000 }), fc.integer({ min: 1, max: 2 ** 52 }));
+
+/** A block as the database gives it back: its bytes are no Buffers. */
+const encode = (records: readonly NewRecord[], first: number) => {
+  const { index, envelopes } = encodeBlock(records.map(measureRecord), first);
+  return { index, envelopes: Uint8Array.from(envelopes) };
+};
+
+describe("a block", () => {
+  it("is what the protobuf library makes of the records, and gives them back one by one, as they were counted", () => {
+    const property = fc.property(fc.array(anyRecord, { minLength: 1, maxLength: 6 }), anySequence, (records, first) => {
+      const block = encode(records, first);
+      const envelopes = records.map(({ observedAtMs, ...rest }, index) => ({
+        ...rest,
+        sequence: BigInt(first + index),
+        observedAt: timestampFromMs(observedAtMs),
+      }));
+      const decoded = fromBinary(FrameSchema, block.envelopes);
+      expect(decoded).toEqual(create(FrameSchema, { envelopes }));
+      const stored = recordsOf(block, first);
+      expect(stored.every(({ isIntact }) => isIntact)).toBe(true);
+      expect(stored.map(({ sequence }) => sequence)).toEqual(records.map((_, index) => first + index));
+      expect(stored.map(({ bytes }) => bytes)).toEqual(records.map((record) => measureRecord(record).bytes));
+      expect(stored.map(({ envelope }) => decodeEnvelope(envelope))).toEqual(records);
+      for (const { bytes, envelope } of stored) expect(bytes).toBeGreaterThan(envelope.length);
+    });
+    fc.assert(property, { numRuns: 200 });
+  });
+
+  it("counts a record the same wherever its length takes a byte more", () => {
+    for (const around of [128, 16_384, 2_097_152])
+      for (let size = around - 50; size < around + 5; size++) {
+        const record = testRecord("", size);
+        const [stored] = recordsOf(encode([record], 127), 127);
+        expect(stored?.bytes).toBe(measureRecord(record).bytes);
+      }
+  });
+
+  it("tells which record is damaged, whatever bit is turned over, and gives those that are not", () => {
+    const records = ["a", "b", "c"].map((text) => testRecord(text, 20));
+    const whole = encode(records, 7);
+    for (const part of ["index", "envelopes"] as const)
+      for (let bit = 0; bit < whole[part].length * 8; bit++) {
+        const block = { ...whole, [part]: Uint8Array.from(whole[part]) };
+        block[part][bit >> 3] = (block[part][bit >> 3] ?? 0) ^ (1 << (bit & 7));
+        const found = recordsOf(block, 7);
+        const intact = found.filter(({ isIntact }) => isIntact);
+        if (part === "envelopes") expect(intact).toHaveLength(2);
+        // A wrong end is that of one record and the beginning of the next; beyond the end of all, it harms nobody.
+        else expect(intact.length).toBeGreaterThanOrEqual(1);
+        for (const { sequence, envelope } of intact) expect(decodeEnvelope(envelope)).toEqual(records[sequence - 7]);
+        expect(recordsOf(joinBlock(found), 7).map(({ isIntact }) => isIntact)).toEqual(
+          found.map(({ isIntact }) => isIntact),
+        );
+      }
+  });
+
+  it("Q5: tells every record that zeros were written over, as a disk leaves what it lost", () => {
+    const records = ["a", "b", "c"].map((text) => testRecord(text, 20));
+    const whole = encode(records, 7);
+    for (const part of ["index", "envelopes"] as const)
+      for (let from = 0; from < whole[part].length; from += 4)
+        for (let to = from + 4; to <= whole[part].length; to += 4) {
+          const block = { ...whole, [part]: Uint8Array.from(whole[part]).fill(0, from, to) };
+          const found = recordsOf(block, 7);
+          expect(found).toHaveLength(records.length);
+          for (const { sequence, envelope, isIntact } of found)
+            if (isIntact) expect(decodeEnvelope(envelope)).toEqual(records[sequence - 7]);
+        }
+  });
+
+  it("gives a time before 1970 as 1970, and refuses what is no time at all", () => {
+    const [early] = recordsOf(encode([{ ...testRecord("a"), observedAtMs: -1 }], 1), 1);
+    expect(decodeEnvelope(early?.envelope ?? new Uint8Array()).observedAtMs).toBe(0);
+    expect(() => measureRecord({ ...testRecord("a"), observedAtMs: Number.NaN })).toThrow(TypeError);
+  });
+});

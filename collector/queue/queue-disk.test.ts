@@ -1,0 +1,173 @@
+import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, readdirSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestClock } from "../../tests/fakes/clock.ts";
+import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
+import type { Queue, QueueOptions } from "./queue.ts";
+
+const opened: Queue[] = [];
+const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+
+/** A file system of its own, small enough to fill; only root may mount one. */
+const canMount = (() => {
+  const at = mkdtempSync(join(tmpdir(), "queue-mount-"));
+  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", at], { timeout: 5_000 }).status === 0;
+  if (mounted) execFileSync("umount", [at]);
+  rmSync(at, { recursive: true });
+  return mounted;
+})();
+
+describe.skipIf(!canMount)("on a file system of its own (needs root)", () => {
+  let disk: string;
+  const open = (options: Partial<QueueOptions> = {}): Queue => {
+    const queue = openTestQueue(join(disk, "queue"), options);
+    opened.push(queue);
+    return queue;
+  };
+  beforeEach(() => {
+    disk = mkdtempSync(join(tmpdir(), "queue-disk-"));
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=2m", "tmpfs", disk]);
+  });
+  afterEach(async () => {
+    for (const queue of opened.splice(0)) await queue.close().catch(() => undefined);
+    execFileSync("umount", [disk]);
+    rmSync(disk, { recursive: true });
+  });
+  const fillDisk = () => {
+    for (let size = 65_536; size >= 512; size /= 2)
+      for (let file = 0; ; file++)
+        try {
+          writeFileSync(join(disk, `ballast-${size}-${file}`), Buffer.alloc(size));
+        } catch {
+          break;
+        }
+  };
+  const emptyDisk = () => {
+    for (const name of readdirSync(disk)) if (name.startsWith("ballast")) unlinkSync(join(disk, name));
+  };
+  const readOnly = (on: boolean) => execFileSync("mount", ["-o", `remount,${on ? "ro" : "rw"}`, disk]);
+
+  it("Q3: a full disk refuses what comes, keeps what it has, and takes it when there is room again", async () => {
+    const queue = open();
+    await queue.append([record("before")]);
+    fillDisk();
+    await expect(queue.append([record("meanwhile", 100_000)])).rejects.toThrow(/full/);
+    expect([texts(queue), queue.stats().droppedRecordsTotal]).toEqual([["before"], 0]);
+    emptyDisk();
+    await queue.append([record("after")]);
+    await queue.close();
+    expect(texts(open())).toEqual(["before", "after"]);
+  });
+
+  it("Q3: with drop_newest_on_full it drops and counts instead, and the count is kept once it can be", async () => {
+    const queue = open({ dropNewestOnFull: true });
+    await queue.append([record("before")]);
+    fillDisk();
+    expect(await queue.append([record("a", 100_000), record("b", 100_000)])).toBe("dropped");
+    expect(queue.stats().droppedRecordsTotal).toBe(2);
+    emptyDisk();
+    expect(await queue.append([record("after")])).toBe("stored");
+    await queue.close();
+    const again = open();
+    expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
+  });
+
+  it("Q3: a read-only disk stops the start with the reason, harms nothing, and serves when it can be written again", async () => {
+    const queue = open();
+    await queue.append([record("before")]);
+    await queue.close();
+    readOnly(true);
+    expect(() => open()).toThrow("EROFS: read-only file system");
+    readOnly(false);
+    expect(texts(open())).toEqual(["before"]);
+  });
+});
+
+/** Takes this process's `pwrite64`, with which SQLite writes, for the time of `act`; nothing else here uses it. */
+const startRefusing = async (): Promise<ChildProcess> => {
+  const inject = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:error=EROFS"];
+  const strace = spawn("strace", ["-f", "-o", "/dev/null", ...inject, "-p", `${process.pid}`], {
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  await once(strace.stderr, "data");
+  return strace;
+};
+
+describe.skipIf(spawnSync("strace", ["-V"], { timeout: 5_000 }).status !== 0)(
+  "on a disk that turns read-only (needs strace)",
+  () => {
+    let dir: string;
+    let refusing: ChildProcess | undefined;
+    const open = (options: Partial<QueueOptions> = {}): Queue => {
+      const queue = openTestQueue(dir, options);
+      opened.push(queue);
+      return queue;
+    };
+    const turnReadOnly = async () => {
+      refusing = await startRefusing();
+    };
+    const turnBack = async () => {
+      if (refusing === undefined) return;
+      const ended = once(refusing, "exit");
+      refusing.kill();
+      refusing = undefined;
+      await ended;
+    };
+    beforeEach(() => {
+      dir = mkdtempSync(join(tmpdir(), "queue-disk-"));
+    });
+    afterEach(async () => {
+      await turnBack();
+      for (const queue of opened.splice(0)) await queue.close();
+      rmSync(dir, { recursive: true });
+    });
+
+    it("Q3: a disk that turns read-only while it runs is waited for: nothing is taken, nothing lost, and all goes on after", async () => {
+      const queue = open({ maxRecordAgeSeconds: 1_000 });
+      await queue.append([record("before"), record("sent")]);
+      await turnReadOnly();
+      await expect(queue.append([record("meanwhile")])).rejects.toThrow("disk I/O error");
+      await expect(queue.ack(1)).rejects.toThrow("disk I/O error");
+      expect([texts(queue), queue.stats().records, queue.stats().droppedRecordsTotal]).toEqual([
+        ["before", "sent"],
+        2,
+        0,
+      ]);
+      await turnBack();
+      await queue.append([record("after")]);
+      await queue.ack(1);
+      await queue.close();
+      expect(texts(open())).toEqual(["sent", "after"]);
+    });
+
+    it("Q3: with drop_newest_on_full a disk that turns read-only costs the newest, counted", async () => {
+      const queue = open({ dropNewestOnFull: true });
+      await queue.append([record("before")]);
+      await turnReadOnly();
+      expect(await queue.append([record("a"), record("b")])).toBe("dropped");
+      expect(queue.stats().droppedRecordsTotal).toBe(2);
+      await turnBack();
+      expect(await queue.append([record("after")])).toBe("stored");
+      await queue.close();
+      expect([texts(open()), opened.at(-1)?.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
+    });
+
+    it("Q3: what is too old, or not as it was stored, waits on a read-only disk and stops nobody", async () => {
+      const clock = createTestClock();
+      const queue = open({ clock, maxRecordAgeSeconds: 100 });
+      await queue.append([record("old")]);
+      await clock.advance(60_000);
+      await queue.append([record("young")]);
+      await turnReadOnly();
+      await clock.advance(60_000);
+      expect(texts(queue)).toEqual(["old", "young"]);
+      expect(queue.stats()).toMatchObject({ records: 2, droppedRecordsTotal: 0 });
+      await turnBack();
+      await clock.advance(2_000);
+      expect(queue.stats()).toMatchObject({ records: 1, droppedRecordsTotal: 1 });
+    });
+  },
+);
