@@ -1,6 +1,7 @@
 import { constants, type Stats } from "node:fs";
-import { type FileHandle, glob, open, readdir, stat } from "node:fs/promises";
+import { type FileHandle, glob, open, readdir, realpath, stat } from "node:fs/promises";
 import { dirname, join, matchesGlob } from "node:path";
+import { errorCode } from "../../../functions/kit/error-code.ts";
 
 /** Which files a source reads. */
 export interface FilePatterns {
@@ -53,9 +54,14 @@ export const openRegularFile = async (path: string): Promise<OpenFile | null> =>
   }
 };
 
-/** Finds a file that was renamed within its directory, by device and inode. */
-export const findRenamed = async (path: string, isIt: (stat: Stats) => boolean): Promise<OpenFile | null> => {
-  const directory = dirname(path);
+/** The directory that the file at `path` is in, if `path` leads there through a symbolic link. */
+export const linkedDirectory = async (path: string): Promise<string | undefined> => {
+  const directory = dirname(await realpath(path).catch(() => path));
+  return directory === dirname(path) ? undefined : directory;
+};
+
+/** Finds a file that was renamed within `directory`, by what `isIt` knows it by. */
+export const findRenamed = async (directory: string, isIt: (stat: Stats) => boolean): Promise<OpenFile | null> => {
   const names = await readdir(directory).catch(() => []);
   for (const name of names) {
     const candidate = await stat(join(directory, name)).catch(() => null);
@@ -67,5 +73,4 @@ export const findRenamed = async (path: string, isIt: (stat: Stats) => boolean):
   return null;
 };
 
-const isMissing = (error: unknown): boolean =>
-  error instanceof Error && "code" in error && (error.code === "ENOENT" || error.code === "ENOTDIR");
+const isMissing = (error: unknown): boolean => ["ENOENT", "ENOTDIR"].includes(errorCode(error) ?? "");

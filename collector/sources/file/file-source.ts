@@ -1,3 +1,4 @@
+import { dirname } from "node:path";
 import { QueueClosedError } from "../../queue/errors.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { Source, SourceDependencies } from "../source.ts";
@@ -5,11 +6,13 @@ import {
   type FilePatterns,
   findPaths,
   findRenamed,
+  linkedDirectory,
   matches,
   type OpenFile,
   openRegularFile,
   statRegularFile,
 } from "./discovery.ts";
+import { chunkBytes } from "./lines.ts";
 import { fileKey, hasSameHead, type Position, parsePosition, positionAt, savePosition } from "./position.ts";
 import { createTail, type Tail } from "./tail.ts";
 
@@ -45,6 +48,8 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   const { append, clock, log } = dependencies;
   const { name = "file" } = config;
   const checkpoints = () => dependencies.checkpoints(checkpointSource);
+  // One for all files, as they are read one after the other.
+  const own = { name, checkpointSource, buffer: Buffer.allocUnsafeSlow(chunkBytes) };
   const tails = new Map<string, Tail>();
   const found = new Set<string>();
   const unreadable = new Set<string>();
@@ -53,11 +58,17 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   let running: Promise<void> = Promise.resolve();
   let pauseMs = pollMs.least;
   let discoveredAt = Number.NEGATIVE_INFINITY;
+  const counts = { lines: 0, dropped: 0, failures: 0 };
+  const counted: Queue["append"] = async (records, options) => {
+    const outcome = await append(records, options);
+    counts[outcome === "stored" ? "lines" : "dropped"] += records.length;
+    return outcome;
+  };
 
   const markerOf = (pattern: string) => `pattern:${pattern}`;
 
   const follow = async ({ file, stat }: OpenFile, position: Position) => {
-    const tail = createTail({ name, checkpointSource }, file, stat, position, dependencies);
+    const tail = createTail(own, file, stat, position, { append: counted, clock, log });
     tails.set(tail.key, tail);
     log.info({ source: name, path: position.path, offset: position.offset }, "following a file");
   };
@@ -67,7 +78,8 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     const saved = checkpoints().get(fileKey(stat));
     const position = saved === undefined ? null : parsePosition(saved);
     if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position))) return position;
-    return await positionAt(file, path, patternIsNew && config.startAt === "end" ? stat.size : 0);
+    const place = { path, directory: await linkedDirectory(path) };
+    return await positionAt(file, place, patternIsNew && config.startAt === "end" ? stat.size : 0);
   };
 
   const discover = async () => {
@@ -114,7 +126,10 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     for (const [key, value] of checkpoints()) {
       const position = parsePosition(value);
       if (position === null || tails.has(key) || !matches(config, position.path)) continue;
-      const opened = await findRenamed(position.path, (stat) => fileKey(stat) === key);
+      const isIt = (stat: { dev: number; ino: number }) => fileKey(stat) === key;
+      const opened =
+        (await findRenamed(dirname(position.path), isIt)) ??
+        (position.directory === undefined ? null : await findRenamed(position.directory, isIt));
       if (opened !== null && position.offset <= opened.stat.size && (await hasSameHead(opened.file, position))) {
         await follow(opened, position);
         continue;
@@ -147,6 +162,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       } catch (error) {
         signal.throwIfAborted();
         failed = true;
+        counts.failures += 1;
         log.error({ err: error, source: name, path: tail.path }, "a file could not be read or stored; trying again");
       }
     }
@@ -180,5 +196,6 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       for (const tail of tails.values()) await tail.close();
       tails.clear();
     },
+    counters: () => ({ files: tails.size, ...counts }),
   };
 };

@@ -19,22 +19,24 @@ export interface Lines {
   readonly chunk: Uint8Array;
 }
 
-const chunkBytes = 256 * 1024;
+/** A good size for the buffer: some thousand lines. */
+export const chunkBytes = 256 * 1024;
 const lineBytesMax = 1024 * 1024;
 const newline = 0x0a;
 const carriageReturn = 0x0d;
 
 /**
- * The whole lines of a file from `offset` on, as many as one read holds and `admits` lets through (the first one always). A line
- * without its end is left for later, unless `final`; one longer than 1 MiB is given in pieces.
+ * The whole lines of a file from `offset` on, as many as one read into `buffer` holds and `admits` lets through (the first one always);
+ * they are views of it. A line without its end is left for later, unless `final`; one longer than 1 MiB is given in pieces.
  */
 export const readLines = async (
   file: FileHandle,
   offset: number,
-  options: { final: boolean; admits(line: Line): boolean },
+  options: { final: boolean; admits(line: Line): boolean; buffer: Buffer },
 ): Promise<Lines> => {
-  let chunk = await readAt(file, offset, chunkBytes);
-  if (chunk.length === chunkBytes && !chunk.includes(newline)) chunk = await readAt(file, offset, lineBytesMax + 2);
+  let chunk = await readAt(file, offset, options.buffer);
+  if (chunk.length === options.buffer.length && !chunk.includes(newline))
+    chunk = await readAt(file, offset, Buffer.allocUnsafe(lineBytesMax + 2));
   const lines: Line[] = [];
   let start = 0;
   while (start < chunk.length) {
@@ -53,12 +55,11 @@ export const readLines = async (
   return { lines, next: offset + start, chunk };
 };
 
-/** Up to `length` bytes at `offset`; fewer only at the end of the file. */
-export const readAt = async (file: FileHandle, offset: number, length: number): Promise<Buffer> => {
-  const buffer = Buffer.allocUnsafe(length);
+/** Fills `buffer` from `offset` on and gives what was filled; less than all of it only at the end of the file. */
+export const readAt = async (file: FileHandle, offset: number, buffer: Buffer): Promise<Buffer> => {
   let filled = 0;
-  while (filled < length) {
-    const { bytesRead } = await file.read(buffer, filled, length - filled, offset + filled);
+  while (filled < buffer.length) {
+    const { bytesRead } = await file.read(buffer, filled, buffer.length - filled, offset + filled);
     if (bytesRead === 0) break;
     filled += bytesRead;
   }

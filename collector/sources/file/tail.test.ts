@@ -24,10 +24,10 @@ it("takes nothing from the old place of a file that is written anew between the 
   });
   const lines: string[] = [];
   const tail = createTail(
-    { name: "file", checkpointSource: "file" },
+    { name: "file", checkpointSource: "file", buffer: Buffer.alloc(100) },
     file,
     await real.stat(),
-    await positionAt(real, path, 0),
+    await positionAt(real, { path }, 0),
     {
       append: async (records) => {
         lines.push(...records.map(({ payload }) => new TextDecoder().decode(payload)));

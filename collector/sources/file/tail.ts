@@ -1,6 +1,7 @@
 import type { Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
-import { type NewRecord, recordBytes } from "../../queue/record.ts";
+import { measureRecord } from "../../queue/envelope.ts";
+import type { NewRecord } from "../../queue/record.ts";
 import type { SourceDependencies } from "../source.ts";
 import { type Line, readLines } from "./lines.ts";
 import { fileKey, hasSameHead, type Position, positionAt, positionIn, savePosition } from "./position.ts";
@@ -26,9 +27,9 @@ export interface Tail {
 /** Below the smallest queue there is: a batch larger than the queue could only be dropped. */
 const batchBytesMax = 512 * 1024;
 
-/** Follows `file` from `start` on. */
+/** Follows `file` from `start` on, and reads it into `buffer`, which is free again whenever no call is running. */
 export const createTail = (
-  { name: source, checkpointSource }: { name: string; checkpointSource: string },
+  { name: source, checkpointSource, buffer }: { name: string; checkpointSource: string; buffer: Buffer },
   file: FileHandle,
   stat: { dev: number; ino: number },
   start: Position,
@@ -41,36 +42,40 @@ export const createTail = (
   let exhausted = false;
   let changedAt = clock.monotonic();
 
-  const recordOf = (line: Line): NewRecord => ({
-    kind: "log_line",
-    observedAtMs: clock.now(),
-    source,
-    attributes: {
-      "file.path": path,
-      "file.offset": `${line.offset}`,
-      ...(line.partial ? { "file.partial": "true" } : {}),
-    },
-    payload: line.bytes,
-  });
+  const recordOf = (line: Line, observedAtMs: number): NewRecord => {
+    const attributes = { "file.path": path, "file.offset": `${line.offset}` };
+    return {
+      kind: "log_line",
+      observedAtMs,
+      source,
+      attributes: line.partial ? { ...attributes, "file.partial": "true" } : attributes,
+      payload: line.bytes,
+    };
+  };
+
+  /** What a line counts in the queue beside its text, at most. */
+  const empty: Line = { offset: Number.MAX_SAFE_INTEGER, bytes: new Uint8Array(), partial: true };
+  const lineOverheadBytes = measureRecord(recordOf(empty, clock.now())).bytes + 4;
 
   const startOver = async () => {
     log.info({ source, path }, "the file was truncated; reading it from its beginning");
-    position = await positionAt(file, path, 0);
+    position = await positionAt(file, start, 0);
   };
 
   const store = async (final: boolean, signal: AbortSignal): Promise<boolean> => {
     const records: NewRecord[] = [];
     let bytes = 0;
+    const observedAtMs = clock.now();
     const admits = (line: Line): boolean => {
-      const record = recordOf(line);
-      bytes += recordBytes(record);
+      bytes += lineOverheadBytes + line.bytes.length;
       if (records.length > 0 && bytes > batchBytesMax) return false;
-      records.push(record);
+      records.push(recordOf(line, observedAtMs));
       return true;
     };
-    const { next, chunk } = await readLines(file, position.offset, { final, admits });
+    const { next, chunk } = await readLines(file, position.offset, { final, admits, buffer });
     if (records.length === 0) return false;
-    const moved = position.offset === 0 ? positionIn(chunk, path, next) : await positionAt(file, path, next, position);
+    const moved =
+      position.offset === 0 ? positionIn(chunk, start, next) : await positionAt(file, start, next, position);
     // After the reading: what was written anew since the last look must not be taken up from the old place.
     if (position.offset > 0 && !(await hasSameHead(file, position))) {
       await startOver();

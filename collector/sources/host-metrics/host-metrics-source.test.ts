@@ -7,7 +7,7 @@ import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/openteleme
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
 import { openTestQueue, readAll, testRecord } from "../../../tests/queue.ts";
-import { recordBytes } from "../../queue/record.ts";
+import { measureRecord } from "../../queue/envelope.ts";
 import { createHostMetricsSource } from "./host-metrics-source.ts";
 import { encodeHostMetrics } from "./metrics.ts";
 import { type Readings, readHost } from "./readings.ts";
@@ -177,7 +177,7 @@ describe("createHostMetricsSource", () => {
   it("skips and counts what finds the queue full, without waiting, and goes on when there is room", async () => {
     const clock = createTestClock();
     const filler = testRecord("full", 5_000);
-    const queue = openTestQueue(dir, { clock, maxDiskUsageBytes: recordBytes(filler) + 100 });
+    const queue = openTestQueue(dir, { clock, maxDiskUsageBytes: measureRecord(filler).bytes + 100 });
     await queue.append([filler]);
     const log = createTestLog();
     const dependencies = { append: queue.append, clock, log };

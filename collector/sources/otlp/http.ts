@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { promisify } from "node:util";
-import { gunzip } from "node:zlib";
 import { create, type DescMessage, type MessageShape, toBinary, toJsonString } from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
+import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { Intake } from "./intake.ts";
 import { exportRequestFromJson, OtlpJsonError } from "./json.ts";
+import type { Readings } from "./readings.ts";
 import { partialResponse } from "./response.ts";
 import type { Signal } from "./signals.ts";
 
@@ -26,13 +26,22 @@ class HttpRefusal extends Error {
   }
 }
 
-/** Handles OTLP/HTTP: POST of protobuf or JSON, plain or gzip, at most `bodyBytesMax` before and after decompression. */
+/** What bounds the handler, and who is told when it fails. */
+export interface OtlpHttpOptions {
+  /** Of a body, before decompression; after it, `gunzip` says. */
+  bodyBytesMax: number;
+  readings: Readings;
+  gunzip: Gunzip;
+  onError(error: unknown): void;
+}
+
+/** Handles OTLP/HTTP: POST of protobuf or JSON, plain or gzip. */
 export const createOtlpHttpHandler =
-  (signals: readonly Signal[], intake: Intake, bodyBytesMax: number, onError: (error: unknown) => void) =>
+  (signals: readonly Signal[], intake: Intake, options: OtlpHttpOptions) =>
   (request: IncomingMessage, response: ServerResponse): void => {
     const encoding = encodingOf(request);
     const send = createSend(request, response, encoding ?? "json");
-    answer(request, signals, intake, bodyBytesMax, encoding)
+    answer(request, signals, intake, options, encoding)
       .then(({ signal, payload, outcome }) => {
         switch (outcome.status) {
           case "stored":
@@ -49,7 +58,7 @@ export const createOtlpHttpHandler =
       .catch((error: unknown) => {
         const refusal =
           error instanceof HttpRefusal ? error : new HttpRefusal(500, Code.Internal, "the collector failed");
-        if (refusal !== error && !request.destroyed) onError(error);
+        if (refusal !== error && !request.destroyed) options.onError(error);
         if (refusal.status === 405) response.setHeader("Allow", "POST");
         const { status, code, message } = refusal;
         send(status, StatusSchema, create(StatusSchema, { code, message }));
@@ -60,7 +69,7 @@ const answer = async (
   request: IncomingMessage,
   signals: readonly Signal[],
   intake: Intake,
-  bodyBytesMax: number,
+  { bodyBytesMax, readings, gunzip }: OtlpHttpOptions,
   encoding: Encoding | undefined,
 ) => {
   const path = request.url?.split("?", 1)[0];
@@ -75,12 +84,12 @@ const answer = async (
       "the content type must be application/x-protobuf or application/json",
     );
   const body = await decompress(
-    await readBody(request, bodyBytesMax),
+    await readBody(request, bodyBytesMax, readings),
     request.headers["content-encoding"],
-    bodyBytesMax,
+    gunzip,
   );
   const payload = encoding === "protobuf" ? body : parseJson(signal, body);
-  return { signal, payload, outcome: await intake(signal, payload) };
+  return { signal, payload, outcome: await intake(signal, payload, () => !request.socket.destroyed) };
 };
 
 const encodingOf = (request: IncomingMessage): Encoding | undefined => {
@@ -90,31 +99,39 @@ const encodingOf = (request: IncomingMessage): Encoding | undefined => {
 
 const tooLarge = () => new HttpRefusal(413, Code.ResourceExhausted, "the request is too large");
 
-const readBody = async (request: IncomingMessage, bytesMax: number): Promise<Buffer> => {
+const readBody = async (request: IncomingMessage, bytesMax: number, readings: Readings): Promise<Buffer> => {
   if (Number(request.headers["content-length"] ?? 0) > bytesMax) throw tooLarge();
   const chunks: Buffer[] = [];
   let bytes = 0;
-  for await (const chunk of request) {
-    bytes += chunk.length;
-    if (bytes > bytesMax) throw tooLarge();
-    chunks.push(chunk);
+  // Nothing less ends a request that does not go on.
+  const reading = readings.begin(() => request.destroy());
+  try {
+    for await (const chunk of request) {
+      bytes += chunk.length;
+      if (bytes > bytesMax) throw tooLarge();
+      chunks.push(chunk);
+      reading.add(chunk.length);
+    }
+  } finally {
+    reading.end();
   }
   return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
 };
 
-const inflate = promisify(gunzip);
-
-const decompress = async (body: Buffer, header: string | undefined, bytesMax: number): Promise<Uint8Array> => {
+const decompress = async (body: Buffer, header: string | undefined, gunzip: Gunzip): Promise<Uint8Array> => {
   const encoding = header?.trim().toLowerCase();
   if (encoding === undefined || encoding === "identity") return body;
   if (encoding !== "gzip")
     throw new HttpRefusal(415, Code.InvalidArgument, "the content encoding must be gzip or none");
-  try {
-    return await inflate(body, { maxOutputLength: bytesMax });
-  } catch (error) {
-    if (error instanceof Error && "code" in error && error.code === "ERR_BUFFER_TOO_LARGE") throw tooLarge();
-    throw new HttpRefusal(400, Code.InvalidArgument, "the body is not gzip");
-  }
+  return await gunzip(body).catch((error: unknown) => {
+    throw error instanceof GunzipError ? refusals[error.reason]() : error;
+  });
+};
+
+const refusals: Record<GunzipError["reason"], () => HttpRefusal> = {
+  malformed: () => new HttpRefusal(400, Code.InvalidArgument, "the body is not gzip"),
+  too_large: tooLarge,
+  busy: () => new HttpRefusal(503, Code.Unavailable, "too much is being sent at once"),
 };
 
 const parseJson = (signal: Signal, body: Uint8Array): Uint8Array => {

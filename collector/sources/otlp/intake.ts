@@ -16,8 +16,11 @@ export type IntakeOutcome =
   /** Not an export request of this signal; the same bytes will never be accepted. */
   | { status: "invalid"; message: string };
 
-/** Puts export requests into the queue; both transports end here. */
-export type Intake = (signal: Signal, payload: Uint8Array) => Promise<IntakeOutcome>;
+/**
+ * Puts export requests into the queue; both transports end here. One that waited for room is given up if `isWanted` says that its sender
+ * has gone meanwhile: that one will send it again, and it must not be stored twice.
+ */
+export type Intake = (signal: Signal, payload: Uint8Array, isWanted: () => boolean) => Promise<IntakeOutcome>;
 
 /** Bounds of an OTLP source. */
 export interface IntakeLimits {
@@ -45,7 +48,7 @@ export const createIntake = (
 
   const unavailable = (message: string): IntakeOutcome => ({ status: "unavailable", message, retryAfterSeconds });
 
-  return async (signal, payload) => {
+  return async (signal, payload, isWanted) => {
     try {
       checks.get(signal)?.(payload);
     } catch (error) {
@@ -64,7 +67,7 @@ export const createIntake = (
     }));
     heldBytes += payload.length;
     try {
-      const outcome = await append(records, { signal: patience.signal() });
+      const outcome = await append(records, { signal: patience.signal(), isWanted });
       return outcome === "stored"
         ? { status: "stored" }
         : { status: "dropped", message: "dropped: the collector's queue is full, or too small for the request" };

@@ -1,12 +1,14 @@
 import { createServer as createHttpServer, type Server as HttpServer } from "node:http";
 import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Session } from "node:http2";
 import type { Server as NetServer } from "node:net";
-import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { splitHostPort } from "../../../proto/collector-config/schema.ts";
 import type { Source, SourceDependencies } from "../source.ts";
-import { otlpRoutes } from "./grpc.ts";
+import { otlpMethods } from "./grpc.ts";
+import { createUnaryGrpcHandler } from "./grpc-unary.ts";
+import { createGunzip } from "./gunzip.ts";
 import { createOtlpHttpHandler } from "./http.ts";
-import { createIntake, type IntakeLimits } from "./intake.ts";
+import { createIntake, type Intake, type IntakeLimits } from "./intake.ts";
+import { createReadings } from "./readings.ts";
 import { signals } from "./signals.ts";
 
 /** Where an `otlp` source listens (contract §8); a transport that is left out is off. */
@@ -22,11 +24,18 @@ export interface OtlpSource extends Source {
   readonly addresses: { readonly grpc?: string; readonly http?: string };
 }
 
-const defaultLimits: IntakeLimits & { bodyBytesMax: number } = {
+interface SourceLimits extends IntakeLimits {
+  bodyBytesMax: number;
+  /** Of all requests that are being read, together. */
+  readingBytesMax: number;
+}
+
+const defaultLimits: SourceLimits = {
   patienceMs: 5_000,
   heldBytesMax: 64 * 1024 * 1024,
   envelopeBytesMax: 1024 * 1024,
   bodyBytesMax: 16 * 1024 * 1024,
+  readingBytesMax: 64 * 1024 * 1024,
 };
 
 /** How long a client has to finish what it began when the source stops. */
@@ -39,26 +48,35 @@ const drainMs = 2_000;
 export const createOtlpSource = (
   config: OtlpSourceConfig,
   dependencies: SourceDependencies,
-  limits: Partial<typeof defaultLimits> = {},
+  limits: Partial<SourceLimits> = {},
 ): OtlpSource => {
   const { name = "otlp" } = config;
   const { log, clock } = dependencies;
-  const { bodyBytesMax, ...intakeLimits } = { ...defaultLimits, ...limits };
+  const { bodyBytesMax, readingBytesMax, ...intakeLimits } = { ...defaultLimits, ...limits };
   const addresses: { grpc?: string; http?: string } = {};
+  const readings = createReadings(readingBytesMax);
+  const gunzip = createGunzip({ bytesMax: bodyBytesMax, waitingBytesMax: readingBytesMax });
   const stopping = new AbortController();
-  const intake = createIntake(name, signals, intakeLimits, dependencies, stopping.signal);
+  const take = createIntake(name, signals, intakeLimits, dependencies, stopping.signal);
+  const counts = { stored: 0, dropped: 0, unavailable: 0, invalid: 0 };
+  const intake: Intake = async (...request) => {
+    const outcome = await take(...request);
+    counts[outcome.status] += 1;
+    return outcome;
+  };
   const listeners: (HttpServer | Http2Server)[] = [];
   const sessions = new Set<ServerHttp2Session>();
 
   const createGrpc = (): Http2Server => {
-    const server = createHttp2Server(
-      { settings: { initialWindowSize: 1024 * 1024, maxConcurrentStreams: 128 } },
-      connectNodeAdapter({
-        routes: otlpRoutes(signals, intake),
-        connect: false,
-        grpcWeb: false,
-        readMaxBytes: bodyBytesMax,
-        jsonOptions: { ignoreUnknownFields: false },
+    const server = createHttp2Server({ settings: { initialWindowSize: 1024 * 1024, maxConcurrentStreams: 128 } });
+    const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/gRPC request failed");
+    server.on(
+      "stream",
+      createUnaryGrpcHandler(otlpMethods(signals, intake), {
+        messageBytesMax: bodyBytesMax,
+        readings,
+        gunzip,
+        onError,
       }),
     );
     server.on("session", (session) => {
@@ -72,7 +90,10 @@ export const createOtlpSource = (
 
   const createHttp = (): HttpServer => {
     const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/HTTP request failed");
-    return createHttpServer({ requestTimeout: 30_000 }, createOtlpHttpHandler(signals, intake, bodyBytesMax, onError));
+    return createHttpServer(
+      { requestTimeout: 30_000 },
+      createOtlpHttpHandler(signals, intake, { bodyBytesMax, readings, gunzip, onError }),
+    );
   };
 
   const stop = async () => {
@@ -109,6 +130,7 @@ export const createOtlpSource = (
       }
     },
     stop,
+    counters: () => ({ ...counts }),
   };
 };
 

@@ -1,0 +1,43 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { appendFileSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
+import { expect, it } from "vitest";
+import { lines } from "../../../tests/file-source.ts";
+import { openTestQueue, readAll } from "../../../tests/queue.ts";
+
+const tailer = join(import.meta.dirname, "../../../tests/queue-crash/tailer.ts");
+
+/** Resolves when the tailer says that it has stored `count` lines. */
+const reaches = async (said: Readable, count: number): Promise<void> => {
+  for await (const line of createInterface({ input: said })) if (Number(line) >= count) return;
+  throw new Error("the tailer ended by itself");
+};
+
+it("Q1: kill -9 in mid-reading, over rotations, neither loses a line nor takes one twice", async ({
+  onTestFinished,
+}) => {
+  const dir = mkdtempSync(join(tmpdir(), "file-crash-"));
+  onTestFinished(() => rmSync(dir, { recursive: true }));
+  const log = join(dir, "app.log");
+  const perRound = 12_000;
+  const rounds = 3;
+  for (let round = 0; round < rounds; round++) {
+    const from = round * perRound;
+    appendFileSync(log, `${lines(from + 1, from + perRound).join("\n")}\n`);
+    const child = spawn(process.execPath, [tailer, dir], { stdio: ["ignore", "pipe", "inherit"] });
+    // In the middle of its reading, but for the last.
+    await reaches(child.stdout, round === rounds - 1 ? rounds * perRound : from + perRound / 4);
+    if (round === 1) renameSync(log, join(dir, "app.log.1"));
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  }
+  const queue = openTestQueue(join(dir, "queue"));
+  const texts = readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+  await queue.close();
+  expect(texts).toHaveLength(rounds * perRound);
+  expect(new Set(texts)).toEqual(new Set(lines(1, rounds * perRound)));
+});

@@ -1,0 +1,123 @@
+import {
+  appendFileSync,
+  copyFileSync,
+  mkdirSync,
+  renameSync,
+  symlinkSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { createTestFiles, lines, settle } from "../../../tests/file-source.ts";
+
+let files: ReturnType<typeof createTestFiles>;
+
+beforeEach(() => {
+  files = createTestFiles();
+});
+
+afterEach(() => files.end());
+
+describe("links and directories", () => {
+  it("a link is followed to its file, and to the next one when it is pointed elsewhere, without losing the first one's end", async () => {
+    mkdirSync(join(files.dir, "pods"));
+    const pod = (name: string) => join(files.dir, "pods", name);
+    writeFileSync(pod("0"), "line 1\n");
+    symlinkSync(pod("0"), files.log());
+    await files.start();
+    await files.expectTexts(lines(1, 1));
+    writeFileSync(pod("1"), "line 4\n");
+    symlinkSync(pod("1"), files.log("next"));
+    renameSync(files.log("next"), files.log());
+    appendFileSync(pod("0"), "line 2\nline 3\n");
+    await vi.waitFor(() => expect(files.texts().toSorted()).toEqual(lines(1, 4)));
+    expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(new Set([files.log()]));
+  });
+
+  it("what a link led to is found by its inode when it was rotated where it is, while the collector was down", async () => {
+    mkdirSync(join(files.dir, "pods"));
+    const pod = (name: string) => join(files.dir, "pods", name);
+    writeFileSync(pod("0"), "line 1\n");
+    symlinkSync(pod("0"), files.log());
+    await files.start();
+    await files.expectTexts(lines(1, 1));
+    await files.restart({}, () => {
+      appendFileSync(pod("0"), "line 2\n");
+      renameSync(pod("0"), pod("0.1"));
+      writeFileSync(pod("0"), "line 3\n");
+    });
+    await vi.waitFor(() => expect(files.texts().toSorted()).toEqual(lines(1, 3)));
+  });
+
+  it("a directory that a pattern finds later is read whole, also with start_at end", async () => {
+    await files.start({ include: [join(files.dir, "later/*/app.log")], startAt: "end" });
+    await settle();
+    mkdirSync(join(files.dir, "later", "one"), { recursive: true });
+    writeFileSync(join(files.dir, "later/one/app.log"), "line 1\nline 2\n");
+    await files.expectTexts(lines(1, 2));
+    expect(files.source?.counters?.()).toEqual({ files: 1, lines: 2, dropped: 0, failures: 0 });
+  });
+});
+
+describe("rotation", () => {
+  it("by rename: the old file is read to its end, the new one from its beginning", async () => {
+    files.write(1, 5);
+    await files.start();
+    await files.expectTexts(lines(1, 5));
+    files.write(6, 8);
+    renameSync(files.log(), files.log("app.log.1"));
+    appendFileSync(files.log("app.log.1"), "line 9\n");
+    files.write(10, 12);
+    await vi.waitFor(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
+    expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(new Set([files.log()]));
+  });
+
+  it("by copy and truncate: goes on in the emptied file", async () => {
+    files.write(1, 5);
+    await files.start();
+    await files.expectTexts(lines(1, 5));
+    copyFileSync(files.log(), files.log("app.log.1"));
+    truncateSync(files.log());
+    files.write(6, 7);
+    await files.expectTexts(lines(1, 7));
+  });
+
+  it("by truncation is noticed even when the file has already grown past the old place", async () => {
+    files.write(1, 5);
+    await files.start();
+    await files.expectTexts(lines(1, 5));
+    writeFileSync(files.log(), `${lines(100, 150).join("\n")}\n`);
+    await files.expectTexts([...lines(1, 5), ...lines(100, 150)]);
+  });
+
+  it("while the collector is down: the rest of the old file is found by its inode, and the new one is read whole", async () => {
+    files.write(1, 5);
+    await files.start({ startAt: "end" });
+    files.write(6, 8);
+    await files.expectTexts(lines(6, 8));
+    await files.restart({ startAt: "end" }, () => {
+      files.write(9, 10);
+      renameSync(files.log(), files.log("app.log.1"));
+      files.write(11, 12);
+    });
+    await vi.waitFor(() => expect(files.texts().toSorted()).toEqual(lines(6, 12).toSorted()));
+  });
+
+  it("to a deleted file: it is read to its end, its last line too, and then forgotten", async () => {
+    files.write(1, 2);
+    await files.start();
+    await files.expectTexts(lines(1, 2));
+    appendFileSync(files.log(), "line 3\nline 4");
+    unlinkSync(files.log());
+    await files.expectTexts(lines(1, 3));
+    await settle();
+    // The five minutes that a rotated file is kept open.
+    files.skip(300_000);
+    await files.expectTexts(lines(1, 4));
+    await vi.waitFor(() =>
+      expect([...files.queue.checkpoints("file").keys()]).toEqual([expect.stringMatching(/^pattern:/)]),
+    );
+  });
+});

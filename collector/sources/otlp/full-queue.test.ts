@@ -1,0 +1,89 @@
+/*
+ * What senders that nobody here wrote do when the queue has no room. Promised: a request is refused as a whole or stored as a whole,
+ * so that one which is sent again after a refusal is stored once; and nobody is told that a request is stored which is not.
+ */
+import { connect, constants } from "node:http2";
+import { describe, expect, it, type TestContext, vi } from "vitest";
+import { startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
+import { patientSenders, sendBySdkOverGrpc } from "../../../tests/otlp-senders.ts";
+
+/** A source whose queue has no room left until `makeRoom`; it ends with the test. */
+const startFull = async ({ onTestFinished }: TestContext, patienceMs: number) => {
+  const otlp = await startTestOtlp({ queue: { maxDiskUsageBytes: 10_000 }, limits: { patienceMs } });
+  onTestFinished(otlp.close);
+  await otlp.exportByGrpc(traceRequest(["in the way".padEnd(9_800, ".")]));
+  return { otlp, makeRoom: () => otlp.queue.ack(otlp.queue.lastSequence) };
+};
+
+const refused = (otlp: TestOtlp) => otlp.source.counters?.().unavailable ?? 0;
+
+const names = Array.from({ length: 20 }, (_, index) => `span ${index}`);
+
+/** Sends one request over gRPC as frames, for what no client lets one see. */
+const sendRaw = (otlp: TestOtlp, spans: readonly string[]) => {
+  const session = connect(`http://${otlp.source.addresses.grpc}`);
+  const stream = session.request({
+    ":method": "POST",
+    ":path": "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+    "content-type": "application/grpc",
+    te: "trailers",
+  });
+  const message = traceRequest(spans);
+  const prefix = Buffer.alloc(5);
+  prefix.writeUInt32BE(message.length, 1);
+  stream.end(Buffer.concat([prefix, message]));
+  return { session, stream };
+};
+
+describe("a full queue", () => {
+  it.concurrent.for(Object.entries(patientSenders))(
+    "refuses %s, which comes again by itself, and has everything once when there is room",
+    async ([, send], context) => {
+      const { otlp, makeRoom } = await startFull(context, 20);
+      const sent = send(otlp.source.addresses, names);
+      await vi.waitFor(() => expect(refused(otlp)).toBeGreaterThan(0), { timeout: 5_000 });
+      expect(otlp.envelopes()).toHaveLength(1);
+      await makeRoom();
+      await sent;
+      expect(otlp.spanNames()).toEqual(names);
+      expect(otlp.queue.stats()).toMatchObject({ records: 1, droppedRecordsTotal: 0 });
+    },
+  );
+
+  it("tells the SDK over gRPC, which never comes again, the truth, and spares it when room comes while the request is held", async (context) => {
+    const { otlp, makeRoom } = await startFull(context, 200);
+    const send = () => sendBySdkOverGrpc(otlp.source.addresses, names);
+    await expect(send()).rejects.toThrow("UNAVAILABLE");
+    expect([refused(otlp), otlp.envelopes().length]).toEqual([1, 1]);
+    const held = send();
+    await vi.waitFor(() => expect(otlp.appends()).toBe(3), { interval: 5 });
+    await makeRoom();
+    await held;
+    expect(otlp.spanNames()).toEqual(names);
+  });
+
+  it("forgets a request whose sender has gone while it was held, so that it is stored once when it is sent again", async (context) => {
+    const { otlp, makeRoom } = await startFull(context, 60_000);
+    const { session, stream } = sendRaw(otlp, names);
+    await vi.waitFor(() => expect(otlp.appends()).toBe(2), { interval: 5 });
+    stream.close(constants.NGHTTP2_CANCEL);
+    // Answered in the order of the frames: the source has seen the end of the stream by then.
+    await new Promise((resolve) => session.ping(resolve));
+    session.close();
+    await makeRoom();
+    await otlp.exportByGrpc(traceRequest(names));
+    expect(otlp.spanNames()).toEqual(names);
+  });
+
+  it("refuses gRPC in one block of headers that ends the stream, as senders that retry look for it there", async (context) => {
+    const { otlp } = await startFull(context, 1);
+    const { session, stream } = sendRaw(otlp, ["a".repeat(1_000)]);
+    const [headers, flags] = await new Promise<[Record<string, unknown>, number]>((resolve) =>
+      stream.once("response", (...response) => resolve([response[0], response[1]])),
+    );
+    const endsStream = 1;
+    expect([headers["grpc-status"], flags & endsStream]).toEqual(["14", endsStream]);
+    expect(headers["grpc-status-details-bin"]).toBeDefined();
+    session.close();
+  });
+});

@@ -1,0 +1,148 @@
+import { once } from "node:events";
+import { type ClientHttp2Session, connect, createServer, type Http2Server, type OutgoingHttpHeaders } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { gzipSync } from "node:zlib";
+import { Code, ConnectError } from "@connectrpc/connect";
+import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { createUnaryGrpcHandler } from "./grpc-unary.ts";
+import { createGunzip } from "./gunzip.ts";
+import { createReadings } from "./readings.ts";
+
+const messageBytesMax = 100_000;
+const received: Buffer[] = [];
+const failures: unknown[] = [];
+let server: Http2Server;
+let session: ClientHttp2Session;
+
+beforeAll(async () => {
+  const methods = new Map([
+    [
+      "/test.Service/Echo",
+      async (request: Buffer) => {
+        received.push(request);
+        return request;
+      },
+    ],
+    ["/test.Service/Refuse", () => Promise.reject(new ConnectError("50 % é\n", Code.Unavailable))],
+    ["/test.Service/Fail", () => Promise.reject(new Error("a secret"))],
+  ]);
+  server = createServer();
+  const readings = createReadings(1_000_000);
+  const gunzip = createGunzip({ bytesMax: messageBytesMax, waitingBytesMax: messageBytesMax });
+  const onError = (error: unknown) => failures.push(error);
+  server.on("stream", createUnaryGrpcHandler(methods, { messageBytesMax, readings, gunzip, onError }));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  session = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+});
+
+beforeEach(() => {
+  received.length = 0;
+  failures.length = 0;
+});
+
+afterAll(() => {
+  session.destroy();
+  server.close();
+});
+
+const framed = (message: Uint8Array, compressed = false): Buffer => {
+  const prefix = Buffer.of(compressed ? 1 : 0, 0, 0, 0, 0);
+  prefix.writeUInt32BE(message.length, 1);
+  return Buffer.concat([prefix, message]);
+};
+
+const open = (headers: OutgoingHttpHeaders = {}) =>
+  session.request({
+    ":method": "POST",
+    ":path": "/test.Service/Echo",
+    "content-type": "application/grpc",
+    te: "trailers",
+    ...headers,
+  });
+
+/** Sends a body whole, and gives what came back: headers and trailers in one, and the body. */
+const call = async (body: Uint8Array, headers?: OutgoingHttpHeaders) => {
+  const stream = open(headers);
+  const fields: Record<string, unknown> = {};
+  const chunks: Buffer[] = [];
+  stream.on("response", (found) => Object.assign(fields, found));
+  stream.on("trailers", (found) => Object.assign(fields, found));
+  stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+  stream.end(body);
+  await once(stream, "close");
+  return { fields, body: Buffer.concat(chunks) };
+};
+
+it("answers with the response as one message and the status in the trailers", async () => {
+  const message = Buffer.alloc(70_000, "abc");
+  const { fields, body } = await call(framed(message), { "grpc-timeout": "5S" });
+  expect(fields).toMatchObject({ ":status": 200, "content-type": "application/grpc+proto", "grpc-status": "0" });
+  expect(body).toEqual(framed(message));
+});
+
+it("takes gzip", async () => {
+  const { body } = await call(framed(gzipSync("hello"), true), { "grpc-encoding": "gzip" });
+  expect(body).toEqual(framed(Buffer.from("hello")));
+});
+
+it("takes a message that is not compressed where compression is agreed on", async () => {
+  const { body } = await call(framed(Buffer.from("plain")), { "grpc-encoding": "gzip" });
+  expect(body).toEqual(framed(Buffer.from("plain")));
+});
+
+it.each([
+  ["no message", Buffer.alloc(0), {}, Code.Unimplemented],
+  ["half a message", framed(Buffer.alloc(100)).subarray(0, 50), {}, Code.Unimplemented],
+  ["two messages", Buffer.concat([framed(Buffer.from("a")), framed(Buffer.from("b"))]), {}, Code.Unimplemented],
+  ["a compression that was not agreed on", framed(gzipSync("a"), true), {}, Code.Unimplemented],
+  ["another compression", framed(gzipSync("a"), true), { "grpc-encoding": "snappy" }, Code.Unimplemented],
+  ["what is not gzip", framed(Buffer.from("a"), true), { "grpc-encoding": "gzip" }, Code.InvalidArgument],
+  ["G1: a message over the limit", framed(Buffer.alloc(messageBytesMax + 1)), {}, Code.ResourceExhausted],
+  [
+    "G1: a gzip bomb",
+    framed(gzipSync(Buffer.alloc(50_000_000)), true),
+    { "grpc-encoding": "gzip" },
+    Code.ResourceExhausted,
+  ],
+  ["a method that is not there", framed(Buffer.from("a")), { ":path": "/test.Service/No" }, Code.Unimplemented],
+])("refuses %s by a status alone, and calls nothing", async (_, request, headers, code) => {
+  const { fields, body } = await call(request, headers);
+  expect(fields).toMatchObject({ ":status": 200, "grpc-status": `${code}` });
+  expect(body).toHaveLength(0);
+  expect(received).toEqual([]);
+  expect(failures).toEqual([]);
+});
+
+it("passes on a method's own refusal, its message percent-encoded", async () => {
+  const { fields } = await call(framed(Buffer.alloc(1)), { ":path": "/test.Service/Refuse" });
+  expect(fields).toMatchObject({ "grpc-status": `${Code.Unavailable}`, "grpc-message": "50%20%25%20%C3%A9%0A" });
+});
+
+it("answers a failure with INTERNAL, and tells only the operator what it was", async () => {
+  const { fields } = await call(framed(Buffer.alloc(1)), { ":path": "/test.Service/Fail" });
+  expect(fields).toMatchObject({ "grpc-status": `${Code.Internal}`, "grpc-message": "internal%20error" });
+  expect(failures).toMatchObject([{ message: "a secret" }]);
+});
+
+it.each([
+  [415, { "content-type": "application/grpc+json" }],
+  [415, { "content-type": "application/json" }],
+  [405, { ":method": "PUT" }],
+])("answers what is no binary gRPC with HTTP's %i", async (status, headers) => {
+  const { fields } = await call(framed(Buffer.alloc(1)), headers);
+  expect(fields).toMatchObject({ ":status": status });
+});
+
+it("lives on when a client goes away in mid-request, and after a refusal takes no more than the rest", async () => {
+  const begun = once(server, "stream");
+  const gone = open();
+  gone.write(framed(Buffer.alloc(1000)).subarray(0, 500));
+  const [stream] = await begun;
+  gone.destroy();
+  await once(stream, "close");
+  const large = framed(Buffer.alloc(4 * messageBytesMax));
+  expect((await call(large)).fields).toMatchObject({ "grpc-status": `${Code.ResourceExhausted}` });
+  expect((await call(framed(Buffer.from("still here")))).fields).toMatchObject({ "grpc-status": "0" });
+  expect(received.map(String)).toEqual(["still here"]);
+});

@@ -1,0 +1,53 @@
+import { once } from "node:events";
+import { request } from "node:http";
+import { connect } from "node:http2";
+import { Code } from "@connectrpc/connect";
+import { afterAll, expect, it } from "vitest";
+import { startTestOtlp, traceRequest } from "../../../tests/otlp.ts";
+import { createReadings } from "./readings.ts";
+
+const otlp = await startTestOtlp({ limits: { readingBytesMax: 250_000 } });
+afterAll(() => otlp.close());
+const half = Buffer.alloc(100_000);
+
+it("gives up the oldest of what is being read until there is room, and nothing that has ended", () => {
+  const givenUp: string[] = [];
+  const readings = createReadings(10);
+  const [a, b, c, d] = ["a", "b", "c", "d"].map((name) => readings.begin(() => givenUp.push(name)));
+  a?.add(4);
+  b?.add(4);
+  b?.end();
+  c?.add(5);
+  expect(givenUp).toEqual([]);
+  d?.add(2);
+  a?.add(100);
+  d?.add(3);
+  expect(givenUp).toEqual(["a"]);
+  c?.add(1);
+  expect(givenUp).toEqual(["a", "c"]);
+});
+
+it("G1: requests that are begun and not ended cannot fill the memory, by either transport, and others get through", async () => {
+  const session = connect(`http://${otlp.source.addresses.grpc}`);
+  const path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+  const begin = () => {
+    const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
+    stream.write(half);
+    return once(stream, "response");
+  };
+  const unavailable = expect.objectContaining({ "grpc-status": `${Code.Unavailable}` });
+  const [first, second] = [begin(), begin()];
+  void begin();
+  expect(await first).toContainEqual(unavailable);
+  const headers = { "content-type": "application/x-protobuf" };
+  const slow = request(`http://${otlp.source.addresses.http}/v1/traces`, { method: "POST", headers });
+  const cut = once(slow, "error");
+  slow.write(half);
+  expect(await second).toContainEqual(unavailable);
+  for (let count = 0; count < 3; count++) void begin();
+  await cut;
+  await otlp.exportByGrpc(traceRequest(["by gRPC"]));
+  expect((await otlp.post("/v1/traces", traceRequest(["by HTTP"]))).status).toBe(200);
+  expect(otlp.spanNames()).toEqual(["by gRPC", "by HTTP"]);
+  session.destroy();
+});
