@@ -1,4 +1,5 @@
-import { type Command, CommandFailure, exitCode, type Outcome } from "./commands/command.ts";
+import type { Command, Outcome } from "./commands/command.ts";
+import { CommandFailure, exitCode } from "./commands/command-failure.ts";
 import { parseFlags } from "./commands/flags.ts";
 import type { CollectorEnv } from "./env.ts";
 import { version } from "./version.ts";

@@ -48,6 +48,7 @@ export const composeStatus = (parts: {
       dead_letters: queue.deadLetters,
       at_risk: queue.atRisk,
     },
+    quarantine: { files: queue.quarantined, records: queue.quarantinedRecords },
     forwarder: {
       endpoint: config.forwarder.endpoint,
       connected: forwarder.connected,

@@ -4,6 +4,7 @@
  * or stored twice.
  */
 import { join } from "node:path";
+import type { Log } from "../functions/kit/log.ts";
 import type { ConfigDesiredResponse } from "../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../proto/management/heartbeat.ts";
 import type { UsableInspection } from "./config/inspect.ts";
@@ -13,7 +14,6 @@ import { type IdentityDirectory, openIdentityDirectory } from "./identity/identi
 import { identityDirectoryOf } from "./identity/identity-layout.ts";
 import { createProbation, type Probation } from "./identity/probation.ts";
 import { planRenewal } from "./identity/renewal-plan.ts";
-import type { Log } from "./log.ts";
 import { type Caller, callConfigDesired, callHeartbeat } from "./management/calls.ts";
 import { runHeartbeats } from "./management/heartbeats.ts";
 import { ManagementError } from "./management/management-error.ts";
@@ -95,6 +95,7 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
   const fetchDesired = (currentConfigId: string | undefined) =>
     callConfigDesired(transport, desiredCaller, currentConfigId);
   const heartbeat: HeartbeatStatus = { lastSuccessAt: options.lastHeartbeatAt, lastError: null };
+  let toldSkewSeconds = 0;
   const send = async () => {
     const figures = {
       config: options.configReport(),
@@ -104,7 +105,12 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
     };
     const answer = await callHeartbeat(transport, heartbeatCaller, composeReport(options.facts, figures));
     heartbeat.lastSuccessAt = env.clock.now();
-    heartbeat.lastError = null;
+    const skewSeconds = heartbeatCaller.sentAt.skewSeconds();
+    heartbeat.lastError =
+      skewSeconds === 0 ? null : `clock_skew: this host's clock is ${skewSeconds} s ahead of core's`;
+    if (skewSeconds !== toldSkewSeconds)
+      log.warn({ skew_seconds: skewSeconds }, "the clock of this host is not core's");
+    toldSkewSeconds = skewSeconds;
     served();
     if (answer.renew_now) renewals?.hasten();
     options.onAnswer(answer, { fetchDesired });

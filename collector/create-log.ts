@@ -1,9 +1,9 @@
 import pino from "pino";
 import { describeError } from "../functions/kit/describe-error.ts";
+import type { Log } from "../functions/kit/log.ts";
 import { oneLine } from "../functions/kit/one-line.ts";
 import type { CollectorConfig } from "../proto/collector-config/parse.ts";
 import type { Output } from "./env.ts";
-import type { Log } from "./log.ts";
 
 /**
  * A pino log: one record is one line whatever its fields hold. `json` as pino writes it, times in RFC 3339; `text` for people,

@@ -1,11 +1,14 @@
+import { readFileSync } from "node:fs";
 import { readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { Code } from "@connectrpc/connect";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../functions/kit/clock.ts";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
 import { encodePem } from "../proto/pem.ts";
 import { createTestCollectorEnv } from "../tests/fakes/collector-env.ts";
-import { issueFor, refusal } from "../tests/fakes/management-server.ts";
+import { peerError } from "../tests/fakes/ingest-peer.ts";
+import { issueFor, type ManagementCall, refusal } from "../tests/fakes/management-server.ts";
 import { createRunningCollector, heartbeatAnswer, type RunningCollector } from "../tests/running-collector.ts";
 import { runCommandLine } from "./command-line.ts";
 import { openIdentityDirectory } from "./identity/identity-directory.ts";
@@ -104,6 +107,53 @@ describe("a renewal while records flow", () => {
     expect(await certificateFile()).toBe(first);
     expect(collector.log.text()).toContain("core does not know the new certificate");
     expect(collector.server.calls.filter(({ path }) => path.endsWith("/renew"))).toHaveLength(1);
+  });
+
+  it("R1: takes the old pair up again when it is ingest that does not know the new one, without a gap", async () => {
+    const counter = createCounter();
+    const first = await certificateFile();
+    const isFirst = () => readFileSync(collector.host.certFile, "utf8") === first;
+    collector.onHeartbeat(({ certificate }) =>
+      pemOf(certificate) === first
+        ? heartbeatAnswer({ renew_now: presented().length < 2 })
+        : refusal(503, "database_unavailable", { action: "retry" }),
+    );
+    collector.peer.behaviour.refuse = () =>
+      isFirst() ? undefined : peerError(Code.PermissionDenied, "certificate_unknown");
+    const { done } = await collector.start(counter.create);
+    await expect.poll(() => presented().length, poll).toBe(2);
+    await expect.poll(() => pemOf(collector.heartbeats().at(-1)?.certificate), poll).toBe(first);
+    expect(isFirst()).toBe(true);
+    expect(collector.log.text()).toContain("core does not know the new certificate");
+    const stored = collector.peer.stored.length;
+    await expect.poll(() => collector.peer.stored.length, poll).toBeGreaterThan(stored + 20);
+    await collector.stop();
+    await done;
+    expectNoGap(counter.accepted());
+  });
+
+  it("R7: tells core of a renewal that fails, also when it fails because this host's clock is 40 days ahead", async () => {
+    const skewMs = 40 * 86_400_000;
+    const byCoresClock = <Reply>({ body }: ManagementCall, answer: () => Reply) => {
+      const now = collector.clock.now() - skewMs;
+      if (Math.abs(Date.parse(String(body.sent_at)) - now) <= 120_000) return answer();
+      return refusal(401, "clock_skew", { action: "fix_clock", server_time: new Date(now).toISOString() });
+    };
+    collector.clock.skip(skewMs);
+    collector.onRenew((call) => byCoresClock(call, () => issueFor(collector.host.ca, call)));
+    collector.onHeartbeat((call) => byCoresClock(call, () => heartbeatAnswer({ renew_now: true })));
+    await collector.start();
+    await expect
+      .poll(() => collector.heartbeats().at(-1)?.body.renewal, poll)
+      .toMatchObject({ status: "retrying", last_error: expect.stringMatching(/^clock_skew/) });
+    expect(presented()).toHaveLength(1);
+    expect(collector.log.lines).toContainEqual(expect.objectContaining({ fields: { skew_seconds: skewMs / 1000 } }));
+    // By core's clock from the first refusal on.
+    expect(
+      collector
+        .heartbeats()
+        .filter(({ body }) => Date.parse(String(body.sent_at)) > collector.clock.now() - skewMs / 2),
+    ).toHaveLength(1);
   });
 
   it("R8: tells of a refused renewal in the next heartbeat, and goes on with the old pair", async () => {

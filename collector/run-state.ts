@@ -1,8 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
+import type { Log } from "../functions/kit/log.ts";
 import { describeConfigError } from "./config/describe-config-error.ts";
 import type { Inspection, UsableInspection } from "./config/inspect.ts";
 import type { CollectorEnv } from "./env.ts";
-import type { Log } from "./log.ts";
 import { type DesiredConfigs, openDesiredConfigs } from "./management/desired-config.ts";
 import type { ConfigReport } from "./management/report.ts";
 

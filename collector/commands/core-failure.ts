@@ -2,7 +2,7 @@ import { IdentityLockedError } from "../identity/lock.ts";
 import { PairError } from "../identity/pair.ts";
 import { UnsafeFileError } from "../identity/private-files.ts";
 import { ManagementError, type ManagementFailure } from "../management/management-error.ts";
-import { CommandFailure, exitCode } from "./command.ts";
+import { CommandFailure, exitCode } from "./command-failure.ts";
 
 const advice: Record<string, string> = {
   retry: "try again; the same request is safe to repeat",

@@ -71,6 +71,7 @@ describe("diag", () => {
         dropped_records_total: 0,
         dead_letters: 0,
       },
+      quarantine: { files: 0, records: 0 },
       redactions: expect.arrayContaining([expect.stringContaining("private keys")]),
     });
     for (const hidden of ["PRIVATE KEY", "tls.key", "tls.crt", host.dir, "hello-payload", "core-ca"])

@@ -2,8 +2,10 @@ import { rfc3339 } from "../../functions/kit/clock.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import { defaultConfigPath, type Inspection, inspectConfig } from "../config/inspect.ts";
 import type { CollectorEnv } from "../env.ts";
+import type { QueueStats } from "../queue/stats.ts";
 import { readCommit, version } from "../version.ts";
-import { defineCommand, exitCode } from "./command.ts";
+import { defineCommand } from "./command.ts";
+import { exitCode } from "./command-failure.ts";
 
 const redactions = [
   "private keys and the paths of key, certificate and CA files are left out",
@@ -29,6 +31,7 @@ export const diag = defineCommand({
 
 const composeBundle = async (inspection: Inspection, env: CollectorEnv): Promise<object> => {
   const { errors, runningConfigHash, config, certificate } = inspection;
+  const stats = config ? await readStats(config, env) : null;
   return {
     version,
     commit: readCommit(),
@@ -43,7 +46,8 @@ const composeBundle = async (inspection: Inspection, env: CollectorEnv): Promise
       ? { endpoint: config.forwarder.endpoint, server_name: config.forwarder.mtls.serverName ?? null }
       : null,
     certificate: certificate ? publicCertificate(certificate) : null,
-    queue: config ? await queueFigures(config, env) : null,
+    queue: stats && queueFigures(stats),
+    quarantine: stats && { files: stats.quarantined, records: stats.quarantinedRecords },
     redactions,
   };
 };
@@ -57,21 +61,20 @@ const publicCertificate = ({ certificate, identity }: NonNullable<Inspection["ce
   issuer: certificate.issuer.replaceAll("\n", ", "),
 });
 
-const queueFigures = async (config: CollectorConfig, { clock }: CollectorEnv): Promise<object | null> => {
+const readStats = async (config: CollectorConfig, { clock }: CollectorEnv): Promise<QueueStats | null> => {
   const { readQueueStats } = await import("../queue/stats.ts");
   try {
-    const stats = readQueueStats(config.buffer.dir, { ...config.buffer, clock });
-    return (
-      stats && {
-        records: stats.records,
-        bytes: stats.bytes,
-        max_bytes: stats.maxBytes,
-        oldest_record_age_seconds: stats.oldestRecordAgeSeconds,
-        dropped_records_total: stats.droppedRecordsTotal,
-        dead_letters: stats.deadLetters,
-      }
-    );
+    return readQueueStats(config.buffer.dir, { ...config.buffer, clock });
   } catch {
     return null; // a queue that is damaged or being made must not keep the rest of the bundle back
   }
 };
+
+const queueFigures = (stats: QueueStats) => ({
+  records: stats.records,
+  bytes: stats.bytes,
+  max_bytes: stats.maxBytes,
+  oldest_record_age_seconds: stats.oldestRecordAgeSeconds,
+  dropped_records_total: stats.droppedRecordsTotal,
+  dead_letters: stats.deadLetters,
+});

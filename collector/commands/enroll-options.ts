@@ -1,11 +1,12 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import { isLoopbackHost } from "../../functions/kit/loopback.ts";
 import { Secret } from "../../functions/kit/secret.ts";
 import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
 import { composeIdentity } from "../../proto/identity.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
 import type { CollectorEnv } from "../env.ts";
-import { CommandFailure, exitCode, usageFailure } from "./command.ts";
+import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
 import type { FlagValues } from "./flags.ts";
 
 /** The flags of `enroll` (spec, collector commands; contract §8). */
@@ -75,7 +76,11 @@ export const readEnrollOptions = async (
   };
 };
 
-const enrollPaths = (configDirFlag: string | undefined, dataDirFlag: string | undefined): EnrollOptions["paths"] => {
+/** Where enroll puts things; without flags, where the packaged unit lets the collector write. */
+export const enrollPaths = (
+  configDirFlag: string | undefined,
+  dataDirFlag: string | undefined,
+): EnrollOptions["paths"] => {
   const configDir = resolve(configDirFlag ?? "/etc/svc-collector");
   const defaultData = configDirFlag === undefined ? "/var/lib/svc-collector" : join(configDir, "data");
   return {
@@ -88,9 +93,6 @@ const enrollPaths = (configDirFlag: string | undefined, dataDirFlag: string | un
   };
 };
 
-const isLoopback = (host: string): boolean =>
-  host === "localhost" || host === "[::1]" || /^127\.\d{1,3}\.\d{1,3}\.\d{1,3}$/.test(host);
-
 /** A base URL of core: https, or http on a loopback address if `allowLoopbackHttp`. Throws a usage failure. */
 export const readCoreUrl = (text: string, allowLoopbackHttp: boolean): { coreUrl: string; insecure: boolean } => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -98,7 +100,7 @@ export const readCoreUrl = (text: string, allowLoopbackHttp: boolean): { coreUrl
     throw usageFailure("--core must be a URL without credentials, query or fragment");
   const coreUrl = `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
   if (url.protocol === "https:") return { coreUrl, insecure: false };
-  if (url.protocol === "http:" && allowLoopbackHttp && isLoopback(url.hostname)) return { coreUrl, insecure: true };
+  if (url.protocol === "http:" && allowLoopbackHttp && isLoopbackHost(url.hostname)) return { coreUrl, insecure: true };
   throw usageFailure(
     allowLoopbackHttp
       ? "--core must be https://, or http:// on 127.0.0.0/8, ::1 or localhost"

@@ -11,7 +11,8 @@ import { makePrivateDirectory, writeDurably } from "../identity/private-files.ts
 import { callEnroll } from "../management/calls.ts";
 import { repeatCall } from "../management/repeat.ts";
 import { version } from "../version.ts";
-import { CommandFailure, defineCommand, exitCode, type Outcome } from "./command.ts";
+import { defineCommand, type Outcome } from "./command.ts";
+import { CommandFailure, exitCode } from "./command-failure.ts";
 import { asCommandFailure, tellRepeat } from "./core-failure.ts";
 import { type EnrollOptions, enrollFlags, readEnrollOptions, readToken } from "./enroll-options.ts";
 import { configFailure } from "./usable-config.ts";

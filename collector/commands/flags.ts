@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { usageFailure } from "./command.ts";
+import { usageFailure } from "./command-failure.ts";
 
 /** The flags a command knows: `text` takes a value, `switch` does not. */
 export type FlagSpec = Readonly<Record<string, "text" | "switch">>;

@@ -9,12 +9,14 @@ import { createReloadableLog } from "../reloadable-log.ts";
 import { SourceStartError } from "../sources/source-set.ts";
 import { superviseCollector } from "../supervisor.ts";
 import { readCommit, version } from "../version.ts";
-import { CommandFailure, defineCommand, exitCode } from "./command.ts";
+import { defineCommand } from "./command.ts";
+import { CommandFailure, exitCode } from "./command-failure.ts";
 import { loadUsableConfig } from "./usable-config.ts";
 
 /** `run`: collects, forwards, sends heartbeats and renews its certificate until SIGTERM or SIGINT. Logs to stdout, one record a line. */
 export const run = defineCommand({
   usage: `  --config <path>   the config (default ${defaultConfigPath})
+  --json            how it ended, as one JSON object on stdout after the log
 
 Logs to stdout. A change of the config, or of the files it names, takes effect by itself; what cannot be run is refused, and what
 ran before runs on. SIGTERM and SIGINT stop it: what is not forwarded yet stays on disk.

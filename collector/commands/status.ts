@@ -1,7 +1,8 @@
 import { defaultConfigPath, inspectConfig } from "../config/inspect.ts";
 import { describeStatus } from "../status/describe-status.ts";
 import { fetchStatus, NoStatusError } from "../status/status-socket.ts";
-import { CommandFailure, defineCommand, exitCode } from "./command.ts";
+import { defineCommand } from "./command.ts";
+import { CommandFailure, exitCode } from "./command-failure.ts";
 import { configFailure } from "./usable-config.ts";
 
 /**

@@ -1,6 +1,7 @@
 import { describeConfigError } from "../config/describe-config-error.ts";
 import { defaultConfigPath, inspectConfig } from "../config/inspect.ts";
-import { defineCommand, exitCode } from "./command.ts";
+import { defineCommand } from "./command.ts";
+import { exitCode } from "./command-failure.ts";
 
 /** `validate-config`: exit code 0 and the hash, or 78 and every fault with its place. Changes nothing. */
 export const validateConfig = defineCommand({

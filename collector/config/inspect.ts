@@ -1,6 +1,7 @@
 import { constants } from "node:fs";
 import { open, readFile, stat } from "node:fs/promises";
 import { dirname, isAbsolute, resolve } from "node:path";
+import { errorCode } from "../../functions/kit/error-code.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import { type CollectorConfig, parseCollectorConfig } from "../../proto/collector-config/parse.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
@@ -91,7 +92,7 @@ const readConfigText = async (path: string): Promise<string | ConfigTextError> =
 };
 
 const reading = (error: unknown): string => {
-  const code = error instanceof Error && "code" in error ? error.code : undefined;
+  const code = errorCode(error);
   if (code === "ENOENT" || code === "ENOTDIR") return "does not exist";
   if (code === "EACCES" || code === "EPERM") return "may not be read by this user";
   return "cannot be read";

@@ -1,13 +1,14 @@
-import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { createGrpcTransport } from "@connectrpc/connect-node";
 import type { Clock } from "../../functions/kit/clock.ts";
 import type { Entropy } from "../../functions/kit/entropy.ts";
-import type { Log } from "../log.ts";
+import type { Log } from "../../functions/kit/log.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
 import { failureOf } from "./failure.ts";
 import { fastGzip } from "./gzip.ts";
 import { createPace } from "./pace.ts";
 import { createResumingConnection } from "./resuming-connection.ts";
+import { ForwardSession } from "./session.ts";
 import { QueueRestoredError, runStream, type SentFrame } from "./stream.ts";
 
 /** PEM of the collector's pair and of the authorities that core's certificate must chain to. */
@@ -89,7 +90,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   });
 
   const connect = () => {
-    const session = new Http2SessionManager(url, pings, { createConnection });
+    const session = new ForwardSession(url, pings, { createConnection });
     const transport = createGrpcTransport({
       baseUrl: url,
       sessionManager: session,

@@ -1,16 +1,11 @@
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
-import { timestampFromMs } from "@bufbuild/protobuf/wkt";
+import type { MessageInitShape } from "@bufbuild/protobuf";
 import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import type { Clock } from "../../functions/kit/clock.ts";
-import {
-  type Ack,
-  type ForwardRequest,
-  ForwardRequestSchema,
-  IngestService,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { type Ack, type ForwardRequestSchema, IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecord } from "../queue/record.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
+import { encodeFrame } from "./encode-frame.ts";
 
 /** Core has acknowledged more than this queue ever stored: its disk was restored to an older state. */
 export class QueueRestoredError extends Error {
@@ -84,7 +79,7 @@ export const runStream = async (options: StreamOptions, inFlight: SentFrame[], s
       sent = frame.lastSequence;
       options.onSent(sent);
       answerDueSince ??= clock.monotonic();
-      yield requestOf(options.hostId, queueId, previous, records);
+      yield encodeFrame({ hostId: options.hostId, queueId, previousSequence: previous }, records);
     }
   };
 
@@ -160,28 +155,3 @@ const frameOf = (records: readonly QueuedRecord[], previous: number): SentFrame 
   records: records.length,
   bytes: records.reduce((sum, { bytes }) => sum + bytes, 0),
 });
-
-const requestOf = (
-  hostId: string,
-  queueId: Uint8Array<ArrayBuffer>,
-  previous: number,
-  records: readonly QueuedRecord[],
-): ForwardRequest =>
-  create(ForwardRequestSchema, {
-    message: {
-      case: "frame",
-      value: {
-        hostId,
-        queueId,
-        previousSequence: BigInt(previous),
-        envelopes: records.map(({ sequence, kind, observedAtMs, source, attributes, payload }) => ({
-          sequence: BigInt(sequence),
-          kind,
-          observedAt: timestampFromMs(observedAtMs),
-          source,
-          attributes,
-          payload,
-        })),
-      },
-    },
-  });

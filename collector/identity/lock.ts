@@ -2,6 +2,7 @@ import { constants } from "node:fs";
 import { lstat, open } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
+import { errorCode } from "../../functions/kit/error-code.ts";
 import { UnsafeFileError } from "./private-files.ts";
 
 /** Another process is changing the same identity. */
@@ -34,7 +35,7 @@ const makeLockFile = async (path: string): Promise<void> => {
   try {
     await (await open(path, constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL, 0o600)).close();
   } catch (error) {
-    if (!(error instanceof Error && "code" in error && error.code === "EEXIST")) throw error;
+    if (errorCode(error) !== "EEXIST") throw error;
     if (!(await lstat(path)).isFile()) throw new UnsafeFileError("the lock of an identity directory must be a file");
   }
 };

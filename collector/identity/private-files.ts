@@ -4,10 +4,12 @@
  * Invariants: a name never points at half a file (temporary file, fsync, rename, fsync of the directory); a temporary file is new
  * (O_EXCL), is no link (O_NOFOLLOW) and is 0600 before its first byte.
  */
+
 import { constants } from "node:fs";
 import * as nodeFiles from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Entropy } from "../../functions/kit/entropy.ts";
+import { errorCode } from "../../functions/kit/error-code.ts";
 
 /** What these functions ask of the file system. */
 export type FileSystem = Pick<
@@ -91,7 +93,7 @@ export const linkTarget = async (path: string, files = systemFiles): Promise<str
   try {
     return await files.readlink(path);
   } catch (error) {
-    const code = error instanceof Error && "code" in error ? error.code : undefined;
+    const code = errorCode(error);
     if (code === "ENOENT" || code === "EINVAL") return undefined;
     throw error;
   }

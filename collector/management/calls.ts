@@ -55,7 +55,11 @@ export const callConfigDesired = async (
   return parseAnswer(ConfigDesiredResponse, await postSigned(transport, "config_desired", path, caller, fields));
 };
 
-/** Signs and posts; once more if core knows a newer `sent_at`, as after this host's clock went back and its file was lost. */
+/**
+ * Signs and posts; once more if core knows a newer `sent_at`, as after this host's clock went back and its file was lost. A heartbeat is
+ * also sent once more by core's clock if this host's is wrong, as it may be what tells core that renewals fail for that (case R7). No
+ * renewal is: a clock that is weeks ahead would find every new certificate due at once.
+ */
 const postSigned = async (
   transport: TransportOptions,
   purpose: ProofPurpose,
@@ -71,9 +75,10 @@ const postSigned = async (
       ...(signal === undefined ? {} : { signal }),
     });
   const answer = await post();
-  const lastSentAt = answer.status === 409 ? failureOf(answer).lastSentAt : undefined;
-  if (lastSentAt === undefined) return answer;
-  sentAt.adopt(lastSentAt);
+  const { lastSentAt, serverTime } = [401, 409].includes(answer.status) ? failureOf(answer) : {};
+  if (lastSentAt !== undefined) sentAt.adopt(lastSentAt);
+  else if (serverTime !== undefined && purpose === "heartbeat") sentAt.follow(serverTime);
+  else return answer;
   return post();
 };
 

@@ -6,8 +6,11 @@
  *   otherwise (2 minutes, a source that cannot start, repeated restarts) puts the last known good text back by itself.
  * - What was refused or rolled back is not tried again until core assigns something else.
  */
+
 import { readFile, realpath, rename, stat } from "node:fs/promises";
 import { dirname } from "node:path";
+import { errorCode } from "../../functions/kit/error-code.ts";
+import type { Log } from "../../functions/kit/log.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
@@ -16,7 +19,6 @@ import { refusedChanges } from "../config/desired-rules.ts";
 import { inspectConfig, type UsableInspection } from "../config/inspect.ts";
 import type { CollectorEnv } from "../env.ts";
 import { syncDirectory, writeDurably } from "../identity/private-files.ts";
-import type { Log } from "../log.ts";
 import { type DesiredState, desiredFiles, readDesiredState, writeDesiredState } from "./desired-state.ts";
 import { ManagementError } from "./management-error.ts";
 
@@ -186,7 +188,7 @@ export const openDesiredConfigs = async (options: {
 /** What the file system says names paths, which are nobody's business but this host's. */
 const describeTrouble = (error: unknown): string => {
   if (error instanceof ManagementError) return error.message;
-  const code = error instanceof Error && "code" in error ? String(error.code) : undefined;
+  const code = errorCode(error);
   return code === undefined ? "it could not be applied" : `its files could not be written (${code})`;
 };
 

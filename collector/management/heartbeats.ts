@@ -1,7 +1,7 @@
 import type { Clock } from "../../functions/kit/clock.ts";
 import { type Entropy, fraction } from "../../functions/kit/entropy.ts";
+import type { Log } from "../../functions/kit/log.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
-import type { Log } from "../log.ts";
 import { ManagementError } from "./management-error.ts";
 
 const intervalSecondsMax = 3600;

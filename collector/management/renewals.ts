@@ -1,9 +1,9 @@
 import type { Clock } from "../../functions/kit/clock.ts";
 import type { Entropy } from "../../functions/kit/entropy.ts";
+import type { Log } from "../../functions/kit/log.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import { IdentityLockedError } from "../identity/lock.ts";
 import { type RenewalPlan, retryDelayMs } from "../identity/renewal-plan.ts";
-import type { Log } from "../log.ts";
 import { ManagementError } from "./management-error.ts";
 
 /** How the renewal of the pair in use stands; times in milliseconds since the epoch. */

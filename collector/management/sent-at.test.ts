@@ -24,6 +24,15 @@ describe("createSentAt", () => {
     expect(await open(noon + 5).next()).toBe("2026-06-01T12:00:00.005Z");
   });
 
+  it("Q3: goes on while its file cannot be written", async () => {
+    await rm(dir, { recursive: true });
+    const sentAt = open(noon);
+    expect([await sentAt.next(), await sentAt.next()]).toEqual([
+      "2026-06-01T12:00:00.000Z",
+      "2026-06-01T12:00:00.001Z",
+    ]);
+  });
+
   it("takes over what core knows, and goes on from there", async () => {
     const sentAt = open(noon);
     sentAt.adopt("2026-06-01T12:00:30.000Z");
@@ -36,5 +45,15 @@ describe("createSentAt", () => {
     const sentAt = open(noon);
     sentAt.adopt("9999-12-31T23:59:59.999Z");
     expect(await sentAt.next()).toBe("2026-06-01T12:00:00.000Z");
+  });
+
+  it("R7: follows core's clock once it is told, whichever way this host's is wrong", async () => {
+    for (const days of [40, -1]) {
+      const sentAt = open(noon + days * 86_400_000);
+      await sentAt.next();
+      sentAt.follow("2026-06-01T12:00:10.000Z");
+      expect(await sentAt.next()).toBe("2026-06-01T12:00:10.000Z");
+      await rm(join(dir, "sent-at"));
+    }
   });
 });

@@ -3,6 +3,7 @@ import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { checkServerIdentity, connect as connectTls } from "node:tls";
+import { errorCode } from "../../functions/kit/error-code.ts";
 import { type Answer, ManagementError, type ManagementFailure } from "./management-error.ts";
 
 /** How to reach core. */
@@ -80,7 +81,7 @@ export const postJson = async (
 
 const connectionFailure = (error: unknown): ManagementFailure => {
   const reason = error instanceof Error ? error.message : "";
-  const code = error instanceof Error && "code" in error ? String(error.code) : "";
+  const code = errorCode(error) ?? "";
   if (code === "ERR_TLS_CERT_ALTNAME_INVALID")
     return { code: "server_untrusted", action: "stop", message: "the server's certificate is for another name" };
   if (/^(CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_|ERR_TLS_CERT_)/.test(code))

@@ -5,7 +5,7 @@ export const describeStatus = (status: CollectorStatus): string => {
   const now = Date.parse(status.now);
   const ago = (time: string) => `${duration(now - Date.parse(time))} ago`;
   const at = (time: string) => `${time.slice(0, 19)}Z (${relative(Date.parse(time) - now)})`;
-  const { config, queue, forwarder, heartbeat, certificate, renewal } = status;
+  const { config, queue, quarantine, forwarder, heartbeat, certificate, renewal } = status;
   const rows: [name: string, ...lines: string[]][] = [
     ["collector", `${status.version}, pid ${status.pid}, up ${duration(now - Date.parse(status.started_at))}`],
     ["identity", status.identity],
@@ -19,7 +19,16 @@ export const describeStatus = (status: CollectorStatus): string => {
         ? []
         : [`core wants ${shortHash(config.desired_config_hash)}`]),
     ],
-    ["queue", describeQueue(queue), ...(queue.at_risk ? ["at risk: too full, or its oldest record too old"] : [])],
+    [
+      "queue",
+      describeQueue(queue),
+      ...(queue.at_risk ? ["at risk: too full, or its oldest record too old"] : []),
+      ...(quarantine.files > 0
+        ? [
+            `damaged files put aside: ${quarantine.files}, with ${quarantine.records} records; see quarantine-* beside it`,
+          ]
+        : []),
+    ],
     [
       "forwarding",
       `${forwarder.connected ? "connected to" : "not connected to"} ${forwarder.endpoint}, ${forwarder.last_ack_at === null ? "no ack yet" : `last ack ${ago(forwarder.last_ack_at)}`}`,

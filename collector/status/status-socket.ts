@@ -2,7 +2,8 @@ import { chmod, rm } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import * as v from "valibot";
-import type { Log } from "../log.ts";
+import { errorCode } from "../../functions/kit/error-code.ts";
+import type { Log } from "../../functions/kit/log.ts";
 import { CollectorStatus } from "./status.ts";
 
 /** Where a running collector answers, in its data directory. */
@@ -78,7 +79,7 @@ const readAll = (path: string): Promise<string> =>
   });
 
 const noStatus = (cause: unknown): NoStatusError => {
-  const code = cause instanceof Error && "code" in cause ? cause.code : undefined;
+  const code = errorCode(cause);
   if (code === "EACCES" || code === "EPERM")
     return new NoStatusError("not_allowed", "only root and the collector's own user may ask for its status", { cause });
   const none = code === "ENOENT" || code === "ECONNREFUSED" || code === "ENOTDIR";

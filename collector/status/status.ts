@@ -27,6 +27,8 @@ export const CollectorStatus = v.object({
     dead_letters: v.number(),
     at_risk: v.boolean(),
   }),
+  /** Of queues whose file was damaged. */
+  quarantine: v.object({ files: v.number(), records: v.number() }),
   forwarder: v.object({ endpoint: v.string(), connected: v.boolean(), last_ack_at: Time, last_error: Text }),
   /** Null without `management.core_url`. */
   heartbeat: v.nullable(v.object({ last_success_at: Time, last_error: Text })),

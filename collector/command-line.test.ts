@@ -1,0 +1,35 @@
+import { describe, expect, it } from "vitest";
+import { createTestCollectorEnv } from "../tests/fakes/collector-env.ts";
+import { commands, runCommandLine } from "./command-line.ts";
+
+const call = async (...argv: string[]) => {
+  const env = createTestCollectorEnv();
+  const code = await runCommandLine(argv, env);
+  return { code, out: env.out(), err: env.err() };
+};
+
+describe.each(Object.entries(commands))("%s", (name, { summary, load }) => {
+  it("lists every flag that it takes in its help, and no other", async () => {
+    const { code, out } = await call(name, "--help");
+    const { flags } = await load();
+    const listed = [...out.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag);
+    expect([code, listed.toSorted()]).toEqual([0, [...Object.keys(flags), "json"].toSorted()]);
+    expect(out).toContain(`svc-collector ${name}: ${summary}`);
+  });
+
+  it.each([
+    ["--json", "--nonsense"],
+    ["--json", "argument"],
+    ["--json", "--json"],
+  ])("says what is wrong with %s %s as one JSON object, and nothing beside it", async (...args) => {
+    const { code, out, err } = await call(name, ...args);
+    expect([code, err, out.trimEnd().split("\n").length]).toEqual([2, "", 1]);
+    expect(JSON.parse(out)).toMatchObject({ ok: false, error: { code: "usage" } });
+  });
+
+  it("says it in words without --json, and where its help is", async () => {
+    const { code, out, err } = await call(name, "--nonsense");
+    expect([code, out]).toEqual([2, ""]);
+    expect(err).toContain(`svc-collector ${name} --help`);
+  });
+});
