@@ -1,0 +1,287 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { people } from "../../tests/people.ts";
+import { startTestWeb } from "../../tests/web.ts";
+import { createApp } from "./app.ts";
+import { createAssets } from "./assets.ts";
+import { proxiedRoutes } from "./proxy.ts";
+
+const web = await startTestWeb();
+afterAll(() => web.close());
+const remoteAddressOf = () => "192.0.2.7";
+/** The same, as browsers that come by https see it. */
+const securely = { ...web.web, config: { ...web.web.config, origin: "https://fleet.example", secure: true } };
+const secureApp = createApp(securely, { remoteAddressOf });
+const cookie = (await web.sessionOf("admin")).header;
+const request = (path: string, init: RequestInit = {}, { app = web.app, origin = web.origin } = {}) =>
+  app.fetch(new Request(new URL(path, origin), init), {});
+const post = (path: string, headers: Record<string, string>, body = "{}") =>
+  request(path, { method: "POST", headers: { Cookie: cookie, ...headers }, body });
+
+/** Every way in: what the router dispatches on, and what falls through it. */
+const paths = (app: typeof web.app): { method: string; path: string }[] => [
+  ...app.routes
+    .filter(({ method, path }) => method !== "ALL" && path !== "/*" && path !== "*")
+    .map(({ method, path }) => ({ method, path: path.replace(/:id\{.*?\}\}?/g, people.admin.userId) })),
+  ...["/", "/fleet", "/api/nowhere", "/favicon.svg", "/assets/app-1a2b3c4d.js", "/nowhere.js"].map((path) => ({
+    method: "GET",
+    path,
+  })),
+];
+
+describe("A7: every answer", () => {
+  it("forbids inline script and style, frames, sniffing and what comes from elsewhere", async () => {
+    const visited = paths(web.app);
+    expect(visited.length).toBeGreaterThan(proxiedRoutes.length + 10);
+    for (const { method, path } of visited)
+      for (const headers of [{}, { Cookie: cookie, Accept: "text/html", Origin: web.origin }]) {
+        const answer = await request(path, { method, headers });
+        const got = Object.fromEntries(answer.headers);
+        const policy = (got["content-security-policy"] ?? "").split("; ");
+        expect({ path, policy }).toEqual({ path, policy: expect.arrayContaining(["default-src 'none'"]) });
+        expect(policy).toEqual(
+          expect.arrayContaining(["frame-ancestors 'none'", "base-uri 'none'", "script-src 'self'"]),
+        );
+        expect(policy.join(" ")).not.toMatch(/unsafe|\*|data:|https?:/);
+        expect(got).toMatchObject({
+          "x-content-type-options": "nosniff",
+          "referrer-policy": "same-origin",
+          "cross-origin-opener-policy": "same-origin",
+          "cross-origin-resource-policy": "same-origin",
+          "x-request-id": expect.stringMatching(/^[0-9a-f-]{36}$/),
+        });
+        expect(got).not.toHaveProperty("strict-transport-security");
+        const isAsset = /^\/(assets|favicon)/.test(path);
+        const isPage = answer.status === 200 && ["/", "/fleet", "/nowhere.js"].includes(path);
+        expect({ path, caching: got["cache-control"] }).toEqual({
+          path,
+          caching: isAsset
+            ? expect.stringMatching(/^(no-cache|public, .*immutable)$/)
+            : isPage
+              ? "no-cache"
+              : "no-store",
+        });
+      }
+  });
+
+  it("on https holds the browser to it, and every cookie is secure", async () => {
+    for (const { method, path } of paths(secureApp)) {
+      const answer = await request(path, { method, headers: { Origin: "https://fleet.example" } }, { app: secureApp });
+      expect(answer.headers.get("strict-transport-security")).toBe("max-age=31536000");
+      for (const set of answer.headers.getSetCookie())
+        expect(set).toMatch(/^__(Host-svc_session|Secure-svc_sign_in)=[^;]*;.*HttpOnly.*SameSite=Lax; Secure$/);
+    }
+    const begun = await request("/api/auth/login", {}, { app: secureApp });
+    expect(begun.headers.getSetCookie()).toEqual([expect.stringContaining("__Secure-svc_sign_in=")]);
+    expect(new URL(begun.headers.get("location") ?? "").searchParams.get("redirect_uri")).toBe(
+      "https://fleet.example/api/auth/callback/idp",
+    );
+  });
+
+  it("carries the caller's request id if it is well-formed, and a problem names it", async () => {
+    const withId = (id: string) => request("/api/nowhere", { headers: { "X-Request-Id": id } });
+    const answer = await withId("order-66.a_B");
+    expect(answer.headers.get("x-request-id")).toBe("order-66.a_B");
+    expect(answer.headers.get("content-type")).toBe("application/problem+json");
+    expect(await answer.json()).toEqual({
+      type: "urn:svc:problem:not_found",
+      title: "No such resource",
+      status: 404,
+      detail: "No such path",
+      code: "not_found",
+      action: "fix_request",
+      request_id: "order-66.a_B",
+    });
+    for (const id of ["", "a b", "x".repeat(65)])
+      expect((await withId(id)).headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
+  });
+});
+
+describe("A5: a request that another page made the browser send", () => {
+  const json = { "Content-Type": "application/json" };
+
+  it("is refused when it changes something: another origin, none, or no media type", async () => {
+    const refused = await Promise.all([
+      post("/api/auth/logout", json),
+      post("/api/auth/logout", { ...json, Origin: "https://evil.example" }),
+      post("/api/auth/logout", { ...json, Origin: "null" }),
+      post("/api/auth/logout", { ...json, Origin: `${web.origin}.evil.example` }),
+      request("/api/auth/logout", { method: "POST", headers: { Cookie: cookie, Origin: web.origin } }),
+      post("/api/core/chat/sessions", { ...json, Origin: "https://evil.example" }),
+      request(`/api/core/chat/sessions/${people.admin.userId}`, { method: "DELETE", headers: { Cookie: cookie } }),
+    ]);
+    for (const answer of refused) {
+      expect({ status: answer.status, code: (await answer.json()).code }).toEqual({
+        status: 403,
+        code: "cross_origin_refused",
+      });
+      expect(answer.headers.getSetCookie()).toEqual([]);
+    }
+    expect((await post("/api/auth/logout", { ...json, Origin: web.origin })).status).toBe(204);
+  });
+
+  it("is refused when it reads: the browser says which site it came from", async () => {
+    const from = async (site: string, path = "/api/session") =>
+      (await request(path, { headers: { Cookie: cookie, "Sec-Fetch-Site": site } })).status;
+    expect(await Promise.all(["cross-site", "same-site", "same-origin", "none"].map((site) => from(site)))).toEqual([
+      403, 403, 200, 200,
+    ]);
+    // Links lead here from other sites, and the way back from the provider is one.
+    expect(await from("cross-site", "/api/auth/login")).toBe(302);
+    expect(await from("cross-site", "/api/auth/callback/idp")).toBe(303);
+    expect(await from("cross-site", "/fleet")).toBe(404);
+  });
+});
+
+describe("a page", () => {
+  const page = (path: string, headers: Record<string, string> = {}) =>
+    request(path, { headers: { Accept: "text/html", ...headers } });
+
+  it("is the application for who has a session, whatever the path, and the way to sign in for others", async () => {
+    const answer = await page("/fleet/anything", { Cookie: cookie });
+    expect([answer.status, await answer.text()]).toEqual([200, expect.stringContaining("<div id=root>")]);
+    const stranger = await page("/fleet?state=stale&q=a b");
+    expect([stranger.status, stranger.headers.get("location")]).toEqual([
+      302,
+      "/login?return_to=%2Ffleet%3Fstate%3Dstale%26q%3Da%2520b",
+    ]);
+    expect((await page("/")).headers.get("location")).toBe("/login");
+    expect((await page("/", { Cookie: "svc_session=forged" })).headers.get("location")).toBe("/login");
+    expect((await request("/fleet", { method: "POST", headers: { Accept: "text/html" } })).status).toBe(404);
+  });
+
+  it("A6: to sign in leads back to this origin alone", async () => {
+    for (const evil of ["//evil.example", "/\\evil.example", "https://evil.example", "/.//evil.example"]) {
+      const query = new URLSearchParams({ return_to: evil });
+      expect(await (await page(`/login?${query}`)).text()).toContain('href="/api/auth/login"');
+      expect((await page(`/login?${query}`, { Cookie: cookie })).headers.get("location")).toBe("/");
+      expect((await page(`/${evil}`)).headers.get("location")).toMatch(/^\/login/);
+    }
+  });
+
+  it("to sign in shows no text of the address, and needs no script", async () => {
+    const hostile = "<script>alert(1)</script>";
+    for (const query of [
+      { reason: hostile, id: hostile },
+      { reason: "suspended", id: hostile },
+      { reason: "__proto__", id: "a" },
+      { return_to: `/"><script>alert(1)</script>` },
+    ]) {
+      const text = await (await page(`/login?${new URLSearchParams(query as Record<string, string>)}`)).text();
+      expect(text).not.toContain("<script");
+      expect(text).not.toMatch(/alert\(1\)[^%]/);
+      expect(text).toContain("Sign in with Example ID</a>");
+      expect(text).not.toMatch(/\sstyle=|\son[a-z]+=|undefined|\[object/);
+    }
+  });
+
+  it("to sign in leads on who is signed in already, unless it has something to say", async () => {
+    expect((await page("/login?return_to=/fleet", { Cookie: cookie })).headers.get("location")).toBe("/fleet");
+    expect((await page("/login?reason=suspended", { Cookie: cookie })).status).toBe(200);
+  });
+
+  it("to sign in is plain where the application is not built, and there is no application then", async () => {
+    const bare = createApp({ ...web.web, assets: await createAssets([]) }, { remoteAddressOf });
+    const at = (path: string) => request(path, { headers: { Accept: "text/html", Cookie: cookie } }, { app: bare });
+    expect(await (await request("/login", {}, { app: bare })).text()).not.toContain("stylesheet");
+    expect((await at("/fleet")).status).toBe(404);
+    expect(await (await page("/login")).text()).toContain('<link rel="stylesheet" href="/assets/login-5e6f7a8b.css">');
+  });
+});
+
+describe("an asset", () => {
+  const asset = (headers: Record<string, string> = {}, path = "/assets/app-1a2b3c4d.js") => request(path, { headers });
+
+  it("comes in the best coding that the browser takes, and is kept for good when its name is hashed", async () => {
+    const codings = { "br, gzip": "br", gzip: "gzip", "gzip, br;q=0": "gzip", "br;q=0.0": null, "": null };
+    const etags = new Set<string | null>();
+    for (const [accepted, coding] of Object.entries(codings)) {
+      const { headers } = await asset({ "Accept-Encoding": accepted });
+      expect([accepted, headers.get("content-encoding"), headers.get("vary")]).toEqual([
+        accepted,
+        coding,
+        "Accept-Encoding",
+      ]);
+      expect(headers.get("cache-control")).toBe("public, max-age=31536000, immutable");
+      expect(headers.get("content-type")).toBe("text/javascript; charset=utf-8");
+      etags.add(headers.get("etag"));
+    }
+    expect(etags.size).toBe(3);
+  });
+
+  it("is not sent again to who has it", async () => {
+    for (const path of ["/assets/app-1a2b3c4d.js", "/favicon.svg"]) {
+      const etag = (await asset({}, path)).headers.get("etag") ?? "";
+      const again = await asset({ "If-None-Match": `"other", W/${etag}` }, path);
+      expect([again.status, await again.text()]).toEqual([304, ""]);
+    }
+  });
+
+  it("is never a page: a missing one is 404, and the manifest and the page's own file are not served", async () => {
+    for (const path of ["/assets/app-00000000.js", "/manifest.json", "/.vite/manifest.json", "/assets/", "/index.html"])
+      expect([path, (await asset({ Cookie: cookie }, path)).status]).toEqual([path, 404]);
+  });
+});
+
+describe("probes", () => {
+  it("tell that the process is up, and whether the database and core answer", async () => {
+    expect(await (await request("/healthz")).json()).toEqual({ status: "ready", checks: [] });
+    const check = (name: string, status: string) => ({ name, status, detail: null });
+    const ready = await request("/readyz");
+    expect([ready.status, await ready.json()]).toEqual([
+      200,
+      { status: "ready", checks: [check("database", "ready"), check("core", "ready")] },
+    ]);
+    const lonely = createApp(
+      { ...web.web, fetch: () => Promise.reject(new TypeError("fetch failed")) },
+      { remoteAddressOf },
+    );
+    const alone = await request("/readyz", {}, { app: lonely });
+    expect([alone.status, await alone.json()]).toEqual([
+      503,
+      { status: "not_ready", checks: [check("database", "ready"), check("core", "not_ready")] },
+    ]);
+  });
+
+  it("ask the database and core once for all who ask at the same time", async () => {
+    let asked = 0;
+    const fetch = async () => {
+      asked += 1;
+      return new Response();
+    };
+    const app = createApp({ ...web.web, fetch }, { remoteAddressOf });
+    const answers = await Promise.all(Array.from({ length: 50 }, () => request("/readyz", {}, { app })));
+    expect(answers.map(({ status }) => status)).toEqual(Array(50).fill(200));
+    expect(asked).toBe(1);
+  });
+
+  it("answer within two seconds when what they ask hangs", async () => {
+    const hanging = createApp({ ...web.web, fetch: () => new Promise(() => undefined) }, { remoteAddressOf });
+    const answer = request("/readyz", {}, { app: hanging });
+    while (!web.log.text().includes("no answer within 2 s")) await web.clock.advance(500);
+    expect((await answer).status).toBe(503);
+  });
+});
+
+describe("a method that a path does not take", () => {
+  it("is told which it does", async () => {
+    const answer = await request("/login", { method: "PUT" });
+    expect([answer.status, answer.headers.get("allow")]).toEqual([405, "GET"]);
+    expect(await answer.json()).toMatchObject({ code: "method_not_allowed", allowed_methods: ["GET"] });
+  });
+});
+
+describe("an error that nobody expected", () => {
+  it("is a problem document that says nothing of it; the log does", async () => {
+    const assets = {
+      ...web.web.assets,
+      find: (path: string) => {
+        if (path === "/icon.svg") return undefined;
+        throw new Error("secret of the assets");
+      },
+    };
+    const broken = createApp({ ...web.web, assets }, { remoteAddressOf });
+    const answer = await request("/fleet", {}, { app: broken });
+    expect([answer.status, await answer.text()]).toEqual([500, expect.not.stringContaining("secret")]);
+    expect(web.log.text()).toContain("secret of the assets");
+  });
+});

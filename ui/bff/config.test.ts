@@ -1,0 +1,123 @@
+import { describe, expect, it } from "vitest";
+import { coreFileForms, coreVariables } from "../../functions/config.ts";
+import { ConfigError } from "../../functions/kit/env.ts";
+import { parseWebConfig, webVariables } from "./config.ts";
+
+const complete = {
+  WEBAUTH_URL: "https://fleet.example/api/auth/callback/idp",
+  WEBAUTH_SECRET: "a-session-secret-of-more-than-32-bytes",
+  IDP_CLIENT_ID: "web",
+  IDP_CLIENT_SECRET: "an-oauth-secret",
+  SVC_AUTH_TOKEN_SECRET: "a-bridge-secret-of-more-than-32-bytes",
+  SVC_API_URL: "http://core:8080/v1/",
+  SVC_DATABASE_URL: "postgres://web@database/fleet",
+  SVC_TENANT_ID: "01920000-0000-7000-8000-00000000000A",
+};
+const noFiles = (): string => {
+  throw new Error("no such file");
+};
+const parse = (env: Record<string, string> = {}, readFile = noFiles) =>
+  parseWebConfig({ ...complete, ...env }, readFile);
+const faultsOf = (env: Record<string, string>, readFile = noFiles): Record<string, string> => {
+  try {
+    parseWebConfig(env, readFile);
+    return {};
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return Object.fromEntries(error.faults.map(({ variable, message }) => [variable, message]));
+  }
+};
+
+describe("web's configuration", () => {
+  it("needs eight variables, and has the defaults of the specification for the rest", () => {
+    const { config, warnings } = parse();
+    expect(warnings).toEqual([]);
+    expect(config).toMatchObject({
+      port: 3000,
+      httpHost: null,
+      origin: "https://fleet.example",
+      secure: true,
+      sessionTtlSeconds: 1800,
+      identityProvider: { issuer: "https://accounts.google.com", name: "Google", clientId: "web" },
+      apiUrl: "http://core:8080/v1",
+      tenantId: "01920000-0000-7000-8000-00000000000a",
+      chatEnabled: false,
+      logLevel: "info",
+    });
+    expect(JSON.stringify(config)).not.toMatch(/secret-of-more|an-oauth-secret|postgres:/);
+    expect(Object.keys(faultsOf({})).sort()).toEqual(Object.keys(complete).sort());
+  });
+
+  it("is refused with every fault at once, by name, and without a value", () => {
+    const faulty = {
+      WEBAUTH_URL: "fleet.example",
+      WEBAUTH_SECRET: "31 bytes, which is one too few.",
+      SESSION_TTL: "soon",
+      IDP_ISSUER: "http://idp.example",
+      SVC_API_URL: "http://core:8080",
+      SVC_AUTH_TOKEN_SECRET: "short",
+      SVC_TENANT_ID: "tenant",
+      PORT: "65536",
+      SVC_INFERENCE_PROVIDER: "a friend",
+      SVC_CHAT_ENABLED: "yes",
+    };
+    const faults = faultsOf({ ...complete, ...faulty });
+    expect(Object.keys(faults).sort()).toEqual(Object.keys(faulty).sort());
+    for (const value of Object.values(faulty)) expect(Object.values(faults).join("\n")).not.toContain(value);
+  });
+
+  it("takes secrets from files, which win, and refuses one that is empty or not there", () => {
+    const { config } = parse({ WEBAUTH_SECRET_FILE: "/secret" }, () => "from a file, and also more than 32 bytes\n");
+    expect(config.sessionSecret.reveal()).toBe("from a file, and also more than 32 bytes");
+    expect(faultsOf({ ...complete, IDP_CLIENT_SECRET_FILE: "/secret" })).toEqual({
+      IDP_CLIENT_SECRET_FILE: "the file cannot be read",
+    });
+    expect(faultsOf({ ...complete, SVC_DATABASE_URL_FILE: "/secret" }, () => "\n")).toEqual({
+      SVC_DATABASE_URL_FILE: "the file is empty",
+    });
+  });
+
+  it("warns of names that nobody reads, of sessions without TLS, and of one secret for two uses", () => {
+    const { warnings } = parse({
+      SVC_API_ULR: "x",
+      WEBAUTH_SECERT: "x",
+      IDP_CLIENT: "x",
+      WEBAUTH_URL: "http://fleet.example",
+      SVC_AUTH_TOKEN_SECRET: complete.WEBAUTH_SECRET,
+    });
+    expect(warnings).toEqual([
+      "SVC_API_ULR is not known; did you mean SVC_API_URL?",
+      "WEBAUTH_SECERT is not known; did you mean WEBAUTH_SECRET?",
+      "IDP_CLIENT is not known; did you mean IDP_CLIENT_ID?",
+      expect.stringContaining("WEBAUTH_URL is not https"),
+      expect.stringContaining("are the same"),
+    ]);
+    expect(parse({ WEBAUTH_URL: "http://localhost:3000" }).warnings).toEqual([]);
+  });
+
+  it("shares an env file with core without a warning", () => {
+    const names = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`)].filter(
+      (name) => !(name.replace(/_FILE$/, "") in webVariables),
+    );
+    const env = Object.fromEntries([...names, "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH"].map((name) => [name, "x"]));
+    expect(parse(env).warnings).toEqual([]);
+  });
+
+  it.each([
+    ["https://accounts.google.com", "Google"],
+    ["https://login.microsoftonline.com/0192/v2.0", "Microsoft"],
+    ["https://example.okta.com", "Okta"],
+    ["https://id.example/realms/staff", "id.example"],
+    ["https://notgoogle.com", "notgoogle.com"],
+  ])("calls %s %s, unless told", (issuer, name) => {
+    expect(parse({ IDP_ISSUER: issuer }).config.identityProvider.name).toBe(name);
+    expect(parse({ IDP_ISSUER: issuer, IDP_NAME: "Staff login" }).config.identityProvider.name).toBe("Staff login");
+  });
+
+  it("shows chat when it is configured and not switched off", () => {
+    const enabled = (env: Record<string, string>) => parse(env).config.chatEnabled;
+    expect(enabled({ SVC_INFERENCE_CHAT_MODEL: "mock-1" })).toBe(true);
+    expect(enabled({ SVC_INFERENCE_PROVIDER: "anthropic" })).toBe(true);
+    expect(enabled({ SVC_INFERENCE_CHAT_MODEL: "mock-1", SVC_CHAT_ENABLED: "false" })).toBe(false);
+  });
+});

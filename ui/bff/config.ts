@@ -1,0 +1,166 @@
+import * as v from "valibot";
+import { isConfidentialUrl } from "../../functions/kit/confidential-url.ts";
+import { ConfigError, type Environment, parseVariables, warnOfUnknown } from "../../functions/kit/env.ts";
+import type { Secret } from "../../functions/kit/secret.ts";
+import {
+  BooleanVariable,
+  DurationVariable,
+  HmacKeyVariable,
+  HostVariable,
+  IntegerVariable,
+  LogLevelVariable,
+  SecretVariable,
+  TextVariable,
+  UuidVariable,
+} from "../../functions/kit/variables.ts";
+
+/** The OpenID Connect client that web is. */
+export interface IdentityProviderConfig {
+  /** Compared byte for byte with the issuer that the provider names. */
+  issuer: string;
+  /** What the sign-in page calls it. */
+  name: string;
+  clientId: string;
+  clientSecret: Secret;
+}
+
+/** Web's configuration: parsed once, complete, frozen. */
+export interface WebConfig {
+  port: number;
+  /** The address that the listener binds to; null for every interface. */
+  httpHost: string | null;
+  /** Scheme, host and port under which browsers reach web; the only `Origin` that may post. */
+  origin: string;
+  /** Whether browsers come by https: cookies are `Secure` and prefixed then, and HSTS is sent. */
+  secure: boolean;
+  sessionSecret: Secret;
+  sessionTtlSeconds: number;
+  identityProvider: IdentityProviderConfig;
+  /** Base of core's API with `/v1` and without a slash at its end. */
+  apiUrl: string;
+  authTokenSecret: Secret;
+  databaseUrl: Secret;
+  tenantId: string;
+  /** Whether the page offers chat; core decides whether it answers. */
+  chatEnabled: boolean;
+  logLevel: string;
+}
+
+const webUrl = v.pipe(
+  TextVariable,
+  v.check((value) => /^https?:\/\//.test(value) && URL.canParse(value), "must be an http or https URL"),
+);
+const plainUrl = v.pipe(
+  webUrl,
+  v.check((value) => !/[?#@]/.test(value), "must hold no user, query or fragment"),
+);
+
+/** One schema per variable, so that every fault is reported with its variable's name. */
+export const webVariables = {
+  PORT: v.optional(IntegerVariable(0, 65535), "3000"),
+  SVC_HTTP_HOST: v.optional(HostVariable),
+  WEBAUTH_URL: plainUrl,
+  WEBAUTH_SECRET: HmacKeyVariable,
+  SESSION_TTL: v.optional(DurationVariable(1), "30m"),
+  IDP_ISSUER: v.optional(
+    v.pipe(plainUrl, v.check(isConfidentialUrl, "must be an https URL, or an http one on loopback")),
+    "https://accounts.google.com",
+  ),
+  IDP_NAME: v.optional(v.pipe(TextVariable, v.maxLength(60, "must be at most 60 characters"))),
+  IDP_CLIENT_ID: TextVariable,
+  IDP_CLIENT_SECRET: SecretVariable,
+  SVC_API_URL: v.pipe(
+    plainUrl,
+    v.transform((value) => value.replace(/\/+$/, "")),
+    v.endsWith("/v1", "must end in /v1"),
+  ),
+  SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
+  SVC_DATABASE_URL: SecretVariable,
+  SVC_TENANT_ID: UuidVariable,
+  SVC_CHAT_ENABLED: v.optional(BooleanVariable, "true"),
+  SVC_INFERENCE_PROVIDER: v.optional(
+    v.picklist(
+      ["openai", "openai-compatible", "litellm", "anthropic", "mock"],
+      "must be openai, openai-compatible, litellm, anthropic or mock",
+    ),
+  ),
+  SVC_INFERENCE_API_KEY: v.optional(SecretVariable),
+  SVC_INFERENCE_BASE_URL: v.optional(webUrl),
+  SVC_INFERENCE_CHAT_MODEL: v.optional(TextVariable),
+  SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
+};
+
+/** Variables whose contents may come from `<NAME>_FILE`. */
+export const webFileForms = [
+  "WEBAUTH_SECRET",
+  "IDP_CLIENT_SECRET",
+  "SVC_AUTH_TOKEN_SECRET",
+  "SVC_DATABASE_URL",
+  "SVC_INFERENCE_API_KEY",
+];
+
+/** Read by core from the same env file: known, and none of web's business. */
+const elsewhere =
+  /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT)_|^SVC_LICENSE(_FILE)?$/;
+
+/** A parsed configuration and what a human should hear about it. */
+export interface ParsedWebConfig {
+  config: WebConfig;
+  warnings: readonly string[];
+}
+
+/**
+ * Parses web's environment (spec, "Deployment configuration: web container"; contract, section 13). Throws one `ConfigError` that
+ * names every faulty variable and quotes no value.
+ */
+export const parseWebConfig = (env: Environment, readFile: (path: string) => string): ParsedWebConfig => {
+  const { faults, values } = parseVariables(env, { variables: webVariables, fileForms: webFileForms, readFile });
+  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
+
+  const { origin, protocol } = new URL(values.WEBAUTH_URL);
+  const config: WebConfig = {
+    port: values.PORT,
+    httpHost: values.SVC_HTTP_HOST ?? null,
+    origin,
+    secure: protocol === "https:",
+    sessionSecret: values.WEBAUTH_SECRET,
+    sessionTtlSeconds: values.SESSION_TTL,
+    identityProvider: {
+      issuer: values.IDP_ISSUER,
+      name: values.IDP_NAME ?? providerName(values.IDP_ISSUER),
+      clientId: values.IDP_CLIENT_ID,
+      clientSecret: values.IDP_CLIENT_SECRET,
+    },
+    apiUrl: values.SVC_API_URL,
+    authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
+    databaseUrl: values.SVC_DATABASE_URL,
+    tenantId: values.SVC_TENANT_ID,
+    chatEnabled: values.SVC_CHAT_ENABLED && chatIsConfigured(values),
+    logLevel: values.SVC_LOG_LEVEL,
+  };
+  const known = [...Object.keys(webVariables), ...webFileForms.map((name) => `${name}_FILE`)];
+  const ours = Object.fromEntries(Object.entries(env).filter(([name]) => !elsewhere.test(name)));
+  const warnings = ["SVC_", "WEBAUTH_", "IDP_", "SESSION_"].flatMap((prefix) => warnOfUnknown(ours, prefix, known));
+  if (!config.secure && !isConfidentialUrl(values.WEBAUTH_URL))
+    warnings.push("WEBAUTH_URL is not https: sessions can be read and taken over by whoever is on the way");
+  if (config.sessionSecret.reveal() === config.authTokenSecret.reveal())
+    warnings.push("WEBAUTH_SECRET and SVC_AUTH_TOKEN_SECRET are the same: who learns one has the other");
+  return { config: Object.freeze(config), warnings };
+};
+
+const providerNames: readonly (readonly [RegExp, string])[] = [
+  [/(^|\.)google\.com$/, "Google"],
+  [/(^|\.)(microsoftonline\.com|windows\.net)$/, "Microsoft"],
+  [/(^|\.)okta(preview)?\.com$/, "Okta"],
+];
+
+const providerName = (issuer: string): string => {
+  const { hostname } = new URL(issuer);
+  return providerNames.find(([pattern]) => pattern.test(hostname))?.[1] ?? hostname;
+};
+
+/** Core mounts chat when a model is set, and refuses to start when its provider lacks what it needs. */
+const chatIsConfigured = (values: {
+  SVC_INFERENCE_PROVIDER?: string | undefined;
+  SVC_INFERENCE_CHAT_MODEL?: string | undefined;
+}): boolean => values.SVC_INFERENCE_CHAT_MODEL !== undefined || values.SVC_INFERENCE_PROVIDER !== undefined;

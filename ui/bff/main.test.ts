@@ -1,0 +1,86 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestDatabase } from "../../tests/database.ts";
+import { logged, startProgram, stopProgram } from "../../tests/program.ts";
+
+const directory = mkdtempSync(join(tmpdir(), "svc-web-"));
+const database = await createTestDatabase();
+afterAll(async () => {
+  rmSync(directory, { recursive: true });
+  await database.drop();
+});
+
+const secretFile = join(directory, "webauth-secret");
+writeFileSync(secretFile, "a-session-secret-of-more-than-32-bytes\n");
+const complete = {
+  PORT: "0",
+  SVC_HTTP_HOST: "127.0.0.1",
+  WEBAUTH_URL: "http://127.0.0.1:3000",
+  WEBAUTH_SECRET_FILE: secretFile,
+  IDP_ISSUER: "http://127.0.0.1:9",
+  IDP_CLIENT_ID: "svc-web",
+  IDP_CLIENT_SECRET: "an-oauth-secret",
+  SVC_API_URL: "http://127.0.0.1:9/v1",
+  SVC_AUTH_TOKEN_SECRET: "a-bridge-secret-of-more-than-32-bytes",
+  SVC_DATABASE_URL: database.url,
+  SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+};
+
+const run = (args: string[], env: Record<string, string>) => {
+  const program = new URL("./main.ts", import.meta.url).pathname;
+  return spawnSync(process.execPath, [program, ...args], { env, encoding: "utf8", timeout: 15_000 });
+};
+
+describe("svc-web", () => {
+  it("check-config says that all is well, or names every fault at once, quotes no value, and exits 78", () => {
+    const good = run(["check-config"], { ...complete, SVC_API_ULR: "x" });
+    expect([good.status, good.stdout, good.stderr]).toEqual([
+      0,
+      "configuration is valid\n",
+      "warning: SVC_API_ULR is not known; did you mean SVC_API_URL?\n",
+    ]);
+    const bad = run(["check-config"], { ...complete, SVC_AUTH_TOKEN_SECRET: "short-secret", SESSION_TTL: "soon" });
+    expect([bad.status, bad.stdout]).toEqual([78, ""]);
+    expect(bad.stderr).toContain("SVC_AUTH_TOKEN_SECRET: must be at least 32 bytes");
+    expect(bad.stderr).toContain("SESSION_TTL: must be a whole number");
+    expect(bad.stderr).not.toMatch(/short-secret|soon/);
+  });
+
+  it("serves and logs without a secret, stops on SIGTERM, and exits 0", async () => {
+    const web = startProgram("ui/bff/main.ts", [], { ...complete, SVC_LOG_LEVEL: "debug" });
+    const { port } = await logged(web, "ready");
+    const ask = (path: string, headers: Record<string, string> = {}) =>
+      fetch(`http://127.0.0.1:${port}${path}`, { headers, redirect: "manual" });
+    expect((await ask("/healthz")).status).toBe(200);
+    expect(await (await ask("/readyz")).json()).toMatchObject({
+      status: "not_ready",
+      checks: [
+        { name: "database", status: "ready" },
+        { name: "core", status: "not_ready" },
+      ],
+    });
+    expect((await ask("/login")).status).toBe(200);
+    // The provider is not there: no stack trace, but the page that says so.
+    const login = await ask("/api/auth/login?return_to=/fleet");
+    expect(login.headers.get("location")).toMatch(/^\/login\?reason=sign_in_unavailable&id=[^&]+&return_to=%2Ffleet$/);
+    expect((await ask("/api/auth/callback/idp?code=a-secret-code&state=x")).status).toBe(303);
+    expect(await stopProgram(web)).toBe(0);
+    const log = JSON.stringify(web.records);
+    expect(log).toContain("sign-in refused");
+    expect(log).not.toMatch(/-secret/);
+  });
+
+  it("says which address it cannot listen on, and exits 1", () => {
+    const { status, stderr } = run([], { ...complete, SVC_HTTP_HOST: "203.0.113.1" });
+    expect([status, stderr]).toEqual([1, "PORT: the address is not an address of this machine\n"]);
+  });
+
+  it("shows its commands, and refuses others", () => {
+    const help = run(["--help"], {});
+    expect([help.status, help.stderr]).toEqual([0, expect.stringContaining("svc-web check-config")]);
+    expect(run(["serve"], {}).status).toBe(2);
+  });
+});

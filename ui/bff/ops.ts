@@ -1,0 +1,49 @@
+import { shareRuns } from "../../functions/kit/share-runs.ts";
+import { within } from "../../functions/kit/within.ts";
+import type { CoreClient } from "./core-client.ts";
+import type { Handler } from "./request.ts";
+import { findPersonBySubject } from "./sign-in/people.ts";
+import type { Web } from "./web.ts";
+
+const checkTimeoutMs = 2000;
+
+/** `GET /healthz`: the process is up; says nothing about what it depends on. The form is core's. */
+export const health: Handler = (c) => c.json({ status: "ready", checks: [] });
+
+/**
+ * `GET /readyz`: the database gives what a sign-in reads, and core answers; 503 when one of them does not within two seconds. Open,
+ * so without detail: the log has it.
+ */
+export const createReadiness = (
+  { config, db, clock, log }: Pick<Web, "config" | "db" | "clock" | "log">,
+  core: CoreClient,
+): Handler => {
+  const checks = {
+    database: () => findPersonBySubject(db, { tenantId: config.tenantId, subject: "" }),
+    // Web itself is nobody to core: any answer shows that it is there.
+    core: (requestId: string) => core.call({ path: "/whoami", requestId }).then((response) => response.body?.cancel()),
+  };
+  const passes = async (name: string, check: Promise<unknown>): Promise<boolean> => {
+    try {
+      await within(checkTimeoutMs, clock, check);
+      return true;
+    } catch (err) {
+      log.warn({ check: name, err }, "readiness check failed");
+      return false;
+    }
+  };
+  // Anybody may ask, and as often as they like.
+  const check = shareRuns((requestId: string) =>
+    Promise.all([passes("database", checks.database()), passes("core", checks.core(requestId))]),
+  );
+  return async (c) => {
+    const found = await check(c.get("requestId"));
+    const status = (ready: boolean) => (ready ? "ready" : "not_ready");
+    const ready = found.every(Boolean);
+    const body = {
+      status: status(ready),
+      checks: ["database", "core"].map((name, at) => ({ name, status: status(found[at] ?? false), detail: null })),
+    };
+    return c.json(body, ready ? 200 : 503);
+  };
+};

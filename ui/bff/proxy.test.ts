@@ -1,0 +1,252 @@
+import { decodeJwt } from "jose";
+import { afterAll, describe, expect, it } from "vitest";
+import { listenHttp } from "../../functions/node/http-listener.ts";
+import { people } from "../../tests/people.ts";
+import { startTestWeb } from "../../tests/web.ts";
+import { createApp } from "./app.ts";
+import { proxiedRoutes } from "./proxy.ts";
+import type { Fetch } from "./web.ts";
+
+const web = await startTestWeb();
+afterAll(() => web.close());
+const cookie = (await web.sessionOf("auditor")).header;
+const id = people.admin.userId;
+
+/** Web before a core that records what it is asked and answers as the test wants. */
+const webOver = (answer: (request: Request) => Response | Promise<Response>) => {
+  const asked: Request[] = [];
+  const fetch: Fetch = async (url, init) => {
+    const request = new Request(url, init);
+    asked.push(request);
+    return answer(request);
+  };
+  const app = createApp({ ...web.web, fetch }, { remoteAddressOf: () => "192.0.2.7" });
+  const request = (path: string, init: RequestInit = {}) =>
+    app.fetch(
+      new Request(`${web.origin}/api/core${path}`, { ...init, headers: { Cookie: cookie, ...init.headers } }),
+      {},
+    );
+  return { asked, request };
+};
+
+describe("what a browser reaches of core", () => {
+  it("is everything that operators may read, and chat: of core's own router nothing else", () => {
+    const patterns = proxiedRoutes.map(([method, path]) => `${method} /v1${path.replace(/:id\{.*?\}\}?/, ":id")}`);
+    const chat = patterns.filter((pattern) => pattern.includes("/v1/chat/"));
+    const readable = web.core.routes
+      .filter(({ method, guard, path }) => method === "GET" && guard.kind === "scope" && !path.startsWith("/v1/chat/"))
+      .map(({ method, path }) => `${method} ${path.replace(/:[a-z_]+/, ":id")}`);
+    expect(patterns).toEqual(expect.arrayContaining(readable));
+    expect(patterns.filter((pattern) => !pattern.startsWith("GET ") && !chat.includes(pattern))).toEqual([]);
+  });
+
+  it("is nothing that is not listed, by whatever name it is asked for", async () => {
+    const { asked, request } = webOver(() => new Response("{}"));
+    const origin = { Origin: web.origin, "Content-Type": "application/json" };
+    const refused = await Promise.all([
+      request("/operator/sign-ins", { method: "POST", headers: origin, body: "{}" }),
+      request(`/collector/identities/${id}/revoke`, { method: "POST", headers: origin, body: "{}" }),
+      request("/openapi.json"),
+      request("/collector/health/../../operator/sign-ins"),
+      request("/collector/health/%2e%2e%2fconfigs"),
+      request("/collector/health/not-an-id"),
+      request("//collector/health"),
+      request("/../../metrics"),
+      request(`/collector/health/${id}/`),
+      request("/collector/health", { method: "POST", headers: origin, body: "{}" }),
+    ]);
+    expect(refused.map(({ status }) => status)).toEqual([...Array(9).fill(404), 405]);
+    expect(asked).toEqual([]);
+  });
+
+  it("needs a session", async () => {
+    const { asked, request } = webOver(() => new Response("{}"));
+    const answer = await request("/whoami", { headers: { Cookie: "" } });
+    expect([answer.status, (await answer.json()).code, answer.headers.get("www-authenticate")]).toEqual([
+      401,
+      "unauthenticated",
+      'Session realm="web"',
+    ]);
+    expect(asked).toEqual([]);
+  });
+});
+
+describe("a request passed on", () => {
+  it("carries a bridge token of 300 s made for it, and of the browser's headers only what it accepts", async () => {
+    const { asked, request } = webOver(() => new Response("{}"));
+    const headers = {
+      Accept: "text/csv",
+      "X-Request-Id": "order-66",
+      Authorization: "Bearer of-the-browser",
+      "X-Forwarded-For": "203.0.113.9",
+      "X-Client-Cert": "a certificate",
+      "User-Agent": "a browser",
+    };
+    await request("/collector/health?q=a%20b&state=stale&state=revoked", { headers });
+    const [passed] = asked;
+    expect(passed?.url).toBe("http://core.test/v1/collector/health?q=a%20b&state=stale&state=revoked");
+    const { authorization, ...rest } = Object.fromEntries(passed?.headers ?? []);
+    expect(rest).toEqual({ accept: "text/csv", "x-request-id": "order-66" });
+    const now = Math.floor(web.clock.now() / 1000);
+    expect(decodeJwt(authorization?.replace("Bearer ", "") ?? "")).toEqual({
+      sub: people.auditor.userId,
+      aud: "core",
+      iat: now,
+      exp: now + 300,
+    });
+  });
+
+  it("gives the browser core's answer as it comes, and of its headers only those that matter", async () => {
+    let send: (text: string) => void = () => undefined;
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        send = (text) => controller.enqueue(new TextEncoder().encode(text));
+      },
+    });
+    const { request } = webOver(
+      () =>
+        new Response(body, {
+          headers: {
+            "Content-Type": "text/csv",
+            "Content-Disposition": 'attachment; filename="stale.csv"',
+            "Set-Cookie": "core=1",
+            Server: "core",
+            "Cache-Control": "public",
+            "X-Request-Id": "core's own",
+          },
+        }),
+    );
+    const answer = await request("/collector/health/export.csv?kind=stale");
+    expect(answer.headers.get("content-type")).toBe("text/csv");
+    expect(answer.headers.get("content-disposition")).toContain("stale.csv");
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    expect(answer.headers.get("x-request-id")).not.toBe("core's own");
+    for (const name of ["set-cookie", "server"]) expect(answer.headers.get(name)).toBeNull();
+    const reader = answer.body?.getReader();
+    for (const row of ["identity\n", "'=1+1\n"]) {
+      send(row);
+      expect(new TextDecoder().decode((await reader?.read())?.value)).toBe(row);
+    }
+    await reader?.cancel();
+  });
+
+  it("I4: leaves a CSV's cells as core wrote them", async () => {
+    const csv = "identity,queue_bytes\r\n'=1+1,-3\r\n'＝x,4\r\n";
+    const { request } = webOver(() => new Response(csv, { headers: { "Content-Type": "text/csv; charset=utf-8" } }));
+    expect(await (await request("/collector/health/export.csv?kind=stale")).text()).toBe(csv);
+  });
+
+  it("keeps core's refusals: their status, code and time to wait", async () => {
+    const agent = (await web.sessionOf("reader")).header;
+    const refused = await web.app.fetch(
+      new Request(`${web.origin}/api/core/collector/health`, { headers: { Cookie: agent } }),
+      {},
+    );
+    expect([refused.status, await refused.json()]).toEqual([
+      403,
+      expect.objectContaining({ code: "forbidden", scope: "audit", request_id: refused.headers.get("x-request-id") }),
+    ]);
+    const { request } = webOver(() => new Response("{}", { status: 503, headers: { "Retry-After": "7" } }));
+    const busy = await request("/collector/health");
+    expect([busy.status, busy.headers.get("retry-after")]).toEqual([503, "7"]);
+  });
+
+  it("ends the session when core does not take the person", async () => {
+    const { request } = webOver(() => new Response("{}", { status: 401 }));
+    const answer = await request("/collector/health");
+    expect([answer.status, answer.headers.get("set-cookie")]).toEqual([
+      401,
+      "svc_session=; HttpOnly; Max-Age=0; Path=/; SameSite=Lax",
+    ]);
+  });
+
+  it("is 503 when core cannot be reached, sends the browser elsewhere, or does not answer in 30 s", async () => {
+    const { request } = webOver(() => Promise.reject(new TypeError("fetch failed")));
+    const answer = await request("/collector/health");
+    expect([answer.status, (await answer.json()).code, answer.headers.get("retry-after")]).toEqual([
+      503,
+      "core_unavailable",
+      "5",
+    ]);
+    const hanging = webOver(
+      ({ signal, redirect }) =>
+        new Promise((_, reject) => {
+          expect(redirect).toBe("error");
+          signal.addEventListener("abort", () => reject(signal.reason));
+        }),
+    );
+    const late = hanging.request("/collector/health");
+    while (hanging.asked.length === 0) await web.clock.advance(0);
+    await web.clock.advance(30_000);
+    expect((await late).status).toBe(503);
+  });
+
+  it("goes over the network too, and core's stream ends when the browser is gone", async () => {
+    let ended: () => void = () => undefined;
+    const end = new Promise<void>((resolve) => {
+      ended = resolve;
+    });
+    const rows = new ReadableStream({
+      pull: (controller) => controller.enqueue(new TextEncoder().encode("row\n".repeat(1000))),
+      cancel: () => ended(),
+    });
+    const core = await listenHttp(
+      { fetch: (request) => (request.url.includes("export.csv") ? new Response(rows) : web.core.fetch(request)) },
+      { port: 0, host: "127.0.0.1" },
+    );
+    const config = { ...web.web.config, apiUrl: `http://127.0.0.1:${core.port}/v1` };
+    const app = createApp({ ...web.web, config, fetch }, { remoteAddressOf: () => "192.0.2.7" });
+    const front = await listenHttp(app, { port: 0, host: "127.0.0.1" });
+    const gone = new AbortController();
+    const ask = (path: string) =>
+      fetch(`http://127.0.0.1:${front.port}/api/core${path}`, { headers: { Cookie: cookie }, signal: gone.signal });
+    expect(await (await ask("/whoami")).json()).toMatchObject({ user_id: people.auditor.userId });
+    const reader = (await ask("/collector/health/export.csv?kind=stale")).body?.getReader();
+    expect((await reader?.read())?.value?.length).toBeGreaterThan(0);
+    gone.abort();
+    await end;
+    await Promise.all([front.close(100), core.close(100)]);
+  });
+
+  it("ends with the browser's", async () => {
+    const gone = new AbortController();
+    const { asked, request } = webOver(
+      ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+    );
+    const answer = request("/collector/health", { signal: gone.signal });
+    while (asked.length === 0) await web.clock.advance(0);
+    gone.abort();
+    expect((await answer).status).toBe(503);
+    expect(asked[0]?.signal.aborted).toBe(true);
+  });
+});
+
+describe("what a browser may send", () => {
+  const send = async (path: string, headers: Record<string, string>, body: string) => {
+    const { asked, request } = webOver(async (passed) => new Response(await passed.text(), { status: 201 }));
+    const answer = await request(path, { method: "POST", headers: { Origin: web.origin, ...headers }, body });
+    return { answer, asked };
+  };
+
+  it("is JSON of 64 KiB at most, for chat alone", async () => {
+    const json = { "Content-Type": "application/json" };
+    const path = `/chat/sessions/${id}/messages`;
+    const { answer, asked } = await send(path, json, '{"content":"hello"}');
+    expect([answer.status, await answer.text()]).toEqual([201, '{"content":"hello"}']);
+    expect(asked[0]?.headers.get("content-type")).toBe("application/json");
+    expect((await send(path, json, "x".repeat(65_536))).answer.status).toBe(201);
+    expect((await send(path, json, "x".repeat(65_537))).answer.status).toBe(413);
+    expect((await send(path, { "Content-Type": "text/plain" }, "{}")).answer.status).toBe(415);
+  });
+
+  it("is an address of 8 KiB at most, and as many requests as a page with somebody at it makes", async () => {
+    const { request } = webOver(() => new Response("{}"));
+    expect((await request(`/collector/health?q=${"x".repeat(8190)}`)).status).toBe(414);
+    const burst = await Promise.all(Array.from({ length: 210 }, () => request("/whoami")));
+    const refused = burst.filter(({ status }) => status === 429);
+    expect(refused.length).toBe(11);
+    expect(refused[0]?.headers.get("retry-after")).toBe("1");
+    await web.clock.advance(1000);
+    expect((await request("/whoami")).status).toBe(200);
+  });
+});

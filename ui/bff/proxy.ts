@@ -1,0 +1,81 @@
+import { readBytes } from "../../functions/kit/bytes.ts";
+import type { CoreClient } from "./core-client.ts";
+import { Problem } from "./problems.ts";
+import type { Sessions } from "./session.ts";
+import { endSession, type SignedInHandler } from "./signed-in.ts";
+
+const id = ":id{[0-9A-Fa-f-]{36}}";
+
+/**
+ * What of core's API a browser reaches through `/api/core`: what operators may read, and chat. Everything else, every change of the
+ * fleet among it, is 404.
+ */
+export const proxiedRoutes: readonly (readonly [method: "GET" | "POST" | "DELETE", path: string])[] = [
+  ["GET", "/whoami"],
+  ["GET", "/directory/status"],
+  ["GET", "/collector/health"],
+  ["GET", "/collector/health/facets"],
+  ["GET", "/collector/health/export.csv"],
+  ["GET", `/collector/health/${id}`],
+  ["GET", "/collector/enrollment-policies"],
+  ["GET", `/collector/enrollment-policies/${id}`],
+  ["GET", `/collector/enrollment-policies/${id}/tokens`],
+  ["GET", "/collector/identities"],
+  ["GET", `/collector/identities/${id}`],
+  ["GET", `/collector/identities/${id}/certificates`],
+  ["GET", "/collector/configs"],
+  ["GET", `/collector/configs/${id}`],
+  ["GET", "/audit-events"],
+  ["GET", "/chat/status"],
+  ["GET", "/chat/receipt-keys"],
+  ["GET", "/chat/sessions"],
+  ["POST", "/chat/sessions"],
+  ["GET", `/chat/sessions/${id}`],
+  ["DELETE", `/chat/sessions/${id}`],
+  ["POST", `/chat/sessions/${id}/messages`],
+  ["GET", `/chat/sessions/${id}/receipts`],
+];
+
+const prefix = "/api/core";
+const queryLengthMax = 8192;
+const bodyBytesMax = 64 * 1024;
+
+/** Of core's answer, what the browser gets. */
+const passedHeaders = ["content-type", "content-disposition", "retry-after", "x-accel-buffering"];
+
+/** Passes one request on to core in the name of the session's person, and core's answer back as it comes. */
+export const createProxy =
+  ({ sessions, core }: { sessions: Sessions; core: CoreClient }): SignedInHandler =>
+  async (c, session) => {
+    const { pathname, search } = new URL(c.req.url);
+    if (search.length > queryLengthMax) throw new Problem("uri_too_long");
+    const method = c.req.method as "GET" | "POST" | "DELETE";
+    const response = await core.call({
+      method,
+      path: `${pathname.slice(prefix.length)}${search}`,
+      userId: session.userId,
+      requestId: c.get("requestId"),
+      accept: c.req.header("accept") ?? "*/*",
+      ...(method === "POST" ? { json: await readJsonBytes(c.req.raw) } : {}),
+      signal: c.req.raw.signal,
+    });
+    if (response.status === 401) {
+      await response.body?.cancel();
+      throw endSession(c, sessions);
+    }
+    const headers = new Headers();
+    for (const name of passedHeaders) {
+      const value = response.headers.get(name);
+      if (value !== null) headers.set(name, value);
+    }
+    return c.newResponse(response.body, response.status as 200, Object.fromEntries(headers));
+  };
+
+const readJsonBytes = async (request: Request): Promise<Uint8Array<ArrayBuffer>> => {
+  const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
+  if (type !== "application/json")
+    throw new Problem("unsupported_media_type", { detail: "Send the body as application/json" });
+  const bytes = await readBytes(request.body ?? [], bodyBytesMax);
+  if (bytes === null) throw new Problem("payload_too_large");
+  return bytes;
+};

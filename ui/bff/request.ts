@@ -1,0 +1,18 @@
+import type { Context } from "hono";
+
+/** Bindings and variables of web's Hono app. */
+export interface WebEnv {
+  // biome-ignore lint/suspicious/noExplicitAny: the bindings differ between the listener and tests, and only `remoteAddressOf` reads them
+  Bindings: any;
+  Variables: {
+    requestId: string;
+    /** The direct remote address. Never taken from a forwarding header. */
+    remoteAddress: string;
+  };
+}
+
+/** Web's request context. */
+export type WebContext = Context<WebEnv>;
+
+/** Answers one request. */
+export type Handler = (c: WebContext) => Response | Promise<Response>;

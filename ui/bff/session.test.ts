@@ -1,0 +1,98 @@
+import { SignJWT, UnsecuredJWT } from "jose";
+import { describe, expect, it } from "vitest";
+import { Secret } from "../../functions/kit/secret.ts";
+import { createTestClock } from "../../tests/fakes/clock.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { people } from "../../tests/people.ts";
+import { createBridge } from "./bridge.ts";
+import type { WebConfig } from "./config.ts";
+import { createSessions } from "./session.ts";
+import { createAttempts } from "./sign-in/attempt.ts";
+
+const clock = createTestClock();
+const entropy = createSeededEntropy();
+const secret = "one secret for both, which is the worst case";
+const configOf = (secure: boolean) =>
+  ({
+    secure,
+    sessionSecret: new Secret(secret),
+    authTokenSecret: new Secret(secret),
+    sessionTtlSeconds: 1800,
+  }) as WebConfig;
+const sessions = createSessions({ config: configOf(false), clock, entropy });
+const { userId, displayName } = people.admin;
+const key = new TextEncoder().encode(secret);
+const now = Math.floor(clock.now() / 1000);
+const claims = { jti: "x", sub: userId, name: "", aud: "web", iat: now, exp: now + 60 };
+const sign = (changed: object = {}, header: object = {}, by: Uint8Array = key) =>
+  new SignJWT({ ...claims, ...changed }).setProtectedHeader({ alg: "HS256", typ: "session+jwt", ...header }).sign(by);
+
+describe("the session cookie", () => {
+  it("A7: is HttpOnly and SameSite=Lax; on https Secure and bound to the host by its name", async () => {
+    const attributes = async (secure: boolean) => {
+      const [pair = "", ...rest] = (
+        await createSessions({ config: configOf(secure), clock, entropy }).issue({ userId, displayName })
+      ).split("; ");
+      return [pair.split("=")[0], ...rest.sort()];
+    };
+    const usual = ["HttpOnly", "Max-Age=1800", "Path=/", "SameSite=Lax"];
+    expect(await attributes(false)).toEqual(["svc_session", ...usual]);
+    expect(await attributes(true)).toEqual(["__Host-svc_session", ...usual, "Secure"]);
+  });
+
+  it("A7: of a sign-in under way is prefixed __Secure- on https, and sent to no other path", async () => {
+    const attributes = async (secure: boolean) => {
+      const { cookie } = await createAttempts({ config: configOf(secure), clock, entropy }).begin("/");
+      const [pair = "", ...rest] = cookie.split("; ");
+      return [pair.split("=")[0], ...rest.sort()];
+    };
+    const usual = ["HttpOnly", "Max-Age=600", "Path=/api/auth", "SameSite=Lax"];
+    expect(await attributes(false)).toEqual(["svc_sign_in", ...usual]);
+    expect(await attributes(true)).toEqual(["__Secure-svc_sign_in", ...usual, "Secure"]);
+  });
+
+  it("fits a browser's 4 KiB with the longest return address and name", async () => {
+    const { cookie } = await createAttempts({ config: configOf(true), clock, entropy }).begin(`/${"x".repeat(2047)}`);
+    expect(cookie.length).toBeLessThan(4096);
+    const session = await createSessions({ config: configOf(true), clock, entropy }).issue({
+      userId,
+      displayName: "ሀ".repeat(10_000),
+    });
+    expect(session.length).toBeLessThan(4096);
+  });
+
+  it("is read among others, of which some cannot be decoded", async () => {
+    const cookie = (await sessions.issue({ userId, displayName })).split(";")[0];
+    const state = await sessions.read(`bad=%E0%A4%A; other=a=b; ${cookie}; svc_session_x=1`);
+    expect(state).toMatchObject({ kind: "valid", session: { userId, displayName, expiresAt: now + 1800 } });
+  });
+
+  it("A2: is not what another host of the domain sets under a name that only trimming makes ours", async () => {
+    const cookie = (await sessions.issue({ userId, displayName })).split(";")[0];
+    for (const blank of ["\u00a0", "\ufeff", "\u2028", "\t", "\v", "\f"])
+      expect({ blank, ...(await sessions.read(`a=b; ${blank}${cookie}`)) }).toEqual({ blank, kind: "none" });
+  });
+
+  it("is none of anything else, even under one secret for everything", async () => {
+    const { cookie } = await createAttempts({ config: configOf(false), clock, entropy }).begin("/");
+    const others: Record<string, string> = {
+      "alg none": new UnsecuredJWT(claims).encode(),
+      HS512: await sign({}, { alg: "HS512" }),
+      "another secret": await sign({}, {}, new TextEncoder().encode("another secret of more than 32 bytes")),
+      "a bridge token": await createBridge({ config: configOf(false), clock })(userId),
+      "a sign-in under way": cookie.slice(cookie.indexOf("=") + 1, cookie.indexOf(";")),
+      "another typ": await sign({}, { typ: "JWT" }),
+      "another aud": await sign({ aud: "core" }),
+      "no exp": await sign({ exp: undefined }),
+      "no person": await sign({ sub: "web" }),
+      garbage: "a.b.c",
+      "not decodable": "%E0%A4%A",
+      nothing: "",
+    };
+    for (const [what, token] of Object.entries(others))
+      expect({ what, ...(await sessions.read(`svc_session=${token}`)) }).toEqual({ what, kind: "none" });
+    expect(await sessions.read(undefined)).toEqual({ kind: "none" });
+    expect(await sessions.read(`svc_session=${await sign({ exp: now })}`)).toEqual({ kind: "expired" });
+    expect(await sessions.read(`svc_session=${await sign()}`)).toMatchObject({ kind: "valid" });
+  });
+});

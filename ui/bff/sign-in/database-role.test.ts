@@ -1,0 +1,62 @@
+import { readFileSync } from "node:fs";
+import { afterAll, describe, expect, it } from "vitest";
+import { openDatabaseSocket } from "../../../functions/node/database-socket.ts";
+import { connectDatabase } from "../../../functions/store/database.ts";
+import { people } from "../../../tests/people.ts";
+import { createUserAgent } from "../../../tests/user-agent.ts";
+import { walkSignIn } from "../../../tests/walk-sign-in.ts";
+import { startTestWeb } from "../../../tests/web.ts";
+
+/** The statements that docs/deploy.md tells operators to run. */
+const documented =
+  /database-role\.test\.ts -->\s+```sql\n(.*?)```/s.exec(
+    readFileSync(new URL("../../../docs/deploy.md", import.meta.url), "utf8"),
+  )?.[1] ?? "";
+
+const role = `svc_web_${crypto.randomUUID().replaceAll("-", "")}`;
+let connection: ReturnType<typeof connectDatabase> | undefined;
+const web = await startTestWeb({
+  db: (core) => {
+    connection = connectDatabase({ url: core.databaseUrl, connectionsMax: 1, openSocket: openDatabaseSocket });
+    return connection.db;
+  },
+});
+const admin = web.core.database.connect();
+await admin.sql.unsafe(documented.replaceAll("svc_web", role));
+await connection?.sql.unsafe(`set session authorization ${role}`);
+afterAll(async () => {
+  await connection?.close();
+  await admin.sql.unsafe(`drop owned by ${role}; drop role ${role}`);
+  await web.close();
+});
+
+describe("the database role that docs/deploy.md makes for web", () => {
+  it("is enough to sign in, and to be ready", async () => {
+    const agent = createUserAgent();
+    await walkSignIn(agent, { origin: web.origin, account: people.admin.subject });
+    expect(agent.cookie("svc_session")).toBeDefined();
+    expect((await agent.visit(`${web.origin}/readyz`)).status).toBe(200);
+  });
+
+  it("reads no other table, and writes none", async () => {
+    const tables = await admin.sql<{ name: string }[]>`
+      select tablename as name from pg_tables where schemaname = 'public' order by 1`;
+    const readable: string[] = [];
+    for (const { name } of tables) {
+      const read = connection?.sql.unsafe(`select 1 from ${name} limit 1`);
+      await read?.then(
+        () => readable.push(name),
+        () => undefined,
+      );
+    }
+    expect(tables.length).toBeGreaterThan(20);
+    expect(readable).toEqual(["authentication_identity", "person"]);
+    for (const statement of [
+      "update person set status = 'active'",
+      "delete from authentication_identity",
+      "insert into person select * from person",
+      "create table mine (x int)",
+    ])
+      await expect(connection?.sql.unsafe(statement)).rejects.toThrow(/permission denied/);
+  });
+});

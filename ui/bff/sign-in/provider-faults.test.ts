@@ -1,0 +1,217 @@
+import { generateKeyPair, SignJWT, UnsecuredJWT } from "jose";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { startTamperingProvider, type Tampering } from "../../../tests/fakes/tampering-provider.ts";
+import { people } from "../../../tests/people.ts";
+import { createUserAgent } from "../../../tests/user-agent.ts";
+import { startTestWeb } from "../../../tests/web.ts";
+
+let now = Date.now();
+const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
+const web = await startTestWeb({
+  env: { IDP_ISSUER: provider.issuer, IDP_CLIENT_ID: provider.clientId, IDP_CLIENT_SECRET: provider.clientSecret },
+});
+now = web.clock.now();
+afterAll(async () => {
+  await web.close();
+  await provider.close();
+});
+beforeEach(() => {
+  provider.tampering = {};
+});
+
+/** Begins a sign-in, lets the test change where the provider sends the browser, and tells where it ended. */
+const signIn = async (change: (back: URL) => void = () => undefined, agent = createUserAgent()) => {
+  const begun = await agent.fetch(`${web.origin}/api/auth/login`);
+  const back = provider.authorize(begun.headers.get("location") ?? "");
+  change(back);
+  const { status, headers } = await agent.fetch(back.href);
+  return {
+    agent,
+    back,
+    status,
+    location: headers.get("location") ?? "",
+    reason: new URL(headers.get("location") ?? "/", web.origin).searchParams.get("reason"),
+    signedIn: agent.cookie("svc_session") !== undefined,
+  };
+};
+const refusedAs = (reason: string) => ({ status: 303, reason, signedIn: false });
+
+describe("the answer of a provider", () => {
+  it("is taken when everything in it is right", async () => {
+    expect(await signIn()).toMatchObject({ status: 303, location: "/", signedIn: true });
+  });
+
+  it("A1: is refused for another state, for none, and for two", async () => {
+    const faults: ((back: URL) => void)[] = [
+      (back) => back.searchParams.set("state", "x".repeat(43)),
+      (back) => back.searchParams.delete("state"),
+      (back) => back.searchParams.append("state", back.searchParams.get("state") ?? ""),
+    ];
+    for (const fault of faults) expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
+  });
+
+  it("A1: is good once, in the browser that began, and for ten minutes", async () => {
+    const { agent, back } = await signIn();
+    const exchanged = provider.requests.get("/token");
+    const again = await agent.fetch(back.href);
+    expect(again.headers.get("location")).toMatch(/^\/login\?reason=sign_in_failed&id=/);
+    expect([agent.cookie("svc_sign_in"), provider.requests.get("/token")]).toEqual([undefined, exchanged]);
+    const begun = await createUserAgent().fetch(`${web.origin}/api/auth/login`);
+    const elsewhere = await createUserAgent().fetch(provider.authorize(begun.headers.get("location") ?? "").href);
+    expect(elsewhere.headers.get("location")).toMatch(/^\/login\?reason=sign_in_failed&id=/);
+    const late = createUserAgent();
+    const slow = await late.fetch(`${web.origin}/api/auth/login`);
+    await web.clock.advance(600_000);
+    now = web.clock.now();
+    const answer = await late.fetch(provider.authorize(slow.headers.get("location") ?? "").href);
+    expect(answer.headers.get("location")).toMatch(/^\/login\?reason=sign_in_failed&id=/);
+  });
+
+  it("A1: is refused when its code belongs to another attempt, as PKCE tells", async () => {
+    const other = await createUserAgent().fetch(`${web.origin}/api/auth/login`);
+    const stolen = provider.authorize(other.headers.get("location") ?? "").searchParams.get("code") ?? "";
+    expect(await signIn((back) => back.searchParams.set("code", stolen))).toMatchObject(refusedAs("sign_in_failed"));
+  });
+
+  it("A1: is refused when it names another issuer, or none though the provider promised to", async () => {
+    const faults: ((back: URL) => void)[] = [
+      (back) => back.searchParams.set("iss", "https://accounts.google.com"),
+      (back) => back.searchParams.set("iss", `${provider.issuer}/`),
+      (back) => back.searchParams.delete("iss"),
+    ];
+    for (const fault of faults) expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
+  });
+
+  it("says who cancelled, and what else went wrong at the provider", async () => {
+    const withError = (error: string) => (back: URL) => {
+      back.searchParams.delete("code");
+      back.searchParams.set("error", error);
+    };
+    expect(await signIn(withError("access_denied"))).toMatchObject(refusedAs("sign_in_cancelled"));
+    expect(await signIn(withError("server_error"))).toMatchObject(refusedAs("sign_in_failed"));
+    expect(await signIn((back) => back.searchParams.delete("code"))).toMatchObject(refusedAs("sign_in_failed"));
+  });
+});
+
+describe("an id_token", () => {
+  const seconds = () => Math.floor(now / 1000);
+  const signing = (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
+    new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
+  const clientSecret = new TextEncoder().encode(provider.clientSecret.padEnd(32));
+
+  const faults: Record<string, () => Tampering | Promise<Tampering>> = {
+    "alg none": () => ({ sign: (claims) => new UnsecuredJWT(claims).encode() }),
+    "HS256 with the client secret": () => ({ sign: signing("HS256", clientSecret) }),
+    "another key": async () => ({ sign: signing("ES256", (await generateKeyPair("ES256")).privateKey) }),
+    "another nonce": () => ({ claims: { nonce: "another" } }),
+    "no nonce": () => ({ claims: { nonce: undefined } }),
+    "another audience": () => ({ claims: { aud: "another-client" } }),
+    "several audiences and no azp": () => ({ claims: { aud: ["svc-web", "another-client"] } }),
+    "azp of another client": () => ({ claims: { aud: ["svc-web", "another-client"], azp: "another-client" } }),
+    "another issuer": () => ({ claims: { iss: "https://accounts.google.com" } }),
+    expired: () => ({ claims: { iat: seconds() - 400, exp: seconds() - 61 } }),
+    "no exp": () => ({ claims: { exp: undefined } }),
+    "not yet valid": () => ({ claims: { nbf: seconds() + 120 } }),
+    "no sub": () => ({ claims: { sub: undefined } }),
+    "no JWT": () => ({ sign: () => "opaque" }),
+  };
+
+  it.each(Object.entries(faults))("A1: is refused with %s, and the audit log hears of it", async (_, fault) => {
+    provider.tampering = await fault();
+    expect(await signIn()).toMatchObject(refusedAs("sign_in_failed"));
+    const { body } = await web.core.api<{ items: { outcome: string; reason_code: string }[] }>(
+      "GET",
+      "/v1/audit-events?action=operator.sign_in&limit=1",
+      { as: "auditor" },
+    );
+    expect(body.items[0]).toMatchObject({ outcome: "failure", reason_code: "sign_in_failed" });
+    await web.clock.advance(1);
+  });
+
+  it("is taken for several audiences when azp is this client", async () => {
+    provider.tampering = { claims: { aud: ["svc-web", "another-client"], azp: "svc-web" } };
+    expect(await signIn()).toMatchObject({ signedIn: true });
+  });
+
+  it("A1: is verified with the provider's new key as soon as it signs with one", async () => {
+    await signIn();
+    const before = provider.requests.get("/jwks") ?? 0;
+    await provider.rotateKeys();
+    expect(await signIn()).toMatchObject({ signedIn: true });
+    expect(provider.requests.get("/jwks")).toBe(before + 1);
+  });
+});
+
+describe("a provider that fails", () => {
+  it("leaves people on the sign-in page, which says so", async () => {
+    for (const token of [
+      { status: 500, body: "" },
+      { status: 200, body: "<html>" },
+      { status: 401, body: '{"error":"invalid_client"}' },
+    ]) {
+      provider.tampering = { token };
+      expect(await signIn()).toMatchObject(refusedAs("sign_in_unavailable"));
+    }
+  });
+
+  it("holds 32 sign-ins up at most, each for ten seconds", async () => {
+    let answer: (token: { status: number; body: string }) => void = () => undefined;
+    provider.tampering = {
+      token: new Promise((resolve) => {
+        answer = resolve;
+      }),
+    };
+    const before = provider.requests.get("/token") ?? 0;
+    const held = Array.from({ length: 32 }, () => signIn());
+    while ((provider.requests.get("/token") ?? 0) < before + 32) await web.clock.advance(0);
+    expect(await signIn()).toMatchObject(refusedAs("sign_in_unavailable"));
+    expect(provider.requests.get("/token")).toBe(before + 32);
+    await web.clock.advance(10_000);
+    now = web.clock.now();
+    for (const { reason } of await Promise.all(held)) expect(reason).toBe("sign_in_unavailable");
+    answer({ status: 500, body: "" });
+    provider.tampering = {};
+    expect(await signIn()).toMatchObject({ signedIn: true });
+  });
+
+  it("is not taken for a person who tampers when its keys cannot be had", async () => {
+    await provider.rotateKeys();
+    for (const jwks of [
+      { status: 500, body: "" },
+      { status: 200, body: "[]" },
+    ]) {
+      provider.tampering = { jwks };
+      expect(await signIn()).toMatchObject(refusedAs("sign_in_unavailable"));
+    }
+    provider.tampering = {};
+    expect(await signIn()).toMatchObject({ signedIn: true });
+  });
+
+  it("is asked for a choice of account unless it lists what it can be asked for, without this", async () => {
+    const prompts = async () => {
+      const begun = await createUserAgent().fetch(`${web.origin}/api/auth/login?prompt=select_account`);
+      return new URL(begun.headers.get("location") ?? "").searchParams.get("prompt");
+    };
+    expect(await prompts()).toBe("select_account");
+    await web.clock.advance(3_600_001);
+    provider.tampering = { metadata: { prompt_values_supported: ["none", "login"] } };
+    expect(await prompts()).toBeNull();
+    await web.clock.advance(3_600_001);
+    now = web.clock.now();
+    provider.tampering = {};
+    await signIn();
+  });
+
+  it("is asked for its metadata once an hour, and the last is used when it does not answer", async () => {
+    const path = "/.well-known/openid-configuration";
+    const before = provider.requests.get(path) ?? 0;
+    await signIn();
+    expect(provider.requests.get(path)).toBe(before);
+    await web.clock.advance(3_600_001);
+    now = web.clock.now();
+    provider.tampering = { metadata: { issuer: "https://accounts.google.com" } };
+    expect(await signIn()).toMatchObject({ signedIn: true });
+    expect(provider.requests.get(path)).toBe(before + 1);
+    expect(web.log.text()).toContain("names another issuer");
+  });
+});

@@ -1,0 +1,200 @@
+import { eq } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { authenticationIdentity, person } from "../../../drizzle/schema/operator.ts";
+import { people } from "../../../tests/people.ts";
+import { createUserAgent } from "../../../tests/user-agent.ts";
+import { walkSignIn } from "../../../tests/walk-sign-in.ts";
+import { startTestWeb } from "../../../tests/web.ts";
+
+const web = await startTestWeb();
+afterAll(() => web.close());
+const { origin } = web;
+
+const latestSignIn = async () => {
+  const path = "/v1/audit-events?action=operator.sign_in&limit=1";
+  const { body } = await web.core.api<{ items: Record<string, unknown>[] }>("GET", path, { as: "auditor" });
+  // The next event is of a later millisecond: events of one have no order in the list.
+  await web.clock.advance(1);
+  return body.items[0];
+};
+const setStatus = (status: typeof person.$inferInsert.status) =>
+  web.core.db.update(person).set({ status }).where(eq(person.userId, people.reader.userId));
+
+describe("signing in", () => {
+  it.each([
+    ["admin", ["read", "audit", "admin"]],
+    ["auditor", ["read", "audit"]],
+    ["reader", ["read"]],
+  ] as const)("as %s leads to the page that was asked for, with a session that core honours", async (name, scopes) => {
+    const agent = createUserAgent();
+    const account = people[name].subject;
+    const returnTo = "/fleet?state=stale&q=a%20b";
+    const { url, status, text } = await walkSignIn(agent, { origin, account, returnTo });
+    expect({ at: url.pathname + url.search, status }).toEqual({ at: returnTo, status: 200 });
+    expect(text).toContain("<div id=root>");
+    const session = await agent.visit(`${origin}/api/session`);
+    expect(JSON.parse(session.text)).toEqual({
+      user: { user_id: people[name].userId, email: people[name].email, display_name: people[name].displayName },
+      scopes,
+      expires_at: new Date(Math.floor(web.clock.now() / 1000) * 1000 + 1_800_000).toISOString(),
+      chat_enabled: false,
+      provider_name: "Example ID",
+    });
+    expect(await latestSignIn()).toMatchObject({
+      actor: { type: "operator", id: people[name].userId },
+      outcome: "success",
+      remote_addr: "127.0.0.1",
+    });
+  });
+
+  it("A2: gives a new session each time, whatever cookie the browser brought along", async () => {
+    const planted = (await web.sessionOf("admin")).value;
+    const agent = createUserAgent();
+    agent.plant(origin, `svc_session=${planted}; Path=/`);
+    await walkSignIn(agent, { origin, account: people.reader.subject });
+    const first = agent.cookie("svc_session");
+    expect(first).not.toBe(planted);
+    expect(JSON.parse((await agent.visit(`${origin}/api/session`)).text).user.email).toBe(people.reader.email);
+    await walkSignIn(agent, { origin, account: people.reader.subject });
+    expect(agent.cookie("svc_session")).not.toBe(first);
+  });
+
+  it("tells nobody's secrets to the log", async () => {
+    const agent = await web.signIn("admin");
+    const log = `${web.log.text()}${web.core.log.text()}`;
+    const secrets = [
+      agent.cookie("svc_session") ?? "",
+      web.identityProvider.clientSecret,
+      web.web.config.sessionSecret.reveal(),
+      web.web.config.authTokenSecret.reveal(),
+      "code=",
+      "eyJ",
+    ];
+    expect(secrets.filter((secret) => log.includes(secret))).toEqual([]);
+    expect(web.log.lines.filter(({ message }) => message === "signed in").at(-1)?.fields).toMatchObject({
+      user_id: people.admin.userId,
+    });
+  });
+});
+
+describe("the sign-in gate", () => {
+  /** Signs in as the reader and gives the page where it ended. */
+  const attempt = async () => {
+    const agent = createUserAgent();
+    const page = await walkSignIn(agent, { origin, account: people.reader.subject, returnTo: "/fleet" });
+    const { searchParams } = page.url;
+    return { agent, page, reason: searchParams.get("reason"), id: searchParams.get("id") ?? "none" };
+  };
+
+  it.each([
+    ["suspended", "Your account is suspended"],
+    ["archived", "Your account is archived"],
+    ["unverified", "Your email address is not verified"],
+    ["absent", "You are no longer in the directory"],
+  ] as const)("tells a person who is %s why they get no session, and audits it", async (status, words) => {
+    await setStatus(status);
+    const { agent, page, reason, id } = await attempt();
+    await setStatus("active");
+    expect({ reason, session: agent.cookie("svc_session") }).toEqual({ reason: status, session: undefined });
+    expect(page.text).toContain(`role="alert"`);
+    expect(page.text).toContain(words);
+    expect(page.text).toContain(`<code>${id}</code>`);
+    expect(page.text).toContain('href="/api/auth/login?return_to=%2Ffleet&amp;prompt=select_account"');
+    expect(await latestSignIn()).toMatchObject({
+      actor: { type: "system", id: "web" },
+      target: { type: "person", id: people.reader.userId },
+      outcome: "failure",
+      reason_code: status,
+      remote_addr: "127.0.0.1",
+      request_id: id,
+      details: { subject: people.reader.subject },
+    });
+  });
+
+  it("lets in nobody whom the directory of this deployment does not know", async () => {
+    const mine = eq(authenticationIdentity.subject, people.reader.subject);
+    await web.core.db
+      .update(authenticationIdentity)
+      .set({ tenantId: "01920000-0000-7000-8000-0000000000ff" })
+      .where(mine);
+    const { agent, page, reason } = await attempt();
+    await web.core.db.update(authenticationIdentity).set({ tenantId: web.core.config.tenantId }).where(mine);
+    expect({ reason, session: agent.cookie("svc_session") }).toEqual({
+      reason: "not_in_directory",
+      session: undefined,
+    });
+    expect(page.text).toContain("You are not in the directory");
+    expect(await latestSignIn()).toMatchObject({
+      outcome: "failure",
+      reason_code: "not_in_directory",
+      target: { id: "" },
+      details: { subject: people.reader.subject },
+    });
+  });
+
+  it("tells who cancelled that they did", async () => {
+    const { url, text } = await walkSignIn(createUserAgent(), { origin, account: "cancel" });
+    expect(url.searchParams.get("reason")).toBe("sign_in_cancelled");
+    expect(text).toContain("You did not sign in");
+  });
+
+  it("does not write down what anybody can provoke without the provider", async () => {
+    const before = await latestSignIn();
+    await createUserAgent().visit(`${origin}/api/auth/callback/idp?code=x&state=y`);
+    expect((await latestSignIn())?.id).toBe(before?.id);
+  });
+});
+
+describe("who to be", () => {
+  it("is the provider's to remember, until somebody signs out or is refused: then the page has it ask", async () => {
+    const agent = await web.signIn("admin");
+    const again = await agent.visit(`${origin}/api/auth/login`);
+    expect(again.url.pathname).toBe("/");
+    const headers = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
+    const out = await agent.visit(`${origin}/api/auth/logout`, { method: "POST", headers, body: "" });
+    const link = /href="(\/api\/auth\/login[^"]*)"/.exec(out.text)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    const { url } = await agent.visit(`${origin}${link}`);
+    expect(url.pathname).toMatch(/^\/interaction\//);
+    const body = new URLSearchParams({ account: people.reader.subject });
+    await agent.visit(url.href, { method: "POST", headers, body });
+    expect(JSON.parse((await agent.visit(`${origin}/api/session`)).text).user.email).toBe(people.reader.email);
+  });
+});
+
+describe("a session", () => {
+  it("ends after SESSION_TTL, however busy it was, and the page says so", async () => {
+    const agent = await web.signIn("auditor");
+    const session = () => agent.visit(`${origin}/api/session`);
+    await web.clock.advance(1_799_000);
+    expect((await session()).status).toBe(200);
+    await web.clock.advance(1000);
+    const { status, text } = await session();
+    expect({ status, ...JSON.parse(text) }).toMatchObject({ status: 401, code: "unauthenticated" });
+    const page = await agent.visit(`${origin}/fleet?q=x`, { headers: { Accept: "text/html" } });
+    expect(page.url.pathname + page.url.search).toBe("/login?reason=session_expired&return_to=%2Ffleet%3Fq%3Dx");
+    expect(page.text).toContain("Your session has ended");
+    expect(page.text).toContain('role="status"');
+  });
+
+  it("A3: of a person who is suspended in mid-session is refused at the next request, and ended", async () => {
+    for (const path of ["/api/session", "/api/core/whoami"]) {
+      const agent = await web.signIn("reader");
+      await setStatus("suspended");
+      const { status, text } = await agent.visit(`${origin}${path}`);
+      await setStatus("active");
+      expect({ status, code: JSON.parse(text).code }).toEqual({ status: 401, code: "unauthenticated" });
+      expect(agent.cookie("svc_session")).toBeUndefined();
+    }
+  });
+
+  it("ends with a sign-out, for a script and for a form", async () => {
+    const agent = await web.signIn("reader");
+    const headers = { Origin: origin, "Content-Type": "application/json" };
+    const byScript = await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "{}" });
+    expect([byScript.status, agent.cookie("svc_session")]).toEqual([204, undefined]);
+    const form = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
+    const byForm = await agent.visit(`${origin}/api/auth/logout`, { method: "POST", headers: form, body: "" });
+    expect(byForm.url.search).toBe("?reason=signed_out");
+    expect(byForm.text).toContain("You are signed out");
+  });
+});
