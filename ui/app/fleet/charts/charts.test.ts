@@ -1,0 +1,226 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { expiryDays, type FleetFacets, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
+import { layOutExpiry, typicalRenewalSeconds } from "./expiry-layout.ts";
+import { layOutHeartbeats } from "./heartbeat-layout.ts";
+import { type Bar, barBase, barHeightMax, barHeights, linkedBars, linkName } from "./layout.ts";
+import { nextStop } from "./roving.ts";
+import { layOutVersions } from "./version-layout.ts";
+
+const at = Date.parse("2026-11-20T16:45:00.000Z");
+const day = 86_400;
+
+const facets = (
+  change: Partial<FleetFacets> & { staleAfter?: number; ages?: number[]; days?: number[] } = {},
+): FleetFacets => ({
+  generated_at: new Date(at).toISOString(),
+  thresholds: {
+    heartbeat_interval_seconds: 60,
+    stale_after_seconds: change.staleAfter ?? 180,
+    enrolling_seconds: 900,
+    cert_expiring_fraction: 0.25,
+    min_version: "1.0.0",
+  },
+  total: 0,
+  versions: [],
+  versions_other: 0,
+  platforms: [],
+  platforms_other: 0,
+  drift: [],
+  heartbeat_age: {
+    never: 0,
+    buckets: heartbeatAgeBounds.map((from, index) => ({
+      from_seconds: from,
+      to_seconds: heartbeatAgeBounds[index + 1] ?? null,
+      count: change.ages?.[index] ?? 0,
+    })),
+  },
+  certificate_expiry: {
+    expired: 0,
+    days: Array.from({ length: expiryDays }, (_, index) => ({
+      day: index,
+      from: new Date(at + index * day * 1000).toISOString(),
+      to: new Date(at + (index + 1) * day * 1000).toISOString(),
+      count: change.days?.[index] ?? 0,
+    })),
+    later: 0,
+  },
+  exports: { stale: 0, queue_risk: 0, renewal_failures: 0, config_drift: 0 },
+  ...change,
+});
+
+const inside = (bars: readonly Bar[]) => {
+  for (const { x, width, height } of bars) {
+    expect(x).toBeGreaterThanOrEqual(0);
+    expect(x + width).toBeLessThanOrEqual(100);
+    expect(height).toBeGreaterThanOrEqual(0);
+    expect(height).toBeLessThanOrEqual(barBase);
+  }
+  for (const [index, bar] of bars.entries()) {
+    const next = bars[index + 1];
+    if (next) expect(bar.x + bar.width).toBeLessThanOrEqual(next.x);
+  }
+};
+
+describe("bar heights", () => {
+  it("keep few in sight beside many, and never turn their order around", () =>
+    fc.assert(
+      fc.property(fc.array(fc.nat(1_000_000), { minLength: 1 }), (counts) => {
+        const heights = barHeights(counts);
+        for (const [index, count] of counts.entries()) {
+          const height = heights[index] ?? -1;
+          expect(height === 0).toBe(count === 0);
+          expect(height).toBeLessThanOrEqual(barHeightMax);
+          if (count > 0) expect(height).toBeGreaterThanOrEqual(3);
+          for (const [other, otherCount] of counts.entries())
+            if (otherCount > count) expect(heights[other]).toBeGreaterThanOrEqual(height);
+        }
+      }),
+    ));
+});
+
+describe("the heartbeat chart", () => {
+  it("has a column for each age and one for never, inside and in order, whatever the counts", () =>
+    fc.assert(
+      fc.property(fc.array(fc.nat(100_000), { minLength: 12, maxLength: 12 }), fc.nat(1000), (ages, never) => {
+        const { bars } = layOutHeartbeats({
+          ...facets({ ages }),
+          heartbeat_age: { ...facets({ ages }).heartbeat_age, never },
+        });
+        inside(bars);
+        expect(bars.map(({ count }) => count)).toEqual([...ages, never]);
+      }),
+    ));
+
+  it("says what a bar counts and what a click does", () => {
+    const { bars } = layOutHeartbeats(facets({ ages: [9000, 20, 312, 1] }));
+    expect(bars.map(({ label }) => label)).toEqual([
+      "0–30 s ago",
+      "30 s–1 min ago",
+      "1–2 min ago",
+      "2–3 min ago",
+      "3–5 min ago",
+      "5–10 min ago",
+      "10–30 min ago",
+      "30 min–1 h ago",
+      "1–6 h ago",
+      "6 h–1 d ago",
+      "1–7 d ago",
+      "over 7 d ago",
+      "never",
+    ]);
+    const third = bars[2];
+    expect(third && linkName(third)).toBe("312 hosts, last heartbeat 1–2 min ago: filter to more than 1 min");
+    expect(third?.filter?.change).toEqual({ heartbeatOlderThanSeconds: 60 });
+    expect(bars.at(-1)?.filter).toBeUndefined();
+  });
+
+  it.each([
+    [180, 4],
+    [30, 1],
+    [604_800, 11],
+    [1_000_000, 11.5],
+    [Math.sqrt(60 * 120), 2.5],
+    [10, 0.677],
+  ])("draws the threshold of %d s after %d of 13 columns", (staleAfter, columns) => {
+    const { bars, threshold } = layOutHeartbeats(facets({ staleAfter }));
+    expect(threshold.x).toBeCloseTo((columns / 13) * 100, 1);
+    // Every bar wholly beyond it is marked, and no other.
+    for (const bar of bars) expect(bar.marked).toBe(bar.x >= threshold.x);
+  });
+});
+
+describe("the expiry chart", () => {
+  it("has a column for the expired and one for each day, inside and in order, whatever the counts", () =>
+    fc.assert(
+      fc.property(
+        fc.array(fc.nat(100_000), { minLength: 30, maxLength: 30 }),
+        fc.integer({ min: 0, max: 5_000_000 }),
+        (days, renewal) => {
+          const { bars, renewalWindow } = layOutExpiry(facets({ days }), renewal);
+          inside(bars);
+          expect(bars).toHaveLength(31);
+          if (renewalWindow) expect(renewalWindow.x + renewalWindow.width).toBeLessThanOrEqual(100.01);
+        },
+      ),
+    ));
+
+  it("counts days as the filter does, and marks what the threshold calls expiring", () => {
+    const { bars, renewalWindow } = layOutExpiry(facets({ days: [1, 0, 12] }), 10.5 * day);
+    const third = bars[3];
+    expect(third && linkName(third)).toBe("12 hosts, certificate expires by 23 Nov: filter to within 3 d");
+    expect(third?.filter?.change).toEqual({ expiresWithinSeconds: 3 * day });
+    // A certificate of 21 days is expiring in its last 5.25.
+    expect(bars.map(({ marked }) => marked).lastIndexOf(true)).toBe(6);
+    expect(renewalWindow?.width).toBeCloseTo((10.5 / 33) * 100, 1);
+  });
+
+  it("shades nothing while no certificate is known", () => {
+    const { bars, renewalWindow } = layOutExpiry(facets({ days: [1] }), undefined);
+    expect(renewalWindow).toBeUndefined();
+    expect(bars.filter(({ marked }) => marked).map(({ label }) => label)).toEqual(["expired"]);
+  });
+
+  it("takes the middle of the fleet's renewal times", () => {
+    const row = (days: number) => ({
+      certificate: {
+        id: "",
+        status: "active" as const,
+        renew_after: new Date(at).toISOString(),
+        not_after: new Date(at + days * day * 1000).toISOString(),
+      },
+    });
+    expect(typicalRenewalSeconds([row(1), row(12), row(10.5)])).toBe(10.5 * day);
+    expect(typicalRenewalSeconds([])).toBeUndefined();
+  });
+});
+
+describe("the version chart", () => {
+  const version = (name: string, count: number, supported = true) => ({ version: name, count, supported });
+
+  it("shows up to four versions by name", () => {
+    const versions = [version("1.4.0", 100), version("1.3.0", 50), version("0.9.0", 7, false), version("1.2.0", 1)];
+    const rows = layOutVersions(facets({ versions }));
+    expect(rows.map(({ label, note, marked, width }) => [label, note, marked, width])).toEqual([
+      ["1.4.0", "", false, 42],
+      ["1.3.0", "", false, 21],
+      ["0.9.0", "unsupported", true, 2.94],
+      ["1.2.0", "", false, 1],
+    ]);
+    expect(rows[2] && linkName(rows[2])).toBe("7 hosts, version 0.9.0, unsupported: filter to it");
+  });
+
+  it("puts the rest in one, which says what of it is not supported", () => {
+    const versions = [5, 4, 3, 2, 1].map((count) => version(`1.${count}.0`, count, count > 1));
+    const rest = layOutVersions(facets({ versions })).at(-1);
+    expect(rest).toMatchObject({ label: "2 other versions", count: 3, note: "1 unsupported", marked: true });
+    expect(rest?.filter?.change).toEqual({ states: ["unsupported_version"] });
+    const supported = layOutVersions(facets({ versions: versions.slice(0, 4), versions_other: 30 })).at(-1);
+    expect(supported).toMatchObject({ label: "other versions", count: 32, note: "", marked: false });
+    expect(supported?.filter).toBeUndefined();
+  });
+
+  it("is empty without versions", () => expect(layOutVersions(facets())).toEqual([]));
+});
+
+describe("the keyboard in a chart", () => {
+  it("stops at bars that filter, and at no others", () => {
+    const { bars } = layOutHeartbeats({
+      ...facets(),
+      heartbeat_age: { never: 5, buckets: facets({ ages: [1, 0, 2] }).heartbeat_age.buckets },
+    });
+    expect(linkedBars(bars)).toEqual([0, 2]);
+  });
+
+  it.each([
+    ["ArrowRight", 0, 1],
+    ["ArrowDown", 1, 2],
+    ["ArrowRight", 2, 2],
+    ["ArrowLeft", 1, 0],
+    ["ArrowUp", 0, 0],
+    ["Home", 2, 0],
+    ["End", 0, 2],
+    ["j", 0, undefined],
+    ["Tab", 0, undefined],
+  ])("goes by %s from place %d of 3 to %j", (key, at, next) => expect(nextStop(key, at, 3)).toBe(next));
+});

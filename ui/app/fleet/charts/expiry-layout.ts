@@ -1,0 +1,85 @@
+import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
+import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import { formatCount, formatCountOf } from "../../format/amount.ts";
+import { formatDay } from "../../format/time.ts";
+import { type Bar, barHeights, percent, type Tick } from "./layout.ts";
+
+const daySeconds = 86_400;
+
+/** When certificates expire: a column for the expired, then one for each of the next days. Later ones are told in words. */
+export interface ExpiryChart {
+  bars: readonly Bar[];
+  ticks: readonly Tick[];
+  /** The days in which a collector should be renewing; absent when not known. */
+  renewalWindow?: { x: number; width: number; label: string };
+  later: number;
+}
+
+/** The column of the expired is as wide as this many days, with a gap as wide as this before the first. */
+const expiredDays = 2;
+const gapDays = 1;
+
+/**
+ * The chart of the facets' certificate expiry. `renewalSeconds` is how long before its end a certificate is due for renewal
+ * (`typicalRenewalSeconds`); those closer to their end than `cert_expiring_fraction` allows are marked.
+ */
+export const layOutExpiry = (
+  { certificate_expiry, thresholds }: FleetFacets,
+  renewalSeconds: number | undefined,
+): ExpiryChart => {
+  const { expired, days, later } = certificate_expiry;
+  const columns = expiredDays + gapDays + days.length;
+  const dayX = (day: number) => percent((expiredDays + gapDays + day) / columns);
+  const heights = barHeights([expired, ...days.map(({ count }) => count)]);
+  // Renewal is due at half of the lifetime (contract, section 3, "Renew").
+  const expiringSeconds = (renewalSeconds ?? 0) * 2 * thresholds.cert_expiring_fraction;
+  const expiredBar: Bar = {
+    count: expired,
+    marked: true,
+    x: 0,
+    width: percent(expiredDays / columns),
+    height: heights[0] ?? 0,
+    label: "expired",
+    name: `${formatCountOf(expired, "host")}, certificate expired`,
+    filter: { change: { expiresWithinSeconds: 0 }, name: "filter to expired" },
+  };
+  const dayBars = days.map(({ day, to, count }): Bar => {
+    const label = `within ${day + 1} d, ${formatDay(to)}`;
+    return {
+      count,
+      marked: day * daySeconds < expiringSeconds,
+      x: dayX(day + 0.1),
+      width: percent(0.8 / columns),
+      height: heights[day + 1] ?? 0,
+      label,
+      name: `${formatCountOf(count, "host")}, certificate expires by ${formatDay(to)}`,
+      filter: { change: { expiresWithinSeconds: (day + 1) * daySeconds }, name: `filter to within ${day + 1} d` },
+    };
+  });
+  const windowDays = Math.min(days.length, (renewalSeconds ?? 0) / daySeconds);
+  return {
+    bars: [expiredBar, ...dayBars],
+    ticks: [
+      { x: 0, label: "expired", anchor: "start" },
+      ...(later > 0 ? [7, 14] : [7, 14, 21])
+        .filter((day) => day < days.length)
+        .map((day): Tick => ({ x: dayX(day), label: `${day} d`, anchor: "middle" })),
+      { x: 100, label: later > 0 ? `+${formatCount(later)} later` : `${days.length} d`, anchor: "end" },
+    ],
+    ...(windowDays > 0
+      ? { renewalWindow: { x: dayX(0), width: percent(windowDays / columns), label: "renewal window" } }
+      : {}),
+    later,
+  };
+};
+
+/**
+ * How long before its end the fleet's certificates are due for renewal, in seconds: the median of these rows, since each policy has a
+ * lifetime of its own; undefined without rows.
+ */
+export const typicalRenewalSeconds = (rows: readonly Pick<FleetHealthRow, "certificate">[]): number | undefined => {
+  const windows = rows
+    .map(({ certificate }) => (Date.parse(certificate.not_after) - Date.parse(certificate.renew_after)) / 1000)
+    .sort((one, other) => one - other);
+  return windows[Math.floor(windows.length / 2)];
+};

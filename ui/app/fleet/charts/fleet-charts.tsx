@@ -1,0 +1,165 @@
+import { createMemo, createSignal, createUniqueId, Index, type JSX, Show } from "solid-js";
+import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
+import { formatCount } from "../../format/amount.ts";
+import { readStored, storeText } from "../../storage/browser-storage.ts";
+import type { FleetFilter } from "../query-language/filter.ts";
+import { ColumnChart } from "./column-chart.tsx";
+import { layOutExpiry } from "./expiry-layout.ts";
+import { layOutHeartbeats } from "./heartbeat-layout.ts";
+import { type Bar, barBase } from "./layout.ts";
+import { VersionChart } from "./version-chart.tsx";
+import { layOutVersions } from "./version-layout.ts";
+
+const storageKey = "charts";
+
+/**
+ * Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets are on their way,
+ * and can be folded away. `hrefOf` is the address of the view with a part of its filter changed.
+ */
+export const FleetCharts = (props: {
+  facets: FleetFacets | undefined;
+  /** `typicalRenewalSeconds` of the rows at hand. */
+  renewalSeconds: number | undefined;
+  hrefOf: (change: FleetFilter) => string;
+}) => {
+  const [open, setOpen] = createSignal(readStored(storageKey) !== "closed");
+  const toggle = (event: Event & { currentTarget: HTMLDetailsElement }) => {
+    setOpen(event.currentTarget.open);
+    storeText(storageKey, event.currentTarget.open ? "open" : "closed");
+  };
+  return (
+    <details class="charts" open={open()} onToggle={toggle}>
+      <summary>
+        Charts <span class="charts-scale">bar height by square root</span>
+      </summary>
+      <Show when={open()}>
+        <div class="charts-row">
+          <Heartbeats facets={props.facets} hrefOf={props.hrefOf} />
+          <Expiry facets={props.facets} hrefOf={props.hrefOf} renewalSeconds={props.renewalSeconds} />
+          <Versions facets={props.facets} hrefOf={props.hrefOf} />
+        </div>
+      </Show>
+    </details>
+  );
+};
+
+interface ChartProps {
+  facets: FleetFacets | undefined;
+  hrefOf: (change: FleetFilter) => string;
+}
+
+const Heartbeats = (props: ChartProps) => {
+  const layout = createMemo(() => props.facets && layOutHeartbeats(props.facets));
+  const title = "Last heartbeat";
+  return (
+    <Figure title={title} note={layout()?.threshold.label} bars={layout()?.bars}>
+      <Show when={layout()}>
+        {(laid) => (
+          <ColumnChart title={title} bars={laid().bars} ticks={laid().ticks} hrefOf={props.hrefOf}>
+            <line
+              class="chart-threshold"
+              x1={`${laid().threshold.x}%`}
+              x2={`${laid().threshold.x}%`}
+              y1="0"
+              y2={barBase}
+            />
+          </ColumnChart>
+        )}
+      </Show>
+    </Figure>
+  );
+};
+
+const Expiry = (props: ChartProps & { renewalSeconds: number | undefined }) => {
+  const layout = createMemo(() => props.facets && layOutExpiry(props.facets, props.renewalSeconds));
+  const title = "Certificate expiry";
+  return (
+    <Figure
+      title={title}
+      note={layout()?.renewalWindow?.label}
+      noteShaded={layout()?.renewalWindow !== undefined}
+      bars={layout()?.bars}
+      rest={layout()?.later}
+    >
+      <Show when={layout()}>
+        {(laid) => (
+          <ColumnChart title={title} bars={laid().bars} ticks={laid().ticks} hrefOf={props.hrefOf}>
+            <Show when={laid().renewalWindow}>
+              {(shade) => (
+                <rect class="chart-shade" x={`${shade().x}%`} y="0" width={`${shade().width}%`} height={barBase} />
+              )}
+            </Show>
+          </ColumnChart>
+        )}
+      </Show>
+    </Figure>
+  );
+};
+
+const Versions = (props: ChartProps) => {
+  const rows = createMemo(() => props.facets && layOutVersions(props.facets));
+  const title = "Versions";
+  const note = () => {
+    const min = props.facets?.thresholds.min_version;
+    return min ? `supported from ${min}` : undefined;
+  };
+  return (
+    <Figure title={title} note={note()} bars={rows()}>
+      <Show when={rows()}>{(laid) => <VersionChart title={title} rows={laid()} hrefOf={props.hrefOf} />}</Show>
+    </Figure>
+  );
+};
+
+/** The frame of a chart: its title, a note, and all that it shows as a table for those who do not see it. */
+const Figure = (props: {
+  title: string;
+  note: string | undefined;
+  noteShaded?: boolean;
+  bars: readonly Bar[] | undefined;
+  rest?: number | undefined;
+  children: JSX.Element;
+}) => {
+  const id = createUniqueId();
+  return (
+    <figure class="chart-figure" aria-labelledby={id}>
+      <figcaption class="chart-caption">
+        <span id={id}>{props.title}</span>
+        <span class="chart-aside" classList={{ "chart-aside-shaded": props.noteShaded ?? false }}>
+          {props.note}
+        </span>
+      </figcaption>
+      <div class="chart-place">{props.children}</div>
+      <Show when={props.bars}>
+        {(bars) => (
+          <table class="visually-hidden">
+            <caption>{props.title}</caption>
+            <thead>
+              <tr>
+                <th scope="col">{props.title}</th>
+                <th scope="col">Hosts</th>
+              </tr>
+            </thead>
+            <tbody>
+              <Index each={bars().filter(({ count }) => count > 0)}>
+                {(bar) => (
+                  <tr>
+                    <th scope="row">{bar().label}</th>
+                    <td>{formatCount(bar().count)}</td>
+                  </tr>
+                )}
+              </Index>
+              <Show when={props.rest}>
+                {(rest) => (
+                  <tr>
+                    <th scope="row">later</th>
+                    <td>{formatCount(rest())}</td>
+                  </tr>
+                )}
+              </Show>
+            </tbody>
+          </table>
+        )}
+      </Show>
+    </figure>
+  );
+};

@@ -1,0 +1,182 @@
+import { Index, type JSX, Show } from "solid-js";
+import type { FleetHealthDetail } from "../../../../proto/fleet-health/detail.ts";
+import { StateMark } from "../../icons/state-mark.tsx";
+import { driftNames } from "../table/row-view.ts";
+import { CopyButton } from "./copy-button.tsx";
+import {
+  conditionAdvice,
+  dueView,
+  type Fact,
+  hashLines,
+  type MomentView,
+  pastView,
+  queueFacts,
+} from "./detail-view.ts";
+import { Timeline } from "./timeline.tsx";
+
+/**
+ * All that is known of one collector: why it is in its state, what it last said, what it runs, and what happened to it. Newer detail
+ * changes texts in place, so that focus and selection stay.
+ */
+export const Detail = (props: { detail: FleetHealthDetail }) => {
+  const item = () => props.detail.item;
+  // Ages count to the report's own time, so that a wrong clock of this machine shows nowhere.
+  const asOf = () => Date.parse(props.detail.generated_at);
+  return (
+    <>
+      <Section title="Why">
+        <Show when={item().conditions.length > 0} fallback={<p>Nothing is wrong: none of the conditions holds.</p>}>
+          <ol class="conditions">
+            <Index each={item().conditions}>
+              {(condition) => (
+                <li>
+                  <p>
+                    <StateMark state={condition().state} />
+                  </p>
+                  <p>{condition().evidence}</p>
+                  <p class="drawer-quiet">
+                    Since <When at={pastView(condition().since, asOf())} />
+                  </p>
+                  <p class="drawer-quiet">{conditionAdvice[condition().state]}</p>
+                </li>
+              )}
+            </Index>
+          </ol>
+        </Show>
+      </Section>
+
+      <Section title="Signals">
+        <dl class="facts">
+          <dt>Last heartbeat</dt>
+          <dd>
+            <When at={pastView(item().last_heartbeat_at, asOf())} />
+          </dd>
+          <dt>Last forwarded</dt>
+          <dd>
+            <When at={pastView(item().last_envelope_at, asOf())} />
+          </dd>
+          <dt>Last auth failure</dt>
+          <dd>
+            <Show when={item().last_auth_failure} fallback="none">
+              {(failure) => (
+                <>
+                  <code>{failure().reason}</code>, <When at={pastView(failure().at, asOf())} />
+                </>
+              )}
+            </Show>
+          </dd>
+          <dt>Enrolled</dt>
+          <dd>
+            <When at={pastView(item().enrolled_at, asOf())} />
+          </dd>
+        </dl>
+      </Section>
+
+      <Section title="Config" note={driftNames[item().config.drift]}>
+        <dl class="facts">
+          <Index each={hashLines(item().config)}>
+            {(line) => (
+              <>
+                <dt>{line().label}</dt>
+                <dd>
+                  <Show when={line().hash} fallback={<span class="drawer-quiet">none</span>}>
+                    {(hash) => (
+                      <span class="copied">
+                        <span>
+                          <code class="drawer-hash">{hash()}</code>
+                          <Show when={line().same}>
+                            <span class="drawer-quiet"> same as {line().same}</span>
+                          </Show>
+                        </span>
+                        <CopyButton text={hash()} what={`${line().label} hash`} />
+                      </span>
+                    )}
+                  </Show>
+                </dd>
+              </>
+            )}
+          </Index>
+        </dl>
+      </Section>
+
+      <Section title="Certificate" note={item().certificate.status}>
+        <dl class="facts">
+          <dt>Expires</dt>
+          <dd>
+            <When at={dueView(item().certificate.not_after, asOf())} />
+          </dd>
+          <dt>Renewal due</dt>
+          <dd>
+            <When at={dueView(item().certificate.renew_after, asOf())} />
+          </dd>
+          <dt>Renewal</dt>
+          <dd>
+            {item().renewal.status?.replaceAll("_", " ") ?? "not reported"}
+            <Show when={item().renewal.last_error}>{(error) => <p class="drawer-quiet">{error()}</p>}</Show>
+          </dd>
+          <dt>Successor</dt>
+          <dd>
+            <Show when={item().successor} fallback="none">
+              {(successor) => (
+                <>
+                  issued, not used yet; expires <When at={dueView(successor().not_after, asOf())} />
+                </>
+              )}
+            </Show>
+          </dd>
+          <dt>Certificate id</dt>
+          <dd class="copied">
+            <code class="drawer-hash">{item().certificate.id}</code>
+            <CopyButton text={item().certificate.id} what="certificate id" />
+          </dd>
+        </dl>
+      </Section>
+
+      <Section title="Queue">
+        <Show when={queueFacts(item()).length > 0} fallback={<p class="drawer-quiet">Not reported yet.</p>}>
+          <Facts facts={queueFacts(item())} />
+        </Show>
+      </Section>
+
+      <Section title="Timeline">
+        <Timeline history={props.detail.history} asOf={asOf()} />
+      </Section>
+    </>
+  );
+};
+
+const Section = (props: { title: string; note?: string; children: JSX.Element }) => (
+  <section class="drawer-section">
+    <h3>
+      {props.title}
+      <Show when={props.note}>
+        <span class="drawer-note">{props.note}</span>
+      </Show>
+    </h3>
+    {props.children}
+  </section>
+);
+
+const Facts = (props: { facts: readonly Fact[] }) => (
+  <dl class="facts">
+    <Index each={props.facts}>
+      {(fact) => (
+        <>
+          <dt>{fact()[0]}</dt>
+          <dd>{fact()[1]}</dd>
+        </>
+      )}
+    </Index>
+  </dl>
+);
+
+/** A moment, relative and absolute; `never` without one. */
+const When = (props: { at: MomentView | undefined }) => (
+  <Show when={props.at} fallback={<span class="never">never</span>}>
+    {(at) => (
+      <time datetime={at().iso}>
+        {at().relative} <span class="drawer-quiet">· {at().absolute}</span>
+      </time>
+    )}
+  </Show>
+);

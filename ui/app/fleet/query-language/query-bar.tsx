@@ -1,0 +1,234 @@
+import { createEffect, createMemo, createSignal, createUniqueId, For, on, Show } from "solid-js";
+import { formatCount } from "../../format/amount.ts";
+import { Icon } from "../../icons/icon.tsx";
+import type { FleetFilter } from "./filter.ts";
+import { type Fault, parseQuery } from "./parse.ts";
+import { pillsOf } from "./pills.ts";
+import { serialiseFilter } from "./serialise.ts";
+import { type KnownValues, type Suggestion, suggest, takeSuggestion } from "./suggest.ts";
+
+/**
+ * The filter as a query that can be edited, with suggestions, and as pills that can be taken away. What is typed applies with Enter,
+ * by taking a suggestion that completes the query, or by clearing; until then the filter of the page stays. A filter that changes
+ * from outside, as by going back, replaces what was typed.
+ */
+export const QueryBar = (props: {
+  filter: FleetFilter;
+  known: KnownValues;
+  onApply: (filter: FleetFilter) => void;
+  /** Receives the input, for the shortcut that focuses it. */
+  ref?: (input: HTMLInputElement) => void;
+}) => {
+  const id = createUniqueId();
+  const optionId = (index: number) => `${id}-option-${index}`;
+  let input!: HTMLInputElement;
+
+  const applied = createMemo(() => serialiseFilter(props.filter));
+  const [query, setQuery] = createSignal(applied());
+  const [cursor, setCursor] = createSignal(0);
+  const [focused, setFocused] = createSignal(false);
+  const [open, setOpen] = createSignal(false);
+  const [active, setActive] = createSignal(-1);
+  // Faults are shown once the person is done with the word, or asked for the whole.
+  const [asked, setAsked] = createSignal(false);
+  const parsed = createMemo(() => parseQuery(query()));
+  const pending = () => parsed().faults.length > 0 || serialiseFilter(parsed().filter) !== applied();
+  createEffect(
+    on(
+      applied,
+      (text) => {
+        if (pending()) setQuery(text);
+      },
+      { defer: true },
+    ),
+  );
+
+  const suggestions = createMemo(() =>
+    open() ? suggest(query(), cursor(), props.known) : { from: 0, to: 0, items: [] },
+  );
+  const shown = () => open() && suggestions().items.length > 0;
+  const faults = createMemo(() =>
+    parsed().faults.filter(({ from, to }) => asked() || !focused() || cursor() < from || cursor() > to),
+  );
+
+  const edit = (text: string, at: number) => {
+    setQuery(text);
+    setCursor(at);
+    setActive(-1);
+    setAsked(false);
+  };
+  const follow = () => {
+    setCursor(input.selectionStart ?? 0);
+  };
+  const close = () => {
+    setOpen(false);
+    setActive(-1);
+  };
+  const apply = () => {
+    close();
+    setAsked(true);
+    const { filter, faults } = parsed();
+    const fault = faults[0];
+    if (fault) input.setSelectionRange(fault.from, fault.to);
+    else props.onApply(filter);
+  };
+  const take = (suggestion: Suggestion) => {
+    const taken = takeSuggestion(query(), suggestions(), suggestion);
+    edit(taken.query, taken.cursor);
+    input.value = taken.query;
+    input.setSelectionRange(taken.cursor, taken.cursor);
+    if (!suggestion.whole) return;
+    close();
+    if (parsed().faults.length === 0) props.onApply(parsed().filter);
+  };
+  const move = (step: 1 | -1) => {
+    if (!open()) follow();
+    setOpen(true);
+    const count = suggestions().items.length;
+    // One place more than there are items: the input itself.
+    setActive(((active() + 1 + step + count + 1) % (count + 1)) - 1);
+    document.getElementById(optionId(active()))?.scrollIntoView({ block: "nearest" });
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    // An input method that composes a character has these keys to itself.
+    if (event.isComposing) return;
+    const chosen = suggestions().items[active()];
+    if (event.key === "ArrowDown") move(1);
+    else if (event.key === "ArrowUp") move(-1);
+    else if ((event.key === "Enter" || event.key === "Tab") && shown() && chosen) take(chosen);
+    else if (event.key === "Escape" && shown()) close();
+    else if (event.key === "Escape" && pending()) edit(applied(), applied().length);
+    else return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  const applyAndStay = (filter: FleetFilter) => {
+    props.onApply(filter);
+    input.focus();
+  };
+
+  return (
+    <search class="query-bar">
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          apply();
+        }}
+      >
+        <label class="visually-hidden" for={`${id}-input`}>
+          Search and filter collectors
+        </label>
+        <div class="query-field">
+          <Icon name="search" />
+          <input
+            ref={(element) => {
+              input = element;
+              props.ref?.(element);
+            }}
+            id={`${id}-input`}
+            class="input query-input"
+            type="text"
+            role="combobox"
+            enterkeyhint="search"
+            autocomplete="off"
+            autocapitalize="none"
+            spellcheck={false}
+            placeholder="Device, identity, version… or state:stale hb>10m"
+            value={query()}
+            aria-autocomplete="list"
+            aria-expanded={shown()}
+            aria-controls={`${id}-list`}
+            aria-activedescendant={shown() && active() >= 0 ? optionId(active()) : undefined}
+            aria-invalid={faults().length > 0}
+            aria-describedby={`${id}-faults`}
+            onInput={() => {
+              setOpen(true);
+              edit(input.value, input.selectionStart ?? input.value.length);
+            }}
+            onClick={() => {
+              follow();
+              setOpen(true);
+            }}
+            onKeyUp={follow}
+            onKeyDown={onKeyDown}
+            onFocus={() => setFocused(true)}
+            onBlur={() => {
+              setFocused(false);
+              close();
+            }}
+          />
+          <Show
+            when={pending()}
+            fallback={
+              <span class="kbd" aria-hidden="true">
+                /
+              </span>
+            }
+          >
+            <button type="submit" class="button button-primary query-apply">
+              Apply
+            </button>
+          </Show>
+          <div class="query-list" id={`${id}-list`} role="listbox" aria-label="Suggestions" hidden={!shown()}>
+            <For each={suggestions().items}>
+              {(item, index) => (
+                // biome-ignore lint/a11y/useKeyWithClickEvents: the input has the focus and takes the keys.
+                <div
+                  id={optionId(index())}
+                  class="query-option"
+                  role="option"
+                  tabIndex={-1}
+                  aria-selected={index() === active()}
+                  onPointerDown={(event) => event.preventDefault()}
+                  onClick={() => take(item)}
+                >
+                  <code>{item.word}</code>
+                  <span class="query-meaning">{item.meaning}</span>
+                  <Show when={item.count !== undefined}>
+                    <span class="query-count">{formatCount(item.count ?? 0)}</span>
+                  </Show>
+                </div>
+              )}
+            </For>
+          </div>
+        </div>
+      </form>
+      <div id={`${id}-faults`} class="query-faults" role="status">
+        <For each={faults()}>{(fault) => <FaultLine fault={fault} query={query()} />}</For>
+      </div>
+      <Show when={pillsOf(props.filter).length > 0}>
+        <ul class="pills" aria-label="Filters in force">
+          <For each={pillsOf(props.filter)}>
+            {(pill) => (
+              <li>
+                <button type="button" class="pill" onClick={() => applyAndStay(pill.without)}>
+                  <span class="visually-hidden">Remove filter </span>
+                  <code>{pill.label}</code>
+                  <Icon name="close" />
+                </button>
+              </li>
+            )}
+          </For>
+          <li>
+            <button type="button" class="pill pill-clear" onClick={() => applyAndStay({})}>
+              Clear filters
+            </button>
+          </li>
+        </ul>
+      </Show>
+    </search>
+  );
+};
+
+/** What is wrong, after the part of the query that is. */
+const FaultLine = (props: { fault: Fault; query: string }) => (
+  <p class="query-fault">
+    <Icon name="warning" />
+    <span>
+      <Show when={props.fault.to - props.fault.from < props.query.length}>
+        <code>{props.query.slice(props.fault.from, props.fault.to)}</code>{" "}
+      </Show>
+      {props.fault.message}
+    </span>
+  </p>
+);

@@ -1,0 +1,81 @@
+import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";
+import { createStore, reconcile } from "solid-js/store";
+import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import type { LiveReport } from "../../live/create-report.ts";
+import { keepOrder, type RowView, rowView } from "./row-view.ts";
+
+/** The rows of a page of the report. */
+export interface PageRows {
+  /** Those of the newest answer; undefined before the first. After another query they arrive a few at a time. */
+  rows: Accessor<readonly RowView[] | undefined>;
+  /** Takes the next answer's own order, as a person who asks for it expects. */
+  orderAnew(): void;
+}
+
+/** More than a screen holds at first, then a few whenever the browser is idle: two hundred at once would freeze a slow machine. */
+const rowsAtOnce = 16;
+const rowsWhenIdle = 3;
+
+/**
+ * The rows of a report, updated in place: a row keeps its element, its focus and, while nobody asked for another order, its position.
+ */
+export const createRows = (report: LiveReport<FleetHealthReport>): PageRows => {
+  const [page, setPage] = createStore<{ rows: RowView[] | undefined }>({ rows: undefined });
+  const [revealed, setRevealed] = createSignal(0);
+  let shownQuery: string | undefined;
+  let inOrder = false;
+  let idle: (() => void) | undefined;
+
+  const revealMore = (): void => {
+    idle = whenIdle(() => {
+      setRevealed((count) => count + rowsWhenIdle);
+      if (revealed() < (page.rows?.length ?? 0)) revealMore();
+    });
+  };
+  onCleanup(() => idle?.());
+
+  createEffect(
+    on(
+      () => report.state().answer,
+      (answer) => {
+        if (answer === undefined) return;
+        const asOf = Date.parse(answer.value.generated_at);
+        const next = answer.value.items.map((item) => rowView(item, asOf));
+        const isRepeat = answer.query === shownQuery;
+        const ordered = isRepeat && !inOrder ? keepOrder(page.rows ?? [], next) : next;
+        shownQuery = answer.query;
+        inOrder = false;
+        if (!isRepeat) {
+          idle?.();
+          setRevealed(rowsAtOnce);
+          revealMore();
+        }
+        keepingFocus(() => setPage("rows", reconcile([...ordered], { key: "id" })));
+      },
+    ),
+  );
+  return {
+    rows: () => (page.rows !== undefined && page.rows.length > revealed() ? page.rows.slice(0, revealed()) : page.rows),
+    orderAnew: () => {
+      inOrder = true;
+    },
+  };
+};
+
+/** Calls back after the next frame, when nothing else is to be done, at the latest after 100 ms. Gives what calls it off. */
+const whenIdle = (work: () => void): (() => void) => {
+  if (!("requestIdleCallback" in window)) {
+    const timer = setTimeout(work, 16);
+    return () => clearTimeout(timer);
+  }
+  const callback = requestIdleCallback(work, { timeout: 100 });
+  return () => cancelIdleCallback(callback);
+};
+
+/** A row that moves in the document loses the focus: it is given back. */
+const keepingFocus = (change: () => void): void => {
+  const focused = document.activeElement;
+  change();
+  if (focused instanceof HTMLElement && focused !== document.activeElement && focused.isConnected)
+    focused.focus({ preventScroll: true });
+};

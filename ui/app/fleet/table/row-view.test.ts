@@ -1,0 +1,143 @@
+import { describe, expect, it } from "vitest";
+import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import { keepOrder, rowView } from "./row-view.ts";
+
+const now = Date.parse("2026-11-20T17:00:00.000Z");
+const one = "a".repeat(64);
+const other = `b${"c".repeat(63)}`;
+
+const healthy: FleetHealthRow = {
+  identity_id: "01920000-0000-7000-8000-000000000001",
+  identity: "spiffe://example.test/collectors/edge-1",
+  device_id: "edge-1",
+  hostname: "edge-1.example.test",
+  platform: "linux/amd64",
+  version: "1.4.0",
+  state: "healthy",
+  conditions: [],
+  enrolled_at: "2026-11-01T00:00:00.000Z",
+  last_heartbeat_at: "2026-11-20T16:59:48.000Z",
+  last_envelope_at: "2026-11-20T16:58:00.000Z",
+  certificate: {
+    id: "01920000-0000-7000-8000-000000000002",
+    status: "active",
+    not_after: "2026-11-29T17:00:00.000Z",
+    renew_after: "2026-11-22T00:00:00.000Z",
+  },
+  successor: null,
+  config: {
+    running_config_hash: one,
+    desired_config_hash: one,
+    last_known_good_config_hash: other,
+    drift: "in_sync",
+  },
+  queue: {
+    records: 12,
+    bytes: 1_572_864,
+    max_bytes: 104_857_600,
+    oldest_record_age_seconds: 3,
+    dropped_records_total: 0,
+  },
+  renewal: { status: "ok", last_error: null },
+  last_auth_failure: null,
+};
+
+describe("a row of the table", () => {
+  it("counts ages to the report's time", () => {
+    expect(rowView(healthy, now)).toMatchObject({
+      since: "",
+      heartbeat: { text: "12 s ago", moment: "2026-11-20 16:59:48 UTC", never: false },
+      forwarding: { text: "2 min ago" },
+      queue: "1.5 MiB · 1 %",
+      queueDetail: "oldest 3 s",
+      queuePercent: 1,
+      certificate: "expires in 9 d",
+      certificateTone: "quiet",
+      renewal: "renewal ok",
+      drift: "in sync",
+    });
+  });
+
+  it("tells a host that was never heard of, or never forwarded, from one that was", () => {
+    const view = rowView({ ...healthy, last_envelope_at: null }, now);
+    expect(view.heartbeat.never).toBe(false);
+    expect(view.forwarding).toEqual({ text: "never", moment: "", never: true });
+  });
+
+  it("puts equal hashes into the same group, and none into none", () => {
+    const groups = (desired: string | null, running: string | null, good: string | null) => {
+      const config = {
+        ...healthy.config,
+        desired_config_hash: desired,
+        running_config_hash: running,
+        last_known_good_config_hash: good,
+      };
+      return rowView({ ...healthy, config }, now).hashes.map(({ group }) => group);
+    };
+    expect(groups(one, one, other)).toEqual([1, 1, 2]);
+    expect(groups(one, other, other)).toEqual([1, 2, 2]);
+    expect(groups(null, one, other)).toEqual([0, 1, 2]);
+    expect(groups(null, null, null)).toEqual([0, 0, 0]);
+    expect(rowView(healthy, now).hashes[0]).toEqual({ text: "aaaaaa", group: 1 });
+    expect(rowView(healthy, now).hashesRead).toBe("desired aaaaaa, running aaaaaa, last known good bccccc");
+  });
+
+  it("says how long the state holds, and how many conditions hold beside it", () => {
+    const conditions: FleetHealthRow["conditions"] = [
+      { state: "stale", since: "2026-11-20T16:48:00.000Z", evidence: "" },
+      { state: "queue_at_risk", since: "2026-11-20T16:00:00.000Z", evidence: "" },
+    ];
+    const queue = { ...healthy.queue, bytes: 104_857_600, dropped_records_total: 1200 };
+    expect(rowView({ ...healthy, state: "stale", conditions, queue }, now)).toMatchObject({
+      since: "for 12 min, and 1 more",
+      queueTone: "warn",
+      queuePercent: 100,
+      queueDetail: "1,200 dropped · oldest 3 s",
+    });
+  });
+
+  it("names what is wrong with certificate and renewal", () => {
+    const certificate = { ...healthy.certificate, status: "expired" as const, not_after: "2026-11-20T14:00:00.000Z" };
+    const renewal = { status: "failed", last_error: "certificate_revoked" };
+    expect(rowView({ ...healthy, certificate, renewal }, now)).toMatchObject({
+      certificate: "expired 3 h ago",
+      certificateTone: "crit",
+      renewal: "renewal failed: certificate_revoked",
+      renewalTone: "crit",
+    });
+    const successor = healthy.certificate;
+    expect(rowView({ ...healthy, successor, renewal }, now)).toMatchObject({ renewal: "successor issued" });
+    const revoked = { ...certificate, status: "revoked" as const };
+    expect(rowView({ ...healthy, certificate: revoked }, now).certificate).toBe("revoked");
+  });
+
+  it("shows a host that has not sent a heartbeat without inventing figures", () => {
+    const queue = {
+      records: null,
+      bytes: null,
+      max_bytes: null,
+      oldest_record_age_seconds: null,
+      dropped_records_total: null,
+    };
+    const renewal = { status: null, last_error: null };
+    expect(rowView({ ...healthy, queue, renewal, last_heartbeat_at: null }, now)).toMatchObject({
+      queue: "unknown",
+      queuePercent: -1,
+      renewal: "no renewal yet",
+    });
+  });
+});
+
+describe("the order of rows after an answer that nobody asked for", () => {
+  const rows = (...ids: string[]) => ids.map((id) => ({ id, text: `new ${id}` }));
+
+  it("stays while the rows are the same, with their new texts", () => {
+    expect(keepOrder(rows("a", "b", "c"), rows("c", "a", "b"))).toEqual(rows("a", "b", "c"));
+  });
+
+  it("is the answer's when a row came or went", () => {
+    expect(keepOrder(rows("a", "b"), rows("b", "a", "c"))).toEqual(rows("b", "a", "c"));
+    expect(keepOrder(rows("a", "b"), rows("c", "a"))).toEqual(rows("c", "a"));
+    expect(keepOrder([], rows("a"))).toEqual(rows("a"));
+  });
+});

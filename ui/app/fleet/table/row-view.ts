@@ -1,0 +1,165 @@
+import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import type { Drift, FleetState } from "../../../../proto/fleet-health/vocabulary.ts";
+import { formatBytes, formatCount, formatShare } from "../../format/amount.ts";
+import { shortHash } from "../../format/hash.ts";
+import { formatAgo, formatMoment, formatSpan, formatUntil } from "../../format/time.ts";
+
+/** How urgent a text is; without one it is plain. */
+export type Tone = "ok" | "warn" | "crit" | "quiet";
+
+/** When something was last heard of: its age, or that it never was. */
+export interface AgeView {
+  text: string;
+  /** The absolute time; empty for never. */
+  moment: string;
+  never: boolean;
+}
+
+/** A hash beside others: equal ones have the same `group`, counted from 1 in the order desired, running, last known good. */
+export interface HashView {
+  /** Six characters, or `none`. */
+  text: string;
+  group: number;
+}
+
+/** A row as it is written on the page: texts alone, so that of two answers only what differs touches the document. */
+export interface RowView {
+  id: string;
+  state: FleetState;
+  /** How long it has been in the state, and how many conditions hold beside it; empty when healthy. */
+  since: string;
+  device: string;
+  identity: string;
+  heartbeat: AgeView;
+  forwarding: AgeView;
+  drift: string;
+  driftTone: Tone;
+  /** Desired, running, last known good. */
+  hashes: readonly [HashView, HashView, HashView];
+  /** The same for who does not see them side by side. */
+  hashesRead: string;
+  /** The share of the queue that is filled, in whole percent; -1 while nothing is known. */
+  queuePercent: number;
+  queue: string;
+  queueDetail: string;
+  queueTone: Tone;
+  certificate: string;
+  certificateMoment: string;
+  certificateTone: Tone;
+  renewal: string;
+  renewalTone: Tone;
+  version: string;
+  versionTone: Tone;
+  platform: string;
+}
+
+/** Drift in words. */
+export const driftNames: Record<Drift, string> = {
+  in_sync: "in sync",
+  drifted: "drifted",
+  on_last_known_good: "on last known good",
+  no_desired: "no desired",
+  unknown: "unknown",
+};
+
+const driftTones: Record<Drift, Tone> = {
+  in_sync: "ok",
+  drifted: "warn",
+  on_last_known_good: "warn",
+  no_desired: "quiet",
+  unknown: "quiet",
+};
+
+/** The row of a collector, ages counted to `now`: the report's own time, so that a wrong clock of this machine shows nowhere. */
+export const rowView = (row: FleetHealthRow, now: number): RowView => {
+  const [first, ...others] = row.conditions;
+  const hashes = hashViews(row.config);
+  const [desired, running, good] = hashes;
+  const also = others.length === 0 ? "" : `, and ${others.length} more`;
+  return {
+    id: row.identity_id,
+    state: row.state,
+    since: first === undefined ? "" : `for ${formatSpan((now - Date.parse(first.since)) / 1000)}${also}`,
+    device: row.device_id,
+    identity: row.identity,
+    heartbeat: ageView(row.last_heartbeat_at, now),
+    forwarding: ageView(row.last_envelope_at, now),
+    drift: driftNames[row.config.drift],
+    driftTone: driftTones[row.config.drift],
+    hashes,
+    hashesRead: `desired ${desired.text}, running ${running.text}, last known good ${good.text}`,
+    ...queueView(row),
+    ...certificateView(row, now),
+    ...renewalView(row),
+    version: row.version,
+    versionTone: row.conditions.some(({ state }) => state === "unsupported_version") ? "warn" : "quiet",
+    platform: row.platform,
+  };
+};
+
+const ageView = (at: string | null, now: number): AgeView =>
+  at === null
+    ? { text: "never", moment: "", never: true }
+    : { text: formatAgo(at, now), moment: formatMoment(at), never: false };
+
+const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
+  const groups: string[] = [];
+  const view = (hash: string | null): HashView => {
+    if (hash === null) return { text: "none", group: 0 };
+    if (!groups.includes(hash)) groups.push(hash);
+    return { text: shortHash(hash), group: groups.indexOf(hash) + 1 };
+  };
+  return [view(config.desired_config_hash), view(config.running_config_hash), view(config.last_known_good_config_hash)];
+};
+
+const queueView = ({ queue, conditions }: FleetHealthRow) => {
+  const { bytes, max_bytes: bytesMax, oldest_record_age_seconds: oldest, dropped_records_total: dropped } = queue;
+  if (bytes === null || bytesMax === null)
+    return { queuePercent: -1, queue: "unknown", queueDetail: "", queueTone: "quiet" } as const;
+  const details = [
+    dropped === null || dropped === 0 ? "" : `${formatCount(dropped)} dropped`,
+    oldest === null ? "" : `oldest ${formatSpan(oldest)}`,
+  ].filter((text) => text !== "");
+  const atRisk = conditions.some(({ state }) => state === "queue_at_risk");
+  return {
+    queuePercent: bytesMax > 0 ? Math.min(100, Math.floor((bytes / bytesMax) * 100)) : 0,
+    queue: bytes === 0 ? "empty" : `${formatBytes(bytes)} · ${formatShare(bytes, bytesMax)}`,
+    queueDetail: details.join(" · "),
+    queueTone: atRisk ? "warn" : "quiet",
+  } as const;
+};
+
+const certificateView = ({ certificate, conditions }: FleetHealthRow, now: number) => {
+  const { status, not_after } = certificate;
+  const expired = status === "expired" || Date.parse(not_after) <= now;
+  const expiring = conditions.some(({ state }) => state === "cert_expiring");
+  const text = `${expired ? "expired" : "expires"} ${formatUntil(not_after, now)}`;
+  return {
+    certificate: status === "revoked" ? "revoked" : text,
+    certificateMoment: formatMoment(not_after),
+    certificateTone: status === "revoked" || expired ? "crit" : expiring ? "warn" : "quiet",
+  } as const;
+};
+
+const renewalView = ({ renewal, successor }: FleetHealthRow): { renewal: string; renewalTone: Tone } => {
+  if (successor !== null) return { renewal: "successor issued", renewalTone: "ok" };
+  const { status, last_error: error } = renewal;
+  if (status === null) return { renewal: "no renewal yet", renewalTone: "quiet" };
+  const words = status === "not_configured" ? "renewal not configured" : `renewal ${status}`;
+  const tone: Tone = status === "failed" ? "crit" : status === "retrying" ? "warn" : "quiet";
+  return { renewal: error === null || status === "ok" ? words : `${words}: ${error}`, renewalTone: tone };
+};
+
+/**
+ * The order in which rows are shown after an answer that nobody asked for: rows that are the same as before stay where they are, so
+ * that nothing moves under a reader; otherwise the answer's own.
+ */
+export const keepOrder = <Row extends { id: string }>(
+  shown: readonly { id: string }[],
+  rows: readonly Row[],
+): readonly Row[] => {
+  if (shown.length !== rows.length) return rows;
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const kept = shown.flatMap(({ id }) => byId.get(id) ?? []);
+  return kept.length === rows.length ? kept : rows;
+};

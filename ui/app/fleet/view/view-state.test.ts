@@ -1,0 +1,101 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { forwardings } from "../../../../proto/fleet-health/filter.ts";
+import { driftKinds, fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { statesOf, textFault, type textFields } from "../query-language/filter.ts";
+import {
+  defaultView,
+  type FleetView,
+  facetsPath,
+  parseView,
+  reportPath,
+  viewPath,
+  withFilter,
+  withPage,
+  withRow,
+  withSort,
+} from "./view-state.ts";
+
+const text = (field: keyof typeof textFields) =>
+  fc
+    .string({ unit: "grapheme", minLength: 1, maxLength: 20 })
+    .filter((value) => textFault(field, value) === undefined && value !== "");
+const seconds = fc.integer({ min: 0, max: 315_360_000 });
+const filters = fc
+  .record(
+    {
+      states: fc.subarray([...fleetStates]).map((states) => statesOf(states)),
+      text: text("text"),
+      device: text("device"),
+      identity: text("identity"),
+      platform: text("platform"),
+      version: text("version"),
+      notVersion: text("notVersion"),
+      drift: fc.constantFrom(...driftKinds),
+      heartbeatOlderThanSeconds: seconds,
+      expiresWithinSeconds: seconds,
+      heartbeat: fc.constant("recent" as const),
+      forwarding: fc.constantFrom(...forwardings),
+    },
+    { requiredKeys: [] },
+  )
+  .map((filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined)));
+const views: fc.Arbitrary<FleetView> = fc.record(
+  {
+    filter: filters,
+    sort: fc.constantFrom(...fleetSorts),
+    order: fc.constantFrom("asc" as const, "desc" as const),
+    cursor: fc.stringMatching(/^[\w.~-]{1,40}$/),
+    rowId: fc.uuid({ version: 7 }),
+  },
+  { requiredKeys: ["filter", "sort", "order"] },
+);
+const searchOf = (path: string): string => new URL(path, "http://ui").search;
+
+describe("the view in the address", () => {
+  it("reads back every view that it writes", () => {
+    fc.assert(
+      fc.property(views, (view) => {
+        expect(parseView(searchOf(viewPath(view)))).toEqual(view);
+      }),
+    );
+  });
+
+  it("opens whatever the address says, and writes it in one way only", () => {
+    const value = fc.oneof(fc.string(), fc.constantFrom("stale", "-1", "1e3", "desc", "%00", "never", "9".repeat(12)));
+    const name = fc.constantFrom("state", "q", "drift", "sort", "order", "cursor", "id", "forwarding", "version", "x");
+    fc.assert(
+      fc.property(fc.array(fc.tuple(name, value)), (pairs) => {
+        const path = viewPath(parseView(String(new URLSearchParams(pairs))));
+        expect(viewPath(parseView(searchOf(path)))).toBe(path);
+      }),
+    );
+  });
+
+  it("is short where nothing is chosen", () => {
+    expect(viewPath(defaultView)).toBe("/fleet");
+    expect(parseView("")).toEqual(defaultView);
+    expect(reportPath(defaultView)).toBe("/api/core/collector/health?limit=200");
+    expect(facetsPath(defaultView)).toBe("/api/core/collector/health/facets");
+  });
+
+  it("asks the report for the page and never for the drawer, and the facets for neither page nor sort", () => {
+    const view = parseView(
+      "?state=stale&q=db&sort=queue_bytes&order=desc&cursor=c1&id=01920000-0000-7000-8000-0000000000aa",
+    );
+    expect(reportPath(view)).toBe(
+      "/api/core/collector/health?state=stale&q=db&sort=queue_bytes&order=desc&cursor=c1&limit=200",
+    );
+    expect(facetsPath(view)).toBe("/api/core/collector/health/facets?state=stale&q=db");
+  });
+
+  it("goes back to the first page, and closes the drawer, when filter or sort change", () => {
+    const view = parseView("?sort=queue_bytes&cursor=c1&id=01920000-0000-7000-8000-0000000000aa");
+    expect(viewPath(withFilter(view, { text: "db" }))).toBe("/fleet?q=db&sort=queue_bytes");
+    expect(viewPath(withSort(view, "queue_bytes"))).toBe("/fleet?sort=queue_bytes&order=desc");
+    expect(viewPath(withSort(view, "identity"))).toBe("/fleet");
+    expect(viewPath(withPage(view, "c2"))).toBe("/fleet?sort=queue_bytes&cursor=c2");
+    expect(viewPath(withPage(view))).toBe("/fleet?sort=queue_bytes");
+    expect(viewPath(withRow(view))).toBe("/fleet?sort=queue_bytes&cursor=c1");
+  });
+});
