@@ -1,0 +1,185 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { type Clock, systemClock } from "../../../functions/kit/clock.ts";
+import { Secret } from "../../../functions/kit/secret.ts";
+import { driftKinds, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
+import { decodePem } from "../../../proto/pem.ts";
+import { createTestToken, identityPrefix } from "../../../tests/collector.ts";
+import { createTestCore } from "../../../tests/core.ts";
+import { createTestDatabase } from "../../../tests/database.ts";
+import { startTestIngest } from "../../../tests/ingest.ts";
+import { ageCertificates } from "../model/age-certificates.ts";
+import type { ModelDatabase } from "../model/play-steps.ts";
+import { driveFleet } from "./drive-fleet.ts";
+import { createForward } from "./node-wire.ts";
+import type { Answer, Wire } from "./wire.ts";
+
+/** An empty database of the test server, for a prediction. */
+const withDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Result>): Promise<Result> => {
+  const database = await createTestDatabase();
+  try {
+    return await use({ db: database.connect().db, url: database.url });
+  } finally {
+    await database.drop();
+  }
+};
+
+describe("a driven fleet", async () => {
+  const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.4.0" } });
+  // The listener takes frames by core's time. TLS judges dates by the machine's, and so by certificates of the listener's own CA.
+  const clock = { ...systemClock, now: test.clock.now };
+  const ingest = await startTestIngest({ database: test.database, needs: { clock } });
+  afterAll(async () => {
+    await ingest.close();
+    await test.close();
+  });
+  const forward = createForward({
+    url: `https://localhost:${ingest.port}`,
+    caPem: ingest.caPem,
+    serverName: undefined,
+  });
+
+  const answerOf = async (response: Response): Promise<Answer> => ({
+    status: response.status,
+    body: (await response.json()) as Answer["body"],
+  });
+  const post = (path: string, init: RequestInit, body: object | undefined) =>
+    new Request(new URL(path, "http://core.test"), {
+      ...init,
+      headers: { ...init.headers, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+  /** Time passes when the drive waits for it. */
+  const movedBySleep: Clock = {
+    ...test.clock,
+    async sleep(ms, signal) {
+      signal?.throwIfAborted();
+      await test.clock.advance(ms);
+    },
+  };
+  const clients = new Map<string, ReturnType<typeof ingest.client>>();
+  const wire: Wire = {
+    call: async ({ method, path, bearer, body }) =>
+      answerOf(await test.fetch(post(path, { method, headers: { Authorization: `Bearer ${bearer}` } }, body))),
+    manage: async ({ path, body }, { certificate }) =>
+      answerOf(await test.fetch(post(path, { method: "POST" }, body), { certificate, listener: "ingest" })),
+    forward: async (beacon) => {
+      const known = clients.get(beacon.identity) ?? ingest.client({ uri: beacon.identity });
+      clients.set(beacon.identity, known);
+      const { der, key } = await known;
+      await forward(beacon, { certificate: der, key: decodePem(key, "PRIVATE KEY") ?? new Uint8Array() });
+    },
+    age: null,
+    close: () => undefined,
+  };
+
+  it("is seen by the live report as predicted, row by row, in all nine states and every kind of drift", async () => {
+    const { report } = await driveFleet({
+      scenario: "fleet-100",
+      seed: 11,
+      hosts: 30,
+      durationSeconds: 360,
+      run: "test",
+      wire,
+      operatorToken: () => test.bridgeToken("admin"),
+      bootstrap: null,
+      clock: movedBySleep,
+      isOld: true,
+      concurrency: 1,
+      withDatabase,
+      signal: new AbortController().signal,
+      progress: () => undefined,
+    });
+    expect(report.failures).toEqual({});
+    expect(report.comparison?.differences).toEqual([]);
+    expect(report).toMatchObject({ hosts: 30, ok: true, comparison: { compared: 30, differing: 0, ok: true } });
+    for (const state of fleetStates) {
+      const count = report.comparison?.by_state[state];
+      expect({ state, count: count?.live }).toEqual({ state, count: count?.predicted });
+      expect({ state, some: (count?.live ?? 0) > 0 }).toEqual({ state, some: true });
+    }
+    expect(Object.keys(report.refusals).sort()).toEqual([
+      "certificate_revoked",
+      "clock_skew",
+      "identity_revoked",
+      "proof_invalid",
+    ]);
+    const drift = await Promise.all(
+      driftKinds.map(async (kind) => {
+        const { body } = await test.api<{ items: unknown[] }>("GET", `/v1/collector/health?drift=${kind}&limit=1`, {
+          as: "auditor",
+        });
+        return body.items.length;
+      }),
+    );
+    expect(drift).toEqual(driftKinds.map(() => 1));
+  }, 120_000);
+
+  it("reaches all nine states within five heartbeat intervals where certificates can be aged, and can be kept alive", async () => {
+    const { report, keep } = await driveFleet({
+      scenario: "fleet-100",
+      seed: 12,
+      hosts: 26,
+      durationSeconds: 300,
+      run: "young",
+      wire: {
+        ...wire,
+        forward: null,
+        age: (identity) => ageCertificates(test.db, [identity], test.clock.now()),
+      },
+      operatorToken: () => test.bridgeToken("admin"),
+      bootstrap: null,
+      clock: movedBySleep,
+      concurrency: 1,
+      withDatabase,
+      signal: new AbortController().signal,
+      progress: () => undefined,
+    });
+    expect(report.failures).toEqual({});
+    expect(report.comparison?.differences).toEqual([]);
+    const states = Object.entries(report.comparison?.by_state ?? {});
+    expect(states.filter(([, { live }]) => live === 0)).toEqual([]);
+
+    const { body: before } = await healthOf("young");
+    const stop = new AbortController();
+    const kept = keep(stop.signal);
+    const end = test.clock.now() + 240_000;
+    while (test.clock.now() < end) await new Promise((resolve) => setImmediate(resolve));
+    stop.abort();
+    await kept;
+    const { body: after } = await healthOf("young");
+    // Three heartbeat intervals later a fleet that was left alone would be stale.
+    expect(after.items.map(({ identity }) => identity)).toEqual(before.items.map(({ identity }) => identity));
+    const heard = (items: typeof before.items) => items.map((row) => Date.parse(row.last_heartbeat_at ?? ""));
+    const [first, then] = [heard(before.items), heard(after.items)];
+    expect(then.filter((at, index) => at <= (first[index] ?? 0))).toEqual([]);
+  }, 120_000);
+
+  it("enrolls and heartbeats with a bootstrap token alone, revokes nobody and compares nothing", async () => {
+    const { token } = await createTestToken(test);
+    const { report } = await driveFleet({
+      scenario: "smoke",
+      seed: 13,
+      hosts: 7,
+      durationSeconds: 300,
+      run: "guest",
+      wire: { ...wire, forward: null },
+      operatorToken: null,
+      bootstrap: { token: new Secret(token), identityPrefix },
+      clock: movedBySleep,
+      concurrency: 1,
+      withDatabase,
+      signal: new AbortController().signal,
+      progress: () => undefined,
+    });
+    expect(report).toMatchObject({ failures: {}, refusals: {}, comparison: null, ok: true });
+    expect(report.operations).toMatchObject({ enroll: { count: 7, failed: 0 }, heartbeat: { failed: 0 } });
+    expect(report.operations["revoke.identity"]).toBeUndefined();
+  });
+
+  const healthOf = (run: string) =>
+    test.api<{ items: { identity: string; last_heartbeat_at: string | null }[] }>(
+      "GET",
+      `/v1/collector/health?q=/${run}/&state=healthy`,
+      { as: "auditor" },
+    );
+});

@@ -1,0 +1,108 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { createTestClock } from "../../../tests/fakes/clock.ts";
+import type { Step } from "../story/steps.ts";
+import { createAgenda } from "./agenda.ts";
+import type { DrivenHost } from "./driven-host.ts";
+import { createMeasurements } from "./measurements.ts";
+import { createPlayer } from "./player.ts";
+import { WireError } from "./wire.ts";
+
+describe("an agenda", () => {
+  it("gives what is due in order of time, and of equal times in the order of arrival", () => {
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: 20 }), { maxLength: 100 }), (times) => {
+        const agenda = createAgenda<number>();
+        for (const [order, at] of times.entries()) agenda.add(at, order);
+        const taken = Array.from({ length: times.length }, () => agenda.take());
+        expect(taken.map((due) => [due?.at, due?.item])).toEqual(
+          [...times.entries()].sort((a, b) => a[1] - b[1] || a[0] - b[0]).map(([order, at]) => [at, order]),
+        );
+        expect(agenda.take()).toBeUndefined();
+      }),
+    );
+  });
+});
+
+describe("a player", () => {
+  const forwards = (times: readonly number[]): Step[] => times.map((at) => ({ at, kind: "forward", certificate: 0 }));
+  /** A host whose steps take `takesMs` each. */
+  const hostOn = (
+    clock: ReturnType<typeof createTestClock>,
+    begun: [string, number][],
+    name: string,
+    takesMs: number,
+  ) =>
+    ({
+      host: {},
+      async perform() {
+        begun.push([name, clock.now()]);
+        await clock.sleep(takesMs);
+        if (name === "bad") throw new WireError("econnrefused");
+        return { outcome: "done", at: clock.now() };
+      },
+    }) as unknown as DrivenHost;
+
+  it("keeps each host's steps apart and in order, begins none before its time, and counts what is late and what failed", async () => {
+    const clock = createTestClock(0);
+    const begun: [string, number][] = [];
+    const measure = createMeasurements();
+    const { join, play } = createPlayer({ clock, measure, concurrency: 8, ratePerSecond: undefined });
+    const parts = Object.entries({ slow: [10, 20, 30], quick: [15, 100], bad: [12], later: [500] }).map(
+      ([name, times]) => ({
+        driven: hostOn(clock, begun, name, name === "slow" ? 50 : 1),
+        steps: forwards(times).values(),
+        times: [] as number[],
+      }),
+    );
+    for (const part of parts) join(part);
+    const played = play(400, new AbortController().signal);
+    await clock.advance(400);
+    await played;
+    expect(begun).toEqual([
+      ["slow", 10],
+      ["bad", 12],
+      ["quick", 15],
+      ["slow", 60],
+      ["quick", 100],
+      ["slow", 110],
+    ]);
+    expect(parts.map(({ times }) => times)).toEqual([[60, 110, 160], [16, 101], [Number.NaN], []]);
+    expect(measure.report()).toMatchObject({
+      operations: { forward: { count: 6, failed: 1 } },
+      failures: { econnrefused: 1 },
+      late_ms: { max: 80 },
+    });
+  });
+
+  it("does not make up for what a fleet that is only kept alive missed while its machine slept", async () => {
+    const clock = createTestClock(0);
+    const begun: [string, number][] = [];
+    const { join, play } = createPlayer({
+      ...{ clock, measure: createMeasurements(), concurrency: 8, ratePerSecond: undefined },
+    });
+    const times = Array.from({ length: 100 }, (_, index) => index * 20_000);
+    join({ driven: hostOn(clock, begun, "kept", 1), steps: forwards(times).values(), times: undefined });
+    clock.set(1_000_000);
+    const played = play(1_040_000, new AbortController().signal);
+    await clock.advance(60_000);
+    await played;
+    expect(begun.map(([, at]) => at)).toEqual([1_000_000, 1_000_001, 1_000_002, 1_020_000, 1_040_000]);
+  });
+
+  it("begins no more steps at once, and none sooner after another, than it may", async () => {
+    const begin = async (limits: { concurrency: number; ratePerSecond: number | undefined }) => {
+      const clock = createTestClock(0);
+      const begun: [string, number][] = [];
+      const { join, play } = createPlayer({ clock, measure: createMeasurements(), ...limits });
+      for (const name of ["a", "b", "c", "d"])
+        join({ driven: hostOn(clock, begun, name, 250), steps: forwards([0]).values(), times: [] });
+      const played = play(0, new AbortController().signal);
+      await clock.advance(2000);
+      await played;
+      return begun.map(([, at]) => at);
+    };
+    expect(await begin({ concurrency: 2, ratePerSecond: undefined })).toEqual([0, 0, 250, 250]);
+    expect(await begin({ concurrency: 8, ratePerSecond: 10 })).toEqual([0, 100, 200, 300]);
+  });
+});

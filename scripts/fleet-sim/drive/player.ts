@@ -1,0 +1,116 @@
+/**
+ * Plays the stories of driven hosts in their time. Invariants: a host does one step after the other, in the order of its story; at
+ * most `concurrency` steps run at once; none begins before its time, and what core is too slow for begins late and not never, but for
+ * what repeats itself of a part whose times nobody asks for: a machine that slept does not make up for it.
+ */
+import type { Clock } from "../../../functions/kit/clock.ts";
+import type { Step } from "../story/steps.ts";
+import { createAgenda } from "./agenda.ts";
+import type { DrivenHost } from "./driven-host.ts";
+import type { Measurements } from "./measurements.ts";
+import { WireError } from "./wire.ts";
+
+/** A host and what is left of its story. */
+export interface Part {
+  driven: DrivenHost;
+  steps: Iterator<Step>;
+  /** When each step so far happened, by core's clock; NaN for one that failed, and which core knows nothing of. Undefined: not kept. */
+  times: number[] | undefined;
+}
+
+/** Plays the parts that joined. */
+export interface Player {
+  /** Nobody else may take steps of a part that joined. */
+  join(part: Part): void;
+  /** Plays on, until the next step is later than `until`, or the signal aborts. Resolves when all that began has ended. */
+  play(until: number, signal: AbortSignal): Promise<void>;
+}
+
+/** What a player needs. */
+export interface PlayerNeeds {
+  clock: Clock;
+  measure: Measurements;
+  concurrency: number;
+  /** Steps begun in a second at most; undefined: as they are due. */
+  ratePerSecond: number | undefined;
+}
+
+const missedMs = 30_000;
+
+/** Makes a player without parts. */
+export const createPlayer = (needs: PlayerNeeds): Player => {
+  const { clock, measure, concurrency, ratePerSecond } = needs;
+  const agenda = createAgenda<{ part: Part; step: Step }>();
+  const running = new Set<Promise<void>>();
+  let waking = new AbortController();
+  let startNotBefore = Number.NEGATIVE_INFINITY;
+
+  const isMissed = ({ times }: Part, { kind, at }: Step): boolean =>
+    times === undefined && (kind === "heartbeat" || kind === "forward") && at < clock.now() - missedMs;
+
+  const enlist = (part: Part): void => {
+    let next = part.steps.next();
+    while (!next.done && isMissed(part, next.value)) next = part.steps.next();
+    if (next.done) return;
+    const isFirst = next.value.at < agenda.nextAt();
+    agenda.add(next.value.at, { part, step: next.value });
+    if (isFirst) waking.abort();
+  };
+
+  const run = async ({ part, step }: { part: Part; step: Step }): Promise<void> => {
+    measure.late(Math.max(0, clock.now() - step.at));
+    const at = await perform(part, step, needs);
+    part.times?.push(at);
+    enlist(part);
+  };
+
+  /** Until a time, or until something is due earlier than what was waited for. */
+  const pause = async (ms: number, signal: AbortSignal): Promise<void> => {
+    waking = new AbortController();
+    await clock.sleep(ms, AbortSignal.any([signal, waking.signal])).catch(() => undefined);
+  };
+
+  const play = async (until: number, signal: AbortSignal): Promise<void> => {
+    while (!signal.aborted && (agenda.nextAt() <= until || running.size > 0)) {
+      // A free place first: what runs may bring something that is due earlier.
+      if (running.size >= concurrency || agenda.nextAt() > until) {
+        await Promise.race(running);
+        continue;
+      }
+      const wait = Math.max(agenda.nextAt(), startNotBefore) - clock.now();
+      if (wait > 0) {
+        await pause(wait, signal);
+        continue;
+      }
+      const due = agenda.take();
+      if (due === undefined) continue;
+      if (ratePerSecond !== undefined) startNotBefore = Math.max(startNotBefore, clock.now()) + 1000 / ratePerSecond;
+      const task = run(due.item).finally(() => running.delete(task));
+      running.add(task);
+      // Whoever plays hears of it by the race above.
+      task.catch(() => undefined);
+      // Time may be the caller's to move: it must not move while the only step runs.
+      if (concurrency === 1) await task;
+    }
+    await Promise.all(running);
+  };
+  return { join: enlist, play };
+};
+
+const perform = async ({ driven }: Part, step: Step, { clock, measure }: PlayerNeeds): Promise<number> => {
+  if (step.kind === "note") return step.at;
+  const kind = step.kind.replace("_", ".");
+  const startedAt = clock.monotonic();
+  const expected = step.kind === "heartbeat" ? step.expected : "done";
+  try {
+    const { outcome, at } = await driven.perform(step);
+    measure.called(kind, clock.monotonic() - startedAt, outcome === expected ? undefined : outcome);
+    if (outcome !== expected) return Number.NaN;
+    if (outcome !== "done" && outcome !== "accepted") measure.refused(outcome);
+    return at;
+  } catch (error) {
+    if (!(error instanceof WireError)) throw error;
+    measure.called(kind, clock.monotonic() - startedAt, error.code);
+    return Number.NaN;
+  }
+};

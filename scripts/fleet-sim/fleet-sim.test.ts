@@ -1,0 +1,227 @@
+import { spawn } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { text } from "node:stream/consumers";
+import { fileURLToPath } from "node:url";
+import fc from "fast-check";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { driftKinds, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import { createTestDatabase } from "../../tests/database.ts";
+import { runCommandLine } from "./command-line.ts";
+import { predictHealth } from "./model/predict-health.ts";
+import { type Simulation, simulate } from "./simulate.ts";
+import { createHosts } from "./story/hosts.ts";
+import { stepsOf } from "./story/life.ts";
+import { createPlan, simulationPlan } from "./story/plan.ts";
+import { historyOf, type Step } from "./story/steps.ts";
+
+const program = fileURLToPath(new URL("main.ts", import.meta.url));
+const run = async (args: readonly string[], env: Record<string, string> = {}) => {
+  const child = spawn(process.execPath, [program, ...args], {
+    env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },
+    stdio: ["ignore", "pipe", "pipe"],
+    timeout: 60_000,
+  });
+  const exited = new Promise<number | null>((resolve) => child.once("close", resolve));
+  const [stdout, stderr] = await Promise.all([text(child.stdout), text(child.stderr)]);
+  return { code: await exited, stdout, stderr };
+};
+
+describe("svc-fleet-sim", () => {
+  it("prints the same bytes for the same seed in another time zone and locale, and writes them whole to a file", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "svc-fleet-sim-"));
+    try {
+      const args = ["--scenario", "smoke", "--seed", "7", "--duration", "5m"];
+      const out = join(dir, "simulation.json");
+      const [here, there] = await Promise.all([
+        run(args, { TZ: "UTC", LC_ALL: "C" }),
+        run([...args, "--out", out], { TZ: "Asia/Kathmandu", LC_ALL: "tr_TR.UTF-8", LANG: "tr_TR.UTF-8" }),
+      ]);
+      expect([here.code, there.code, there.stdout]).toEqual([0, 0, ""]);
+      expect(await readFile(out, "utf8")).toBe(here.stdout);
+      expect(await readdir(dir)).toEqual(["simulation.json"]);
+      expect(Object.keys(JSON.parse(here.stdout))).toEqual([
+        "scenario",
+        "seed",
+        "thresholds",
+        "hosts",
+        "events",
+        "health",
+      ]);
+    } finally {
+      await rm(dir, { recursive: true });
+    }
+  }, 120_000);
+
+  it("refuses a wrong command line with exit code 2 and repeats nothing of it", async () => {
+    for (const args of [
+      [],
+      ["--scenario", "svcbt_x"],
+      ["--scenario", "smoke", "--duration", "svcbt_x"],
+      ["svcbt_x"],
+      ["--scenario", "smoke", "--keep"],
+      ["--scenario", "smoke", "--drive", "http://svcbt_x.test", "--token-stdin", "--identity-prefix", "spiffe://a/"],
+      ["--scenario", "smoke", "--drive", "http://localhost:1", "--operator-token-file", "svcbt_x"],
+    ]) {
+      for (const json of [[], ["--json"]]) {
+        let [stdout, stderr] = ["", ""];
+        const code = await runCommandLine([...args, ...json], {
+          stdout: { write: (text) => (stdout += text) },
+          stderr: { write: (text) => (stderr += text) },
+          signal: new AbortController().signal,
+        });
+        expect(code).toBe(2);
+        if (json.length > 0) expect(JSON.parse(stdout)).toMatchObject({ ok: false, error: { code: "usage" } });
+        expect(stdout + stderr).not.toContain("svcbt_x");
+      }
+    }
+  });
+});
+
+describe("the scenario fleet-100", () => {
+  let simulation: Simulation;
+  beforeAll(async () => {
+    const database = await createTestDatabase();
+    afterAll(() => database.drop());
+    const { db } = database.connect();
+    const plan = await simulationPlan({ scenario: "fleet-100", seed: 1, hosts: 100, durationSeconds: 1200 });
+    simulation = await simulate(plan, (told) =>
+      predictHealth({ db, url: database.url }, { plan, told, now: plan.endsAt }),
+    );
+  });
+
+  it("ends in all nine states, most hosts healthy, by core's own report", () => {
+    const { by_state, rows } = simulation.health;
+    for (const state of fleetStates) {
+      expect({ state, count: by_state[state] }).toEqual({
+        state,
+        count: rows.filter((row) => row.state === state).length,
+      });
+      expect({ state, some: (by_state[state] ?? 0) > 0 }).toEqual({ state, some: true });
+    }
+    expect(by_state.healthy).toBeGreaterThan(60);
+    expect(rows.length).toBe(100);
+  });
+
+  it("brings each role where its name says", () => {
+    const { hosts, health } = simulation;
+    const ends = new Map(health.rows.map((row) => [row.identity, row]));
+    const states = new Map(hosts.map(({ role, identity }) => [role, ends.get(String(identity))?.state]));
+    expect(Object.fromEntries(states)).toEqual({
+      steady: "healthy",
+      renewing: "healthy",
+      successor_waiting: "healthy",
+      outage_over: "healthy",
+      clock_off: "healthy",
+      never_forwarded: "healthy",
+      rolled_back: "healthy",
+      drifted: "healthy",
+      proof_failed: "healthy",
+      identity_revoked: "revoked",
+      certificate_revoked: "revoked",
+      enrolling: "enrolling",
+      renewal_refused: "renewal_failed",
+      expired: "renewal_failed",
+      down: "stale",
+      clock_far: "stale",
+      silent: "stale",
+      forwards_only: "stale",
+      cert_expiring: "cert_expiring",
+      config_broken: "config_invalid",
+      config_unreadable: "config_invalid",
+      old_version: "unsupported_version",
+      odd_version: "unsupported_version",
+      queue_growing: "queue_at_risk",
+      queue_dropping: "queue_at_risk",
+    });
+  });
+
+  it("holds every kind of drift, hosts that heartbeat and never forwarded, waiting successors and refusals", () => {
+    const { rows } = simulation.health;
+    expect(new Set(rows.map((row) => row.config.drift))).toEqual(new Set(driftKinds));
+    expect(rows.filter((row) => row.last_heartbeat_at !== null && row.last_envelope_at === null).length).toBe(3);
+    expect(rows.filter((row) => row.successor !== null).length).toBe(1);
+    const reasons = new Set(rows.flatMap((row) => row.last_auth_failure?.reason ?? []));
+    expect(reasons).toEqual(new Set(["clock_skew", "proof_invalid", "identity_revoked", "certificate_revoked"]));
+  });
+});
+
+describe("a host's life", () => {
+  const anyPlan = fc.record({
+    seed: fc.nat(),
+    durationSeconds: fc.integer({ min: 300, max: 7200 }),
+    isOld: fc.boolean(),
+    canAge: fc.boolean(),
+    isDatedBack: fc.boolean(),
+    hasOperator: fc.boolean(),
+  });
+  const chosen = {
+    scenario: "fleet-100",
+    hosts: 60,
+    identityPrefix: "spiffe://fleet.test/",
+    startsAt: Date.UTC(2026, 0, 1),
+    heartbeatIntervalSeconds: 60,
+    versionMin: null,
+  } as const;
+
+  it("is in order and makes sense, whatever the seed and the length of the history", async () => {
+    await fc.assert(
+      fc.asyncProperty(anyPlan, async (options) => {
+        const plan = await createPlan({ ...chosen, ...options });
+        for (const host of createHosts(plan)) {
+          const steps = [...historyOf(plan, stepsOf(plan, host))];
+          expect(faultOf(steps, plan.endsAt - plan.past - (plan.endsAt - plan.startsAt))).toBeUndefined();
+        }
+      }),
+      { numRuns: 25 },
+    );
+  });
+
+  it("is another one with another seed, and the same one with the same", async () => {
+    const tell = async (seed: number) => {
+      const plan = await simulationPlan({ scenario: "smoke", seed, hosts: 10, durationSeconds: 300 });
+      return JSON.stringify(createHosts(plan).map((host) => [host, [...historyOf(plan, stepsOf(plan, host))]]));
+    };
+    expect(await tell(3)).toBe(await tell(3));
+    expect(await tell(3)).not.toBe(await tell(4));
+  });
+
+  it("does not depend on how many others there are", async () => {
+    const tell = async (hosts: number) => {
+      const plan = await createPlan({
+        ...chosen,
+        hosts,
+        seed: 5,
+        durationSeconds: 600,
+        isOld: true,
+        canAge: false,
+        hasOperator: false,
+      });
+      const [first] = createHosts(plan);
+      return first && { deviceId: first.deviceId, platform: first.platform };
+    };
+    expect(await tell(40)).toEqual(await tell(4000));
+  });
+});
+
+/** What does not make sense about the steps of a host. */
+const faultOf = (steps: readonly Step[], earliest: number): string | undefined => {
+  let certificates = 0;
+  let refusedFrom = Number.POSITIVE_INFINITY;
+  let before = earliest;
+  for (const [index, step] of steps.entries()) {
+    if (step.at < before) return `${step.kind} comes before what it follows`;
+    before = step.at;
+    if ((step.kind === "enroll") !== (index === 0)) return "the enrollment is not the first and only first step";
+    if (step.kind === "enroll") certificates = 1;
+    if (step.kind === "renew" && step.certificate !== certificates - 1) return "renews what is not its newest";
+    if (step.kind === "renew") certificates++;
+    if ("certificate" in step && step.certificate >= certificates) return "uses a certificate that it does not have";
+    if (step.kind === "revoke_identity" || step.kind === "revoke_certificate") refusedFrom = step.at;
+    if (step.at > refusedFrom && ["renew", "forward"].includes(step.kind)) return "goes on after its revocation";
+    if (step.kind === "heartbeat" && step.expected === "accepted" && step.at > refusedFrom)
+      return "is accepted after its revocation";
+  }
+  return undefined;
+};

@@ -1,0 +1,34 @@
+import * as v from "valibot";
+import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
+
+/** The health of a fleet, as core reports it. */
+export interface FleetHealth {
+  /** Of the first page. */
+  generatedAt: number;
+  thresholds: FleetHealthReport["thresholds"];
+  byState: FleetHealthReport["summary"]["by_state"];
+  /** Sorted by identity. */
+  rows: FleetHealthRow[];
+}
+
+const pageRows = 1000;
+
+/** Reads the health report to its last page. `get` answers a path with the body of a 200, or throws; `filter` is part of the query. */
+export const readHealth = async (
+  get: (path: string) => Promise<unknown>,
+  filter: Readonly<Record<string, string>> = {},
+): Promise<FleetHealth> => {
+  const page = async (cursor: string | null) => {
+    const query = new URLSearchParams({ ...filter, limit: `${pageRows}`, ...(cursor === null ? {} : { cursor }) });
+    return v.parse(FleetHealthReport, await get(`/v1/collector/health?${query}`));
+  };
+  const { generated_at, thresholds, summary, items, next_cursor } = await page(null);
+  const rows = [...items];
+  for (let cursor = next_cursor; cursor !== null; ) {
+    const next = await page(cursor);
+    rows.push(...next.items);
+    cursor = next.next_cursor;
+  }
+  return { generatedAt: Date.parse(generated_at), thresholds, byState: summary.by_state, rows };
+};

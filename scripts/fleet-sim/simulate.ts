@@ -1,0 +1,97 @@
+import { rfc3339 } from "../../functions/kit/clock.ts";
+import type { FleetHealth } from "./health/read-health.ts";
+import type { Told } from "./model/model-host.ts";
+import { createHosts, type Host } from "./story/hosts.ts";
+import { stepsOf } from "./story/life.ts";
+import type { Plan } from "./story/plan.ts";
+import { composeReport, historyOf, type Step, withoutOverwritten } from "./story/steps.ts";
+
+/** One line of the events: what happened when, and to which host. */
+export type SimulatedEvent = { at: string; host?: string; event: string } & Readonly<
+  Record<string, string | number | undefined>
+>;
+
+/** What `svc-fleet-sim` prints (contract, section 14). */
+export interface Simulation {
+  scenario: string;
+  seed: number;
+  thresholds: FleetHealth["thresholds"];
+  hosts: Record<string, string | number>[];
+  events: SimulatedEvent[];
+  health: { by_state: FleetHealth["byState"]; rows: FleetHealth["rows"] };
+}
+
+/** Plays a scenario by a virtual clock; `predict` tells its health at the end. */
+export const simulate = async (
+  plan: Plan,
+  predict: (told: readonly Told[]) => Promise<FleetHealth>,
+): Promise<Simulation> => {
+  const told = createHosts(plan).map((host): Told => ({ host, steps: [...historyOf(plan, stepsOf(plan, host))] }));
+  const health = await predict(told.map(({ host, steps }) => ({ host, steps: withoutOverwritten(steps) })));
+  return {
+    scenario: plan.scenario,
+    seed: plan.seed,
+    thresholds: health.thresholds,
+    hosts: told.map(({ host, steps: [first] }) => hostView(host, first?.at ?? plan.startsAt)),
+    events: eventsOf(plan, told),
+    health: { by_state: health.byState, rows: health.rows },
+  };
+};
+
+const hostView = (host: Host, enrolledAt: number) => ({
+  device_id: host.deviceId,
+  identity: host.identity,
+  hostname: host.hostname,
+  platform: host.platform,
+  version: host.version,
+  role: host.role,
+  config: host.management,
+  enrolled_at: rfc3339(enrolledAt),
+});
+
+/** Every step of every host by time, then by host, between the beginning of the history and the report at its end. */
+const eventsOf = (plan: Plan, told: readonly Told[]): SimulatedEvent[] => {
+  const steps = told.flatMap(({ host, steps }) => steps.map((step) => ({ host, step })));
+  // The sort is stable: of one host, steps of one moment stay in their order.
+  steps.sort((a, b) => a.step.at - b.step.at || a.host.index - b.host.index);
+  const events = steps.map(({ host, step }) => eventView(plan, host, step));
+  const start = steps.findIndex(({ step }) => step.at >= plan.startsAt);
+  events.splice(Math.max(start, 0), 0, { at: rfc3339(plan.startsAt), event: "history.start" });
+  return [...events, { at: rfc3339(plan.endsAt), event: "history.end" }];
+};
+
+const eventView = (plan: Plan, host: Host, step: Step): SimulatedEvent => {
+  const on = { at: rfc3339(step.at), host: host.deviceId };
+  switch (step.kind) {
+    case "enroll":
+      return { ...on, event: "enroll", certificate_ttl_seconds: plan.ttlSeconds[step.ttl] };
+    case "heartbeat": {
+      const { queue } = composeReport(host, step.at, step.status);
+      const { bytes, dropped_records_total } = queue;
+      return { ...on, event: "heartbeat", outcome: step.expected, queue_bytes: bytes, dropped_records_total };
+    }
+    case "revoke_identity":
+    case "revoke_certificate":
+      return { ...on, event: step.kind.replace("_", "."), reason_code: step.reasonCode };
+    case "assign":
+      return { ...on, event: "config.assign", config_hash: plan.configs.current.hash };
+    case "age":
+      return { ...on, event: "certificate.age" };
+    case "note":
+      return { ...on, event: step.event, ...step.details };
+    default:
+      return { ...on, event: step.kind };
+  }
+};
+
+/** The simulation as text: one JSON value, with a line for each host, event and row. */
+export const printSimulation = ({ hosts, events, health, ...head }: Simulation): string => {
+  const lines = (items: readonly object[]) => `[\n${items.map((item) => JSON.stringify(item)).join(",\n")}\n]`;
+  const opening = JSON.stringify(head).slice(0, -1);
+  const states = JSON.stringify(health.by_state);
+  return `${opening},
+"hosts":${lines(hosts)},
+"events":${lines(events)},
+"health":{"by_state":${states},"rows":${lines(health.rows)}}}
+`;
+};

@@ -1,0 +1,83 @@
+import { composeIdentity } from "../../../proto/identity.ts";
+import type { Plan } from "./plan.ts";
+import { createRandom } from "./random.ts";
+import { castRoles, type Role } from "./scenarios.ts";
+
+const minuteMs = 60_000;
+
+/** A host of the fleet, as it is from its enrollment on. */
+export interface Host {
+  index: number;
+  role: Role;
+  deviceId: string;
+  identity: string;
+  hostname: string;
+  platform: string;
+  version: string;
+  /** Whether an admin assigns its config. Of the others some name a desired hash themselves. */
+  management: "assigned" | "own_desired" | "none";
+}
+
+const sites = ["ams2", "fra1", "iad3", "sin1", "sjc2"] as const;
+const services = ["api", "batch", "cache", "db", "edge", "web"] as const;
+
+const platforms = [
+  ["linux/amd64", 70],
+  ["linux/arm64", 18],
+  ["windows/amd64", 8],
+  ["darwin/arm64", 4],
+] as const;
+
+const needDesired: ReadonlySet<Role> = new Set(["rolled_back", "drifted", "config_broken", "config_unreadable"]);
+
+/** The hosts of a plan, in the order of their indexes. */
+export const createHosts = (plan: Plan): Host[] =>
+  castRoles(plan.scenario, plan.hosts, plan.seed).map((cast, index) =>
+    createHost(plan, isPlayable(plan, cast) ? cast : "steady", index),
+  );
+
+/** The host of an index in a role. */
+export const createHost = (plan: Plan, role: Role, index: number): Host => {
+  const random = createRandom(plan.seed, "host", index);
+  const deviceId = `${random.pick(sites)}-${random.pick(services)}-${String(index + 1).padStart(4, "0")}`;
+  return {
+    index,
+    role,
+    deviceId,
+    identity: composeIdentity(plan.identityPrefix, deviceId),
+    hostname: `${deviceId}.example.test`,
+    platform: random.weighted(platforms),
+    version: versionOf(plan, role, random.weighted(plan.versions.usual), index),
+    management: managementOf(plan, role, index),
+  };
+};
+
+const managementOf = ({ hasOperator }: Plan, role: Role, index: number): Host["management"] => {
+  if (index % 12 === 5 && !needDesired.has(role)) return "none";
+  return index % 14 === 3 || !hasOperator ? "own_desired" : "assigned";
+};
+
+const versionOf = ({ versions: { old, odd } }: Plan, role: Role, usual: string, index: number): string => {
+  if (role === "old_version") return index % 2 === 0 ? old[0] : old[1];
+  return role === "odd_version" ? odd : usual;
+};
+
+/** Whether a history has what a role needs: an operator, or time enough for a certificate, or for patience, to run out. */
+const isPlayable = (plan: Plan, role: Role): boolean => {
+  const ageMax = plan.past + plan.endsAt - plan.startsAt;
+  const lifetime = plan.ttlSeconds.short * 1000;
+  switch (role) {
+    case "identity_revoked":
+    case "certificate_revoked":
+      return plan.hasOperator;
+    case "expired":
+      return ageMax >= 1.1 * lifetime;
+    case "cert_expiring":
+      return plan.canAge || ageMax >= 0.83 * lifetime;
+    case "silent":
+    case "forwards_only":
+      return plan.isDatedBack || ageMax >= 20 * minuteMs;
+    default:
+      return true;
+  }
+};
