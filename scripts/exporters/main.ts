@@ -1,0 +1,124 @@
+/**
+ * `bun run exporters`: senders that nobody here wrote (OpenTelemetry SDK over HTTP and gRPC, OTLP/JSON by curl, gRPC with a retry
+ * policy) against a real collector with a queue of 1 MB, while core and its database run and core stands still. All are held for 5 s
+ * and refused, and come again by themselves; the SDK over gRPC, which would not, is sent while room is on its way. In the end every
+ * span is stored in core, once. Ends with one JSON object; exit code 1 when that does not hold.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { CollectorStatus } from "../../collector/status/status.ts";
+import { fetchStatus } from "../../collector/status/status-socket.ts";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { prepareCoreProcess } from "../../tests/core-process.ts";
+import { exportByGrpc, spansOf, traceRequest } from "../../tests/otlp.ts";
+import { type OtlpAddresses, type OtlpSender, patientSenders, sendBySdkOverGrpc } from "../../tests/otlp-senders.ts";
+import { openBenchDatabase } from "../bench/database.ts";
+import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
+import { findPorts } from "../demo/ports.ts";
+import { waitUntil } from "../demo/wait-until.ts";
+
+const hostId = "https://fleet.exporters/d/host-1";
+const spansPerSender = 50;
+/** What a record with one span takes beside the span's name, and a little more. */
+const overheadBytes = 200;
+
+const namesOf = (sender: string) => Array.from({ length: spansPerSender }, (_, index) => `${sender} ${index}`);
+
+/** Core and a collector with an `otlp` source and the smallest queue there is; both end with `cleanup`. */
+const startBoth = async (cleanup: AsyncDisposableStack) => {
+  const dir = await mkdtemp(join(tmpdir(), "exporters-"));
+  cleanup.defer(() => rm(dir, { recursive: true }));
+  const database = await openBenchDatabase();
+  cleanup.defer(() => database.close());
+  const files = await prepareCoreProcess(database.url);
+  cleanup.defer(() => files.remove());
+  const core = await files.start();
+  cleanup.defer(() => kill(core.process));
+  const [grpcPort, httpPort] = await findPorts(2, systemEntropy);
+  const to: OtlpAddresses = { grpc: `127.0.0.1:${grpcPort}`, http: `127.0.0.1:${httpPort}` };
+  const pair = await files.client(hostId);
+  for (const [name, text] of Object.entries({
+    "tls.crt": pair.cert,
+    "tls.key": pair.key,
+    "ca.pem": files.ca.pem,
+    "collector.yaml": `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
+sources: [{type: otlp, grpc: {listen: "${to.grpc}"}, http: {listen: "${to.http}"}}]
+forwarder: {endpoint: "localhost:${core.ingestPort}", mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}
+buffer: {dir: data, max_disk_usage_mb: 1}
+`,
+  }))
+    await writeFile(join(dir, name), text, { mode: 0o600 });
+  const args = [programPaths["svc-collector"], "run", "--config", join(dir, "collector.yaml")];
+  const collector = spawn(process.execPath, args, { stdio: ["ignore", "ignore", "inherit"] });
+  cleanup.defer(() => kill(collector));
+  return { to, core: core.process, sql: database.sql, status: () => fetchStatus(join(dir, "data")) };
+};
+
+const kill = async (child: ChildProcess): Promise<void> => {
+  child.kill("SIGKILL");
+  await once(child, "exit");
+};
+
+/** Takes all the room that the queue has: not even a small request fits after it. */
+const fill = async (to: OtlpAddresses, status: () => Promise<CollectorStatus>): Promise<void> => {
+  for (;;) {
+    const { max_bytes: most, bytes } = (await status()).queue;
+    const room = most - bytes - overheadBytes;
+    if (room <= 0) return;
+    await exportByGrpc(to.grpc ?? "", traceRequest(["filler".padEnd(Math.min(room, 500_000), ".")]));
+  }
+};
+
+const run = async () => {
+  await bundlePrograms();
+  await using cleanup = new AsyncDisposableStack();
+  const { to, core, sql, status } = await startBoth(cleanup);
+  const until = { clock: systemClock, signal: AbortSignal.timeout(120_000) };
+  const wait = (what: string, isSo: () => Promise<boolean>) =>
+    waitUntil({ what, ...until }, async () => (await isSo()) || undefined);
+  const refusals = async () => (await status()).sources[0]?.counters.unavailable ?? 0;
+
+  await wait("the collector forwards", async () => (await status()).forwarder.connected);
+  core.kill("SIGSTOP");
+  await fill(to, status);
+  const told: Record<string, string> = {};
+  const send = async (name: string, sender: OtlpSender) => {
+    told[name] = await sender(to, namesOf(name)).then(
+      () => "all is stored",
+      (error: unknown) => (error instanceof Error ? error.message : "failed"),
+    );
+  };
+  const patient = Object.entries(patientSenders);
+  const sending = patient.map(([name, sender]) => send(name, sender));
+  await wait("each was refused", async () => (await refusals()) >= patient.length);
+  sending.push(send("the OpenTelemetry SDK over gRPC", sendBySdkOverGrpc));
+  await systemClock.sleep(1_000);
+  const refused = await refusals();
+  core.kill("SIGCONT");
+  await Promise.all(sending);
+
+  const sent = Object.keys(told).flatMap(namesOf);
+  const readStored = async () => {
+    const rows = await sql<{ payload: Uint8Array }[]>`select payload from ingest_envelope`;
+    const names = rows.flatMap(({ payload }) => spansOf(payload).map(({ name }) => name));
+    return names.filter((name) => !name.startsWith("filler"));
+  };
+  await wait("everything is stored", async () => new Set(await readStored()).size >= sent.length).catch(
+    () => undefined,
+  );
+  const stored = await readStored();
+  const distinct = new Set(stored);
+  const missing = sent.filter((name) => !distinct.has(name)).length;
+  const duplicates = stored.length - distinct.size;
+  const { dropped_records_total: dropped } = (await status()).queue;
+  const ok = missing + duplicates + dropped === 0 && Object.values(told).every((words) => words === "all is stored");
+  return { ok, told, refused, sent: sent.length, stored: stored.length, missing, duplicates, dropped };
+};
+
+const result = await run();
+console.log(JSON.stringify(result));
+process.exitCode = result.ok ? 0 : 1;
