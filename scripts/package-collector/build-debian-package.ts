@@ -49,7 +49,8 @@ Description: telemetry collector
 `,
   });
   const output = join(dir, `svc-collector_${version}_${architecture}.deb`);
-  execFileSync("dpkg-deb", ["--root-owner-group", "-Zxz", "--build", tree, output], {
+  // The lowest level: a tenth more bytes than the default one, for a fifth of its minutes.
+  execFileSync("dpkg-deb", ["--root-owner-group", "-Zxz", "-z1", "--build", tree, output], {
     stdio: ["ignore", "ignore", "inherit"],
   });
   return output;

@@ -1,10 +1,12 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { commands } from "../../collector/command-line.ts";
+import { enrollPaths } from "../../collector/commands/enroll-options.ts";
+import { defaultConfigPath } from "../../collector/config/inspect.ts";
 import { createCompletions } from "./completions.ts";
 
 const unit = fileURLToPath(new URL("../../packaging/systemd/svc-collector.service", import.meta.url));
@@ -35,6 +37,19 @@ it("completions offer every command and every flag that it takes, and nothing el
       expect(fish).toContain(`'__fish_seen_subcommand_from ${name}' -l ${flag}`);
     }
   }
+});
+
+it("the unit may write where enroll puts config, identity and queue, and the package gives both to its user", () => {
+  const paths = enrollPaths(undefined, undefined);
+  const [config, data] = [dirname(paths.config), paths.data];
+  const text = readFileSync(unit, "utf8");
+  expect([dirname(paths.identity), paths.config]).toEqual([config, defaultConfigPath]);
+  expect(text).toContain(`\nReadWritePaths=${config}\n`);
+  expect(`/var/lib/${/\nStateDirectory=(.+)\n/.exec(text)?.[1]}`).toBe(data);
+  expect(text).toContain(`run --config ${defaultConfigPath}\n`);
+  const postinst = readFileSync(join(dirname(unit), "../debian/postinst"), "utf8");
+  for (const owned of [config, data])
+    expect(postinst).toMatch(new RegExp(`install -d -o svc-collector -g svc-collector -m 07[05]0 ${owned}\n`));
 });
 
 it.skipIf(!has("systemd-analyze"))(
