@@ -6,13 +6,21 @@
  * and no receiver can tell a repetition from a new span: so the collectors that take OTLP are not killed, and their exporters see
  * every answer. Core is killed under both: what it had committed without having acknowledged it is sent to it again, and its
  * cursor must keep the second copy out.
+ *
+ * Before that: people came from the directory, each signs in through web and may do what their groups say, and the page's own report
+ * holds every collector, real and simulated, in all nine states.
  */
 
+import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
+import { beaconSource } from "../fleet-sim/drive/wire.ts";
+import { checkOperators, type OperatorsReport } from "./check-operators.ts";
 import { type ContentCount, countContent } from "./count-content.ts";
+import { driveHosts, versionMin } from "./drive-hosts.ts";
 import type { DemoCollector } from "./enroll-collector.ts";
-import { type HealthRow, readHealth } from "./health.ts";
+import { readHealth } from "./health.ts";
 import { type RevocationReport, revokeHost } from "./revoke-host.ts";
 import { createSpanSender } from "./send-spans.ts";
+import { startWeb } from "./start-web.ts";
 import { waitUntil } from "./wait-until.ts";
 import { type Surroundings, startWorld, type World } from "./world.ts";
 
@@ -21,9 +29,12 @@ export interface CheckReport extends ContentCount {
   sent_by: { spans_grpc: number; spans_http: number; lines: number };
   kills: readonly Kill[];
   rotations: readonly string[];
+  /** Real ones and simulated ones in the report that web shows. */
   collectors: number;
-  health: readonly HealthRow[];
+  /** The real ones. */
+  health: readonly FleetHealthRow[];
   revocation: RevocationReport;
+  operators: OperatorsReport;
   seconds: number;
   ok: boolean;
 }
@@ -35,6 +46,9 @@ interface Kill {
   lines_stored: number;
 }
 
+/** Enough for each role of a fleet; the demo itself drives ten times as many. */
+const simulatedHosts = 30;
+const simulatedSeconds = 5;
 const steps = 50;
 const stepPauseMs = 100;
 /** In each step; 50 steps make 5,000 spans and 20,000 lines. */
@@ -44,7 +58,13 @@ const inputs = { shopGrpc: 50, shopHttp: 30, cartHttp: 20, lines: 400 };
 export const check = async (surroundings: Surroundings, cleanup: AsyncDisposableStack): Promise<CheckReport> => {
   const { clock, progress } = surroundings;
   const startedAt = clock.monotonic();
-  const world = await startWorld(surroundings, cleanup);
+  const world = await startWorld({ ...surroundings, coreEnv: { SVC_COLLECTOR_MIN_VERSION: versionMin } }, cleanup);
+  progress("building the page, unless it is built; web and an identity provider");
+  const web = await startWeb(world, surroundings, { cleanup, usual: false });
+  progress(`${simulatedHosts} simulated hosts enroll and heartbeat`);
+  await driveHosts(world, surroundings, { hosts: simulatedHosts, seconds: simulatedSeconds, cleanup });
+  progress("three people sign in and look at the fleet");
+  const operators = await checkOperators(world, { ...web, collectors: simulatedHosts + 3 });
   const { sent, kills, rotations } = await feed(world, surroundings);
   progress("waiting until everything has arrived");
   const count = await settledCount(world, sent, surroundings);
@@ -61,9 +81,10 @@ export const check = async (surroundings: Surroundings, cleanup: AsyncDisposable
     },
     kills,
     rotations,
-    collectors: health.length,
+    collectors: operators.fleet.rows,
     health,
     revocation,
+    operators,
     seconds: Number(((clock.monotonic() - startedAt) / 1000).toFixed(1)),
     ok:
       count.duplicates === 0 &&
@@ -72,7 +93,8 @@ export const check = async (surroundings: Surroundings, cleanup: AsyncDisposable
       count.stored === count.sent &&
       health.length === 3 &&
       health.every(isComplete) &&
-      revocation.ok,
+      revocation.ok &&
+      operators.ok,
   };
 };
 
@@ -149,7 +171,7 @@ const feed = async (world: World, { clock, signal, progress }: Surroundings): Pr
 
 const countLines = async ({ sql }: World): Promise<number> => {
   const [row] = await sql<{ count: number }[]>`
-    select count(*)::int as count from ingest_envelope where kind = 'log_line'`;
+    select count(*)::int as count from ingest_envelope where kind = 'log_line' and source <> ${beaconSource}`;
   return row?.count ?? 0;
 };
 
@@ -167,10 +189,10 @@ const settledCount = async ({ sql }: World, sent: ReadonlySet<string>, { clock, 
   return countContent(sql, sent);
 };
 
-const isComplete = ({ last_heartbeat_at, last_envelope_at }: HealthRow): boolean =>
+const isComplete = ({ last_heartbeat_at, last_envelope_at }: FleetHealthRow): boolean =>
   last_heartbeat_at !== null && last_envelope_at !== null;
 
-const completeHealth = async ({ api }: World, { clock, signal }: Surroundings): Promise<HealthRow[]> => {
+const completeHealth = async ({ api }: World, { clock, signal }: Surroundings): Promise<FleetHealthRow[]> => {
   const what = "every collector has sent a heartbeat and forwarded";
   await waitUntil({ what, clock, signal, everyMs: 300 }, async () =>
     (await readHealth(api)).every(isComplete) ? true : undefined,

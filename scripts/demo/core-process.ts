@@ -1,6 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../functions/kit/clock.ts";
+import { testTenantId } from "../../tests/people.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabPki } from "../lab-ca/pki.ts";
 import type { Processes, Running } from "./processes.ts";
@@ -30,6 +31,10 @@ export interface CoreSettings {
   authTokenSecret: string;
   httpPort: number;
   ingestPort: number;
+  /** The directory that people come from; without one, whoever starts core seeds them. */
+  directory?: { url: string; keyFile: string };
+  /** Variables over the usual ones. */
+  env?: Readonly<Record<string, string>>;
 }
 
 /** A core that has not been started. Everything it needs is in its environment and in files of `dir`. */
@@ -60,20 +65,21 @@ export const createCoreProcess = async (
 
 const environmentOf = async (settings: CoreSettings): Promise<Record<string, string>> => {
   const { dir, lab } = settings;
-  // Required by core; the people of the demo are written by the demo itself.
-  const directoryKeyFile = join(dir, "directory.json");
+  const directoryKeyFile = settings.directory?.keyFile ?? join(dir, "directory.json");
   const secretFile = join(dir, "auth-token-secret");
-  await writeFile(directoryKeyFile, "{}\n", { mode: 0o600 });
+  // Core requires one, and goes on without people when nothing can be synced with it.
+  if (settings.directory === undefined) await writeFile(directoryKeyFile, "{}\n", { mode: 0o600 });
   await writeFile(secretFile, `${settings.authTokenSecret}\n`, { mode: 0o600 });
   return {
     PORT: String(settings.httpPort),
     SVC_HTTP_HOST: "127.0.0.1",
     SVC_DATABASE_URL: settings.databaseUrl,
-    SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+    SVC_TENANT_ID: testTenantId,
     SVC_AUTH_TOKEN_SECRET_FILE: secretFile,
     SVC_DIRECTORY_DOMAIN: "example.test",
     SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
     SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: directoryKeyFile,
+    ...(settings.directory === undefined ? {} : { SVC_DIRECTORY_API_URL: settings.directory.url }),
     SVC_TRUST_LOOPBACK_OPS: "true",
     SVC_INGEST_GRPC_ADDR: `127.0.0.1:${settings.ingestPort}`,
     SVC_INGEST_SERVER_CERT_FILE: lab.ingest.certFile,
@@ -85,5 +91,6 @@ const environmentOf = async (settings: CoreSettings): Promise<Record<string, str
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
     // Below core's limit of six a minute with room for those that the demo itself sends in a host's name.
     SVC_HEARTBEAT_INTERVAL: "20s",
+    ...settings.env,
   };
 };

@@ -77,7 +77,7 @@ export const enrollCollector = async (
 };
 
 /** Edits the config as an operator would, comments kept. */
-const setSources = async (configFile: string, sources: readonly object[]): Promise<void> => {
+export const setSources = async (configFile: string, sources: readonly object[]): Promise<void> => {
   const document = parseDocument(await readFile(configFile, "utf8"));
   document.set("sources", document.createNode(sources));
   await writeFile(configFile, document.toString({ lineWidth: 0 }));

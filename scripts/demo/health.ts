@@ -1,12 +1,12 @@
-import type * as v from "valibot";
-import type { HealthRowView } from "../../functions/v1/collector/health/row.ts";
+import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import type { OperatorApi } from "./operator-api.ts";
 
-/** A row of the fleet health report, as the API gives it. */
-export type HealthRow = v.InferOutput<typeof HealthRowView>;
+/** What the identities of the demo's own collectors begin with. */
+export const identityPrefix = "spiffe://fleet.example.test/host/";
 
-/** The fleet health report as the auditor sees it, in the order of identities. */
-export const readHealth = async (api: OperatorApi): Promise<HealthRow[]> => {
-  const { items } = await api<{ items: HealthRow[] }>("auditor", "GET", "/v1/collector/health");
+/** The demo's own collectors as the auditor sees them in the fleet health report, in the order of identities. */
+export const readHealth = async (api: OperatorApi): Promise<FleetHealthRow[]> => {
+  const query = new URLSearchParams({ q: identityPrefix });
+  const { items } = await api<{ items: FleetHealthRow[] }>("auditor", "GET", `/v1/collector/health?${query}`);
   return items;
 };

@@ -17,7 +17,12 @@ export const tryHeartbeat = async (
   pair: Pair,
   clock: Clock,
 ): Promise<{ status: number; code: string }> => {
-  const sentAt = { next: async () => rfc3339(clock.now()), adopt: () => undefined };
+  const sentAt = {
+    next: async () => rfc3339(clock.now()),
+    adopt: () => undefined,
+    follow: () => undefined,
+    skewSeconds: () => 0,
+  };
   try {
     const transport = { baseUrl: target.coreUrl, caPem: target.caPem, serverName: undefined, timeoutMs: 10_000 };
     await callHeartbeat(transport, { pair, sentAt }, reportAt(clock.now()));

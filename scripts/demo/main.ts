@@ -5,11 +5,11 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { systemClock } from "../../functions/kit/clock.ts";
 import { systemEntropy } from "../../functions/kit/entropy.ts";
-import { check } from "./check.ts";
-import { stay } from "./stay.ts";
+import { quickenImports } from "../../functions/node/quick-imports.ts";
 import type { Surroundings } from "./world.ts";
 
 const usage = "usage: bun run demo [-- --check] [--keep]";
@@ -50,11 +50,16 @@ const run = async ({ check: once = false, keep = false }): Promise<number> => {
     else await rm(dir, { recursive: true, force: true });
   });
   try {
+    // Loaded when something has been said: it takes a second or more.
+    progress("starting");
+    quickenImports(fileURLToPath(new URL("../../.cache/compile", import.meta.url)));
     if (once) {
+      const { check } = await import("./check.ts");
       const report = await check(surroundings, cleanup);
       process.stdout.write(`${JSON.stringify(report)}\n`);
       return report.ok ? 0 : 1;
     }
+    const { stay } = await import("./stay.ts");
     await stay(surroundings, cleanup);
     return 0;
   } catch (error) {

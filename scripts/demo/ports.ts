@@ -16,12 +16,17 @@ export const findPorts = async (count: number, entropy: Entropy): Promise<number
   return [...found];
 };
 
-const isFree = (port: number): Promise<boolean> =>
+const isFree = (port: number, host = "127.0.0.1"): Promise<boolean> =>
   new Promise((resolve) => {
     const probe = createServer();
-    probe.once("error", () => resolve(false));
-    probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
+    probe.once("error", ({ code }: NodeJS.ErrnoException) =>
+      resolve(code === "EADDRNOTAVAIL" || code === "EAFNOSUPPORT"),
+    );
+    probe.listen(port, host, () => probe.close(() => resolve(true)));
   });
+
+/** Whether nobody listens on this port of `localhost`, by whichever address a browser takes that for. */
+export const isPortFree = async (port: number): Promise<boolean> => (await isFree(port)) && (await isFree(port, "::1"));
 
 /** Whether somebody listens at `address` (host:port). */
 export const isListening = (address: string): Promise<boolean> =>

@@ -1,8 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { failureOf } from "../../collector/forward/failure.ts";
 import type { Clock } from "../../functions/kit/clock.ts";
+import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import type { DemoCollector } from "./enroll-collector.ts";
-import { type HealthRow, readHealth } from "./health.ts";
+import { readHealth } from "./health.ts";
 import { type IdleStream, openIdleStream, tryHeartbeat } from "./host-voice.ts";
 import { waitUntil } from "./wait-until.ts";
 import type { Surroundings, World } from "./world.ts";
@@ -36,7 +37,7 @@ export const revokeHost = async (
   const pair = await collector.pair();
   const heartbeat = () => tryHeartbeat({ coreUrl: edge.url, caPem }, pair, clock);
   const openStream = () => openIdleStream({ endpoint: core.ingestEndpoint, caPem }, pair, { clock, entropy });
-  const isIt = ({ identity }: HealthRow) => identity === collector.identity;
+  const isIt = ({ identity }: FleetHealthRow) => identity === collector.identity;
   const row = (await readHealth(api)).find(isIt);
   if (row === undefined) throw new Error(`${collector.identity} is not in the health report`);
 

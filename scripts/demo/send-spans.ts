@@ -16,7 +16,7 @@ export interface SpanSender {
 
 /** The SDK's own exporter to `address` (host:port), batch processor before it, in its real default way of retrying. */
 export const createSpanSender = (service: string, protocol: "grpc" | "http", address: string): SpanSender => {
-  const failures: unknown[] = [];
+  const failures = { count: 0, first: undefined as unknown };
   const exporter = recordFailures(
     protocol === "grpc"
       ? new GrpcExporter({ url: `http://${address}` })
@@ -36,16 +36,16 @@ export const createSpanSender = (service: string, protocol: "grpc" | "http", add
     close: async () => {
       await provider.forceFlush();
       await provider.shutdown();
-      if (failures.length > 0)
-        throw new Error(`${failures.length} exports over ${protocol} failed`, { cause: failures[0] });
+      if (failures.count > 0)
+        throw new Error(`${failures.count} exports over ${protocol} failed`, { cause: failures.first });
     },
   };
 };
 
-const recordFailures = (exporter: SpanExporter, failures: unknown[]): SpanExporter => ({
+const recordFailures = (exporter: SpanExporter, failures: { count: number; first: unknown }): SpanExporter => ({
   export: (spans, done) =>
     exporter.export(spans, (result) => {
-      if (result.code !== 0) failures.push(result.error);
+      if (result.code !== 0 && failures.count++ === 0) failures.first = result.error;
       done(result);
     }),
   forceFlush: async () => exporter.forceFlush?.(),

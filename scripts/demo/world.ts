@@ -6,15 +6,17 @@ import type { Entropy } from "../../functions/kit/entropy.ts";
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
-import { seedPeople } from "../../tests/people.ts";
+import { startDirectoryApi } from "../../tests/fakes/directory-api.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
 import { type CoreProcess, clientCertificateHeader, createCoreProcess } from "./core-process.ts";
 import { type Edge, startEdge } from "./edge.ts";
 import { type DemoCollector, type EnrollTarget, enrollCollector } from "./enroll-collector.ts";
-import { createOperatorApi, type OperatorApi } from "./operator-api.ts";
+import { identityPrefix } from "./health.ts";
+import { createOperatorApi, type OperatorApi, type UserIds } from "./operator-api.ts";
 import { findPorts, isListening } from "./ports.ts";
 import { createProcesses, type Processes } from "./processes.ts";
+import { awaitPeople } from "./sync-people.ts";
 import { waitUntil } from "./wait-until.ts";
 import { createLineWriter, type LineWriter } from "./write-lines.ts";
 
@@ -30,8 +32,12 @@ export interface Surroundings {
   abort(reason: Error): void;
   /** One line for people. */
   progress(line: string): void;
+  /** Variables of core over the demo's own. */
+  coreEnv?: Readonly<Record<string, string>>;
   /** Members of the policy beside the demo's own. */
   policy?: object;
+  /** How many rotated files of lines are kept; all unless told. */
+  renamedMax?: number;
   /** Answers that the edge throws away. */
   losesAnswer?: (path: string) => boolean;
 }
@@ -40,7 +46,11 @@ export interface Surroundings {
 export interface World {
   lab: LabPki;
   authTokenSecret: string;
+  /** The people of the demo as core knows them since it synced the directory. */
+  userIds: UserIds;
   sql: Sql;
+  databaseUrl: string;
+  processes: Processes;
   core: CoreProcess;
   edge: Edge;
   api: OperatorApi;
@@ -51,18 +61,23 @@ export interface World {
   lines: LineWriter;
 }
 
-const identityPrefix = "spiffe://fleet.example.test/host/";
-
 /**
- * Starts PostgreSQL (durable), lab CA, core, edge and three collectors, which enroll through the edge with a token of a policy
+ * Starts PostgreSQL (durable), lab CA, directory, core, edge and three collectors, which enroll through the edge with a token of a policy
  * that an admin makes over the API. What is started is put on `cleanup` at once, so that a failure half-way leaves nothing.
  */
 export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDisposableStack): Promise<World> => {
-  const { dir, clock, entropy, progress } = surroundings;
-  progress("PostgreSQL with fsync, and a lab CA");
+  const { dir, clock, entropy, signal, progress } = surroundings;
+  signal.throwIfAborted();
+  progress("PostgreSQL with fsync, a lab CA, a directory; the programs are bundled");
+  const bundled = bundlePrograms(signal);
+  // It is awaited below, where a failure counts.
+  bundled.catch(() => undefined);
   const postgres = await startEmbeddedPostgres();
   cleanup.defer(() => postgres.stop("immediate"));
-  await bundlePrograms();
+  await bundled;
+  signal.throwIfAborted();
+  const directory = await startDirectoryApi();
+  cleanup.defer(() => directory.close());
   const lab = await createLabPki({ dir: join(dir, "lab"), clock });
   const processes = await createProcesses(join(dir, "logs"), surroundings.abort);
   cleanup.defer(() => processes.stopAll());
@@ -78,18 +93,22 @@ export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDispo
   ];
   const databaseUrl = postgres.url();
   const core = await createCoreProcess(
-    { dir, databaseUrl, lab, authTokenSecret, httpPort, ingestPort },
+    {
+      ...{ dir, databaseUrl, lab, authTokenSecret, httpPort, ingestPort },
+      directory: { url: directory.url, keyFile: await directory.writeKeyFile(dir) },
+      env: surroundings.coreEnv ?? {},
+    },
     { ...surroundings, processes },
   );
-  progress("core: migrates the database and listens");
+  progress("core: migrates the database, listens, and syncs people from the directory");
   core.start();
   const edge = await startLabEdge(lab, core, { port: edgePort, ...surroundings });
   cleanup.defer(() => edge.close());
   await core.ready();
   const database = connectDatabase({ url: databaseUrl, connectionsMax: 2, openSocket: openDatabaseSocket });
   cleanup.defer(() => database.close());
-  await seedPeople(database.db, clock.now());
-  const api = createOperatorApi(core.httpUrl, authTokenSecret);
+  const userIds = await awaitPeople(database.sql, surroundings);
+  const api = createOperatorApi(core.httpUrl, authTokenSecret, userIds);
 
   progress("a policy and a token, and three hosts that enroll through the edge");
   const token = await createToken(api, surroundings.policy);
@@ -104,12 +123,13 @@ export const startWorld = async (surroundings: Surroundings, cleanup: AsyncDispo
     shopHttp: `127.0.0.1:${shopPort}`,
     cartHttp: `127.0.0.1:${cartPort}`,
   };
-  const lines = await createLineWriter(join(dir, "app"));
+  const lines = await createLineWriter(join(dir, "app"), surroundings.renamedMax);
   const collectors = await startCollectors({ dir, token, target, otlp, lines, processes });
   const applications = async () =>
     (await Promise.all(Object.values(otlp).map(isListening))).every(Boolean) || undefined;
   await waitUntil({ what: "the collectors take OTLP", ...surroundings }, applications);
-  return { lab, authTokenSecret, sql: database.sql, core, edge, api, collectors, otlp, lines };
+  const { sql } = database;
+  return { lab, authTokenSecret, userIds, sql, databaseUrl, processes, core, edge, api, collectors, otlp, lines };
 };
 
 const startLabEdge = async (

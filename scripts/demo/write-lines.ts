@@ -1,4 +1,4 @@
-import { appendFile, copyFile, mkdir, rename, truncate, writeFile } from "node:fs/promises";
+import { appendFile, copyFile, mkdir, rename, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
 /** An application that logs to a file, and the rotation of that file. */
@@ -21,8 +21,14 @@ const pattern = / id=(\S+) /;
 /** The id that a line was written for. */
 export const idOfLine = (line: string): string | undefined => pattern.exec(line)?.[1];
 
-/** Writes `app.log` in `dir`; renamed ones lie beside it, copies in a directory of their own, where no reader looks. */
-export const createLineWriter = async (dir: string): Promise<LineWriter> => {
+/**
+ * Writes `app.log` in `dir`; renamed ones lie beside it, the newest `renamedMax` of them, copies in a directory of their own, where no
+ * reader looks.
+ */
+export const createLineWriter = async (
+  dir: string,
+  renamedMax: number = Number.POSITIVE_INFINITY,
+): Promise<LineWriter> => {
   const file = join(dir, "app.log");
   const copies = join(dir, "copies");
   await mkdir(copies, { recursive: true });
@@ -36,6 +42,7 @@ export const createLineWriter = async (dir: string): Promise<LineWriter> => {
     rotateByRename: async () => {
       rotations++;
       await rename(file, `${file}.${rotations}`);
+      if (rotations > renamedMax) await rm(`${file}.${rotations - renamedMax}`, { force: true });
       await writeFile(file, "");
     },
     rotateByCopy: async () => {

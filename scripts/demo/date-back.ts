@@ -1,0 +1,35 @@
+import type { Sql } from "postgres";
+
+/** How much older than it is a host is made to look. */
+export interface Age {
+  identity: string;
+  /** Days since its enrollment, and since its certificates were issued. */
+  enrolledDays: number;
+  certificateDays: number;
+  /** Whether a successor stays as young as it is. */
+  keepsSuccessor: boolean;
+  /** Seconds since it was last heard of. */
+  silentSeconds: number;
+}
+
+/**
+ * Dates back what core has stored of hosts: enrollment, certificates, the last heartbeat and envelope. Only rows change; the
+ * certificates themselves end when they said they would, and the audit log keeps its true times. For a database of the demo's own.
+ */
+export const dateBack = (sql: Sql, ages: readonly Age[]): Promise<unknown> =>
+  sql.begin(async (tx) => {
+    await tx`create temporary table age on commit drop as select i.id, age.identity, "keepsSuccessor" as keeps_successor,
+        make_interval(secs => 86400 * "enrolledDays") as enrolled, make_interval(secs => 86400 * "certificateDays") as issued,
+        make_interval(secs => "silentSeconds") as silent
+      from jsonb_to_recordset(${JSON.stringify(ages)}::text::jsonb) as age(identity text, "enrolledDays" float8,
+        "certificateDays" float8, "keepsSuccessor" boolean, "silentSeconds" float8)
+      join collector_identity i on i.identity = age.identity`;
+    await tx`update collector_identity i set enrolled_at = enrolled_at - enrolled from age where age.id = i.id`;
+    await tx`update certificate c set not_before = not_before - issued, not_after = not_after - issued,
+        renew_after = renew_after - issued, issued_at = issued_at - issued
+      from age where age.id = c.identity_id and (c.predecessor_id is null or not keeps_successor)`;
+    await tx`update collector_health h set last_heartbeat_at = last_heartbeat_at - silent from age where age.id = h.identity_id`;
+    await tx`update ingest_host set last_envelope_at = last_envelope_at - silent from age where age.identity = host_id`;
+    // Core never changes these dates, so nothing watches them.
+    await tx`select fleet_host_refresh(array_agg(id)) from age`;
+  });

@@ -1,0 +1,135 @@
+/**
+ * The simulated part of the demo's fleet: real keys, certificates, proofs and frames, sent by this process. A history of some seconds
+ * brings each host where its role says; what takes a real fleet weeks is then dated back in the demo's own database.
+ */
+import { readFile } from "node:fs/promises";
+import type { Clock } from "../../functions/kit/clock.ts";
+import packageJson from "../../package.json" with { type: "json" };
+import { type DrivenFleet, driveFleet } from "../fleet-sim/drive/drive-fleet.ts";
+import { createNodeWire } from "../fleet-sim/drive/node-wire.ts";
+import type { Wire } from "../fleet-sim/drive/wire.ts";
+import type { Host } from "../fleet-sim/story/hosts.ts";
+import { createRandom, type Random } from "../fleet-sim/story/random.ts";
+import { clientCertificateHeader } from "./core-process.ts";
+import { type Age, dateBack } from "./date-back.ts";
+import { bridgeTokenOf } from "./operator-api.ts";
+import type { Surroundings, World } from "./world.ts";
+
+/** The oldest release that the demo's core supports. */
+export const versionMin = "0.0.10";
+
+const versions = {
+  usual: [
+    [packageJson.version, 58],
+    ["0.0.12", 17],
+    ["0.0.11", 15],
+    ["0.0.10", 7],
+    ["0.2.0-rc.1", 3],
+  ],
+  old: ["0.0.9", "0.0.7"],
+  odd: "0.2.0.dev3",
+} as const;
+
+const seed = 7;
+const forwardEveryMs = 60_000;
+
+/** Enrolls `hosts` hosts and plays them for some seconds, then dates them back. The wire ends with `cleanup`. */
+export const driveHosts = async (
+  world: World,
+  { clock, signal, progress }: Surroundings,
+  { hosts, seconds, cleanup }: { hosts: number; seconds: number; cleanup: AsyncDisposableStack },
+): Promise<DrivenFleet> => {
+  const { core, lab, sql, authTokenSecret, userIds } = world;
+  const wire = createNodeWire({
+    api: { url: core.httpUrl, caPem: undefined },
+    management: { header: clientCertificateHeader },
+    ingest: {
+      url: `https://${core.ingestEndpoint}`,
+      caPem: await readFile(lab.serverCaFile, "utf8"),
+      serverName: undefined,
+    },
+    connectionsMax: 16,
+  });
+  cleanup.defer(() => wire.close());
+  const fleet = await driveFleet({
+    scenario: "fleet-100",
+    seed,
+    hosts,
+    durationSeconds: seconds,
+    datedBack: { intervalSeconds: Math.floor(seconds / 5) },
+    versions,
+    run: "demo",
+    // After the real ones in the order of identities.
+    identityPrefix: "spiffe://fleet.example.test/simulated/",
+    wire: { ...wire, forward: wire.forward && forwardNowAndThen(wire.forward, clock) },
+    operatorToken: () => bridgeTokenOf(authTokenSecret, "admin", userIds),
+    bootstrap: null,
+    clock,
+    concurrency: 16,
+    withDatabase: null,
+    signal,
+    progress: () => undefined,
+  });
+  const ages = agesOf(fleet.hosts);
+  await dateBack(sql, ages);
+  progress(
+    `dated back in the demo's own database, as a fleet needs weeks for it: enrollments, certificates and silences of ${ages.length} simulated hosts`,
+  );
+  return fleet;
+};
+
+/** A connection for each frame costs both ends more than everything else that a host says. */
+const forwardNowAndThen = (forward: NonNullable<Wire["forward"]>, clock: Clock): NonNullable<Wire["forward"]> => {
+  const forwarded = new Map<string, { at: number; sequence: number }>();
+  return async (beacon, credentials) => {
+    const { at, sequence } = forwarded.get(beacon.identity) ?? { at: Number.NEGATIVE_INFINITY, sequence: 0 };
+    if (clock.monotonic() - at < forwardEveryMs) return;
+    await forward({ ...beacon, sequence: sequence + 1 }, credentials);
+    forwarded.set(beacon.identity, { at: clock.monotonic(), sequence: sequence + 1 });
+  };
+};
+
+const agesOf = (hosts: readonly Host[]): Age[] => {
+  // The first of those that are down have been so for longer than their certificates lived.
+  const expired = hosts.filter(({ role }) => role === "down").slice(0, Math.ceil(hosts.length / 150));
+  return hosts
+    .filter(({ role }) => role !== "enrolling")
+    .map((host) => ageOf(host, expired.includes(host), createRandom(seed, "age", host.index)));
+};
+
+const hour = 3600;
+const day = 24 * hour;
+
+/** Certificates live for 21 days and are renewed in the middle, unless something is wrong. */
+const ageOf = ({ identity, role }: Host, isExpired: boolean, random: Random): Age => {
+  const within = (from: number, to: number) => from + (to - from) * random.fraction();
+  const usual = { certificateDays: within(0.2, 10.3), silentSeconds: 0 };
+  const own = ((): Partial<typeof usual> => {
+    // It fell silent before its renewal was due.
+    if (isExpired) return { certificateDays: within(21.3, 23), silentSeconds: within(13, 20) * day };
+    switch (role) {
+      case "down":
+        return { certificateDays: within(3.5, 10.3), silentSeconds: 300 * 900 ** random.fraction() };
+      case "clock_far":
+        return { silentSeconds: within(0.5 * hour, 3 * hour) };
+      case "cert_expiring":
+        return { certificateDays: within(16.5, 20.5) };
+      case "renewal_refused":
+        return { certificateDays: within(17.6, 20) };
+      case "renewing":
+      case "successor_waiting":
+        return { certificateDays: within(10.5, 11.5) };
+      default:
+        return {};
+    }
+  })();
+  const { certificateDays, silentSeconds } = { ...usual, ...own };
+  const renewals = random.between(0, 8);
+  return {
+    identity,
+    enrolledDays: certificateDays + 10.5 * renewals,
+    certificateDays,
+    keepsSuccessor: role === "renewing" || role === "successor_waiting",
+    silentSeconds,
+  };
+};
