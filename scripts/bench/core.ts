@@ -23,6 +23,7 @@ export const createBenchCore = (
   return {
     config,
     db: database.db,
+    reports: database.db,
     clock: { ...systemClock, now },
     entropy: systemEntropy,
     log: { debug: silent, info: silent, warn: silent, error: console.error },

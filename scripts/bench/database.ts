@@ -12,9 +12,9 @@ export interface BenchDatabase extends Pick<ConnectedDatabase, "db" | "sql"> {
   close(): Promise<void>;
 }
 
-/** Starts one for a bench. */
-export const openBenchDatabase = async (): Promise<BenchDatabase> => {
-  const server = await startEmbeddedPostgres();
+/** Starts one for a bench, with PostgreSQL's own defaults but for `settings`. */
+export const openBenchDatabase = async (settings: Readonly<Record<string, string>> = {}): Promise<BenchDatabase> => {
+  const server = await startEmbeddedPostgres({ settings });
   const url = server.url();
   const { db, sql, close } = connectDatabase({ url, openSocket: openDatabaseSocket });
   await migrate(sql, await readMigrations());

@@ -1,0 +1,231 @@
+import { parseArgs } from "node:util";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { createApp } from "../../functions/app.ts";
+import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
+import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
+import type { HttpContext } from "../../functions/http/request.ts";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { countFleet } from "../../functions/store/fleet-facets.ts";
+import { type FleetPage, findFleetPage, summarizeFleet } from "../../functions/store/fleet-report.ts";
+import type { FleetFilter } from "../../functions/store/fleet-rows.ts";
+import { fleetSorts } from "../../proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "../../tests/fleet.ts";
+import { mintBridgeToken, people, seedPeople } from "../../tests/people.ts";
+import { type Bench, quantile } from "./bench.ts";
+import { createBenchCore } from "./core.ts";
+import { openBenchDatabase } from "./database.ts";
+
+/** Upper bounds in milliseconds, of the CSV in seconds, and of its memory in bytes. */
+const goals = { database: 25, route: 60, summary: 60, facets: 150, csvSeconds: 5, csvBytes: 50 * 1024 * 1024 };
+const pageRows = 200;
+
+/** A table above a quarter of the default 128 MB would not be kept between scans: whoever has such a fleet gives its server more. */
+const largeFleet = { shared_buffers: "512MB" };
+
+/** What operators ask for: everything, each kind of filter, broad and narrow ones. */
+const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
+  all: { query: "" },
+  healthy: { states: ["healthy"], query: "state=healthy" },
+  stale: { states: ["stale"], query: "state=stale" },
+  trouble: {
+    states: ["renewal_failed", "config_invalid", "queue_at_risk"],
+    query: "state=renewal_failed&state=config_invalid&state=queue_at_risk",
+  },
+  search: { text: "host-9876", query: "q=host-9876" },
+  "search broadly": { text: "dc-3", query: "q=dc-3" },
+  "search in vain": { text: "nowhere", query: "q=nowhere" },
+  version: { version: "0.9.0", query: "version=0.9.0" },
+  drifted: { drift: "drifted", query: "drift=drifted" },
+  silent: { heartbeatOlderThanSeconds: 600, query: "heartbeat_older_than_seconds=600" },
+  expiring: { expiresWithinSeconds: 259_200, query: "expires_within_seconds=259200" },
+  "never forwarded": { forwarding: "never", query: "forwarding=never" },
+  "stale in a place": {
+    states: ["stale"],
+    text: "dc-3",
+    platform: "linux/arm64",
+    query: "state=stale&q=dc-3&platform=linux/arm64",
+  },
+};
+
+/**
+ * The health report of `--collectors` hosts: every filter by every sort in both orders, first pages and later ones, at the database and
+ * through the route; the summary, the facets, and a CSV with a row for each host. The floor is a bare page and a bare count of the
+ * table that all of it is read from.
+ */
+export const bench: Bench = async (args) => {
+  const { values } = parseArgs({
+    args: [...args],
+    options: { collectors: { type: "string", default: "100000" }, rounds: { type: "string", default: "3" } },
+  });
+  const [count, rounds] = [Number(values.collectors), Number(values.rounds)];
+  const database = await openBenchDatabase(largeFleet);
+  try {
+    let now = systemClock.now();
+    await seedFleet(database.db, { count, now: new Date(now) });
+    // Seeding wrote each row some times in one go; a fleet that grew has no such holes.
+    await database.sql.unsafe("vacuum full fleet_host");
+    await database.sql.unsafe("vacuum analyze");
+    await seedPeople(database.db, now);
+    const core = createBenchCore(database, noSigner, () => now);
+    const app = createApp(core, { peerOf: (c: HttpContext) => c.env.peer });
+    const secret = core.config.authTokenSecret.reveal();
+    const get = async (path: string): Promise<Response> => {
+      const token = await mintBridgeToken(secret, { sub: people.auditor.userId, now, claims: {} });
+      const headers = { Authorization: `Bearer ${token}` };
+      const peer = { remoteAddress: "127.0.0.1", certificate: null, listener: "http" };
+      const response = await app.fetch(new Request(`http://core.bench/v1/collector/health${path}`, { headers }), {
+        peer,
+      });
+      if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
+      return response;
+    };
+    const { db } = database;
+    const rules = await readFleetRules(db, { now: new Date(now), thresholds: fleetThresholds(core.config) });
+
+    const pages: [name: string, filter: FleetFilter, page: FleetPage, path: string][] = [];
+    for (const [name, { query, ...filter }] of Object.entries(filters))
+      for (const sort of fleetSorts)
+        for (const order of ["asc", "desc"] as const) {
+          const page = { sort, order, limit: pageRows, after: null };
+          const path = `?${query}&sort=${sort}&order=${order}&limit=${pageRows}`;
+          pages.push([`${name} by ${sort} ${order}`, filter, page, path]);
+        }
+
+    const atDatabase = new Samples();
+    const atRoute = new Samples();
+    for (let round = 0; round <= rounds; round++) {
+      for (const [name, filter, page, path] of pages) {
+        const { next } = await atDatabase.time(name, () => findFleetPage(db, rules, filter, page));
+        if (next)
+          await atDatabase.time(`${name}, next`, () => findFleetPage(db, rules, filter, { ...page, after: next }));
+        const body = await atRoute.time(name, async () => (await get(path)).json());
+        const { next_cursor } = body as { next_cursor: string | null };
+        if (next_cursor !== null)
+          await atRoute.time(`${name}, next`, async () => (await get(`${path}&cursor=${next_cursor}`)).json());
+      }
+      if (round > 0) continue;
+      atDatabase.forget();
+      atRoute.forget();
+    }
+
+    const parts = new Samples();
+    const floor = new Samples();
+    for (let round = 0; round < rounds * 5; round++) {
+      await floor.time(
+        "page",
+        () => database.sql`select * from fleet_host where identity > 'https://fleet.example.test/dc-4'
+        order by identity limit ${pageRows + 1}`,
+      );
+      await floor.time("count", () => database.sql`select count(*) from fleet_host where queue_bytes >= -1`);
+      for (const [name, { query, ...filter }] of Object.entries(filters)) {
+        await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter));
+        await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter));
+        await parts.time(`facets route: ${name}`, async () => (await get(`/facets?${query}`)).text());
+      }
+    }
+
+    // An hour later nobody has been heard of: each host has a row.
+    now += 3_600_000;
+    const csv = await downloadCsv(() => get("/export.csv?kind=stale"));
+    if (csv.rows !== count) throw new Error(`the CSV has ${csv.rows} rows`);
+
+    const figure = atRoute.p95();
+    const summary = parts.p95("summary: all");
+    const facets = parts.p95("facets route: all");
+    const ok =
+      atDatabase.p95() < goals.database &&
+      figure < goals.route &&
+      summary < goals.summary &&
+      facets < goals.facets &&
+      csv.seconds < goals.csvSeconds &&
+      csv.grownBytes < goals.csvBytes;
+    const details = {
+      collectors: count,
+      requests: atRoute.count,
+      page_ms_at_database: { p50: atDatabase.quantile(0.5), p95: atDatabase.p95(), slowest: atDatabase.slowest() },
+      page_ms_at_route: { p50: atRoute.quantile(0.5), p95: figure, slowest: atRoute.slowest() },
+      summary_ms: { p95: summary, slowest: parts.slowest("summary: ") },
+      facets_ms: { p95: facets, slowest: parts.slowest("facets: ") },
+      csv: {
+        rows: csv.rows,
+        seconds: csv.seconds,
+        grown_mb: Math.round(csv.grownBytes / 1024 / 1024),
+        loop_ms: csv.loopMs,
+      },
+      goals,
+      floor: "a bare count over the table that the report reads; a bare page of it beside",
+      floor_page_ms: floor.p95("page"),
+    };
+    const floorMs = floor.p95("count");
+    const ratio = Math.round((figure / floorMs) * 10) / 10;
+    return { name: "health", figure, unit: "ms", floor: floorMs, ratio, goal: goals.route, ok, details };
+  } finally {
+    await database.close();
+  }
+};
+
+const noSigner = { signer: null, clientCertificates: {} as never };
+
+/** Milliseconds of calls, by name. */
+class Samples {
+  readonly #byName = new Map<string, number[]>();
+
+  get count(): number {
+    return [...this.#byName.values()].reduce((sum, { length }) => sum + length, 0);
+  }
+
+  async time<Result>(name: string, call: () => Promise<Result>): Promise<Result> {
+    const startedAt = performance.now();
+    const result = await call();
+    const samples = this.#byName.get(name) ?? [];
+    samples.push(performance.now() - startedAt);
+    this.#byName.set(name, samples);
+    return result;
+  }
+
+  forget(): void {
+    this.#byName.clear();
+  }
+
+  quantile(fraction: number, of = ""): number {
+    const chosen = [...this.#byName].filter(([name]) => name.startsWith(of)).flatMap(([, samples]) => samples);
+    return Math.round(quantile(new Float64Array(chosen), fraction) * 10) / 10;
+  }
+
+  p95(of = ""): number {
+    return this.quantile(0.95, of);
+  }
+
+  /** The three names with the highest medians. */
+  slowest(of = ""): Record<string, number> {
+    const medians = [...this.#byName]
+      .filter(([name]) => name.startsWith(of))
+      .map(
+        ([name, samples]) =>
+          [name.slice(of.length), Math.round(quantile(new Float64Array(samples), 0.5) * 10) / 10] as const,
+      );
+    return Object.fromEntries(medians.sort(([, a], [, b]) => b - a).slice(0, 3));
+  }
+}
+
+/** Reads a CSV to its end: records without the first, seconds, how far memory grew, and the longest the event loop was held. */
+const downloadCsv = async (get: () => Promise<Response>) => {
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
+  const before = process.memoryUsage.rss();
+  let [highest, rows, loopMs, beatAt] = [before, -1, 0, performance.now()];
+  const pulse = setInterval(() => {
+    loopMs = Math.max(loopMs, performance.now() - beatAt - 5);
+    beatAt = performance.now();
+  }, 5);
+  const startedAt = performance.now();
+  const reader = (await get()).body?.getReader();
+  for (let chunk = await reader?.read(); chunk?.value !== undefined; chunk = await reader?.read()) {
+    rows += Buffer.from(chunk.value).toString("latin1").split("\r\n").length - 1;
+    highest = Math.max(highest, process.memoryUsage.rss());
+  }
+  clearInterval(pulse);
+  const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
+  return { rows, seconds, grownBytes: highest - before, loopMs: Math.round(loopMs) };
+};

@@ -1,0 +1,64 @@
+import { createApp as createCoreApp } from "../../functions/app.ts";
+import type { Core } from "../../functions/core.ts";
+import type { HttpContext } from "../../functions/http/request.ts";
+import { listenHttp } from "../../functions/node/http-listener.ts";
+import { type PersonName, people } from "../../tests/people.ts";
+import type { SessionCookie } from "../../tests/web.ts";
+import { createApp } from "../../ui/bff/app.ts";
+import type { Assets } from "../../ui/bff/assets.ts";
+import { parseWebConfig } from "../../ui/bff/config.ts";
+import { createSessions } from "../../ui/bff/session.ts";
+import type { Web } from "../../ui/bff/web.ts";
+
+/** Web on a loopback port, in one process with the core behind it; its clock is core's. There is no identity provider. */
+export interface BenchWeb {
+  /** Where browsers find it: `http://127.0.0.1:<port>`. */
+  origin: string;
+  /** A session as after a sign-in, for `context.addCookies`. */
+  sessionOf(name: PersonName): Promise<SessionCookie>;
+  close(): Promise<void>;
+}
+
+/** Starts it with a built user interface. */
+export const startBenchWeb = async (
+  core: Core,
+  { url, assets }: { url: string; assets: Assets },
+): Promise<BenchWeb> => {
+  let app: ReturnType<typeof createApp> | undefined;
+  const listener = await listenHttp(
+    { fetch: (request, env) => app?.fetch(request, env) ?? new Response(null, { status: 503 }) },
+    { port: 0, host: "127.0.0.1" },
+  );
+  const origin = `http://127.0.0.1:${listener.port}`;
+  const { config } = parseWebConfig(
+    {
+      WEBAUTH_URL: origin,
+      WEBAUTH_SECRET: core.entropy.bytes(32).toHex(),
+      IDP_ISSUER: origin,
+      IDP_NAME: "Example ID",
+      IDP_CLIENT_ID: "bench",
+      IDP_CLIENT_SECRET: "bench",
+      SVC_API_URL: "http://core.bench/v1",
+      SVC_AUTH_TOKEN_SECRET: core.config.authTokenSecret.reveal(),
+      SVC_DATABASE_URL: url,
+      SVC_TENANT_ID: core.config.tenantId,
+    },
+    () => "",
+  );
+  const { db, clock, entropy, log } = core;
+  const peer = { remoteAddress: "127.0.0.1", certificate: null, listener: "http" };
+  const coreApp = createCoreApp(core, { peerOf: (c: HttpContext) => c.env.peer });
+  const fetch: Web["fetch"] = async (path, init) => coreApp.fetch(new Request(path, init), { peer });
+  const web: Web = { config, db, clock, entropy, log, fetch, assets };
+  app = createApp(web, { remoteAddressOf: () => "127.0.0.1" });
+  const sessions = createSessions(web);
+  return {
+    origin,
+    sessionOf: async (name) => {
+      const [header = ""] = (await sessions.issue(people[name])).split(";");
+      const [cookieName = "", value = ""] = header.split("=");
+      return { name: cookieName, value, header };
+    },
+    close: () => listener.close(1000),
+  };
+};
