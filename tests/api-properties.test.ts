@@ -79,17 +79,18 @@ const known: KnownValues = {
   allowed_identity_prefixes: [identityPrefix, "spiffe://fleet.example/host/"],
   allowed_source_cidrs: ["10.0.0.0/8", "2001:db8::/32"],
   reason_code: ["lost_device"],
+  remote_addr: ["192.0.2.7", "2001:db8::7"],
   sent_at: [present],
 };
 
-/** What `{id}` may be in a path: a thing of that kind. */
+/** What an id in a path may be: that of a thing of its kind. */
 const idsOf = ({ path, operationId }: Documented): string[] => {
   const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
   if (path.includes("/configs/")) return [String(config.id)];
   return those.map(({ policyId, tokenId, host }) => {
     if (path.includes("/enrollment-policies/")) return policyId;
     if (path.includes("/tokens/")) return tokenId;
-    return path.includes("/identities/") ? host.identityId : host.certificateId;
+    return path.includes("/certificates/") ? host.certificateId : host.identityId;
   });
 };
 
@@ -119,8 +120,8 @@ const segments = fc.oneof(
 
 const pathsOf = (operation: Documented): fc.Arbitrary<string> => {
   const { path, parameters = [] } = operation;
-  const ids = { id: idsOf(operation) };
   const named = parameters.filter((parameter) => parameter.in === "path");
+  const ids = Object.fromEntries(named.map(({ name }) => [name, idsOf(operation)]));
   const values = named.map(({ schema, name }) => often(valuesOf(schema, ids, name).map(String), segments));
   return fc
     .tuple(...values)

@@ -72,6 +72,18 @@ describe("architecture", () => {
     ["a wire format of ours alone", "proto/a.ts", 'import "../functions/kit/clock.ts";', /proto may not import kit/],
     ["a kit that is no leaf", "functions/kit/a.ts", 'import "../problems.ts";', /kit may not import problems/],
     [
+      "a job that calls the directory itself",
+      "functions/jobs/a.ts",
+      'import { admin } from "@googleapis/admin";',
+      /directory alone imports it/,
+    ],
+    [
+      "a start that loads the directory's client",
+      "functions/jobs/a.ts",
+      'import { readGoogleDirectory } from "../directory/google-directory.ts";',
+      /by import\(\)/,
+    ],
+    [
       "a collector that imports core",
       "collector/queue/a.ts",
       'import "../../functions/http/route.ts";',

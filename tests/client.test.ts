@@ -81,6 +81,8 @@ describe("the generated client", () => {
   it("calls every operation of the API's document", { timeout: 60_000 }, async () => {
     const document = (await fleet.openapi<true>({ client })).data as OpenApi;
     expect((await fleet.whoami<true>({ client })).data.scopes).toContain("admin");
+    expect((await fleet.directoryStatus<true>({ client })).data.counts.people.active).toBe(3);
+    await fleet.recordSignIn<true>({ client, body: { outcome: "success", remote_addr: "192.0.2.7" } });
 
     const policy = await createPolicy("client");
     const onPolicy = { client, path: { id: policy.id } };
@@ -149,6 +151,11 @@ describe("the generated client", () => {
     expect((await fleet.reportFleetHealth<true>({ client, query: { state: ["healthy", "stale"] } })).response.ok).toBe(
       true,
     );
+    expect((await fleet.countFleetHealth<true>({ client })).data.total).toBeGreaterThan(0);
+    const csv = await fleet.exportFleetHealth<true>({ client, query: { kind: "stale" } });
+    expect(csv.data).toContain("identity_id,identity,device_id");
+    const onRow = { client, path: { identity_id: host.identityId } };
+    expect((await fleet.getFleetHealth<true>(onRow)).data.item.identity).toBe(host.identity);
 
     const reason = { body: { reason_code: "lost_device" } };
     await fleet.revokeCertificate<true>({ client, path: { id: renewed.data.certificate_id }, ...reason });

@@ -21,7 +21,7 @@ import { createSeededEntropy } from "./fakes/entropy.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
 import { createTestObserver, type Observation } from "./fakes/observer.ts";
 import { createTestCa, type TestCa } from "./fakes/pki.ts";
-import { mintBridgeToken, type PersonName, people, seedPeople } from "./people.ts";
+import { mintBridgeToken, type PersonName, people, seedPeople, testTenantId } from "./people.ts";
 import { createWorkerFetch, type FetchAs } from "./workerd/fetch.ts";
 
 /** Who a request comes from, and what it carries. */
@@ -82,6 +82,8 @@ export interface TestCore {
 export interface TestCoreOptions {
   /** Environment variables over the usual ones. */
   env?: Environment;
+  /** When the clock begins, in milliseconds since the epoch; noon of a fixed day unless told. */
+  now?: number;
   /** Dependencies in place of the usual ones. */
   core?: Partial<Core>;
   /** Stands between core and its signer. */
@@ -93,7 +95,7 @@ export interface TestCoreOptions {
 const authTokenSecret = "a-test-secret-of-more-than-32-bytes";
 
 const usualEnvironment: Environment = {
-  SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+  SVC_TENANT_ID: testTenantId,
   SVC_AUTH_TOKEN_SECRET: authTokenSecret,
   SVC_DIRECTORY_DOMAIN: "example.test",
   SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
@@ -107,7 +109,7 @@ const usualEnvironment: Environment = {
 export const createTestCore = async (options: TestCoreOptions = {}): Promise<TestCore> => {
   const database = await createTestDatabase();
   const { db } = database.connect();
-  const clock = createTestClock();
+  const clock = createTestClock(options.now);
   const log = createTestLog();
   const { observe, observations } = createTestObserver();
   const env = { ...usualEnvironment, SVC_DATABASE_URL: database.url, ...options.env };
@@ -121,7 +123,8 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const signer = options.wrapSigner?.(localCa) ?? localCa;
   const entropy = createSeededEntropy();
   const clientCertificates = createClientCertificateReader({ authorities, cryptography });
-  const usual: Core = { config, db, clock, entropy, log, observe, cryptography, signer, clientCertificates };
+  const reports = database.connect().db;
+  const usual: Core = { config, db, reports, clock, entropy, log, observe, cryptography, signer, clientCertificates };
   const core: Core = { ...usual, ...options.core };
   await seedPeople(db, clock.now());
 

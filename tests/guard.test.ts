@@ -30,6 +30,11 @@ const accessFaults = async (test: TestCore, entry: Route | undefined, method: st
   if (guard.kind === "ops") {
     await expectRefusal("anonymous", {}, 403, "ops_access_denied");
     await expectRefusal("an admin's bridge token", { as: "admin" }, 403, "ops_access_denied");
+  } else if (guard.kind === "web") {
+    await expectRefusal("anonymous", nonsense, 401);
+    // In a person's name web says only that they signed in; it is nothing that a scope would open.
+    for (const person of Object.keys(test.people) as PersonName[])
+      await expectRefusal(person, { as: person, body: { outcome: "failure", ...refusedSignIn } }, 403, "forbidden");
   } else if (guard.kind !== "scope") {
     await expectRefusal("anonymous", nonsense, 401);
     await expectRefusal("an admin's bridge token", { as: "admin", ...nonsense }, 401);
@@ -44,6 +49,8 @@ const accessFaults = async (test: TestCore, entry: Route | undefined, method: st
   }
   return faults;
 };
+
+const refusedSignIn = { reason_code: "suspended", remote_addr: "192.0.2.7" };
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -67,6 +74,17 @@ describe("I1: access is denied by default", () => {
         const { status } = await test.api(method, concrete(path), { as: "admin" });
         expect({ path, method, status }).toEqual({ path, method, status: 405 });
       }
+  });
+
+  it("web's own bridge token opens the record of sign-ins and nothing else", async () => {
+    const bearer = await test.bridgeToken("admin", { sub: "web" });
+    const opened: string[] = [];
+    for (const { method, path } of registered) {
+      const nonsense = method === "GET" ? {} : { raw: { type: "text/plain", content: "{" } };
+      const { status } = await test.api(method, concrete(path), { as: { bearer }, ...nonsense });
+      if (status !== 401 && status !== 403) opened.push(`${method} ${path}`);
+    }
+    expect(opened.sort()).toEqual([...openRoutes, "POST /v1/operator/sign-ins"].sort());
   });
 
   it("is noticed when broken: a guard that admits everybody, an undeclared route, an open one that is not listed", async () => {

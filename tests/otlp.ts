@@ -2,24 +2,25 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { credentials, Metadata, makeClientConstructor } from "@grpc/grpc-js";
+import { type ChannelOptions, credentials, Metadata, makeClientConstructor } from "@grpc/grpc-js";
 import type { Queue, QueueOptions } from "../collector/queue/queue.ts";
-import type { QueuedRecord } from "../collector/queue/record.ts";
 import { createOtlpSource, type OtlpSource } from "../collector/sources/otlp/otlp-source.ts";
 import { systemClock } from "../functions/kit/clock.ts";
 import { ExportTraceServiceRequestSchema } from "../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestLog } from "./fakes/log.ts";
-import { openTestQueue, readAll } from "./queue.ts";
+import { openTestQueue, readAll, type StoredRecord } from "./queue.ts";
 
 /** An `otlp` source on free loopback ports, with a queue behind it and clients in front of it. */
 export interface TestOtlp {
   readonly source: OtlpSource;
   readonly queue: Queue;
+  /** How many requests were handed to the queue so far. */
+  appends(): number;
   /** What is in the queue. */
-  envelopes(): QueuedRecord[];
+  envelopes(): StoredRecord[];
   /** The names of the spans in the queue. */
   spanNames(): string[];
-  /** Calls `Export` of a service over gRPC with a client that knows nothing of our code: bytes in, bytes out. */
+  /** `exportByGrpc` to this source. */
   exportByGrpc(payload: Uint8Array, service?: string): Promise<Uint8Array>;
   /** Sends an OTLP/HTTP request, of protobuf unless the headers say otherwise. */
   post(path: string, body: BodyInit, headers?: Record<string, string>, method?: string): Promise<Response>;
@@ -32,19 +33,24 @@ export const startTestOtlp = async (
 ): Promise<TestOtlp> => {
   const dir = mkdtempSync(join(tmpdir(), "otlp-"));
   const queue = openTestQueue(dir, options.queue);
+  let appends = 0;
+  const append: Queue["append"] = (...call) => {
+    appends += 1;
+    return queue.append(...call);
+  };
   const source = createOtlpSource(
     { grpc: { listen: "127.0.0.1:0" }, http: { listen: "127.0.0.1:0" } },
-    { append: queue.append, clock: systemClock, log: createTestLog() },
+    { append, clock: systemClock, log: createTestLog() },
     options.limits,
   );
   await source.start();
   return {
     source,
     queue,
+    appends: () => appends,
     envelopes: () => readAll(queue),
     spanNames: () => readAll(queue).flatMap(({ payload }) => spansOf(payload).map(({ name }) => name)),
-    exportByGrpc: (payload, service = "trace.v1.TraceService") =>
-      exportByGrpc(source.addresses.grpc ?? "", payload, service),
+    exportByGrpc: (payload, service) => exportByGrpc(source.addresses.grpc ?? "", payload, {}, service),
     post: (path, body, headers = {}, method = "POST") =>
       fetch(`http://${source.addresses.http}${path}`, {
         method,
@@ -82,7 +88,13 @@ export const traceRequest = (names: readonly string[]) =>
     }),
   );
 
-const exportByGrpc = (address: string, payload: Uint8Array, service: string): Promise<Uint8Array> => {
+/** Calls `Export` of a service at `address` with a client that knows nothing of our code: bytes in, bytes out. */
+export const exportByGrpc = (
+  address: string,
+  payload: Uint8Array,
+  options: ChannelOptions = {},
+  service = "trace.v1.TraceService",
+): Promise<Uint8Array> => {
   const path = `/opentelemetry.proto.collector.${service}/Export`;
   const bytes = (value: Uint8Array) => Buffer.from(value);
   const Client = makeClientConstructor(
@@ -99,7 +111,7 @@ const exportByGrpc = (address: string, payload: Uint8Array, service: string): Pr
     },
     "Export",
   );
-  const client = new Client(address, credentials.createInsecure());
+  const client = new Client(address, credentials.createInsecure(), options);
   return new Promise<Uint8Array>((resolve, reject) => {
     client.makeUnaryRequest(path, bytes, bytes, payload, new Metadata(), {}, (error, value) =>
       error === null ? resolve(value ?? new Uint8Array()) : reject(error),

@@ -1,6 +1,7 @@
 import { SignJWT } from "jose";
-import { person, type Scope } from "../drizzle/schema/operator.ts";
+import { authenticationIdentity, person } from "../drizzle/schema/operator.ts";
 import type { Database } from "../functions/store/database.ts";
+import type { Scope } from "../proto/operator/scopes.ts";
 
 /** The people of every test core, by what they may do. */
 export type PersonName = "admin" | "auditor" | "reader";
@@ -8,32 +9,57 @@ export type PersonName = "admin" | "auditor" | "reader";
 /** A person in the database. */
 export interface TestPerson {
   userId: string;
+  /** The id in the directory, which is the `sub` of the identity provider. */
+  subject: string;
   email: string;
+  displayName: string;
   scopes: readonly Scope[];
 }
+
+/** The tenant of tests and demo. */
+export const testTenantId = "01920000-0000-7000-8000-000000000001";
 
 /** Fixed, so that snapshots and failures read the same each time. */
 export const people: Readonly<Record<PersonName, TestPerson>> = {
   admin: {
     userId: "01920000-0000-7000-8000-00000000000a",
+    subject: "100000000000000000010",
     email: "ada@example.test",
+    displayName: "Ada Lovelace",
     scopes: ["read", "audit", "admin"],
   },
-  auditor: { userId: "01920000-0000-7000-8000-00000000000b", email: "grace@example.test", scopes: ["read", "audit"] },
-  reader: { userId: "01920000-0000-7000-8000-00000000000c", email: "edsger@example.test", scopes: ["read"] },
+  auditor: {
+    userId: "01920000-0000-7000-8000-00000000000b",
+    subject: "100000000000000000011",
+    email: "grace@example.test",
+    displayName: "Grace Hopper",
+    scopes: ["read", "audit"],
+  },
+  reader: {
+    userId: "01920000-0000-7000-8000-00000000000c",
+    subject: "100000000000000000012",
+    email: "edsger@example.test",
+    displayName: "Edsger Dijkstra",
+    scopes: ["read"],
+  },
 };
 
-/** Writes the people as a directory sync would. */
+/** Writes the people as a directory sync would; one that finds them in the directory leaves them as they are. */
 export const seedPeople = async (db: Database, now: number): Promise<void> => {
+  const seeded = Object.values(people);
   await db.insert(person).values(
-    Object.values(people).map(({ userId, email, scopes }) => ({
+    seeded.map(({ userId, email, displayName, scopes }) => ({
       userId,
       primaryEmail: email,
+      displayName,
       status: "active" as const,
       scopes: [...scopes],
       syncedAt: new Date(now),
     })),
   );
+  await db
+    .insert(authenticationIdentity)
+    .values(seeded.map(({ subject, userId }) => ({ tenantId: testTenantId, subject, userId })));
 };
 
 /** A bridge token as web mints it (spec, "Bridge token"): five minutes, unless `claims` says otherwise. */

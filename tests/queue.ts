@@ -1,5 +1,6 @@
+import { decodeEnvelope } from "../collector/queue/envelope.ts";
 import { openQueue, type Queue, type QueueOptions } from "../collector/queue/queue.ts";
-import type { NewRecord } from "../collector/queue/record.ts";
+import type { NewRecord, QueuedRecord } from "../collector/queue/record.ts";
 import { systemClock } from "../functions/kit/clock.ts";
 import { createSeededEntropy } from "./fakes/entropy.ts";
 
@@ -17,8 +18,14 @@ export const openTestQueue = (dir: string, options: Partial<QueueOptions> = {}):
     ...options,
   });
 
-/** Everything in the queue, oldest first. */
-export const readAll = (queue: Queue) => queue.read(0, { maxRecords: 1_000_000, maxBytes: Number.MAX_SAFE_INTEGER });
+/** A record as it was given to the queue, with what the queue says of it. */
+export type StoredRecord = NewRecord & Pick<QueuedRecord, "sequence" | "bytes">;
+
+/** Everything in the queue beyond a sequence, oldest first. */
+export const readAll = (queue: Queue, beyond = 0): StoredRecord[] =>
+  queue
+    .read(beyond, { maxRecords: 1_000_000, maxBytes: Number.MAX_SAFE_INTEGER })
+    .map(({ sequence, bytes, envelope }) => ({ ...decodeEnvelope(envelope), sequence, bytes }));
 
 /** A record of `text`, padded to `size` bytes. */
 export const testRecord = (text: string, size = text.length): NewRecord => ({

@@ -1,9 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { inspectConfig, isUsable } from "../collector/config/inspect.ts";
-import type { Log } from "../collector/log.ts";
 import type { Source, SourceDependencies } from "../collector/sources/source.ts";
 import { superviseCollector } from "../collector/supervisor.ts";
 import { systemEntropy } from "../functions/kit/entropy.ts";
+import type { Log } from "../functions/kit/log.ts";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
 import { createEnrolledHost, type EnrolledHost } from "./fakes/enrolled-host.ts";
 import { type IngestPeer, startIngestPeer } from "./fakes/ingest-peer.ts";

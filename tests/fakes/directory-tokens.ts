@@ -1,0 +1,71 @@
+import { exportPKCS8, generateKeyPair, jwtVerify } from "jose";
+
+/** An OAuth 2.0 answer: what the token endpoint says, and with which status. */
+export interface TokenAnswer {
+  status: number;
+  body: Record<string, unknown>;
+}
+
+/** The token endpoint of a Google-like provider for one service account with domain-wide delegation. */
+export interface DirectoryTokens {
+  clientEmail: string;
+  privateKeyPem: string;
+  /** The JWT bearer grant (RFC 7523) of a form body; `audience` is the token endpoint's own URL. */
+  grant(form: URLSearchParams, audience: string): Promise<TokenAnswer>;
+  /** Whether this `Authorization` header carries a token that lives: its scopes, or null. */
+  scopesOf(authorization: string | undefined): readonly string[] | null;
+  /** No token that was issued is good any more. */
+  revokeAll(): void;
+}
+
+const grantType = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+const lifetimeSeconds = 3599;
+const clientEmail = "svc-directory@fleet-lab.iam.gserviceaccount.test";
+
+const refused = (status: number, error: string, error_description: string): TokenAnswer => ({
+  status,
+  body: { error, error_description },
+});
+
+/** Makes a service account whom `delegates` may be impersonated by, for `scopes` and no more. */
+export const createDirectoryTokens = async (options: {
+  delegates: readonly string[];
+  scopes: readonly string[];
+}): Promise<DirectoryTokens> => {
+  const { publicKey, privateKey } = await generateKeyPair("RS256", { extractable: true });
+  const issued = new Map<string, { scopes: readonly string[]; expiresAt: number }>();
+  return {
+    clientEmail,
+    privateKeyPem: await exportPKCS8(privateKey),
+    async grant(form, audience) {
+      if (form.get("grant_type") !== grantType) return refused(400, "unsupported_grant_type", "Invalid grant_type");
+      const verified = await jwtVerify(form.get("assertion") ?? "", publicKey, {
+        algorithms: ["RS256"],
+        issuer: clientEmail,
+        audience,
+        requiredClaims: ["iss", "aud", "iat", "exp", "scope"],
+      }).catch((cause: unknown) => String(cause));
+      if (typeof verified === "string") return refused(400, "invalid_grant", `Invalid JWT: ${verified}`);
+      const { sub, iat = 0, exp = 0, scope } = verified.payload;
+      if (exp - iat > 3600) return refused(400, "invalid_grant", "Invalid JWT: it lives longer than an hour");
+      // Without `sub` the account would act as itself, and has no directory.
+      if (sub === undefined || !options.delegates.includes(sub))
+        return refused(400, "invalid_grant", "Invalid email or User ID");
+      const scopes = String(scope).split(" ");
+      if (!scopes.every((name) => options.scopes.includes(name)))
+        return refused(
+          401,
+          "unauthorized_client",
+          "Client is unauthorized to retrieve access tokens using this method, or client not authorized for any of the scopes requested.",
+        );
+      const token = `ya29.${crypto.getRandomValues(new Uint8Array(24)).toHex()}`;
+      issued.set(token, { scopes, expiresAt: Date.now() + lifetimeSeconds * 1000 });
+      return { status: 200, body: { access_token: token, expires_in: lifetimeSeconds, token_type: "Bearer" } };
+    },
+    scopesOf(authorization) {
+      const token = issued.get(/^Bearer (\S+)$/.exec(authorization ?? "")?.[1] ?? "");
+      return token && token.expiresAt > Date.now() ? token.scopes : null;
+    },
+    revokeAll: () => issued.clear(),
+  };
+};

@@ -1,0 +1,164 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { text } from "node:stream/consumers";
+import type { Configuration, interactionPolicy } from "oidc-provider";
+import { startLoopbackServer } from "./loopback-server.ts";
+
+/** Somebody who can sign in at the provider. */
+export interface ProviderAccount {
+  /** The Directory user's id: the provider's `sub`. */
+  subject: string;
+  email: string;
+  name: string;
+  /** What the page that asks who to be says about them. */
+  note?: string;
+}
+
+/** A real OpenID Connect provider (oidc-provider) over loopback HTTP. */
+export interface IdentityProvider {
+  /** What `IDP_ISSUER` must be. */
+  issuer: string;
+  clientId: string;
+  clientSecret: string;
+  close(): Promise<void>;
+}
+
+const hour = 3600;
+
+/** What a test or the demo chooses. */
+export interface IdentityProviderOptions {
+  accounts: readonly ProviderAccount[];
+  /** The origins of web: `WEBAUTH_URL`. */
+  webOrigins: readonly string[];
+  /** A free one unless told. */
+  port?: number;
+}
+
+/**
+ * Starts the provider with one confidential client, PKCE required. Instead of a password it asks which account to be: a page with a
+ * button for each, `POST`ed as `account=<subject>`; consent is given beforehand, and who chose once is remembered until the client
+ * asks with `prompt=select_account`. Whoever chooses `cancel` is sent back with `access_denied`.
+ */
+export const startIdentityProvider = async (options: IdentityProviderOptions): Promise<IdentityProvider> => {
+  const { server, url: issuer, close } = await startLoopbackServer(options.port);
+  const clientId = "svc-web";
+  // What a form changes: a client that joins it unencoded is refused (RFC 6749, 2.3.1).
+  const clientSecret = "a client secret: 100% of + and /";
+
+  const configurationWith = (policy: interactionPolicy.DefaultPolicy): Configuration => ({
+    clients: [
+      {
+        client_id: clientId,
+        client_secret: clientSecret,
+        redirect_uris: options.webOrigins.map((origin) => `${origin}/api/auth/callback/idp`),
+        grant_types: ["authorization_code"],
+        response_types: ["code"],
+      },
+    ],
+    cookies: { keys: ["of no value: the accounts are made up"] },
+    features: { devInteractions: { enabled: false } },
+    // As the big providers do: what scopes ask for stands in the id_token too.
+    conformIdTokenClaims: false,
+    claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name"] },
+    pkce: { required: () => true },
+    ttl: { AccessToken: hour, Grant: hour, IdToken: hour, Interaction: hour, Session: hour },
+    renderError: (ctx, { error }) => {
+      ctx.type = "text";
+      ctx.body = error;
+    },
+    interactions: { policy, url: (_, { uid }) => `/interaction/${uid}` },
+    findAccount: (_, subject) => {
+      const account = options.accounts.find((candidate) => candidate.subject === subject);
+      if (account === undefined) return undefined;
+      const { email, name } = account;
+      return {
+        accountId: subject,
+        claims: async () => ({ sub: subject, email, email_verified: true, name }),
+      };
+    },
+    loadExistingGrant: async ({ oidc }) => {
+      const { client, session } = oidc;
+      if (client === undefined || session?.accountId === undefined) return undefined;
+      const grant = new oidc.provider.Grant({ clientId: client.clientId, accountId: session.accountId });
+      grant.addOIDCScope("openid email profile");
+      await grant.save();
+      return grant;
+    },
+  });
+  const start = () =>
+    quietly(async () => {
+      const { default: Provider, interactionPolicy } = await import("oidc-provider");
+      const policy = interactionPolicy.base();
+      policy.add(new interactionPolicy.Prompt({ name: "select_account", requestable: true }), 0);
+      return new Provider(issuer, configurationWith(policy));
+    });
+  // With the first request: it takes a second to import, and most tests of web never come here.
+  let started: ReturnType<typeof start> | undefined;
+  const provider = () => {
+    started ??= start();
+    return started;
+  };
+
+  const interact = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    if (request.method === "GET") {
+      response.setHeader("Content-Type", "text/html; charset=utf-8").end(chooser(options.accounts, request.url ?? ""));
+      return;
+    }
+    const chosen = new URLSearchParams(await text(request)).get("account") ?? "";
+    const result =
+      chosen === "cancel" ? { error: "access_denied" } : { login: { accountId: chosen }, select_account: {} };
+    const oidc = await provider();
+    const { session } = await oidc.interactionDetails(request, response);
+    const location = await oidc.interactionResult(request, response, result);
+    // Who is chosen takes the place of who was here before; left to itself the provider would first have that one sign out.
+    const before = session && (await oidc.Session.findByUid(session.uid));
+    if (before) {
+      delete before.accountId;
+      await before.persist();
+    }
+    response.writeHead(303, { Location: location }).end();
+  };
+  const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    if (request.url?.startsWith("/interaction/")) await interact(request, response);
+    else (await provider()).callback()(request, response);
+  };
+  server.on("request", (request, response) => {
+    answer(request, response).catch(() => response.writeHead(400).end("No such interaction: begin again"));
+  });
+
+  return {
+    issuer,
+    clientId,
+    clientSecret,
+    close,
+  };
+};
+
+/** It warns of keys and storage that are not fit for production, and of every runtime newer than itself. */
+const quietly = async <Result>(work: () => Promise<Result>): Promise<Result> => {
+  const { warn } = console;
+  console.warn = () => undefined;
+  try {
+    return await work();
+  } finally {
+    console.warn = warn;
+  }
+};
+
+const chooser = (accounts: readonly ProviderAccount[], action: string): string => `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Choose an account</title>
+<style>
+:root { color-scheme: light dark; font: 14px/20px system-ui, sans-serif }
+body { width: 360px; max-width: 92vw; margin: 16vh auto }
+button { width: 100%; padding: 12px 16px; border: 1px solid; border-radius: 6px; font: inherit; text-align: left; cursor: pointer }
+small { display: block }
+</style>
+<h1>Choose an account</h1>
+<p>This provider is for trying things out: it asks for no password.</p>
+<form method="post" action="${action}">
+${accounts.map(accountButton).join("\n")}
+<p><button name="account" value="cancel">Cancel</button></p>
+</form></html>
+`;
+
+const accountButton = ({ subject, email, name, note }: ProviderAccount): string =>
+  `<p><button name="account" value="${subject}"><strong>${name}</strong> (${email})${note === undefined ? "" : `<small>${note}</small>`}</button></p>`;

@@ -1,0 +1,28 @@
+import { once } from "node:events";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+
+/** An HTTP server that listens on loopback; who started it answers its `request` events. */
+export interface LoopbackServer {
+  server: Server;
+  /** `http://127.0.0.1:<port>`. */
+  url: string;
+  /** Cuts every connection. */
+  close(): Promise<void>;
+}
+
+/** Starts one on a free port unless told. */
+export const startLoopbackServer = async (port = 0): Promise<LoopbackServer> => {
+  const server = createServer();
+  server.listen(port, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    server,
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close: async () => {
+      server.close();
+      server.closeAllConnections();
+      await once(server, "close");
+    },
+  };
+};

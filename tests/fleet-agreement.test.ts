@@ -1,0 +1,181 @@
+import { sql } from "drizzle-orm";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import type { FleetFacets } from "../proto/fleet-health/facets.ts";
+import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "../proto/fleet-health/row.ts";
+import { driftKinds, exportKinds, fleetSorts, fleetStates } from "../proto/fleet-health/vocabulary.ts";
+import { createTestCore } from "./core.ts";
+import { oddDeviceId, seedFleet } from "./fleet.ts";
+
+const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
+afterAll(() => test.close());
+const now = test.clock.now();
+await seedFleet(test.db, { count: 320, now: new Date(now) });
+const get = async <Body>(path: string) =>
+  (await test.api<Body>("GET", `/v1/collector/health${path}`, { as: "auditor" })).body;
+const fleet = (await get<FleetHealthReport>("?limit=1000")).items;
+
+/** Parameters of a query; `state` may stand there more than once. */
+type Filter = Partial<Record<string, string | readonly string[]>>;
+const queryOf = (filter: Filter) =>
+  new URLSearchParams(
+    Object.entries(filter).flatMap(([name, value]) =>
+      [value ?? []].flat().map((each) => [name, each] as [string, string]),
+    ),
+  ).toString();
+
+const later = (row: FleetHealthRow) =>
+  Math.max(...[row.certificate, row.successor].map((each) => Date.parse(each?.not_after ?? "") || 0));
+const has = (row: FleetHealthRow, ...states: string[]) => row.conditions.some(({ state }) => states.includes(state));
+
+/** What each parameter says of a row, as a reader of its fields would decide. */
+const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> = {
+  q: ({ device_id, identity, platform, version }, text) =>
+    [device_id, identity, platform, version].some((field) => field.toLowerCase().includes(text.toLowerCase())),
+  device: (row, device) => row.device_id === device,
+  platform: (row, platform) => row.platform === platform,
+  version: (row, version) => row.version === version,
+  not_version: (row, version) => row.version !== version,
+  drift: (row, drift) => row.config.drift === drift,
+  heartbeat: (row) => row.last_heartbeat_at !== null && Date.parse(row.last_heartbeat_at) >= now - 180_000,
+  forwarding: (row, what) =>
+    what === "ever" ? row.last_envelope_at !== null : row.last_heartbeat_at !== null && row.last_envelope_at === null,
+  heartbeat_older_than_seconds: (row, age) =>
+    row.last_heartbeat_at !== null && Date.parse(row.last_heartbeat_at) < now - Number(age) * 1000,
+  expires_within_seconds: (row, within) => later(row) <= now + Number(within) * 1000,
+};
+/** What a page is sorted by; an envelope's time counts to the second. */
+const sortValues: Record<string, (row: FleetHealthRow) => string | number> = {
+  identity: (row) => row.identity,
+  last_heartbeat_at: (row) => Date.parse(row.last_heartbeat_at ?? "") || 0,
+  last_envelope_at: (row) => Math.floor((Date.parse(row.last_envelope_at ?? "") || 0) / 1000),
+  certificate_not_after: (row) => Date.parse(row.certificate.not_after),
+  queue_bytes: (row) => row.queue.bytes ?? -1,
+};
+const exported: Record<string, (row: FleetHealthRow) => boolean> = {
+  stale: (row) => has(row, "stale"),
+  queue_risk: (row) => has(row, "queue_at_risk"),
+  renewal_failures: (row) => has(row, "renewal_failed"),
+  config_drift: (row) => ["drifted", "on_last_known_good"].includes(row.config.drift),
+};
+const matches = (row: FleetHealthRow, { state, ...rest }: Filter) =>
+  (state === undefined || state.includes(row.state)) &&
+  Object.entries(rest).every(([name, value]) => meanings[name]?.(row, String(value)) ?? true);
+
+const filters: fc.Arbitrary<Filter> = fc
+  .record(
+    {
+      state: fc.subarray([...fleetStates], { minLength: 1 }),
+      q: fc.constantFrom(
+        "host-1",
+        "HOST",
+        "dc-3",
+        "%",
+        "_",
+        "\\",
+        "odd%_\\",
+        "amd",
+        "1.1",
+        "0.9.0",
+        "/",
+        "nothing",
+        "\u{1f600}",
+      ),
+      device: fc.constantFrom("host-7", `${oddDeviceId}97`, "none"),
+      platform: fc.constantFrom("linux/amd64", "darwin/arm64"),
+      version: fc.constantFrom("1.4.0", "1.11.0", "latest"),
+      not_version: fc.constantFrom("1.4.0", "latest"),
+      drift: fc.constantFrom(...driftKinds),
+      heartbeat: fc.constant("recent"),
+      forwarding: fc.constantFrom("never", "ever"),
+      heartbeat_older_than_seconds: fc.constantFrom("0", "30", "180", "86400"),
+      expires_within_seconds: fc.constantFrom("0", "86400", "1000000"),
+    },
+    { requiredKeys: [] },
+  )
+  .filter((filter) => Object.keys(filter).length <= 4);
+
+describe("under any filter", () => {
+  it("pages, summary, facets and the four exports agree, and with what the rows themselves say", async () => {
+    const property = fc.asyncProperty(
+      filters,
+      fc.constantFrom(...fleetSorts),
+      fc.constantFrom("asc", "desc"),
+      fc.integer({ min: 40, max: 300 }),
+      async (filter, sort, order, limit) => {
+        const query = queryOf(filter);
+        const expected = fleet
+          .filter((row) => matches(row, filter))
+          .map((row) => row.identity_id)
+          .sort();
+        const walked: FleetHealthRow[] = [];
+        let cursor: string | null = null;
+        let summary: FleetHealthReport["summary"] | undefined;
+        do {
+          const next: string = cursor === null ? "" : `&cursor=${cursor}`;
+          const page: FleetHealthReport = await get(`?${query}&sort=${sort}&order=${order}&limit=${limit}${next}`);
+          walked.push(...page.items);
+          summary ??= page.summary;
+          cursor = page.next_cursor;
+        } while (cursor !== null);
+        expect(walked.map((row) => row.identity_id).sort()).toEqual(expected);
+
+        const values = walked.map((row) => sortValues[sort]?.(row) ?? 0);
+        const rising = order === "asc" ? values : values.toReversed();
+        expect(rising.every((value, place) => place === 0 || (rising[place - 1] ?? 0) <= value)).toBe(true);
+
+        const { state: _, ...anyState } = filter;
+        const counted = fleet.filter((row) => matches(row, anyState));
+        expect(summary).toEqual({
+          enrolled: counted.length,
+          active_recent_heartbeats: counted.filter((row) => Date.parse(row.last_heartbeat_at ?? "") >= now - 180_000)
+            .length,
+          forwarding: counted.filter((row) => row.last_envelope_at !== null).length,
+          never_forwarded: counted.filter((row) => meanings.forwarding?.(row, "never")).length,
+          by_state: Object.fromEntries(
+            fleetStates.map((state) => [state, counted.filter((row) => row.state === state).length]),
+          ),
+        });
+
+        const facets = await get<FleetFacets>(`/facets?${query}`);
+        const sum = (counts: readonly { count: number }[]) => counts.reduce((total, { count }) => total + count, 0);
+        const { versions, platforms, drift, heartbeat_age: ages, certificate_expiry: expiry } = facets;
+        expect([
+          facets.total,
+          sum(versions) + facets.versions_other,
+          sum(platforms) + facets.platforms_other,
+          sum(drift),
+          ages.never + sum(ages.buckets),
+          expiry.expired + sum(expiry.days) + expiry.later,
+        ]).toEqual(Array(6).fill(walked.length));
+        for (const { version, count } of versions)
+          expect(count).toBe(walked.filter((row) => row.version === version).length);
+        for (const each of drift)
+          expect(each.count).toBe(walked.filter((row) => row.config.drift === each.drift).length);
+        expect(expiry.expired).toBe(walked.filter((row) => later(row) <= now).length);
+
+        for (const kind of exportKinds) {
+          const records = (await get<string>(`/export.csv?kind=${kind}&${query}`)).trimEnd().split("\r\n").slice(1);
+          const wanted = walked.filter((row) => exported[kind]?.(row)).map((row) => row.identity_id);
+          expect(records.map((record) => record.slice(0, 36)).sort()).toEqual(wanted.sort());
+          expect(facets.exports[kind]).toBe(wanted.length);
+        }
+      },
+    );
+    await fc.assert(property, { numRuns: 15, seed: 20_261_120 });
+  });
+
+  it("has every state, drift and export in the fleet that it is tested on", async () => {
+    const { summary } = await get<FleetHealthReport>("?limit=1");
+    expect(Object.entries(summary.by_state).filter(([, count]) => count === 0)).toEqual([]);
+    const { drift, exports } = await get<FleetFacets>("/facets");
+    const counts = [...drift.map(({ count }) => count), ...Object.values(exports)];
+    expect(counts.filter((count) => count === 0)).toEqual([]);
+    // What the triggers made of the seed is what the tables say.
+    const odd = await test.db.execute(
+      sql`(table fleet_host except table fleet_facts) union all (table fleet_facts except table fleet_host)`,
+    );
+    expect([...odd]).toEqual([]);
+  });
+});

@@ -1,0 +1,65 @@
+import { sql } from "drizzle-orm";
+import type { Database } from "../functions/store/database.ts";
+
+/** How hosts of a seeded fleet are named: every 97th has what patterns, CSV and SQL trip over. */
+export const oddDeviceId = "@odd%_\\";
+
+/**
+ * Fills an empty database with `count` collectors by a few statements, straight into the tables: the same for the same arguments,
+ * spread over all states, versions, platforms, kinds of drift, ages and expiry dates, in combinations too.
+ */
+export const seedFleet = async (db: Database, { count, now }: { count: number; now: Date }): Promise<void> => {
+  const at = sql`${now.toISOString()}::timestamptz`;
+  const ago = (seconds: string) => sql`${at} - make_interval(secs => ${sql.raw(seconds)})`;
+  const id = (kind: string, of = "n") =>
+    sql.raw(`('01920000-0000-7000-${kind}-' || lpad(to_hex(${of}), 12, '0'))::uuid`);
+  const policy = sql.raw("'01920000-0000-7000-8000-ffffffffffff'::uuid");
+  const hosts = sql`generate_series(1, ${count}::int) n`;
+  const hash = (text: string) => sql.raw(`encode(sha256((${text})::text::bytea), 'hex')`);
+  const device = sql.raw(`case when n % 97 = 0 then '${oddDeviceId}' || n else 'host-' || n end`);
+
+  await db.transaction(async (tx) => {
+    await tx.execute(sql`set local statement_timeout = 0`);
+    await tx.execute(sql`insert into enrollment_policy values (${policy}, 'seeded', null, '{}', 1814400, '{}', 0, 0, '{}',
+      'deny', 0, ${at}, ${policy})`);
+    await tx.execute(sql`insert into bootstrap_token (id, policy_id, token_sha256, token_prefix, allowed_source_cidrs, max_uses,
+      expires_at, created_at, created_by) values (${policy}, ${policy}, '', 'seeded', '{}', 0, ${at}, ${at}, ${policy})`);
+    await tx.execute(sql`insert into collector_config (id, yaml, config_hash, size_bytes, created_at, created_by)
+      select ${id("b000")}, '', ${hash("n")}, 0, ${at}, ${policy} from generate_series(0, 2) n`);
+    await tx.execute(sql`insert into collector_identity (id, identity, device_id, policy_id, token_id, platform,
+        collector_version, enrolled_at, revoked_at, last_auth_failure_at, last_auth_failure_reason)
+      select ${id("8000")}, 'https://fleet.example.test/dc-' || n % 9 || '/' || replace(${device}, '%', '%25'), ${device},
+        ${policy}, ${policy}, (array['linux/amd64', 'linux/arm64', 'windows/amd64', 'darwin/arm64'])[1 + n % 10 % 4],
+        (array['1.4.0', '1.10.2', '0.9.0', 'latest'])[1 + n % 17 % 4],
+        case when n % 22 = 0 then ${ago("300")} else ${ago("2000000 + n % 1000")} end,
+        case when n % 59 = 0 then ${at} end, case when n % 71 = 0 then ${ago("60")} end,
+        case when n % 71 = 0 then 'clock_skew' end
+      from ${hosts}`);
+    await tx.execute(sql`insert into certificate (id, identity_id, status, serial_number, fingerprint_sha256, spki_sha256,
+        certificate_pem, chain_pem, not_before, not_after, renew_after, issued_at, first_used_at, revoked_at)
+      select ${id("9000")}, ${id("8000")}, case when n % 53 = 0 then 'revoked' else 'active' end, to_hex(n),
+        decode(${hash("n")}, 'hex'), '', '', '', issued, issued + make_interval(secs => 1814400),
+        issued + make_interval(secs => 907200), issued, issued, case when n % 53 = 0 then ${at} end
+      from ${hosts}, lateral (select ${at} - make_interval(secs => 86400.0 * case
+        when n % 41 = 0 then 21.5 when n % 37 = 0 then 17 else n % 100 * 0.1 end) as issued) i`);
+    await tx.execute(sql`insert into certificate (id, identity_id, predecessor_id, status, serial_number, fingerprint_sha256,
+        spki_sha256, certificate_pem, chain_pem, not_before, not_after, renew_after, issued_at)
+      select ${id("a000")}, ${id("8000")}, ${id("9000")}, 'active', to_hex(-n), decode(${hash("-n")}, 'hex'), '', '', '',
+        ${at}, ${at} + make_interval(secs => case when n % 3 = 0 then 1814400 else -n end), ${at}, ${at}
+      from ${hosts} where n % 29 = 0`);
+    await tx.execute(sql`insert into collector_health (identity_id, certificate_id, last_heartbeat_at, boot_id, collector_version,
+        collector_commit, hostname, platform, started_at, config_valid, config_errors, running_config_hash,
+        desired_config_hash, last_known_good_config_hash, queue_records, queue_bytes, queue_bytes_max, dropped_records_total,
+        dropped_since_previous, queue_at_risk, forwarder_connected, renewal_status, renewal_last_error)
+      select i.id, ${id("9000")}, case when n % 13 = 0 or n % 59 = 0 then ${ago("120 + n % 100000")} else ${ago("n % 60")} end, 'boot',
+        case when n % 6 = 0 then '1.11.0' else i.collector_version end, 'c0ffee', '=host' || n, i.platform, ${ago("100000")},
+        n % 43 <> 0, '{}', case when n % 19 <> 0 then ${hash("n % 3")} end, case when n % 4 <> 1 then ${hash("0")} end,
+        ${hash("n % 2")}, n % 1000, n * 7919::bigint % 104857600, 104857600, n % 5, n % 83 = 0, n % 47 = 0, true,
+        case when n % 61 = 0 then 'failed' else 'ok' end, case when n % 61 = 0 then '+refused, with reenroll' end
+      from ${hosts} join collector_identity i on i.id = ${id("8000")} where n % 11 <> 0`);
+    await tx.execute(sql`insert into ingest_host select i.identity, ${ago("n % 90 + 0.123")}
+      from ${hosts} join collector_identity i on i.id = ${id("8000")} where n % 7 <> 0`);
+    await tx.execute(sql`insert into config_assignment (id, identity_id, config_id, assigned_at, assigned_by)
+      select ${id("8000")}, ${id("8000")}, ${id("b000", "n % 3")}, ${at}, ${policy} from ${hosts} where n % 5 = 0`);
+  });
+};

@@ -1,0 +1,15 @@
+import { join } from "node:path";
+import { createFileSource } from "../../collector/sources/file/file-source.ts";
+import { systemClock } from "../../functions/kit/clock.ts";
+import { createTestLog } from "../fakes/log.ts";
+import { openTestQueue } from "../queue.ts";
+
+// The victim of the tailing test: follows `<dir>/*.log` into `<dir>/queue` and says how far it is, until it is killed.
+const [dir = ""] = process.argv.slice(2);
+const queue = openTestQueue(join(dir, "queue"));
+const source = createFileSource(
+  { include: [join(dir, "*.log")], exclude: [], startAt: "beginning" },
+  { append: queue.append, checkpoints: queue.checkpoints, clock: systemClock, log: createTestLog() },
+);
+setInterval(() => console.log(queue.lastSequence), 5);
+await source.start();

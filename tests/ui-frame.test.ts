@@ -1,0 +1,117 @@
+import { eq } from "drizzle-orm";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type PersonStatus, person } from "../drizzle/schema/operator.ts";
+import { systemClock } from "../functions/kit/clock.ts";
+import type { Scope } from "../proto/operator/scopes.ts";
+import { launchBrowser } from "./browser.ts";
+import { readBuiltUi } from "./built-ui.ts";
+import { createTestToken, enrollTestCollector } from "./collector.ts";
+import { type PersonName, people } from "./people.ts";
+import { looks, uiStates, violationsOf } from "./ui-states.ts";
+import { type Look, visitPage } from "./visit-page.ts";
+import { startTestWeb, type TestWeb } from "./web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [assets, launched] = await Promise.all([readBuiltUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ assets, clock: systemClock });
+  const { token } = await createTestToken(web.core);
+  for (const deviceId of ["edge-1", "edge-2", "edge-3"]) await enrollTestCollector(web.core, { token, deviceId });
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const chosen = uiStates.filter(({ name }) =>
+  [
+    "login, refused",
+    "home",
+    "fleet",
+    "fleet, no match",
+    "fleet, old rows",
+    "drawer",
+    "query with a fault",
+    "legend",
+  ].includes(name),
+);
+
+const visit = (person: PersonName | null, path: string, look?: Look) => visitPage({ browser, web }, person, path, look);
+
+describe("the pages in a browser, under the content security policy", () => {
+  it.each([
+    { width: 1440, scheme: "light" as const },
+    { width: 320, scheme: "dark" as const },
+  ])("load at $width px, $scheme, without a complaint, a shift or a sideways scroll", async (look) => {
+    for (const [path, ready] of [
+      ["/", "3 enrolled"],
+      ["/fleet", "edge-2"],
+      ["/fleet?q=nothing", "No collector matches"],
+    ] as const) {
+      const { page, complaints, layoutShift } = await visit("auditor", path, look);
+      await page.getByText(ready).first().waitFor();
+      // Nothing is asked for that nobody reads.
+      await page.waitForLoadState("networkidle");
+      expect({ path, complaints, shift: await layoutShift() }).toEqual({ path, complaints: [], shift: 0 });
+      expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
+      await page.context().close();
+    }
+  });
+
+  // Two in each look: `bench ui` has every state in every look.
+  it.each(looks.map((look, turn) => ({ ...look, turn })))(
+    "have no violation of axe, $width px, $scheme",
+    async ({ turn, ...look }) => {
+      for (const { name, person, path, ready, enter } of chosen.slice(2 * turn, 2 * turn + 2)) {
+        const { page } = await visit(person, path, look);
+        await enter?.(page);
+        await page.getByText(ready).first().waitFor();
+        expect({ name, violations: await violationsOf(page) }).toEqual({ name, violations: [] });
+        await page.context().close();
+      }
+    },
+  );
+
+  it("keep the theme that somebody chose, and have it before they paint", async () => {
+    const { page } = await visit("auditor", "/", { scheme: "light" });
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    await page.getByRole("radio", { name: "Dark" }).check();
+    expect(await background()).toBe("rgb(15, 17, 21)");
+    await page.route(/main|index-.*\.js/, (route) => route.abort());
+    await page.reload({ waitUntil: "domcontentloaded" });
+    expect(await background()).toBe("rgb(15, 17, 21)");
+    await page.context().close();
+  });
+
+  it("tell a reader which scope is missing, and what is held", async () => {
+    const { page } = await visit("reader", "/fleet");
+    await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+    await page.getByRole("link", { name: "See what you hold" }).click();
+    await page.getByRole("heading", { name: "Your scopes" }).waitFor();
+    expect(await page.getByRole("listitem").filter({ hasText: "audit" }).textContent()).toContain("not held");
+    await page.context().close();
+  });
+
+  it("follow the person: a scope that is lost, a session that ends, and the way back to the same view", async () => {
+    const { page } = await visit("admin", "/fleet?q=edge");
+    const holds = (scopes: Scope[], status: PersonStatus = "active") =>
+      web.core.db.update(person).set({ scopes, status }).where(eq(person.userId, people.admin.userId));
+    await page.getByRole("link", { name: "edge-1" }).waitFor();
+    await holds(["read"]);
+    await page.keyboard.press("r");
+    await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+    await holds(["read", "audit", "admin"]);
+    await page.reload();
+    await page.getByRole("link", { name: "edge-1" }).waitFor();
+    await holds(["read", "audit", "admin"], "suspended");
+    await page.keyboard.press("r");
+    await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+    const again = await page.getByRole("link", { name: "Sign in again" }).getAttribute("href");
+    expect(again).toBe(`/api/auth/login?${new URLSearchParams({ return_to: "/fleet?q=edge" })}`);
+    await holds(["read", "audit", "admin"]);
+    await page.context().close();
+  });
+});

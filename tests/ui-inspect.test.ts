@@ -1,0 +1,153 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../functions/kit/clock.ts";
+import { launchBrowser } from "./browser.ts";
+import { readBuiltUi } from "./built-ui.ts";
+import { createTestToken, enrollTestCollector, heartbeatBody, manage } from "./collector.ts";
+import { type Look, type Visit, visitPage } from "./visit-page.ts";
+import { startTestWeb, type TestWeb } from "./web.ts";
+
+/** What would run, or draw, if a page took it for markup. */
+const hostile = '<img src=x onerror="globalThis.taken=1">';
+
+let web: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [assets, launched] = await Promise.all([readBuiltUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ assets, clock: systemClock });
+  const { token } = await createTestToken(web.core);
+  const hosts = [];
+  for (const deviceId of ["edge-1", "edge-2", hostile])
+    hosts.push(await enrollTestCollector(web.core, { token, deviceId }));
+  const [first, , last] = hosts;
+  if (first === undefined || last === undefined) throw new Error("no hosts");
+  const now = Date.now();
+  await manage(web.core, first, "heartbeat", heartbeatBody(now));
+  const { collector, config, ...body } = heartbeatBody(now) as { collector: object; config: object };
+  await manage(web.core, last, "heartbeat", {
+    ...body,
+    collector: { ...collector, hostname: hostile, version: "1.0.0-x" },
+    config: { ...config, valid: false, errors: [hostile] },
+  });
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+/** `/fleet` as an auditor sees it, once its facets and its rows are there. */
+const visitFleet = async (look?: Look): Promise<Visit> => {
+  const visit = await visitPage({ browser, web }, "auditor", "/fleet", look);
+  await visit.page
+    .getByRole("link", { name: /hosts?, last heartbeat/ })
+    .first()
+    .waitFor();
+  await visit.page.getByRole("link", { name: "edge-2" }).waitFor();
+  return visit;
+};
+
+const addressOf = (page: Page): string => new URL(page.url()).search;
+describe("the fleet page in a browser", () => {
+  it("T2: shows names and messages of hosts as text, wherever they stand", async () => {
+    const { page, complaints } = await visitFleet();
+    await page.getByRole("link", { name: hostile }).click();
+    const drawer = page.getByRole("dialog");
+    await drawer.getByRole("heading", { name: hostile }).waitFor();
+    await drawer.getByText("Enrolled", { exact: true }).last().waitFor();
+    // Its device id, its hostname, and what it says of its config.
+    expect(await drawer.getByText(hostile).count()).toBe(3);
+    expect(await page.locator("img[src=x]").count()).toBe(0);
+    expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  });
+
+  it("is worked by keyboard alone: rows, drawer, exports, help", async () => {
+    const { page, complaints } = await visitFleet();
+    const focused = () => page.evaluate(() => document.activeElement?.textContent);
+    await page.keyboard.press("j");
+    await page.keyboard.press("j");
+    await page.keyboard.press("j");
+    await page.keyboard.press("k");
+    expect(await focused()).toBe("edge-1");
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
+    await page.getByText("Enrolled by").waitFor();
+    await page.keyboard.press("j");
+    await page.getByRole("dialog").getByRole("heading", { name: "edge-2" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    expect(addressOf(page)).toBe("");
+    expect(await focused()).toBe("edge-2");
+
+    await page.keyboard.press("e");
+    await page.locator("a:focus", { hasText: "Stale collectors" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("?");
+    await page.getByRole("heading", { name: "Keyboard shortcuts" }).waitFor();
+    await page.keyboard.press("Space");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("e");
+    expect(await page.locator("#export-menu").isVisible()).toBe(false);
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  });
+
+  it("filters by a query that suggests, says what is wrong, and stays in the address", async () => {
+    const { page, complaints } = await visitFleet();
+    const box = page.getByRole("combobox", { name: "Search and filter collectors" });
+    await page.keyboard.press("/");
+    await page.keyboard.type("edge stat");
+    await page.getByRole("option", { name: /^state: / }).waitFor();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.keyboard.type("enr");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Tab");
+    expect(await box.inputValue()).toBe("edge state:enrolling ");
+    expect(addressOf(page)).toBe("?state=enrolling&q=edge");
+    await page.getByText("1 to 1 of 1").first().waitFor();
+
+    await page.keyboard.type("hb>soon");
+    await page.keyboard.press("Enter");
+    await page.getByText("A duration is a whole number").waitFor();
+    expect(await box.getAttribute("aria-invalid")).toBe("true");
+    expect(addressOf(page)).toBe("?state=enrolling&q=edge");
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Remove filter state:enrolling" }).click();
+    expect(addressOf(page)).toBe("?q=edge");
+    await page.goBack();
+    expect(await box.inputValue()).toBe("edge state:enrolling");
+    expect(complaints).toEqual([]);
+    await page.context().close();
+  });
+
+  it("filters by the bars of its charts, and exports what is left", async () => {
+    const { page } = await visitFleet({ width: 320 });
+    await page.locator(".charts summary").focus();
+    // A stop for each chart, and arrows among its bars: the versions are the third.
+    for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
+    expect(addressOf(page)).toBe("?version=1.2.3");
+    await page.getByText("1 to 1 of 1").first().waitFor();
+    await page.getByRole("button", { name: "Export" }).click();
+    const link = page.getByRole("link", { name: "Config drift" });
+    await page.getByRole("link", { name: "Config drift 0 rows" }).waitFor();
+    expect(await link.getAttribute("href")).toBe(
+      "/api/core/collector/health/export.csv?kind=config_drift&version=1.2.3",
+    );
+    await page.context().close();
+  });
+
+  it("offers to reload when the server no longer has the part that a row opens", async () => {
+    const { page } = await visitFleet();
+    await page.route("**/row-drawer-*.js", (route) => route.abort());
+    await page.getByRole("link", { name: "edge-1" }).click();
+    const reload = page.getByRole("alert").getByRole("button", { name: "Reload" });
+    await reload.waitFor();
+    await page.unroute("**/row-drawer-*.js");
+    await reload.click();
+    await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
+    await page.context().close();
+  });
+});

@@ -1,0 +1,104 @@
+import { AxeBuilder } from "@axe-core/playwright";
+import type { Page, Route } from "playwright-core";
+import type { PersonName } from "./people.ts";
+import type { Look } from "./visit-page.ts";
+
+/** A state of a page that is drawn on purpose. */
+export interface UiState {
+  name: string;
+  /** Who looks at it; null: somebody who is not signed in. */
+  person: PersonName | null;
+  path: string;
+  /** What stands on it once it is there. */
+  ready: string;
+  /** Brings the page that `path` opened into the state. */
+  enter?: (page: Page) => Promise<unknown>;
+}
+
+/** The looks that goals of accessibility are for. */
+export const looks = [320, 1440].flatMap((width) =>
+  (["light", "dark"] as const).map((scheme): Required<Pick<Look, "width" | "scheme">> => ({ width, scheme })),
+);
+
+const reports = "**/api/core/collector/health**";
+const problem = (status: number, code: string) => (route: Route) =>
+  route.fulfill({
+    status,
+    contentType: "application/problem+json",
+    json: { type: `urn:svc:problem:${code}`, title: code, status, detail: "No answer", code, request_id: "request-1" },
+  });
+const failing = (status: number, code: string) => async (page: Page) => {
+  await page.route(reports, problem(status, code));
+  await page.reload();
+};
+const pressing =
+  (...keys: string[]) =>
+  async (page: Page) => {
+    await page.locator(".row-link").first().waitFor();
+    for (const key of keys) await page.keyboard.press(key);
+  };
+const pushing = (name: string) => async (page: Page) => {
+  await page.locator(".row-link").first().waitFor();
+  await page.getByRole("button", { name }).click();
+};
+
+const fleet = { person: "auditor", path: "/fleet" } as const;
+
+/** The states of every page before a fleet with rows. What an empty fleet looks like needs an empty one. */
+export const uiStates: readonly UiState[] = [
+  { name: "login", person: null, path: "/login", ready: "Sign in with" },
+  {
+    name: "login, refused",
+    person: null,
+    path: "/login?reason=suspended&id=01920000-0000-7000-8000-0000000000e5",
+    ready: "Your account is suspended",
+  },
+  { name: "home", person: "auditor", path: "/", ready: "enrolled" },
+  { name: "home without audit", person: "reader", path: "/", ready: "Your scopes" },
+  { name: "fleet", ...fleet, ready: "1 to " },
+  { name: "fleet, no match", ...fleet, path: "/fleet?q=nowhere-at-all", ready: "No collector matches" },
+  { name: "fleet without audit", ...fleet, person: "reader", ready: "This page needs the scope" },
+  { name: "fleet, audit lost", ...fleet, ready: "Core refuses the report", enter: failing(403, "forbidden") },
+  { name: "fleet, core away", ...fleet, ready: "could not be loaded", enter: failing(503, "service_unavailable") },
+  {
+    name: "fleet, old rows",
+    ...fleet,
+    ready: "These rows are old",
+    enter: async (page) => {
+      await page.locator(".row-link").first().waitFor();
+      await page.route(reports, problem(503, "service_unavailable"));
+      await page.keyboard.press("r");
+    },
+  },
+  {
+    name: "fleet, session ended",
+    ...fleet,
+    ready: "Your session has ended",
+    enter: failing(401, "unauthenticated"),
+  },
+  {
+    name: "fleet, loading",
+    ...fleet,
+    ready: "Loading",
+    enter: async (page) => {
+      await page.route(reports, () => undefined);
+      await page.reload();
+    },
+  },
+  { name: "drawer", ...fleet, ready: "Certificate id", enter: pressing("j", "Enter") },
+  { name: "suggestions", ...fleet, ready: "state:", enter: pressing("/", "s", "t") },
+  {
+    name: "query with a fault",
+    ...fleet,
+    ready: "A duration is a whole number",
+    enter: pressing("/", ...[..."hb>soon"], "Enter"),
+  },
+  { name: "export menu", ...fleet, ready: "Stale collectors", enter: pressing("e") },
+  { name: "view menu", ...fleet, ready: "Two lines", enter: pushing("View") },
+  { name: "legend", ...fleet, ready: "A collector shows the first", enter: pushing("What the states mean") },
+  { name: "help", ...fleet, ready: "Keyboard shortcuts", enter: pressing("?") },
+];
+
+/** What axe finds wrong with a page as it is: the rule and the first element, for each. */
+export const violationsOf = async (page: Page): Promise<string[]> =>
+  (await new AxeBuilder({ page }).analyze()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);

@@ -1,0 +1,96 @@
+/** What a browser does of HTTP, for tests without one: keeps cookies by host and path, follows redirects, posts forms. */
+export interface UserAgent {
+  /** Requests a URL and follows its redirects; the answer's `url` is where it ended. */
+  visit(url: string, init?: RequestInit): Promise<Visit>;
+  /** One request with the cookies, no redirect followed. */
+  fetch(url: string, init?: RequestInit): Promise<Response>;
+  /** The value of a cookie; undefined when there is none. */
+  cookie(name: string): string | undefined;
+  /** Plants a cookie, as an attacker would. */
+  plant(url: string, cookie: string): void;
+  /** The `Cookie` header that a request to this URL gets. */
+  cookieHeader(url: string): string;
+}
+
+/** Where a visit ended. */
+export interface Visit {
+  url: URL;
+  status: number;
+  headers: Headers;
+  text: string;
+  /** Every URL on the way, the last one too. */
+  trail: readonly string[];
+}
+
+interface Kept {
+  host: string;
+  path: string;
+  name: string;
+  value: string;
+}
+
+const redirectsMax = 20;
+
+/** A user agent with an empty jar, over `send` (`fetch` unless told). */
+export const createUserAgent = (send: (url: string, init: RequestInit) => Promise<Response> = fetch): UserAgent => {
+  let jar: Kept[] = [];
+
+  const keep = (url: URL, header: string): void => {
+    const [pair = "", ...attributes] = header.split(/;\s*/);
+    const at = pair.indexOf("=");
+    const attribute = (name: string) =>
+      attributes.find((text) => text.toLowerCase().startsWith(`${name}=`))?.slice(name.length + 1);
+    const cookie = {
+      host: url.host,
+      path: attribute("path") ?? "/",
+      name: pair.slice(0, at),
+      value: pair.slice(at + 1),
+    };
+    jar = jar.filter(({ host, path, name }) => host !== cookie.host || path !== cookie.path || name !== cookie.name);
+    const expires = attribute("expires");
+    if (attribute("max-age") !== "0" && (expires === undefined || Date.parse(expires) > Date.now())) jar.push(cookie);
+  };
+
+  const cookieHeader = (text: string): string => {
+    const { host, pathname } = new URL(text);
+    return jar
+      .filter(
+        ({ host: of, path }) => of === host && (pathname === path || pathname.startsWith(path.replace(/\/?$/, "/"))),
+      )
+      .map(({ name, value }) => `${name}=${value}`)
+      .join("; ");
+  };
+
+  const fetchOnce: UserAgent["fetch"] = async (url, init = {}) => {
+    const headers = new Headers(init.headers);
+    const cookies = cookieHeader(url);
+    if (cookies !== "") headers.set("Cookie", cookies);
+    const response = await send(url, { ...init, headers, redirect: "manual" });
+    for (const header of response.headers.getSetCookie()) keep(new URL(url), header);
+    return response;
+  };
+
+  return {
+    fetch: fetchOnce,
+    visit: async (url, init = {}) => {
+      const trail = [url];
+      let response = await fetchOnce(url, init);
+      for (
+        let location = response.headers.get("location");
+        location !== null;
+        location = response.headers.get("location")
+      ) {
+        if (trail.length > redirectsMax) throw new Error(`redirected ${redirectsMax} times`);
+        await response.body?.cancel();
+        const next = new URL(location, trail.at(-1)).href;
+        trail.push(next);
+        response = await fetchOnce(next, { headers: { Accept: "text/html" } });
+      }
+      const { status, headers } = response;
+      return { url: new URL(trail.at(-1) ?? url), status, headers, text: await response.text(), trail };
+    },
+    cookie: (name) => jar.find((cookie) => cookie.name === name)?.value,
+    plant: (url, cookie) => keep(new URL(url), cookie),
+    cookieHeader,
+  };
+};

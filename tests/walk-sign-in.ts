@@ -1,0 +1,15 @@
+import type { UserAgent, Visit } from "./user-agent.ts";
+
+/** Walks the sign-in as a person would: the provider's page, its button, and back. Resolves with where it ended. */
+export const walkSignIn = async (
+  agent: UserAgent,
+  { origin, account, returnTo = "/" }: { origin: string; account: string; returnTo?: string },
+): Promise<Visit> => {
+  const chooser = await agent.visit(`${origin}/api/auth/login?${new URLSearchParams({ return_to: returnTo })}`);
+  if (!chooser.url.pathname.startsWith("/interaction/")) return chooser;
+  return agent.visit(chooser.url.href, {
+    method: "POST",
+    headers: { "Content-Type": "application/x-www-form-urlencoded" },
+    body: new URLSearchParams({ account }),
+  });
+};
