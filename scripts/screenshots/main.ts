@@ -1,0 +1,126 @@
+/**
+ * `bun run screenshots`: writes the pictures of `docs/images/`, of the built user interface before a fleet that is the same each
+ * time, at a moment that is the same each time. What differs between machines is their fonts.
+ */
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Core } from "../../functions/core.ts";
+import { launchBrowser } from "../../tests/browser.ts";
+import { readBuiltUi } from "../../tests/built-ui.ts";
+import { seedPeople } from "../../tests/people.ts";
+import { type Look, visitPage } from "../../tests/visit-page.ts";
+import { createBenchCore } from "../bench/core.ts";
+import { openBenchDatabase } from "../bench/database.ts";
+import { startBenchWeb } from "../bench/web.ts";
+import { pictureFleet } from "./fleet.ts";
+
+const folder = fileURLToPath(new URL("../../docs/images/", import.meta.url));
+const bytesMax = 200 * 1024;
+
+interface Picture {
+  name: string;
+  path: string;
+  look: Look;
+  /** Text that is there once the page is worth a picture. */
+  ready: string;
+  /** When core ceases to answer. */
+  fault?: "from the start" | "later";
+}
+
+const light = { width: 1440, scheme: "light" } as const;
+const dark = { width: 1440, scheme: "dark" } as const;
+
+const picturesOf = (identityId: string): Picture[] => [
+  { name: "fleet-light", path: "/fleet?sort=certificate_not_after", look: light, ready: "heartbeating" },
+  { name: "fleet-dark", path: "/fleet?sort=queue_bytes&order=desc", look: dark, ready: "heartbeating" },
+  { name: "fleet-390-light", path: "/fleet", look: { ...light, width: 390, height: 1400 }, ready: "heartbeating" },
+  { name: "fleet-320-dark", path: "/fleet", look: { ...dark, width: 320, height: 1400 }, ready: "heartbeating" },
+  {
+    name: "fleet-drawer",
+    path: `/fleet?drift=on_last_known_good&id=${identityId}`,
+    look: { ...light, width: 1100, height: 1120 },
+    ready: "Config assigned",
+  },
+  {
+    name: "fleet-error",
+    path: "/fleet",
+    look: { ...light, height: 720 },
+    ready: "could not be loaded",
+    fault: "from the start",
+  },
+  {
+    name: "fleet-stale",
+    path: "/fleet?state=stale",
+    look: { ...light, height: 720 },
+    ready: "heartbeating",
+    fault: "later",
+  },
+  { name: "home", path: "/", look: light, ready: "enrolled" },
+];
+
+const unavailable = {
+  status: 503,
+  contentType: "application/problem+json",
+  json: {
+    type: "urn:svc:problem:service_unavailable",
+    title: "The service is unavailable",
+    status: 503,
+    detail: "Core does not answer",
+    code: "service_unavailable",
+    action: "retry",
+    request_id: "01920000-0000-7000-8000-0000000000e5",
+  },
+};
+
+const emptyPictures: Picture[] = [
+  { name: "fleet-empty", path: "/fleet", look: light, ready: "No host is enrolled yet" },
+  {
+    name: "login",
+    path: "/login?reason=signed_out",
+    look: { width: 720, height: 480, scheme: "light" },
+    ready: "Sign in with",
+  },
+];
+
+const database = await openBenchDatabase();
+const browser = await launchBrowser();
+try {
+  const silent: Pick<Core, "signer" | "clientCertificates"> = { signer: null, clientCertificates: {} as never };
+  const assets = await readBuiltUi();
+  const now = Date.UTC(2026, 0, 15, 12);
+  await seedPeople(database.db, now);
+  const plain = createBenchCore(database, silent, () => now);
+  const core = { ...plain, config: { ...plain.config, collectorVersionMin: "1.4.0" } };
+  const web = await startBenchWeb(core, { url: database.url, assets });
+  await mkdir(folder, { recursive: true });
+
+  const take = async ({ name, path, look, ready, fault }: Picture): Promise<void> => {
+    const { page } = await visitPage({ browser, web }, "auditor", path, { ...look, now });
+    const fail = () => page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
+    if (fault === "from the start") {
+      await fail();
+      await page.reload();
+    }
+    await page.getByText(ready).first().waitFor();
+    if (fault === "later") {
+      await fail();
+      await page.getByRole("button", { name: "Refresh" }).click();
+      await page.getByText("These rows are old").waitFor();
+    }
+    await page.waitForLoadState("networkidle");
+    const picture = await page.screenshot({ animations: "disabled", caret: "hide" });
+    await page.context().close();
+    if (picture.length > bytesMax) throw new Error(`${name}.png has ${picture.length} bytes`);
+    await writeFile(join(folder, `${name}.png`), picture);
+    process.stdout.write(`docs/images/${name}.png: ${Math.round(picture.length / 1024)} KiB\n`);
+  };
+  for (const picture of emptyPictures) await take(picture);
+  const fleet = await pictureFleet(database.db, 312);
+  if (fleet.now !== now) throw new Error("the fleet is of another moment");
+  for (const picture of picturesOf(fleet.identityId)) await take(picture);
+  await web.close();
+} finally {
+  await browser.close();
+  await database.close();
+}
