@@ -77,7 +77,7 @@ export type FleetHealthRow = {
     version: string;
     state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
     conditions: Array<{
-        state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
         since: string;
         evidence: string;
     }>;
@@ -229,6 +229,161 @@ export type WhoamiResponses = {
 };
 
 export type WhoamiResponse = WhoamiResponses[keyof WhoamiResponses];
+
+export type DirectoryStatusData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/directory/status';
+};
+
+export type DirectoryStatusErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type DirectoryStatusError = DirectoryStatusErrors[keyof DirectoryStatusErrors];
+
+export type DirectoryStatusResponses = {
+    /**
+     * The state of the sync
+     */
+    200: {
+        last_sync: {
+            finished_at: string;
+            outcome: 'synced' | 'held' | 'refused' | 'failed';
+            reason_code: string | null;
+        } | null;
+        snapshot_at: string | null;
+        snapshot_age_seconds: number | null;
+        failures_in_a_row: number;
+        missing_groups: Array<string>;
+        sync_interval_seconds: number;
+        counts: {
+            people: {
+                active: number;
+                suspended: number;
+                archived: number;
+                unverified: number;
+                absent: number;
+            };
+            scopes: {
+                read: number;
+                audit: number;
+                admin: number;
+            };
+            absences_held: number;
+        };
+    };
+};
+
+export type DirectoryStatusResponse = DirectoryStatusResponses[keyof DirectoryStatusResponses];
+
+export type RecordSignInData = {
+    body: {
+        outcome: 'success';
+        remote_addr: string;
+    } | {
+        outcome: 'failure';
+        reason_code: unknown;
+        remote_addr: string;
+        user_id?: string | null;
+        subject?: string | null;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/operator/sign-ins';
+};
+
+export type RecordSignInErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type RecordSignInError = RecordSignInErrors[keyof RecordSignInErrors];
+
+export type RecordSignInResponses = {
+    /**
+     * Recorded
+     */
+    204: void;
+};
+
+export type RecordSignInResponse = RecordSignInResponses[keyof RecordSignInResponses];
 
 export type ListEnrollmentPoliciesData = {
     body?: never;
@@ -1766,7 +1921,8 @@ export type ReportFleetHealthData = {
         drift?: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         heartbeat_older_than_seconds?: number;
         expires_within_seconds?: number;
-        forwarding?: 'never';
+        heartbeat?: 'recent';
+        forwarding?: 'never' | 'ever';
         sort?: 'identity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes';
         order?: 'asc' | 'desc';
         limit?: number;
@@ -1838,6 +1994,302 @@ export type ReportFleetHealthResponses = {
 };
 
 export type ReportFleetHealthResponse = ReportFleetHealthResponses[keyof ReportFleetHealthResponses];
+
+export type CountFleetHealthData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        device?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        identity?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        platform?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        version?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        not_version?: string;
+        drift?: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        heartbeat_older_than_seconds?: number;
+        expires_within_seconds?: number;
+        heartbeat?: 'recent';
+        forwarding?: 'never' | 'ever';
+    };
+    url: '/v1/collector/health/facets';
+};
+
+export type CountFleetHealthErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type CountFleetHealthError = CountFleetHealthErrors[keyof CountFleetHealthErrors];
+
+export type CountFleetHealthResponses = {
+    /**
+     * The counts
+     */
+    200: {
+        generated_at: string;
+        thresholds: {
+            heartbeat_interval_seconds: number;
+            stale_after_seconds: number;
+            enrolling_seconds: number;
+            cert_expiring_fraction: number;
+            min_version: string | null;
+        };
+        total: number;
+        versions: Array<{
+            version: string;
+            count: number;
+            supported: boolean;
+        }>;
+        versions_other: number;
+        platforms: Array<{
+            platform: string;
+            count: number;
+        }>;
+        platforms_other: number;
+        drift: Array<{
+            drift: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+            count: number;
+        }>;
+        heartbeat_age: {
+            never: number;
+            buckets: Array<{
+                from_seconds: number;
+                to_seconds: number | null;
+                count: number;
+            }>;
+        };
+        certificate_expiry: {
+            expired: number;
+            days: Array<{
+                day: number;
+                from: string;
+                to: string;
+                count: number;
+            }>;
+            later: number;
+        };
+        exports: {
+            stale: number;
+            queue_risk: number;
+            renewal_failures: number;
+            config_drift: number;
+        };
+    };
+};
+
+export type CountFleetHealthResponse = CountFleetHealthResponses[keyof CountFleetHealthResponses];
+
+export type ExportFleetHealthData = {
+    body?: never;
+    path?: never;
+    query: {
+        kind: 'stale' | 'queue_risk' | 'renewal_failures' | 'config_drift';
+        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        device?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        identity?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        platform?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        version?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        not_version?: string;
+        drift?: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        heartbeat_older_than_seconds?: number;
+        expires_within_seconds?: number;
+        heartbeat?: 'recent';
+        forwarding?: 'never' | 'ever';
+    };
+    url: '/v1/collector/health/export.csv';
+};
+
+export type ExportFleetHealthErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportFleetHealthError = ExportFleetHealthErrors[keyof ExportFleetHealthErrors];
+
+export type ExportFleetHealthResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportFleetHealthResponse = ExportFleetHealthResponses[keyof ExportFleetHealthResponses];
+
+export type GetFleetHealthData = {
+    body?: never;
+    path: {
+        identity_id: string;
+    };
+    query?: never;
+    url: '/v1/collector/health/{identity_id}';
+};
+
+export type GetFleetHealthErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetFleetHealthError = GetFleetHealthErrors[keyof GetFleetHealthErrors];
+
+export type GetFleetHealthResponses = {
+    /**
+     * The collector
+     */
+    200: {
+        generated_at: string;
+        thresholds: {
+            heartbeat_interval_seconds: number;
+            stale_after_seconds: number;
+            enrolling_seconds: number;
+            cert_expiring_fraction: number;
+            min_version: string | null;
+        };
+        item: FleetHealthRow;
+        history: Array<{
+            at: string;
+            action: string;
+            actor: {
+                type: 'operator' | 'collector' | 'system';
+                display: string;
+            };
+            outcome: 'success' | 'failure';
+            reason_code: string | null;
+            details: {
+                [key: string]: unknown;
+            };
+        }>;
+    };
+};
+
+export type GetFleetHealthResponse = GetFleetHealthResponses[keyof GetFleetHealthResponses];
 
 export type ListAuditEventsData = {
     body?: never;

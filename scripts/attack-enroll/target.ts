@@ -10,20 +10,27 @@ import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { createCoreProcess } from "../demo/core-process.ts";
 import { createOperatorApi, type OperatorApi } from "../demo/operator-api.ts";
 import { findPorts } from "../demo/ports.ts";
-import { createProcesses } from "../demo/processes.ts";
+import { createProcesses, type Processes } from "../demo/processes.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
 
-/** A real core on loopback, to be attacked, and its database, to be asked what is true. */
+/** A real core on loopback, to be attacked or driven, and its database, to be asked what is true. */
 export interface Target {
   /** `http://127.0.0.1:<port>`. */
   url: string;
+  /** `host:port` of the mTLS listener. */
+  ingestEndpoint: string;
+  /** The authority of its server certificate. */
+  serverCaFile: string;
+  authTokenSecret: string;
+  /** For programs beside it. */
+  processes: Processes;
   operator: OperatorApi;
   sql: Sql;
 }
 
 /** Starts a durable PostgreSQL (fsync on) and a core process; what is started is put on `cleanup` at once. */
 export const startTarget = async (
-  { dir, stop }: { dir: string; stop: AbortController },
+  { dir, stop, env = {} }: { dir: string; stop: AbortController; env?: Readonly<Record<string, string>> },
   cleanup: AsyncDisposableStack,
 ): Promise<Target> => {
   await bundlePrograms();
@@ -36,7 +43,7 @@ export const startTarget = async (
   const [httpPort, ingestPort] = (await findPorts(2, systemEntropy)) as [number, number];
   const databaseUrl = postgres.url();
   const core = await createCoreProcess(
-    { dir, databaseUrl, lab, authTokenSecret, httpPort, ingestPort },
+    { dir, databaseUrl, lab, authTokenSecret, httpPort, ingestPort, env },
     { processes, clock: systemClock, signal: stop.signal },
   );
   core.start();
@@ -44,5 +51,13 @@ export const startTarget = async (
   const database = connectDatabase({ url: databaseUrl, connectionsMax: 2, openSocket: openDatabaseSocket });
   cleanup.defer(() => database.close());
   await seedPeople(database.db, systemClock.now());
-  return { url: core.httpUrl, operator: createOperatorApi(core.httpUrl, authTokenSecret), sql: database.sql };
+  return {
+    url: core.httpUrl,
+    ingestEndpoint: core.ingestEndpoint,
+    serverCaFile: lab.serverCaFile,
+    authTokenSecret,
+    processes,
+    operator: createOperatorApi(core.httpUrl, authTokenSecret),
+    sql: database.sql,
+  };
 };

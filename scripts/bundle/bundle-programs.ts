@@ -7,22 +7,31 @@ import { readHeadCommit } from "./read-head-commit.ts";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const dist = join(root, "dist");
 
-const entries = { "svc-server": "functions/main.ts", "svc-collector": "collector/main.ts" };
+const entries = {
+  "svc-server": "functions/main.ts",
+  "svc-collector": "collector/main.ts",
+  "svc-fleet-sim": "scripts/fleet-sim/main.ts",
+  "svc-web": "ui/bff/main.ts",
+};
 
 /** Where `bundlePrograms` leaves the programs that are shipped, for the project's Node. */
 export const programPaths = {
   "svc-server": join(dist, "svc-server", "main.mjs"),
   "svc-collector": join(dist, "svc-collector", "main.mjs"),
+  "svc-fleet-sim": join(dist, "svc-fleet-sim", "main.mjs"),
+  "svc-web": join(dist, "svc-web", "main.mjs"),
 } as const;
 
 /**
  * Bundles the programs into `dist/<program>/main.mjs`: importing a few hundred files costs Node three times what running them does.
- * A program finds `dist/COMMIT` one folder up and `drizzle/migrations` two folders up, as it does from its source.
+ * A program finds `dist/COMMIT` and `dist/ui` one folder up and `drizzle/migrations` two folders up, as it does from its source. A signal
+ * ends it between two programs.
  */
-export const bundlePrograms = async (): Promise<void> => {
+export const bundlePrograms = async (signal?: AbortSignal): Promise<void> => {
   await mkdir(dist, { recursive: true });
   await writeFile(join(dist, "COMMIT"), readHeadCommit());
   for (const [name, entry] of Object.entries(entries)) {
+    signal?.throwIfAborted();
     const outdir = join(dist, name);
     await rm(outdir, { recursive: true, force: true });
     await build({

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { renderConfigurationTable } from "./configuration.ts";
+import { renderCoreConfiguration, renderWebConfiguration } from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { openApiOf } from "./openapi.ts";
 import { renderProblemsPage } from "./problems-page.ts";
@@ -25,6 +25,10 @@ export const artifacts: readonly Artifact[] = [
   { path: "docs/reliability.md", render: renderReliabilityPage },
   {
     path: "docs/operate.md",
-    render: () => replaceRegion(readFileSync("docs/operate.md", "utf8"), "configuration", renderConfigurationTable()),
+    render: () => replaceRegion(readFileSync("docs/operate.md", "utf8"), "configuration", renderCoreConfiguration()),
+  },
+  {
+    path: "docs/deploy.md",
+    render: () => replaceRegion(readFileSync("docs/deploy.md", "utf8"), "configuration", renderWebConfiguration()),
   },
 ];

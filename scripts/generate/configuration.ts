@@ -1,17 +1,22 @@
 import { coreFileForms, coreVariables } from "../../functions/config.ts";
+import { webFileForms, webVariables } from "../../ui/bff/config.ts";
 import { markdownTable } from "./markdown-table.ts";
 
 /** What each variable means. The compiler asks for a line here when core learns a variable. */
-const meanings: Readonly<Record<keyof typeof coreVariables, string>> = {
+const coreMeanings: Readonly<Record<keyof typeof coreVariables, string>> = {
   PORT: "TCP port of the HTTP listener (operators, enrollment, ops); 0 takes a free one",
   SVC_HTTP_HOST: "address that the HTTP listener binds to; unset: every interface",
   SVC_DATABASE_URL: "`postgres://user:password@host:port/database`, PostgreSQL 15 or later; migrations run at boot",
   SVC_TENANT_ID: "UUID of the deployment; stored at the first boot, another one later fails the start",
   SVC_AUTH_TOKEN_SECRET: "verifies bridge tokens (HS256), at least 32 bytes; the same in web",
-  SVC_DIRECTORY_DOMAIN: "directory customer domain",
+  SVC_DIRECTORY_DOMAIN: "directory customer domain: addresses in it may sign in, and its role groups give scopes",
   SVC_DIRECTORY_DELEGATE_EMAIL: "directory super admin whom the service account impersonates",
-  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "path of the service account's JSON",
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE:
+    "path of the service account's JSON, not readable by group or world; read at each sync",
   SVC_DIRECTORY_SYNC_INTERVAL: "period of the directory pull; at least 60s",
+  SVC_DIRECTORY_API_URL: "put before `/admin/directory/v1/…`; unset: Google's; `http` on loopback alone",
+  SVC_DIRECTORY_ALLOW_MASS_REMOVAL:
+    "believes at once that more than half of more than ten people are gone ([directory.md](directory.md))",
   SVC_OPS_BEARER_TOKEN: "when set, the ops endpoints need it as bearer token",
   SVC_TRUST_LOOPBACK_OPS: "without a token: ops access for direct callers on loopback",
   SVC_LICENSE: "license (a JWT); unset: community edition, unlimited",
@@ -40,18 +45,48 @@ const meanings: Readonly<Record<keyof typeof coreVariables, string>> = {
   SVC_LOG_LEVEL: "`debug`, `info`, `warn` or `error`",
 };
 
+/** The same for web. */
+const webMeanings: Readonly<Record<keyof typeof webVariables, string>> = {
+  PORT: "TCP port of the HTTP listener; 0 takes a free one",
+  SVC_HTTP_HOST: "address that the HTTP listener binds to; unset: every interface",
+  WEBAUTH_URL:
+    "public URL of the interface, or the redirect URI under it: its origin counts. `https://` makes cookies `Secure` and sends HSTS",
+  WEBAUTH_SECRET: "signs sessions (HS256), at least 32 bytes; another one ends them all",
+  SESSION_TTL: "lifetime of a session, from the sign-in on; nothing extends it",
+  IDP_ISSUER: "issuer of the OpenID Connect provider, as its discovery document names it; https, or http on loopback",
+  IDP_NAME: "what the sign-in page calls the provider; unset: Google, Microsoft, Okta, or the issuer's host",
+  IDP_CLIENT_ID: "OAuth 2.0 client id",
+  IDP_CLIENT_SECRET: "its secret, sent with `client_secret_basic`",
+  SVC_API_URL: "base URL of core's API, `/v1` included, as web reaches it",
+  SVC_AUTH_TOKEN_SECRET: "signs bridge tokens (HS256), at least 32 bytes; the same in core",
+  SVC_DATABASE_URL: "core's database, as a role that may read two tables (below)",
+  SVC_TENANT_ID: "UUID of the deployment; the same in core",
+  SVC_CHAT_ENABLED: "`false` hides chat",
+  SVC_INFERENCE_PROVIDER:
+    "`openai`, `openai-compatible`, `litellm`, `anthropic` or `mock`; with it, or with a model, chat is shown",
+  SVC_INFERENCE_API_KEY: "core's; web makes no use of it",
+  SVC_INFERENCE_BASE_URL: "core's; web makes no use of it",
+  SVC_INFERENCE_CHAT_MODEL: "with it chat is shown, as core has it then",
+  SVC_LOG_LEVEL: "`debug`, `info`, `warn` or `error`; `debug` has a line for each request",
+};
+
 const defaultOf = (schema: object): string => {
   if (!("default" in schema)) return "required";
   return typeof schema.default === "string" ? `\`${schema.default}\`` : "unset";
 };
 
-/** The table of core's variables, from the schema that parses them. */
-export const renderConfigurationTable = (): string =>
+const tableOf = (variables: object, fileForms: readonly string[], meanings: Readonly<Record<string, string>>): string =>
   markdownTable(
     ["variable", "default", "meaning"],
-    Object.entries(coreVariables).map(([name, schema]) => [
-      `\`${name}\`${coreFileForms.includes(name) ? " (`_FILE`)" : ""}`,
+    Object.entries(variables).map(([name, schema]) => [
+      `\`${name}\`${fileForms.includes(name) ? " (`_FILE`)" : ""}`,
       defaultOf(schema),
-      meanings[name as keyof typeof coreVariables],
+      meanings[name] ?? "",
     ]),
   );
+
+/** The table of core's variables, from the schema that parses them. */
+export const renderCoreConfiguration = (): string => tableOf(coreVariables, coreFileForms, coreMeanings);
+
+/** The table of web's variables, likewise. */
+export const renderWebConfiguration = (): string => tableOf(webVariables, webFileForms, webMeanings);

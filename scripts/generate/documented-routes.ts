@@ -3,9 +3,9 @@ import type { Core } from "../../functions/core.ts";
 import type { Route } from "../../functions/http/route.ts";
 import { opsRoutesOf } from "../../functions/ops/index.ts";
 import { PolicyView } from "../../functions/v1/collector/enrollment-policies/policy.ts";
-import { HealthRowView } from "../../functions/v1/collector/health/row.ts";
 import { TokenView } from "../../functions/v1/collector/tokens/token.ts";
 import { routesOf } from "../../functions/v1/index.ts";
+import { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import { CertificateIssued } from "../../proto/management/enroll.ts";
 
 /** Schemas that several routes share, by the name that generated clients give them. */
@@ -13,7 +13,7 @@ export const namedSchemas = {
   EnrollmentPolicy: PolicyView,
   BootstrapToken: TokenView,
   IssuedCertificate: CertificateIssued,
-  FleetHealthRow: HealthRowView,
+  FleetHealthRow,
 };
 
 /** Every route that a fully configured core serves. They are described, never called, so their dependencies may be empty. */

@@ -19,7 +19,8 @@ const securitySchemes = {
     bearerFormat: "JWT",
     description:
       "An operator: JWT signed HS256, `sub` a person's user id, `aud` `core`, `iat` and `exp` at most an hour apart. Scopes " +
-      "(`read`, `audit`, `admin`) are read from the database on each request.",
+      "(`read`, `audit`, `admin`) are read from the database on each request. Web speaks for itself with `sub` `web`, and only to " +
+      "record refused sign-ins.",
   },
   bootstrapToken: {
     type: "http",
@@ -120,6 +121,7 @@ const tagOf = (path: string): string => {
 
 const securityOf = ({ kind, scope }: Route["guard"]): object[] => {
   if (kind === "scope") return [{ bridgeToken: scope === undefined ? [] : [scope] }];
+  if (kind === "web") return [{ bridgeToken: [] }];
   if (kind === "bootstrap_token") return [{ bootstrapToken: [] }];
   if (kind === "collector") return [{ collectorCertificate: [] }];
   // The empty alternative: trusted loopback needs no token.
@@ -161,7 +163,7 @@ const problemHeaders = (status: number): object => ({
 
 const responsesOf = (route: Route, schemas: SchemaConverter): object => {
   const responses: Record<string, object> = {};
-  for (const [status, { description, schema, example }] of Object.entries(route.replies))
+  for (const [status, { description, schema, example, type }] of Object.entries(route.replies))
     responses[status] = {
       description,
       headers: requestIdHeader,
@@ -172,6 +174,7 @@ const responsesOf = (route: Route, schemas: SchemaConverter): object => {
             },
           }
         : {}),
+      ...(type === undefined ? {} : { content: { [type]: { schema: { type: "string" } } } }),
     };
   const problems = Map.groupBy(problemsOf(route), ({ status }) => status);
   for (const [status, possible] of problems)

@@ -1,4 +1,5 @@
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
+import { problemCatalog as webProblemCatalog } from "../../ui/bff/problems.ts";
 import { markdownTable } from "./markdown-table.ts";
 
 const meaning = {
@@ -16,6 +17,12 @@ export const renderProblemsPage = (): string => {
     const { http, connect } = transportStatus[kind];
     return [`\`${code}\``, String(http), connect, `\`${action}\``, title];
   });
+  const webRows = Object.entries(webProblemCatalog).map(([code, { status, action, title }]) => [
+    `\`${code}\``,
+    String(status),
+    `\`${action}\``,
+    title,
+  ]);
   return `# Problems
 
 Every refusal by core has a stable \`code\`. Over HTTP it is an RFC 9457 document (\`application/problem+json\`, \`type\`
@@ -30,5 +37,12 @@ ${Object.entries(meaning)
   .join("\n")}
 
 ${markdownTable(["code", "HTTP", "Connect, gRPC", "action", "meaning"], rows)}
+
+## Web
+
+Web passes core's problems on as they are, except 401: that ends the session. Its own have the same form, and come from
+\`ui/bff/problems.ts\`. Why somebody was not let in is no problem document but a page: [sign-in.md](sign-in.md).
+
+${markdownTable(["code", "HTTP", "action", "meaning"], webRows)}
 `;
 };

@@ -12,6 +12,10 @@ interface Part {
   types?: readonly string[];
   /** Packages it never imports, by name or by scope. */
   without?: readonly string[];
+  /** Packages that no other part of a program imports. */
+  owns?: readonly string[];
+  /** Files that others import by `import()` alone: what they load would make every start slower. */
+  dynamic?: readonly string[];
   /** May import `node:*`. */
   node?: boolean;
   /** May read `process.env`. */
@@ -58,7 +62,7 @@ export const parts: readonly Part[] = [
     name: "domain",
     paths: ["functions/domain/"],
     imports: [...leaves, "store", "signer", "problems"],
-    types: ["core", "config", "schema"],
+    types: ["core", "config", "schema", "directory"],
     without: [...database, ...http],
   },
   {
@@ -92,11 +96,18 @@ export const parts: readonly Part[] = [
   {
     name: "jobs",
     paths: ["functions/jobs/"],
-    imports: [...leaves, "domain", "store", "problems"],
+    imports: [...leaves, "domain", "store", "directory", "problems"],
     types: ["core", "config"],
     without: [...database, ...http],
   },
-  { name: "directory", paths: ["functions/directory/"], imports: [...leaves, "problems"], types: ["config"] },
+  {
+    name: "directory",
+    paths: ["functions/directory/"],
+    imports: leaves,
+    without: [...database, ...http],
+    owns: ["@googleapis/admin", "google-auth-library"],
+    dynamic: ["functions/directory/google-directory.ts"],
+  },
   {
     name: "node",
     paths: ["functions/node/"],
@@ -119,6 +130,13 @@ export const parts: readonly Part[] = [
     paths: ["collector/"],
     imports: [...leaves, "version"],
     without: database,
+    node: true,
+    environment: true,
+  },
+  {
+    name: "web",
+    paths: ["ui/bff/main.ts", "ui/bff/server.ts"],
+    imports: [...leaves, "bff", "node", "store"],
     node: true,
     environment: true,
   },
@@ -180,15 +198,19 @@ const importFaults = ({ path, imports }: SourceFile): string[] => {
   });
 };
 
-const importFault = (part: Part, { to, kind, typeOnly }: ImportEdge): string | undefined => {
+const importFault = (part: Part, { to, kind, typeOnly, dynamic }: ImportEdge): string | undefined => {
   if (kind === "node")
     return part.node ? undefined : "node:* stays in functions/node/, main.ts, collector/ and scripts/";
   if (kind === "package") {
     const banned = part.without?.find((name) => to === name || to.startsWith(`${name}/`));
-    return banned === undefined ? undefined : `${part.name} never imports ${banned}`;
+    if (banned !== undefined) return `${part.name} never imports ${banned}`;
+    const owner = parts.find(({ owns }) => owns?.includes(to));
+    return owner === undefined || owner === part ? undefined : `${owner.name} alone imports it`;
   }
   if (isTest(to)) return part.name === "scripts" ? undefined : "programs do not import tests";
   const target = partOf(to);
+  if (target !== part && target.dynamic?.includes(to) && !dynamic && !typeOnly)
+    return "it is loaded when it is needed, by import()";
   if (target === part || part.imports.includes("*") || part.imports.includes(target.name)) return undefined;
   if (!part.types?.includes(target.name)) return `${part.name} may not import ${target.name}`;
   return typeOnly ? undefined : `${part.name} may import types alone of ${target.name}`;
@@ -227,6 +249,6 @@ const folderCycles = (sources: readonly SourceFile[]): string[] => {
 
 const folderOf = (path: string): string => {
   const folder = posix.dirname(path);
-  const alone = folder === "functions" || folder === "collector" || folder === "." || path.endsWith("/index.ts");
+  const alone = ["functions", "collector", "ui/bff"].includes(folder) || folder === "." || path.endsWith("/index.ts");
   return alone ? path : folder;
 };

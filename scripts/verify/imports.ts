@@ -10,6 +10,8 @@ export interface ImportEdge {
   kind: "file" | "package" | "node";
   /** `import type` and `export type`: gone when the program runs. */
   typeOnly: boolean;
+  /** `import()`: not before the program comes there. */
+  dynamic: boolean;
 }
 
 /** What the architecture rules read of a file. */
@@ -27,14 +29,19 @@ export const readSource = (path: string, text: string): SourceFile => {
   const { module, program, errors } = parseSync(path, text);
   if (errors[0]) throw new Error(`${path}: ${errors[0].message}`);
   const imports: ImportEdge[] = [];
-  const add = (specifier: string, statement: string) =>
-    imports.push({ from: path, ...resolve(path, specifier), typeOnly: /^(import|export)\s+type\b/.test(statement) });
+  const add = (specifier: string, statement: string | null) =>
+    imports.push({
+      from: path,
+      ...resolve(path, specifier),
+      typeOnly: /^(import|export)\s+type\b/.test(statement ?? ""),
+      dynamic: statement === null,
+    });
   for (const { moduleRequest, start, end } of module.staticImports) add(moduleRequest.value, text.slice(start, end));
   for (const { entries, start, end } of module.staticExports)
     for (const { moduleRequest } of entries) if (moduleRequest) add(moduleRequest.value, text.slice(start, end));
   for (const { moduleRequest } of module.dynamicImports) {
     const literal = /^["'](.*)["']$/.exec(text.slice(moduleRequest.start, moduleRequest.end));
-    if (literal?.[1]) add(literal[1], "");
+    if (literal?.[1]) add(literal[1], null);
   }
   const moduleState = program.body
     .map((node) => (node.type === "ExportNamedDeclaration" && node.declaration ? node.declaration : node))
