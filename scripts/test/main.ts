@@ -36,7 +36,7 @@ const run = async ({ name, config }: { name: string; config: string }) => {
   const [code] = await once(child, "exit");
   const counts: RunCounts = existsSync(file)
     ? JSON.parse(await readFile(file, "utf8"))
-    : { passed: 0, failed: 1, skipped: [], slowest: [] };
+    : { passed: 0, failed: 1, failures: [], skipped: [], slowest: [] };
   // vitest also fails for reasons that no test has, such as a teardown that threw.
   if (code !== 0 && counts.failed === 0) counts.failed = 1;
   return { name, seconds: (performance.now() - startedAt) / 1000, ...counts };
@@ -57,6 +57,11 @@ for (const { name, seconds, passed, failed, skipped } of results)
 const slowest = results.flatMap(({ slowest }) => slowest).sort((a, b) => b.seconds - a.seconds);
 for (const { name, seconds } of slowest.slice(0, 5)) console.log(`  slow     ${seconds.toFixed(1)} s  ${name}`);
 for (const { skipped } of results) for (const name of skipped) console.log(`  skipped  ${name}`);
+for (const { name: run, failures } of results)
+  for (const { name, reasons } of failures)
+    console.log(
+      [`  FAILED   ${name} (${run})`, ...reasons.map((reason) => reason.replaceAll(/^/gm, "           "))].join("\n"),
+    );
 const passed = sum((result) => result.passed);
 const failed = sum((result) => result.failed);
 if (passed + failed === 0) console.log("no test ran");

@@ -1,4 +1,5 @@
 import { writeFileSync } from "node:fs";
+import { stripVTControlCharacters } from "node:util";
 import type { Reporter, TestCase, TestModule } from "vitest/node";
 
 /** What one run of vitest came to. */
@@ -6,6 +7,8 @@ export interface RunCounts {
   passed: number;
   /** Failed tests, files that did not load, and errors outside of any test. */
   failed: number;
+  /** What failed and why, so that it can be said once more at the end, where a long log is still read. */
+  failures: { name: string; reasons: string[] }[];
   /** Full names of the tests that did not run. */
   skipped: string[];
   /** The slowest tests, longest first. */
@@ -13,6 +16,18 @@ export interface RunCounts {
 }
 
 const nameOf = (test: TestCase): string => `${test.module.relativeModuleId}: ${test.fullName}`;
+
+/** The message of an error and the first lines of where it was thrown, at most 2,000 characters. */
+const reasonOf = (error: unknown): string => {
+  const {
+    message = String(error),
+    stack = "",
+    diff = "",
+  } = error as { message?: string; stack?: string; diff?: string };
+  const where = stack.split("\n").filter((line) => /^\s*at /.test(line));
+  const parts = [message, diff, ...where.slice(0, 5)].filter((part) => part !== "");
+  return stripVTControlCharacters(parts.join("\n")).slice(0, 2000);
+};
 
 /** Writes a run's `RunCounts` as JSON to the file that SVC_TEST_COUNTS_FILE names. */
 export default class CountsReporter implements Reporter {
@@ -25,6 +40,14 @@ export default class CountsReporter implements Reporter {
     const counts: RunCounts = {
       passed: inState("passed").length,
       failed: inState("failed").length + brokenFiles.length + unhandled.length,
+      failures: [
+        ...inState("failed").map((test) => ({
+          name: nameOf(test),
+          reasons: (test.result().errors ?? []).map(reasonOf),
+        })),
+        ...brokenFiles.map((file) => ({ name: file.relativeModuleId, reasons: file.errors().map(reasonOf) })),
+        ...unhandled.map((error) => ({ name: "outside of any test", reasons: [reasonOf(error)] })),
+      ],
       skipped: [...inState("skipped"), ...inState("pending")].map(nameOf),
       slowest: tests
         .map((test) => ({ name: nameOf(test), seconds: (test.diagnostic()?.duration ?? 0) / 1000 }))
