@@ -1,9 +1,19 @@
+import type { Clock } from "../../functions/kit/clock.ts";
+import type { Entropy } from "../../functions/kit/entropy.ts";
 import type { AgeReading } from "./age.ts";
 import { QueueDamagedError } from "./errors.ts";
 import { isDamage, type QueueOrigin, readRemains } from "./format.ts";
 import { countQuarantined, quarantine } from "./quarantine.ts";
-import type { QueueOptions } from "./queue.ts";
 import { openStore, type QueueStore } from "./store.ts";
+
+/** What the store of a queue needs to know. */
+export interface IntactStoreOptions {
+  dir: string;
+  clock: Clock;
+  entropy: Entropy;
+  /** A damaged queue was found and put into `folder`; this one begins anew. */
+  onQuarantined?(folder: string, cause: unknown): void;
+}
 
 /**
  * Opens the store of a queue, and keeps it usable: whenever its file turns out to be damaged, at first or later, it is put aside and a
@@ -12,7 +22,7 @@ import { openStore, type QueueStore } from "./store.ts";
  * and what the disk says while a file cannot be put aside; the next use tries again.
  */
 export const openIntactStore = (
-  options: Pick<QueueOptions, "dir" | "clock" | "entropy" | "onQuarantined">,
+  options: IntactStoreOptions,
   now: () => AgeReading,
   onReplaced: () => void,
 ): QueueStore => {

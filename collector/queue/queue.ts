@@ -1,12 +1,10 @@
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
 import { createAgeClock } from "./age.ts";
 import { createAwaitedRecords } from "./awaited-records.ts";
 import { type MeasuredRecord, measureRecord } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError } from "./errors.ts";
 import { createPrivateDirectory, queueFiles } from "./files.ts";
 import { holdLock } from "./lock.ts";
-import { openIntactStore } from "./open-intact-store.ts";
+import { type IntactStoreOptions, openIntactStore } from "./open-intact-store.ts";
 import type { Checkpoint, NewRecord, QueuedRecord } from "./record.ts";
 import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
 import type { QueueStore } from "./store.ts";
@@ -69,13 +67,8 @@ export interface AppendOptions {
 }
 
 /** What a queue needs to know. `dir` is made, for its owner alone, if it is missing. */
-export interface QueueOptions extends QueueLimits {
-  dir: string;
+export interface QueueOptions extends QueueLimits, IntactStoreOptions {
   dropNewestOnFull: boolean;
-  clock: Clock;
-  entropy: Entropy;
-  /** A damaged queue was found and put into `folder`; this one begins anew. */
-  onQuarantined?(folder: string, cause: unknown): void;
   /** Records with these sequences were not as they were stored any more; they are set aside. */
   onDamaged?(sequences: readonly number[]): void;
 }
