@@ -103,9 +103,11 @@ it("G5: core killed again and again has stored all it acknowledged, and everythi
     running = undefined;
     kills++;
     for (const queue of queues) {
+      // Of core's last acks some may be read only now, while the database is asked.
+      const acked = queue.acked();
       const [row] = await sql`select count(*)::int as stored, count(distinct sequence)::int as distinct
-        from ingest_envelope where host_id = ${queue.hostId} and sequence <= ${queue.acked().toString()}::text::bigint`;
-      expect(row).toEqual({ stored: Number(queue.acked()), distinct: Number(queue.acked()) });
+        from ingest_envelope where host_id = ${queue.hostId} and sequence <= ${acked.toString()}::text::bigint`;
+      expect(row).toEqual({ stored: Number(acked), distinct: Number(acked) });
     }
   }
   await all;
@@ -115,4 +117,4 @@ it("G5: core killed again and again has stored all it acknowledged, and everythi
     from ingest_envelope`;
   const sent = queues.length * framesOfQueue * envelopesOfFrame;
   expect(total).toEqual({ stored: sent, contents: sent });
-}, 60_000);
+});
