@@ -11,7 +11,7 @@ import { systemClock } from "../../functions/kit/clock.ts";
 import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { issueClient } from "../lab-ca/issue-client.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
-import { type Edge, startEdge } from "./edge.ts";
+import { type Edge, type EdgeOptions, startEdge } from "./edge.ts";
 
 /** Stands where core does, and keeps what reaches it. */
 let core: Server;
@@ -19,6 +19,7 @@ let seen: { url: string | undefined; rawHeaders: string[]; headers: IncomingMess
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
 let dir: string;
 let edge: Edge;
+let edgeOptions: EdgeOptions;
 let ca: Buffer;
 let stranger: { cert: Buffer; key: Buffer };
 let member: { cert: Buffer; key: Buffer };
@@ -48,14 +49,14 @@ beforeAll(async () => {
     answer(request, response);
   });
   await new Promise<void>((resolve) => core.listen(0, "127.0.0.1", resolve));
-  edge = await startEdge({
+  edgeOptions = {
     certPem: await readFile(lab.edge.certFile, "utf8"),
     keyPem: await readFile(lab.edge.keyFile, "utf8"),
     clientCaPem: await readFile(lab.enrollmentCa.certFile, "utf8"),
     coreUrl: `http://127.0.0.1:${(core.address() as AddressInfo).port}`,
     clientCertificateHeader: "X-Client-Cert",
-    timeoutMs: 200,
-  });
+  };
+  edge = await startEdge(edgeOptions);
 });
 afterAll(async () => {
   await edge.close();
@@ -68,8 +69,8 @@ beforeEach(() => {
   answer = (_, response) => response.end("fine");
 });
 
-const call = async (path: string, options: RequestOptions = {}, body?: string) => {
-  const outgoing = request(edge.url + path, { ca, agent: false, ...options });
+const call = async (path: string, options: RequestOptions = {}, body?: string, { url } = edge) => {
+  const outgoing = request(url + path, { ca, agent: false, ...options });
   outgoing.end(body);
   const [response] = (await once(outgoing, "response")) as [IncomingMessage];
   return { status: response.statusCode, headers: response.headers, body: await text(response) };
@@ -135,9 +136,11 @@ describe("the edge", () => {
     expect(await call("/metrics")).toMatchObject({ status: 404 });
     expect(await call("/v1/../metrics")).toMatchObject({ status: 404 });
     expect(seen).toEqual([]);
-    answer = () => undefined;
-    expect(await call("/v1/a")).toMatchObject({ status: 504 });
     answer = (_, response) => response.destroy();
     expect(await call("/v1/a")).toMatchObject({ status: 502 });
+    answer = () => undefined;
+    const impatient = await startEdge({ ...edgeOptions, timeoutMs: 200 });
+    expect(await call("/v1/a", {}, undefined, impatient)).toMatchObject({ status: 504 });
+    await impatient.close();
   });
 });
