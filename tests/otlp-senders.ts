@@ -33,7 +33,7 @@ export const patientSenders: Readonly<Record<string, OtlpSender>> = {
 
 /** The SDK over gRPC: its exporter (0.301) takes the first refusal for good. */
 export const sendBySdkOverGrpc: OtlpSender = ({ grpc }, names) =>
-  sendBySdk(new GrpcExporter({ url: `http://${grpc}` }), names);
+  sendBySdk(new GrpcExporter({ url: `http://${grpc}`, timeoutMillis: patienceMs }), names);
 
 const sendBySdk = async (exporter: SpanExporter, names: readonly string[]): Promise<void> => {
   let failure: unknown;
@@ -83,8 +83,8 @@ const retryPolicy = JSON.stringify({
       name: [{}],
       retryPolicy: {
         maxAttempts: 5,
-        initialBackoff: "0.1s",
-        maxBackoff: "2s",
+        initialBackoff: "0.5s",
+        maxBackoff: "5s",
         backoffMultiplier: 2,
         retryableStatusCodes: ["UNAVAILABLE"],
       },

@@ -3,7 +3,8 @@
  * so that one which is sent again after a refusal is stored once; and nobody is told that a request is stored which is not.
  */
 import { connect, constants } from "node:http2";
-import { describe, expect, it, type TestContext, vi } from "vitest";
+import { describe, expect, it, type TestContext } from "vitest";
+import { eventually } from "../../../tests/eventually.ts";
 import { startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
 import { patientSenders, sendBySdkOverGrpc } from "../../../tests/otlp-senders.ts";
 
@@ -41,7 +42,7 @@ describe("a full queue", () => {
     async ([, send], context) => {
       const { otlp, makeRoom } = await startFull(context, 20);
       const sent = send(otlp.source.addresses, names);
-      await vi.waitFor(() => expect(refused(otlp)).toBeGreaterThan(0), { timeout: 5_000 });
+      await eventually(() => expect(refused(otlp)).toBeGreaterThan(0));
       expect(otlp.envelopes()).toHaveLength(1);
       await makeRoom();
       await sent;
@@ -50,13 +51,16 @@ describe("a full queue", () => {
     },
   );
 
-  it("tells the SDK over gRPC, which never comes again, the truth, and spares it when room comes while the request is held", async (context) => {
-    const { otlp, makeRoom } = await startFull(context, 200);
-    const send = () => sendBySdkOverGrpc(otlp.source.addresses, names);
-    await expect(send()).rejects.toThrow("UNAVAILABLE");
+  it("tells the SDK over gRPC, which never comes again, the truth", async (context) => {
+    const { otlp } = await startFull(context, 200);
+    await expect(sendBySdkOverGrpc(otlp.source.addresses, names)).rejects.toThrow("UNAVAILABLE");
     expect([refused(otlp), otlp.envelopes().length]).toEqual([1, 1]);
-    const held = send();
-    await vi.waitFor(() => expect(otlp.appends()).toBe(3), { interval: 5 });
+  });
+
+  it("spares the SDK over gRPC when room comes while its request is held", async (context) => {
+    const { otlp, makeRoom } = await startFull(context, 60_000);
+    const held = sendBySdkOverGrpc(otlp.source.addresses, names);
+    await eventually(() => expect(otlp.appends()).toBe(2));
     await makeRoom();
     await held;
     expect(otlp.spanNames()).toEqual(names);
@@ -65,7 +69,7 @@ describe("a full queue", () => {
   it("forgets a request whose sender has gone while it was held, so that it is stored once when it is sent again", async (context) => {
     const { otlp, makeRoom } = await startFull(context, 60_000);
     const { session, stream } = sendRaw(otlp, names);
-    await vi.waitFor(() => expect(otlp.appends()).toBe(2), { interval: 5 });
+    await eventually(() => expect(otlp.appends()).toBe(2));
     stream.close(constants.NGHTTP2_CANCEL);
     // Answered in the order of the frames: the source has seen the end of the stream by then.
     await new Promise((resolve) => session.ping(resolve));
