@@ -12,7 +12,9 @@ export default defineConfig({
     maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/quicken.ts"],
     globalSetup: ["tests/global-setup.ts"],
-    testTimeout: 20_000,
-    hookTimeout: 60_000,
+    // These end what would never end. How long something takes is no reason to fail: a busy machine takes ten times as long.
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000, interval: 20 } },
   },
 });

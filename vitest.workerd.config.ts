@@ -14,7 +14,8 @@ export default defineConfig({
     maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/quicken.ts"],
     globalSetup: ["tests/workerd/global-setup.ts"],
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 120_000,
+    expect: { poll: { timeout: 60_000, interval: 20 } },
   },
 });

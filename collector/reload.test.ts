@@ -6,6 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../functions/kit/clock.ts";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
 import { encodePem } from "../proto/pem.ts";
+import { eventually } from "../tests/eventually.ts";
 import { createTestCollectorEnv } from "../tests/fakes/collector-env.ts";
 import { peerError } from "../tests/fakes/ingest-peer.ts";
 import { issueFor, type ManagementCall, refusal } from "../tests/fakes/management-server.ts";
@@ -20,7 +21,6 @@ beforeEach(async () => {
 });
 afterEach(() => collector.stop());
 
-const poll = { timeout: 15_000, interval: 20 };
 const certificateFile = () => readFile(collector.host.certFile, "utf8");
 const pemOf = (der: Uint8Array | undefined) => encodePem(der ?? new Uint8Array(), "CERTIFICATE");
 /** The certificates that heartbeats came with, without repetition. */
@@ -29,11 +29,12 @@ const presented = () => [...new Set(collector.heartbeats().map(({ certificate })
 /** A source that appends one record every few milliseconds, each with its number, for as long as it runs. */
 const createCounter = () => {
   let accepted = 0;
+  let ended = false;
   const create = (_config: SourceConfig, { append }: SourceDependencies): Source => {
     let stopping = false;
     let running: Promise<void> = Promise.resolve();
     const run = async () => {
-      while (!stopping) {
+      while (!stopping && !ended) {
         const record = { kind: "log_line", observedAtMs: 0, source: "counter", attributes: {} };
         await append([{ ...record, payload: Buffer.from(`${accepted}`) }]);
         accepted += 1;
@@ -51,10 +52,24 @@ const createCounter = () => {
       },
     };
   };
-  return { create, accepted: () => accepted };
+  return {
+    create,
+    accepted: () => accepted,
+    /** No more from now on. */
+    end: () => {
+      ended = true;
+    },
+  };
 };
 
-const expectNoGap = (accepted: number) => {
+/** Ends a collector whose peer, once it has all that the source was told is stored, has it in order, without a gap or a repetition. */
+const endWithoutGap = async (counter: ReturnType<typeof createCounter>, done: Promise<void>) => {
+  counter.end();
+  // A stop waits for the forwarder only if it is connected, and not for long.
+  await eventually(() => expect(collector.peer.stored.length).toBeGreaterThanOrEqual(counter.accepted()));
+  await collector.stop();
+  await done;
+  const accepted = counter.accepted();
   const numbers = collector.peer.stored.map(({ payload }) => Number(Buffer.from(payload).toString()));
   expect(numbers).toEqual(Array.from({ length: accepted }, (_, index) => index));
   const sequences = collector.peer.stored.map(({ sequence }) => Number(sequence));
@@ -71,23 +86,21 @@ describe("a renewal while records flow", () => {
     let renewals = 0;
     collector.onHeartbeat(() => heartbeatAnswer({ renew_now: presented().length < 3 && ++renewals > 0 }));
     const { done } = await collector.start(counter.create);
-    await expect.poll(() => presented().length, { ...poll, timeout: 45_000 }).toBeGreaterThanOrEqual(3);
+    await expect.poll(() => presented().length).toBeGreaterThanOrEqual(3);
     const stored = collector.peer.stored.length;
-    await expect.poll(() => collector.peer.stored.length, poll).toBeGreaterThan(stored + 20);
+    await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(stored + 20);
     const last = collector.heartbeats().at(-1)?.body;
     expect(last).toMatchObject({ config: { valid: true }, renewal: { status: expect.stringMatching(/^(ok|due)$/) } });
     expect(presented()[0]).toBe(first);
-    await collector.stop();
-    await done;
-    expectNoGap(counter.accepted());
-  }, 60_000);
+    await endWithoutGap(counter, done);
+  });
 
   it("removes the old pair once the new one has served, and keeps when to renew beside it", async () => {
     collector.onHeartbeat(() => heartbeatAnswer({ renew_now: presented().length < 2 }));
     await collector.start();
     const identity = join(collector.host.dir, "identity");
-    await expect.poll(() => presented().length, poll).toBe(2);
-    await expect.poll(() => readdir(join(identity, "pairs")), poll).toHaveLength(1);
+    await expect.poll(() => presented().length).toBe(2);
+    await expect.poll(() => readdir(join(identity, "pairs"))).toHaveLength(1);
     expect((await readdir(identity)).sort()).toEqual(["current", "lock", "pairs", "sent-at.renew"]);
     expect(await readFile(join(identity, "current", "renew-after"), "utf8")).toBe("2062-01-01T00:00:00.000Z\n");
   });
@@ -102,8 +115,8 @@ describe("a renewal while records flow", () => {
     // Without ingest, whose acks would prove the new pair.
     await collector.peer.close();
     await collector.start();
-    await expect.poll(() => presented().length, poll).toBe(2);
-    await expect.poll(() => pemOf(collector.heartbeats().at(-1)?.certificate), poll).toBe(first);
+    await expect.poll(() => presented().length).toBe(2);
+    await expect.poll(() => pemOf(collector.heartbeats().at(-1)?.certificate)).toBe(first);
     expect(await certificateFile()).toBe(first);
     expect(collector.log.text()).toContain("core does not know the new certificate");
     expect(collector.server.calls.filter(({ path }) => path.endsWith("/renew"))).toHaveLength(1);
@@ -121,15 +134,13 @@ describe("a renewal while records flow", () => {
     collector.peer.behaviour.refuse = () =>
       isFirst() ? undefined : peerError(Code.PermissionDenied, "certificate_unknown");
     const { done } = await collector.start(counter.create);
-    await expect.poll(() => presented().length, poll).toBe(2);
-    await expect.poll(() => pemOf(collector.heartbeats().at(-1)?.certificate), poll).toBe(first);
+    await expect.poll(() => presented().length).toBe(2);
+    await expect.poll(() => pemOf(collector.heartbeats().at(-1)?.certificate)).toBe(first);
     expect(isFirst()).toBe(true);
     expect(collector.log.text()).toContain("core does not know the new certificate");
     const stored = collector.peer.stored.length;
-    await expect.poll(() => collector.peer.stored.length, poll).toBeGreaterThan(stored + 20);
-    await collector.stop();
-    await done;
-    expectNoGap(counter.accepted());
+    await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(stored + 20);
+    await endWithoutGap(counter, done);
   });
 
   it("R7: tells core of a renewal that fails, also when it fails because this host's clock is 40 days ahead", async () => {
@@ -144,10 +155,13 @@ describe("a renewal while records flow", () => {
     collector.onHeartbeat((call) => byCoresClock(call, () => heartbeatAnswer({ renew_now: true })));
     await collector.start();
     await expect
-      .poll(() => collector.heartbeats().at(-1)?.body.renewal, poll)
+      .poll(() => collector.heartbeats().at(-1)?.body.renewal)
       .toMatchObject({ status: "retrying", last_error: expect.stringMatching(/^clock_skew/) });
     expect(presented()).toHaveLength(1);
-    expect(collector.log.lines).toContainEqual(expect.objectContaining({ fields: { skew_seconds: skewMs / 1000 } }));
+    // Within 50 s: the answer's way takes its time.
+    expect(collector.log.lines).toContainEqual(
+      expect.objectContaining({ fields: { skew_seconds: expect.closeTo(skewMs / 1000, -2) } }),
+    );
     // By core's clock from the first refusal on.
     expect(
       collector
@@ -161,7 +175,7 @@ describe("a renewal while records flow", () => {
     collector.onRenew(() => refusal(403, "identity_mismatch", { action: "reenroll" }));
     await collector.start();
     await expect
-      .poll(() => collector.heartbeats().at(-1)?.body.renewal, poll)
+      .poll(() => collector.heartbeats().at(-1)?.body.renewal)
       .toMatchObject({
         status: "failed",
         last_error: "identity_mismatch: refused: identity_mismatch",
@@ -173,9 +187,9 @@ describe("a renewal while records flow", () => {
 
   it("takes up what `renew` did beside it", async () => {
     await collector.start();
-    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(0);
+    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
     expect(await runCommandLine(["renew", "--config", collector.host.config], createTestCollectorEnv())).toBe(0);
-    await expect.poll(() => presented().length, poll).toBe(2);
+    await expect.poll(() => presented().length).toBe(2);
   });
 
   it("waits while another process holds the identity, without telling of a failure", async () => {
@@ -183,10 +197,10 @@ describe("a renewal while records flow", () => {
     const directory = openIdentityDirectory(join(collector.host.dir, "identity"), createTestCollectorEnv());
     await directory.locked(async () => {
       await collector.start();
-      await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(1);
+      await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(1);
       expect(collector.heartbeats().at(-1)?.body.renewal).toMatchObject({ status: "due", last_error: null });
+      expect(presented()).toHaveLength(1);
     });
-    expect(presented()).toHaveLength(1);
   });
 });
 
@@ -196,24 +210,22 @@ describe("a change of the config while it runs", () => {
   it("keeps the old config while the new one is invalid, says so, and takes it once it is valid", async () => {
     const counter = createCounter();
     const { done } = await collector.start(counter.create);
-    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(0);
+    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
     const before = collector.heartbeats()[0]?.body.config;
     await collector.configure("sources: [{type: nonsense}]\n");
-    await expect.poll(() => lastConfig().valid, poll).toBe(false);
+    await expect.poll(() => lastConfig().valid).toBe(false);
     expect(lastConfig()).toEqual({
       ...(before as object),
       valid: false,
       errors: [expect.stringMatching(/^\d+:\d+ sources\.0\.type must be/)],
     });
     const stored = collector.peer.stored.length;
-    await expect.poll(() => collector.peer.stored.length, poll).toBeGreaterThan(stored);
+    await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(stored);
 
     await collector.configure("sources: [{type: file, include: [/other/*]}]\n");
-    await expect.poll(() => lastConfig().valid, poll).toBe(true);
+    await expect.poll(() => lastConfig().valid).toBe(true);
     expect(lastConfig()).not.toEqual(before);
-    await collector.stop();
-    await done;
-    expectNoGap(counter.accepted());
+    await endWithoutGap(counter, done);
   });
 
   it("starts and stops only the sources that a change concerns, and keeps the contact for them", async () => {
@@ -228,10 +240,10 @@ describe("a change of the config while it runs", () => {
     };
     await collector.configure("sources: [{type: file, include: [/a]}, {type: file, include: [/b]}]\n");
     await collector.start(create);
-    await expect.poll(() => events.length, poll).toBe(2);
+    await expect.poll(() => events.length).toBe(2);
     await collector.configure("sources: [{type: file, include: [/c]}, {type: file, include: [/b]}]\n");
-    await expect.poll(() => events.slice(2), poll).toEqual(["stop /a", "start /c"]);
-    await expect.poll(() => collector.log.lines.at(-1), poll).toMatchObject({ fields: { contact_kept: true } });
+    await expect.poll(() => events.slice(2)).toEqual(["stop /a", "start /c"]);
+    await expect.poll(() => collector.log.lines.at(-1)).toMatchObject({ fields: { contact_kept: true } });
   });
 
   it("runs the old sources again when a new one cannot start, and says why", async () => {
@@ -249,38 +261,34 @@ describe("a change of the config while it runs", () => {
     };
     await collector.configure("sources: [{type: file, include: [/a]}]\n");
     await collector.start(create);
-    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(0);
+    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
     await collector.configure("sources: [{type: file, include: [/bad]}]\n");
-    await expect.poll(() => lastConfig().errors, poll).toEqual(["source /bad cannot start: address in use"]);
+    await expect.poll(() => lastConfig().errors).toEqual(["source /bad cannot start: address in use"]);
     expect(events).toEqual(["start /a", "stop /a", "start /bad", "stop /bad", "start /a"]);
     await collector.configure("sources: [{type: file, include: [/a]}]\n");
-    await expect.poll(() => lastConfig().valid, poll).toBe(true);
+    await expect.poll(() => lastConfig().valid).toBe(true);
     expect(events).toHaveLength(5);
   });
 
   it("opens the queue anew for a change of the buffer, without losing what is in it", async () => {
     const counter = createCounter();
     const { done } = await collector.start(counter.create);
-    await expect.poll(() => collector.peer.stored.length, poll).toBeGreaterThan(5);
+    await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(5);
     const text = await readFile(collector.host.config, "utf8");
     await writeFile(`${collector.host.config}.new`, text.replace("{dir: data}", "{dir: data, max_disk_usage_mb: 7}"));
     await rename(`${collector.host.config}.new`, collector.host.config);
-    await expect
-      .poll(() => collector.heartbeats().at(-1)?.body.queue, poll)
-      .toMatchObject({ max_bytes: 7 * 1024 * 1024 });
-    await collector.stop();
-    await done;
-    expectNoGap(counter.accepted());
+    await expect.poll(() => collector.heartbeats().at(-1)?.body.queue).toMatchObject({ max_bytes: 7 * 1024 * 1024 });
+    await endWithoutGap(counter, done);
   });
 
   it("goes back to the queue it had when another one cannot be opened", async () => {
     await writeFile(join(collector.host.dir, "occupied"), "a file, not a directory");
     await collector.start();
-    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(0);
+    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
     const text = await readFile(collector.host.config, "utf8");
     await writeFile(collector.host.config, text.replace("{dir: data}", "{dir: occupied/below}"));
-    await expect.poll(() => lastConfig().valid, poll).toBe(false);
+    await expect.poll(() => lastConfig().valid).toBe(false);
     const beats = collector.heartbeats().length;
-    await expect.poll(() => collector.heartbeats().length, poll).toBeGreaterThan(beats);
+    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(beats);
   });
 });

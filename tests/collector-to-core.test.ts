@@ -1,11 +1,12 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, expect, it, vi } from "vitest";
+import { afterEach, expect, it } from "vitest";
 import { createForwarder } from "../collector/forward/forwarder.ts";
 import type { Queue } from "../collector/queue/queue.ts";
 import { systemClock } from "../functions/kit/clock.ts";
 import { systemEntropy } from "../functions/kit/entropy.ts";
+import { eventually } from "./eventually.ts";
 import { createTestLog } from "./fakes/log.ts";
 import { startTestIngest, type TestIngest } from "./ingest.ts";
 import { openTestQueue } from "./queue.ts";
@@ -67,8 +68,7 @@ const append = (queue: Queue, from: number, to: number, size = 10) =>
     })),
   );
 
-const empty = (queue: Queue) =>
-  vi.waitFor(() => expect(queue.stats().records).toBe(0), { timeout: 15_000, interval: 10 });
+const empty = (queue: Queue) => eventually(() => expect(queue.stats().records).toBe(0));
 
 const storedNumbers = async (core: TestIngest): Promise<number[]> => {
   const rows = await core.connection.sql<{ payload: Uint8Array }[]>`

@@ -1,11 +1,12 @@
 import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, vi } from "vitest";
+import { expect } from "vitest";
 import type { Queue, QueueOptions } from "../collector/queue/queue.ts";
 import { createFileSource, type FileSourceConfig } from "../collector/sources/file/file-source.ts";
 import type { Source } from "../collector/sources/source.ts";
 import { systemClock } from "../functions/kit/clock.ts";
+import { eventually } from "./eventually.ts";
 import { createTestLog } from "./fakes/log.ts";
 import { openTestQueue, readAll } from "./queue.ts";
 
@@ -77,8 +78,7 @@ export const createTestFiles = () => {
           .map((line) => `${line}\n`)
           .join(""),
       ),
-    expectTexts: (expected: string[]) =>
-      vi.waitFor(() => expect(texts()).toEqual(expected), { timeout: 5_000, interval: 5 }),
+    expectTexts: (expected: string[]) => eventually(() => expect(texts()).toEqual(expected)),
     end: async (): Promise<void> => {
       await source?.stop();
       await queue.close();

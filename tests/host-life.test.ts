@@ -111,10 +111,10 @@ describe("the life of a host", () => {
     await edit(["sources"], [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }]);
     await writeFile(join(dir, "app.log"), "one\ntwo\n");
     const run = collector("run", "--config", config());
-    await expect.poll(storedLines, { timeout: 10_000, message: run.stderr }).toEqual(["one", "two"]);
-    await expect.poll(async () => (await heartbeats()).length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(storedLines, { message: run.stderr }).toEqual(["one", "two"]);
+    await expect.poll(async () => (await heartbeats()).length).toBe(1);
     await appendFile(join(dir, "app.log"), "three\n");
-    await expect.poll(storedLines, { timeout: 10_000 }).toEqual(["one", "two", "three"]);
+    await expect.poll(storedLines).toEqual(["one", "two", "three"]);
     await stopCleanly(run);
     expect(run.records.filter(({ level }) => level !== "info")).toEqual([]);
   });
@@ -134,8 +134,8 @@ describe("the life of a host", () => {
     await edit(["management", "core_url"], `https://localhost:${ingestPort}`);
     await appendFile(join(dir, "app.log"), "four\n");
     const run = collector("run", "--config", config());
-    await expect.poll(async () => (await heartbeats())[0]?.boot, { timeout: 10_000 }).not.toBe(before?.boot);
-    await expect.poll(storedLines, { timeout: 10_000 }).toEqual(["one", "two", "three", "four"]);
+    await expect.poll(async () => (await heartbeats())[0]?.boot).not.toBe(before?.boot);
+    await expect.poll(storedLines).toEqual(["one", "two", "three", "four"]);
     await stopCleanly(run);
     const rows = await db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
     expect(rows.map(({ status }) => status)).toEqual(["replaced", "replaced", "active"]);
@@ -155,9 +155,9 @@ describe("the life of a host", () => {
     await logged(run, "the desired config has proved itself");
     expect(await readFile(config(), "utf8")).toBe(desired);
     const metrics = () => db.sql`select 1 from ingest_envelope where kind = 'otel_metric'`;
-    await expect.poll(async () => (await metrics()).length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(async () => (await metrics()).length).toBe(1);
     const hashes = () => db.sql<{ running: string }[]>`select running_config_hash as running from collector_health`;
-    await expect.poll(async () => (await hashes())[0]?.running, { timeout: 15_000 }).toBe(published.config_hash);
+    await expect.poll(async () => (await hashes())[0]?.running).toBe(published.config_hash);
 
     const renew = collector("renew", "--config", config(), "--json");
     expect(await renew.exited, renew.stderr).toBe(0);
@@ -168,11 +168,11 @@ describe("the life of a host", () => {
       return status.records[0];
     };
     await expect
-      .poll(asked, { timeout: 15_000 })
+      .poll(asked)
       .toMatchObject({ certificate, renewal: { status: "ok" }, sources: [{ name: "file" }, { name: "host_metrics" }] });
     const statuses = () => db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
     await expect
-      .poll(async () => (await statuses()).map(({ status }) => status), { timeout: 15_000 })
+      .poll(async () => (await statuses()).map(({ status }) => status))
       .toEqual(["replaced", "replaced", "replaced", "active"]);
     await stopCleanly(run);
     await db.sql`delete from ingest_envelope where kind = 'otel_metric'`;
@@ -183,12 +183,12 @@ describe("the life of a host", () => {
     const run = collector("run", "--config", config());
     await logged(run, "collector runs");
     await appendFile(join(dir, "app.log"), Array.from({ length: 2000 }, (_, n) => `line ${n}\n`).join(""));
-    await expect.poll(async () => (await storedLines()).length, { timeout: 10_000 }).toBeGreaterThan(4);
+    await expect.poll(async () => (await storedLines()).length).toBeGreaterThan(4);
     run.child.kill("SIGKILL");
     await run.exited;
     const again = collector("run", "--config", config());
     await logged(again, "collector runs");
-    await expect.poll(async () => (await storedLines()).length, { timeout: 15_000 }).toBe(2004);
+    await expect.poll(async () => (await storedLines()).length).toBe(2004);
     expect(new Set(await storedLines()).size).toBe(2004);
     await stopCleanly(again);
   });
@@ -208,7 +208,7 @@ describe("the life of a host", () => {
     await logged(run, "collector runs");
     await admin(`/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
     await expect
-      .poll(() => JSON.stringify(run.records), { timeout: 20_000 })
+      .poll(() => JSON.stringify(run.records))
       .toMatch(/forwarding interrupted.*|identity_revoked|certificate_revoked/);
     await appendFile(join(dir, "app.log"), "after\n");
     await stopCleanly(run);

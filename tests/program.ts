@@ -30,9 +30,9 @@ export const startProgram = (path: string, args: readonly string[], env: Record<
   return program;
 };
 
-/** The first record with this message; throws when it has not come within thirty seconds, or cannot come. */
+/** The first record with this message; throws when it has not come within 90 seconds, or cannot come. */
 export const logged = async (program: Program, message: string): Promise<Record<string, unknown>> => {
-  const deadline = Date.now() + 30_000;
+  const deadline = Date.now() + 90_000;
   for (;;) {
     const record = program.records.find(({ msg }) => msg === message);
     if (record !== undefined) return record;

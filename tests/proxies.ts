@@ -66,7 +66,7 @@ const documented = {
 
 /** Whether the proxy is on this machine: packages of the distribution are not ours to bring. */
 export const isInstalled = (name: ProxyName): boolean =>
-  spawnSync(documented[name].program, ["-v"], { stdio: "ignore", timeout: 10_000 }).status === 0;
+  spawnSync(documented[name].program, ["-v"], { stdio: "ignore", timeout: 60_000 }).status === 0;
 
 /**
  * Starts the proxy with its documented configuration, with other ports and paths in it, before a core. Throws if the document no
@@ -97,7 +97,7 @@ export const startProxy = async (
   };
   const dead = new AbortController();
   void exited.then(() => dead.abort(new Error(`${name} ended: ${stderr}`)));
-  const waiting = { clock: systemClock, signal: dead.signal, everyMs: 10, timeoutMs: 10_000 };
+  const waiting = { clock: systemClock, signal: dead.signal, everyMs: 10, timeoutMs: 60_000 };
   for (const port of [httpsPort, ingestProxyPort])
     await waitUntil(
       { what: `${name} listens`, ...waiting },

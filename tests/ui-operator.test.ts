@@ -30,7 +30,7 @@ afterAll(async () => {
 /** A page of somebody who has no session. */
 const openPage = async (options: BrowserContextOptions = {}): Promise<Page> => {
   const context = await browser.newContext(options);
-  context.setDefaultTimeout(15_000);
+  context.setDefaultTimeout(60_000);
   return context.newPage();
 };
 const addressOf = (page: Page): string => page.url().slice(web.origin.length);
@@ -171,11 +171,11 @@ describe("the fleet page before a large fleet", () => {
       await header.getByRole("link").click();
       await page.locator(`th[aria-sort=${name}].column-queue`).waitFor();
       await page.locator('table[aria-busy="false"]').waitFor();
-      await expect.poll(() => devices(page), { timeout: 15_000 }).toEqual((await order(direction)).slice(0, 200));
+      await expect.poll(() => devices(page)).toEqual((await order(direction)).slice(0, 200));
     }
     await page.getByRole("link", { name: "Next" }).first().click();
     await page.getByText("201 to 320 of 320").first().waitFor();
-    await expect.poll(() => devices(page), { timeout: 15_000 }).toEqual((await order(sql`desc`)).slice(200));
+    await expect.poll(() => devices(page)).toEqual((await order(sql`desc`)).slice(200));
     await page.context().close();
   });
 

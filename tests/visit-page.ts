@@ -36,7 +36,7 @@ export const visitPage = async (
     await context.addCookies([{ name, value, url: web.origin }]);
   }
   // Sooner than a test's own, which does not tell what it waits for.
-  context.setDefaultTimeout(15_000);
+  context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const complaints: string[] = [];
   page.on("console", (message) => {

@@ -31,10 +31,10 @@ describe("status", () => {
       stop: async () => undefined,
       counters: () => ({ lines_read: 1 }),
     }));
-    await expect.poll(() => collector.peer.stored.length, { timeout: 10_000 }).toBe(1);
-    await expect.poll(() => collector.heartbeats().length, { timeout: 10_000 }).toBeGreaterThan(0);
+    await expect.poll(() => collector.peer.stored.length).toBe(1);
+    await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
     await expect
-      .poll(async () => JSON.parse((await status("--json")).out), { timeout: 10_000 })
+      .poll(async () => JSON.parse((await status("--json")).out))
       .toMatchObject({
         identity: collector.host.identity,
         config: { valid: true, errors: [], running_config_hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
@@ -58,7 +58,7 @@ describe("status", () => {
     const message = "svc-collector status: no collector runs with this config; start it with svc-collector run\n";
     expect(await status()).toEqual({ code: 1, out: "", err: message });
     const { done } = await collector.start();
-    await expect.poll(async () => (await status()).code, { timeout: 10_000 }).toBe(0);
+    await expect.poll(async () => (await status()).code).toBe(0);
     await writeFile(collector.host.config, "forwarder: [");
     expect(await status()).toMatchObject({ code: 78 });
     await collector.configure("sources: []\n");

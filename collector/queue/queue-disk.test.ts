@@ -14,7 +14,7 @@ const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDeco
 /** A file system of its own, small enough to fill; only root may mount one. */
 const canMount = (() => {
   const at = mkdtempSync(join(tmpdir(), "queue-mount-"));
-  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", at], { timeout: 5_000 }).status === 0;
+  const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", at], { timeout: 60_000 }).status === 0;
   if (mounted) execFileSync("umount", [at]);
   rmSync(at, { recursive: true });
   return mounted;
@@ -96,7 +96,7 @@ const startRefusing = async (): Promise<ChildProcess> => {
   return strace;
 };
 
-describe.skipIf(spawnSync("strace", ["-V"], { timeout: 5_000 }).status !== 0)(
+describe.skipIf(spawnSync("strace", ["-V"], { timeout: 60_000 }).status !== 0)(
   "on a disk that turns read-only (needs strace)",
   () => {
     let dir: string;

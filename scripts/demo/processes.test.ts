@@ -1,7 +1,8 @@
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventually } from "../../tests/eventually.ts";
 import { createProcesses, type Processes } from "./processes.ts";
 
 let dir: string;
@@ -27,7 +28,7 @@ const isAlive = (pid: number): boolean => {
   }
 };
 const hasWritten = (name: string, text: string) =>
-  vi.waitFor(async () => expect(await readFile(join(dir, `${name}.log`), "utf8")).toContain(text), { timeout: 5_000 });
+  eventually(async () => expect(await readFile(join(dir, `${name}.log`), "utf8")).toContain(text));
 
 describe("processes", () => {
   it("are gone once a kill or a stop resolves, and that is no failure", async () => {
@@ -44,7 +45,7 @@ describe("processes", () => {
 
   it("that end by themselves are a failure that shows the end of their log", async () => {
     start("core", "console.log('ready'); console.error('no database'); process.exitCode = 3");
-    await vi.waitFor(() => expect(failures).toHaveLength(1), { timeout: 5_000 });
+    await eventually(() => expect(failures).toHaveLength(1));
     expect(failures[0]).toMatch(/^core ended by itself \(exit code 3\): .*no database$/s);
   });
 

@@ -52,7 +52,7 @@ describe("svc-fleet-sim", () => {
     } finally {
       await rm(dir, { recursive: true });
     }
-  }, 120_000);
+  });
 
   it("refuses a wrong command line with exit code 2 and repeats nothing of it", async () => {
     for (const args of [

@@ -10,7 +10,7 @@ import { defaultConfigPath } from "../../collector/config/inspect.ts";
 import { createCompletions } from "./completions.ts";
 
 const unit = fileURLToPath(new URL("../../packaging/systemd/svc-collector.service", import.meta.url));
-const has = (program: string) => spawnSync(program, ["--version"], { timeout: 5_000 }).status === 0;
+const has = (program: string) => spawnSync(program, ["--version"], { timeout: 60_000 }).status === 0;
 
 it("completions offer every command and every flag that it takes, and nothing else", async () => {
   const { bash, zsh, fish } = await createCompletions();
@@ -24,7 +24,7 @@ it("completions offer every command and every flag that it takes, and nothing el
         "svc-collector",
         ...words,
       ],
-      { encoding: "utf8", timeout: 5_000 },
+      { encoding: "utf8", timeout: 60_000 },
     )
       .trim()
       .split(" ");
@@ -59,11 +59,11 @@ it.skipIf(!has("systemd-analyze"))(
     const copy = join(dir, "svc-collector.service");
     // Any program does: the collector is not installed where this runs.
     writeFileSync(copy, readFileSync(unit, "utf8").replace("/usr/bin/svc-collector", "/bin/true"));
-    const verified = spawnSync("systemd-analyze", ["verify", copy], { encoding: "utf8", timeout: 20_000 });
+    const verified = spawnSync("systemd-analyze", ["verify", copy], { encoding: "utf8", timeout: 60_000 });
     expect([verified.status, verified.stderr]).toEqual([0, ""]);
     const judged = spawnSync("systemd-analyze", ["security", "--offline=true", "--threshold=20", copy], {
       encoding: "utf8",
-      timeout: 20_000,
+      timeout: 60_000,
     });
     expect(judged.status, judged.stdout).toBe(0);
     rmSync(dir, { recursive: true });

@@ -9,7 +9,8 @@ import {
   writeFileSync,
 } from "node:fs";
 import { join } from "node:path";
-import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventually } from "../../../tests/eventually.ts";
 import { createTestFiles, lines, settle } from "../../../tests/file-source.ts";
 
 let files: ReturnType<typeof createTestFiles>;
@@ -32,7 +33,7 @@ describe("links and directories", () => {
     symlinkSync(pod("1"), files.log("next"));
     renameSync(files.log("next"), files.log());
     appendFileSync(pod("0"), "line 2\nline 3\n");
-    await vi.waitFor(() => expect(files.texts().toSorted()).toEqual(lines(1, 4)));
+    await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 4)));
     expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(new Set([files.log()]));
   });
 
@@ -48,7 +49,7 @@ describe("links and directories", () => {
       renameSync(pod("0"), pod("0.1"));
       writeFileSync(pod("0"), "line 3\n");
     });
-    await vi.waitFor(() => expect(files.texts().toSorted()).toEqual(lines(1, 3)));
+    await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 3)));
   });
 
   it("a directory that a pattern finds later is read whole, also with start_at end", async () => {
@@ -70,7 +71,7 @@ describe("rotation", () => {
     renameSync(files.log(), files.log("app.log.1"));
     appendFileSync(files.log("app.log.1"), "line 9\n");
     files.write(10, 12);
-    await vi.waitFor(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
+    await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 12).toSorted()));
     expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(new Set([files.log()]));
   });
 
@@ -102,7 +103,7 @@ describe("rotation", () => {
       renameSync(files.log(), files.log("app.log.1"));
       files.write(11, 12);
     });
-    await vi.waitFor(() => expect(files.texts().toSorted()).toEqual(lines(6, 12).toSorted()));
+    await eventually(() => expect(files.texts().toSorted()).toEqual(lines(6, 12).toSorted()));
   });
 
   it("to a deleted file: it is read to its end, its last line too, and then forgotten", async () => {
@@ -116,7 +117,7 @@ describe("rotation", () => {
     // The five minutes that a rotated file is kept open.
     files.skip(300_000);
     await files.expectTexts(lines(1, 4));
-    await vi.waitFor(() =>
+    await eventually(() =>
       expect([...files.queue.checkpoints("file").keys()]).toEqual([expect.stringMatching(/^pattern:/)]),
     );
   });

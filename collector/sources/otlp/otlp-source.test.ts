@@ -4,9 +4,10 @@ import { OTLPTraceExporter as GrpcExporter } from "@opentelemetry/exporter-trace
 import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace-otlp-proto";
 import { resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
-import { afterEach, describe, expect, it, vi } from "vitest";
+import { afterEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../../functions/kit/clock.ts";
 import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { eventually } from "../../../tests/eventually.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
 import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
 import { createOtlpSource } from "./otlp-source.ts";
@@ -100,7 +101,7 @@ it("stops while a request waits: it is refused, so that its sender tries again e
   await start({ queue: { maxDiskUsageBytes: 3_000 } });
   await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
   const held = otlp.exportByGrpc(traceRequest(["b".repeat(2000)])).catch((error) => error.code);
-  await vi.waitFor(() => expect(otlp.queue.stats().records).toBe(1));
+  await eventually(() => expect(otlp.queue.stats().records).toBe(1));
   await systemClock.sleep(20);
   await otlp.source.stop();
   expect(await held).toBe(14);
