@@ -1,6 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
+import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCore } from "../../../tests/core.ts";
 import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../tests/fakes/pki.ts";
 import { isWellFormedToken } from "../../domain/enrollment/bootstrap-token.ts";
@@ -308,13 +309,9 @@ describe("certificate requests", () => {
     const good = await request(device());
     const weak = await createTestCsr({ key: await createTestKey("rsa1024"), uri: prefix + good.device_id });
     const p521 = await createTestCsr({ key: await createTestKey("p521"), uri: prefix + good.device_id });
-    const lines = good.csr_pem.split("\n");
-    const flipped = lines
-      .with(
-        lines.length - 3,
-        (lines.at(-3) ?? "").replace(/[A-Z]/, (c) => c.toLowerCase()),
-      )
-      .join("\n");
+    const label = "CERTIFICATE REQUEST";
+    const der = decodePem(good.csr_pem, label) ?? new Uint8Array();
+    const flipped = encodePem(der.with(-1, (der.at(-1) ?? 0) ^ 1), label);
     const broken = { weak, p521, flipped, empty: "-----BEGIN CERTIFICATE REQUEST-----\n", two: good.csr_pem.repeat(2) };
     for (const [fault, csr_pem] of Object.entries(broken)) {
       const { status, body } = await enroll(token, { ...good, csr_pem });
