@@ -32,7 +32,7 @@ const run = (args: string[], env: Record<string, string>) => {
   const { status, stdout, stderr } = spawnSync(process.execPath, [program, ...args], {
     env,
     encoding: "utf8",
-    timeout: 15_000,
+    timeout: 60_000,
   });
   return { status, stdout, stderr };
 };

@@ -37,7 +37,7 @@ it("syncs at once and at every interval, sooner after a failure; a key file that
   const nextAfter = async (ms: number) => {
     const before = told();
     await test.clock.advance(ms);
-    await expect.poll(told, { timeout: 10_000 }).toBe(before + 1);
+    await expect.poll(told).toBe(before + 1);
     return [outcomes.at(-1), (await findDirectorySync(test.db))?.reasonCode];
   };
   expect(await nextAfter(0)).toEqual(["failed", "key_file_unusable"]);

@@ -323,7 +323,7 @@ describe("Y4: a database connection that is killed while a snapshot is written",
         killed.catch(() => undefined);
         const waiting = `select pg_terminate_backend(pid) from pg_stat_activity
           where datname = current_database() and wait_event_type = 'Lock' and application_name = 'svc-server'`;
-        await expect.poll(async () => (await sql.unsafe(waiting)).length, { timeout: 10_000 }).toBe(1);
+        await expect.poll(async () => (await sql.unsafe(waiting)).length).toBe(1);
         await expect(killed).rejects.toThrow();
       });
       expect(await stored()).toEqual(before);

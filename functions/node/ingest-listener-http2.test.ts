@@ -112,7 +112,7 @@ describe("ingest over raw HTTP/2", () => {
       expect(details(promised)).toContain("frame_too_large");
     }
     expect(process.memoryUsage().rss - before).toBeLessThan(64_000_000);
-  }, 30_000);
+  });
 
   it("G3: bytes that are no protobuf, an unknown encoding or media type are refused, and core goes on", async () => {
     const certificate = await test.client({});

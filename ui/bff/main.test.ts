@@ -31,7 +31,7 @@ const complete = {
 
 const run = (args: string[], env: Record<string, string>) => {
   const program = new URL("./main.ts", import.meta.url).pathname;
-  return spawnSync(process.execPath, [program, ...args], { env, encoding: "utf8", timeout: 15_000 });
+  return spawnSync(process.execPath, [program, ...args], { env, encoding: "utf8", timeout: 60_000 });
 };
 
 describe("svc-web", () => {
