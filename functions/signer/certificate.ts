@@ -118,7 +118,17 @@ export const isClientCertificate = ({ extensions }: CertificateParts): boolean =
   for (const [oid, { critical }] of extensions) if (critical && !understood.has(oid)) return false;
   const usage = keyUsageBits(extensions);
   if (usage !== undefined && (usage & keyUsage.digitalSignature) === 0) return false;
+  return !isAuthority(extensions) && extendedKeyUsages(extensions).includes(clientAuth);
+};
+
+/** Whether client authentication is all that a certificate is for. Throws `DerError` if the extension is malformed. */
+export const isForClientsAlone = ({ extensions }: CertificateParts): boolean => {
+  const usages = extendedKeyUsages(extensions);
+  return usages.length > 0 && usages.every((usage) => usage === clientAuth);
+};
+
+/** Object identifiers in dotted form; none where the extension is missing. */
+const extendedKeyUsages = (extensions: CertificateParts["extensions"]): string[] => {
   const extended = extensions.get(extensionOid.extendedKeyUsage);
-  if (extended === undefined || isAuthority(extensions)) return false;
-  return readAll(readDer(extended.value, tag.sequence).value).some((element) => readOid(element) === clientAuth);
+  return extended === undefined ? [] : readAll(readDer(extended.value, tag.sequence).value).map(readOid);
 };

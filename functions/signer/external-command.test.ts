@@ -137,6 +137,11 @@ describe("the external signer", () => {
     );
     const server = new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]);
     expect(await outcome(await pemOf({ extensions: [uri, server] }))).toContain("client authentication");
+    const { clientAuth, serverAuth, codeSigning } = x509.ExtendedKeyUsage;
+    for (const more of [serverAuth, codeSigning, "2.5.29.37.0"]) {
+      const usages = new x509.ExtendedKeyUsageExtension([clientAuth, more]);
+      expect(await outcome(await pemOf({ extensions: [uri, usages] }))).toContain("more than client authentication");
+    }
     for (const pem of [
       await named({ type: "url", value: identity }, { type: "dns", value: "b.test" }),
       await named({ type: "url", value: `${identity}0` }),

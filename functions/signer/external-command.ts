@@ -4,7 +4,7 @@ import { decodePem, encodePem } from "../../proto/pem.ts";
 import { type CertificateParts, equalBytes, readCertificate } from "../../proto/x509.ts";
 import { type Clock, rfc3339 } from "../kit/clock.ts";
 import { type Authority, chainPemOf, hasIssued } from "./authority.ts";
-import { isClientCertificate } from "./certificate.ts";
+import { isClientCertificate, isForClientsAlone } from "./certificate.ts";
 import type { Cryptography } from "./cryptography.ts";
 import { authorityRemainingSecondsMin, type Signer, SignerFault, type SigningRequest } from "./signer.ts";
 
@@ -81,8 +81,8 @@ export const readAnswer = (answer: Uint8Array): string => {
 
 /**
  * The certificate of one PEM and its issuer, if it is what was asked for: signed by an authority of the bundle that is valid now,
- * the request's key, exactly one name and that the identity as a URI, client-auth, CA false, valid now and not for longer than
- * `ttlSeconds` from now. Throws `SignerFault` that says which of these fails.
+ * the request's key, exactly one name and that the identity as a URI, for client-auth alone, CA false, valid now and not for longer
+ * than `ttlSeconds` from now. Throws `SignerFault` that says which of these fails.
  */
 export const checkIssued = async (
   certificatePem: string,
@@ -118,6 +118,8 @@ const checkProfile = (
       "the certificate is a CA, is not for client authentication, or has an unknown critical extension",
     );
   }
+  // The profile has no other usage, and a signer that copies a request's would give any that a device asks for (E8).
+  if (!isForClientsAlone(parts)) throw new SignerFault("the certificate is for more than client authentication");
   if (parts.notBefore > now || parts.notAfter <= now) throw new SignerFault("the certificate is not valid now");
   if (parts.notAfter > now + ttlSeconds * 1000) throw new SignerFault("the certificate outlives the policy");
 };
