@@ -1,4 +1,5 @@
 import type { Core } from "../../core.ts";
+import { addressKey } from "../../kit/address.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
 import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
 import { SignerFault } from "../../signer/signer.ts";
@@ -6,7 +7,6 @@ import type { Executor } from "../../store/database.ts";
 import { countFailures, insertFailure } from "../../store/enrollment-failures.ts";
 import { countRefusal } from "../../store/enrollment-refusals.ts";
 import { type Origin, recordAudit } from "../audit/record.ts";
-import { addressKey } from "./rules.ts";
 
 const windowMs = 5 * 60_000;
 const failuresMax = 10;

@@ -4,6 +4,7 @@
  * identity in each; a refusal of one changes nothing for the others.
  */
 import type { Core } from "../../core.ts";
+import { addressAllowed } from "../../kit/address.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
 import { type CertificateRow, findEnrolledCertificates, findIdentitiesInUse } from "../../store/certificates.ts";
 import type { Database, Executor } from "../../store/database.ts";
@@ -20,7 +21,7 @@ import {
 import { lockTokens, type TokenRow } from "../../store/tokens.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { Refusal, type Refused, refusable } from "./refuse.ts";
-import { addressAllowed, identityAllowed, platformAllowed, tokenState } from "./rules.ts";
+import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 
 /** For how long a place is held while the signer runs. */
 const reservationMs = 60_000;
