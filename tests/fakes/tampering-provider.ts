@@ -14,7 +14,7 @@ export interface Tampering {
   sign?: (claims: Record<string, unknown>) => string | Promise<string>;
   /** Answers the request for a token, or for the keys, in place of the provider. */
   token?: { status: number; body: string } | Promise<{ status: number; body: string }>;
-  jwks?: { status: number; body: string };
+  jwks?: { status: number; body: string } | Promise<{ status: number; body: string }>;
 }
 
 /** A provider that can be made to lie, for faults that a real one does not have (A1). */
@@ -30,6 +30,8 @@ export interface TamperingProvider {
   rotateKeys(): Promise<void>;
   /** How often each path was asked for. */
   requests: Map<string, number>;
+  /** How many wait for an answer of a path at this moment. */
+  waiting(path: string): number;
   close(): Promise<void>;
 }
 
@@ -43,6 +45,7 @@ export const startTamperingProvider = async (options: {
   const clientSecret = "a client secret";
   const grants = new Map<string, { nonce: string; challenge: string }>();
   const requests = new Map<string, number>();
+  const waiting: string[] = [];
   let key = await makeKey("first");
 
   const token = async (request: IncomingMessage): Promise<{ status: number; body: string }> => {
@@ -66,6 +69,8 @@ export const startTamperingProvider = async (options: {
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const path = request.url ?? "";
     requests.set(path, (requests.get(path) ?? 0) + 1);
+    waiting.push(path);
+    response.once("close", () => waiting.splice(waiting.indexOf(path), 1));
     const json = (status: number, body: string) =>
       response.writeHead(status, { "Content-Type": "application/json" }).end(body);
     if (path === "/.well-known/openid-configuration") {
@@ -78,7 +83,8 @@ export const startTamperingProvider = async (options: {
       };
       json(200, JSON.stringify({ ...metadata, ...provider.tampering.metadata }));
     } else if (path === "/jwks") {
-      const { status, body } = provider.tampering.jwks ?? { status: 200, body: JSON.stringify({ keys: [key.jwk] }) };
+      const keys = { status: 200, body: JSON.stringify({ keys: [key.jwk] }) };
+      const { status, body } = await (provider.tampering.jwks ?? keys);
       json(status, body);
     } else if (path === "/token") {
       const { status, body } = await (provider.tampering.token ?? token(request));
@@ -105,6 +111,7 @@ export const startTamperingProvider = async (options: {
       key = await makeKey(crypto.randomUUID());
     },
     requests,
+    waiting: (path) => waiting.filter((asked) => asked === path).length,
     close,
   };
   return provider;

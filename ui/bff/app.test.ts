@@ -68,10 +68,15 @@ describe("A7: every answer", () => {
       const answer = await request(path, { method, headers: { Origin: "https://fleet.example" } }, { app: secureApp });
       expect(answer.headers.get("strict-transport-security")).toBe("max-age=31536000");
       for (const set of answer.headers.getSetCookie())
-        expect(set).toMatch(/^__(Host-svc_session|Secure-svc_sign_in)=[^;]*;.*HttpOnly.*SameSite=Lax; Secure$/);
+        expect(set).toMatch(
+          /^__(Host-svc_session|(Secure|Host)-svc_sign_in_[\w-]{16})=[^;]*;.*HttpOnly.*SameSite=Lax; Secure$/,
+        );
     }
     const begun = await request("/api/auth/login", {}, { app: secureApp });
-    expect(begun.headers.getSetCookie()).toEqual([expect.stringContaining("__Secure-svc_sign_in=")]);
+    expect(begun.headers.getSetCookie()).toEqual([
+      expect.stringContaining("__Secure-svc_sign_in_"),
+      expect.stringContaining("__Host-svc_sign_in_"),
+    ]);
     expect(new URL(begun.headers.get("location") ?? "").searchParams.get("redirect_uri")).toBe(
       "https://fleet.example/api/auth/callback/idp",
     );

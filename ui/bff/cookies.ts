@@ -13,6 +13,18 @@ export interface WebCookie {
   read(header: string | undefined): string | null;
 }
 
+/** The names in a `Cookie` header that begin so, in its order: the one set first comes first (RFC 6265, 5.4). */
+export const cookieNames = (header: string | undefined, prefix: string): string[] =>
+  pairsOf(header)
+    .filter((pair) => pair.startsWith(prefix) && pair.includes("="))
+    .map((pair) => pair.slice(0, pair.indexOf("=")));
+
+/**
+ * Split as RFC 6265, 4.2.1 joins them and no more: a no-break space before the name makes another cookie, to which browsers do not apply
+ * the prefix's rules, so that any host of the domain can set it.
+ */
+const pairsOf = (header = ""): string[] => header.split(/; */);
+
 /** Makes a cookie of this name, path and lifetime. */
 export const createCookie = (options: {
   name: string;
@@ -29,11 +41,9 @@ export const createCookie = (options: {
   return {
     set: (value) => controller.createCookie(value).serialize(),
     clear: () => controller.createBlankCookie().serialize(),
-    read: (header = "") => {
+    read: (header) => {
       // oslo decodes every cookie of the header and throws at the first bad one, which need not be ours.
-      // Split as RFC 6265, 4.2.1 joins them and no more: a no-break space before the name makes another cookie, to which browsers do
-      // not apply the prefix's rules, so that any host of the domain can set it.
-      const pair = header.split(/; */).find((text) => text.startsWith(`${name}=`));
+      const pair = pairsOf(header).find((text) => text.startsWith(`${name}=`));
       try {
         return (pair && parseCookies(pair).get(name)) || null;
       } catch {

@@ -32,7 +32,7 @@ const messages: Readonly<Record<RefusalReason | "session_expired" | "signed_out"
   sign_in_cancelled: { title: "You did not sign in", text: "The sign-in was cancelled at the identity provider." },
   sign_in_failed: {
     title: "That sign-in did not work",
-    text: "It took longer than ten minutes, was begun in another tab, or was answered in an unexpected way. Try again.",
+    text: "It took longer than ten minutes, was begun in another browser, or was answered in an unexpected way. Try again.",
   },
   sign_in_unavailable: {
     title: "Signing in is not possible right now",

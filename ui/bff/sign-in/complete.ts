@@ -1,7 +1,7 @@
-import { within } from "../../../functions/kit/within.ts";
 import type { Web } from "../web.ts";
 import type { Attempt } from "./attempt.ts";
 import { type AuthorizationCode, CodeRefused } from "./authorization-code.ts";
+import { type Exchanges, GaveWay } from "./exchanges.ts";
 import { findPersonBySubject } from "./people.ts";
 import { type Provider, ProviderUnavailable } from "./provider.ts";
 import { Refusal } from "./refusal.ts";
@@ -12,16 +12,14 @@ export interface AdmittedPerson {
   displayName: string;
 }
 
-const exchangeTimeoutMs = 10_000;
-
 /**
  * The sign-in gate (spec, "Operator login"): checks the provider's answer against the attempt, exchanges its code, verifies the
  * id_token, and lets an active person of the directory in. Throws a `Refusal` for everybody else.
  */
 export const createGate =
-  (parts: Pick<Web, "config" | "db" | "clock"> & { provider: Provider; flow: AuthorizationCode }) =>
-  async (answer: URLSearchParams, attempt: Attempt | null): Promise<AdmittedPerson> => {
-    const subject = await subjectOf(parts, answer, attempt);
+  (parts: Pick<Web, "config" | "db"> & GateParts) =>
+  async (answer: URLSearchParams, attempt: Attempt | null, remoteAddress: string): Promise<AdmittedPerson> => {
+    const subject = await subjectOf(parts, answer, { attempt, remoteAddress });
     const { tenantId } = parts.config;
     const person = await findPersonBySubject(parts.db, { tenantId, subject }).catch((cause: unknown) => {
       throw new Refusal("sign_in_unavailable", { cause });
@@ -31,6 +29,12 @@ export const createGate =
     if (status !== "active") throw new Refusal(status, { person: { userId, subject } });
     return { userId, displayName };
   };
+
+interface GateParts {
+  provider: Provider;
+  flow: AuthorizationCode;
+  exchanges: Exchanges;
+}
 
 /** The answer of a provider must not hold a parameter twice (RFC 6749, 3.1). */
 const only = (answer: URLSearchParams, name: string): string | null => {
@@ -43,9 +47,9 @@ const failed = (reason: string, cause?: unknown): Refusal =>
   new Refusal("sign_in_failed", { cause: new Error(reason, { cause }) });
 
 const subjectOf = async (
-  { provider, flow, clock }: { provider: Provider; flow: AuthorizationCode; clock: Web["clock"] },
+  { provider, flow, exchanges }: GateParts,
   answer: URLSearchParams,
-  attempt: Attempt | null,
+  { attempt, remoteAddress }: { attempt: Attempt | null; remoteAddress: string },
 ): Promise<string> => {
   if (attempt === null) throw failed("there is no sign-in under way");
   if (only(answer, "state") !== attempt.state) throw failed("state is another one");
@@ -59,19 +63,20 @@ const subjectOf = async (
   const code = only(answer, "code");
   if (code === null) throw failed("there is no code");
 
-  // arctic gives its request no time limit.
-  const idToken = await within(
-    exchangeTimeoutMs,
-    clock,
-    flow.exchange(metadata.tokenEndpoint, code, attempt.codeVerifier),
-  ).catch((cause: unknown) => {
-    throw cause instanceof CodeRefused ? failed("the code was refused", cause) : unavailable(cause);
-  });
-  return provider.subjectOf(idToken, attempt).catch((cause: unknown) => {
-    if (cause instanceof ProviderUnavailable) return unavailable(cause);
-    // The provider took the code, so this is no noise of strangers.
-    throw new Refusal("sign_in_failed", { cause, person: { userId: null, subject: null } });
-  });
+  const exchange = async (signal: AbortSignal): Promise<string> => {
+    const grant = { code, codeVerifier: attempt.codeVerifier };
+    const idToken = await flow.exchange(metadata.tokenEndpoint, grant, { signal }).catch((cause: unknown) => {
+      throw cause instanceof CodeRefused ? failed("the code was refused", cause) : unavailable(cause);
+    });
+    return provider.subjectOf(idToken, attempt).catch((cause: unknown) => {
+      if (cause instanceof ProviderUnavailable) return unavailable(cause);
+      // The provider took the code, so this is no noise of strangers.
+      throw new Refusal("sign_in_failed", { cause, person: { userId: null, subject: null } });
+    });
+  };
+  return exchanges
+    .run({ attempt: attempt.state, address: remoteAddress }, exchange)
+    .catch((cause: unknown) => (cause instanceof GaveWay ? unavailable(cause) : Promise.reject(cause)));
 };
 
 const unavailable = (cause: unknown): never => {

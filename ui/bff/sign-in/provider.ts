@@ -2,6 +2,7 @@ import { createRemoteJWKSet, customFetch, errors, type JWTVerifyGetKey, jwtVerif
 import * as v from "valibot";
 import { shareRuns } from "../../../functions/kit/share-runs.ts";
 import type { Web } from "../web.ts";
+import { type AskProvider, jsonOf } from "./ask-provider.ts";
 
 /** What web needs of a provider's metadata (OpenID Connect Discovery 1.0). */
 export interface ProviderMetadata {
@@ -33,7 +34,6 @@ export class ProviderUnavailable extends Error {
 
 const metadataTtlMs = 3_600_000;
 const retryMs = 60_000;
-const timeoutMs = 10_000;
 const clockToleranceSeconds = 60;
 
 /** Asymmetric ones alone: never `none`, and never HS256, whose key would be one that others may know. */
@@ -68,26 +68,26 @@ const IdToken = v.object({
 });
 
 /** Makes the provider; nothing is fetched before it is needed. */
-export const createProvider = ({
-  config,
-  clock,
-  fetch,
-  log,
-}: Pick<Web, "config" | "clock" | "fetch" | "log">): Provider => {
+export const createProvider = (
+  { config, clock, log }: Pick<Web, "config" | "clock" | "log">,
+  ask: AskProvider,
+): Provider => {
   const { issuer, clientId } = config.identityProvider;
   let known: { metadata: ProviderMetadata; keys: JWTVerifyGetKey; readAt: number } | undefined;
 
   const read = shareRuns(async (): Promise<void> => {
-    const metadata = await readMetadata(issuer, fetch);
+    const metadata = await readMetadata(issuer, ask);
     const same = known?.metadata.jwksUri === metadata.jwksUri ? known : undefined;
     const keys =
       same?.keys ??
       telling(
         createRemoteJWKSet(new URL(metadata.jwksUri), {
-          timeoutDuration: timeoutMs,
           // Only an id_token that the provider itself handed over makes us ask for its keys again: nobody can make us hammer it.
           cooldownDuration: 0,
-          [customFetch]: fetch,
+          [customFetch]: async (url, { headers }) => {
+            const { status, text } = await ask(url, { headers });
+            return new Response(text, { status });
+          },
         }),
       );
     known = { metadata, keys, readAt: clock.monotonic() };
@@ -142,14 +142,11 @@ const telling =
     }
   };
 
-const readMetadata = async (issuer: string, fetch: Web["fetch"]): Promise<ProviderMetadata> => {
-  const response = await fetch(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`, {
-    headers: { Accept: "application/json" },
-    redirect: "error",
-    signal: AbortSignal.timeout(timeoutMs),
-  });
-  if (!response.ok) throw new Error(`discovery: status ${response.status}`);
-  const metadata = v.parse(Metadata, await response.json());
+const readMetadata = async (issuer: string, ask: AskProvider): Promise<ProviderMetadata> => {
+  const url = `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
+  const answer = await ask(url, { headers: { Accept: "application/json" } });
+  if (answer.status !== 200) throw new Error(`discovery: status ${answer.status}`);
+  const metadata = v.parse(Metadata, jsonOf(answer));
   if (metadata.issuer !== issuer) throw new Error("discovery: the provider names another issuer than IDP_ISSUER");
   const endpoints = [metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri];
   // Only a loopback issuer is configured without https.

@@ -2,15 +2,14 @@ import type { CoreClient } from "../core-client.ts";
 import type { Handler, WebContext } from "../request.ts";
 import type { Sessions } from "../session.ts";
 import type { Web } from "../web.ts";
+import { createAskProvider } from "./ask-provider.ts";
 import { createAttempts } from "./attempt.ts";
 import { createAuthorizationCode } from "./authorization-code.ts";
 import { createGate } from "./complete.ts";
+import { createExchanges } from "./exchanges.ts";
 import { localPath } from "./local-path.ts";
 import { createProvider } from "./provider.ts";
 import { Refusal, type RefusalReason } from "./refusal.ts";
-
-/** Callbacks at once: anybody can make one, and each may cost a request to the provider. */
-const exchangesMax = 32;
 
 /** What signs people in and out. */
 export interface SignInRoutes {
@@ -25,11 +24,11 @@ export interface SignInRoutes {
 /** Makes the sign-in over `IDP_ISSUER`. Who is refused lands on `/login` with the reason and the request's id. */
 export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions; core: CoreClient }): SignInRoutes => {
   const { config, log } = web;
-  const provider = createProvider(web);
-  const flow = createAuthorizationCode(config);
+  const ask = createAskProvider(web);
+  const provider = createProvider(web, ask);
+  const flow = createAuthorizationCode(config, ask);
   const attempts = createAttempts(web);
-  const gate = createGate({ ...web, provider, flow });
-  let exchanges = 0;
+  const gate = createGate({ ...web, provider, flow, exchanges: createExchanges() });
 
   const refused = async (c: WebContext, refusal: Refusal, returnTo: string): Promise<Response> => {
     const requestId = c.get("requestId");
@@ -55,22 +54,21 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
       try {
         const { authorizationEndpoint, takesSelectAccount } = await provider.metadata();
         const selectAccount = takesSelectAccount && c.req.query("prompt") === "select_account";
-        const { attempt, cookie } = await attempts.begin(returnTo);
-        c.header("Set-Cookie", cookie);
+        const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
+        for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
         return c.redirect(flow.url(authorizationEndpoint, attempt, { selectAccount }).href, 302);
       } catch (cause) {
         return refused(c, new Refusal("sign_in_unavailable", { cause }), returnTo);
       }
     },
     complete: async (c) => {
-      const attempt = await attempts.resume(c.req.header("cookie"));
-      c.header("Set-Cookie", attempts.end());
+      const answer = new URL(c.req.url).searchParams;
+      const state = answer.get("state");
+      const attempt = await attempts.resume(state, c.req.header("cookie"));
+      for (const cookie of attempts.end(state)) c.header("Set-Cookie", cookie, { append: true });
       const returnTo = attempt?.returnTo ?? "/";
-      exchanges += 1;
       try {
-        if (exchanges > exchangesMax)
-          throw new Refusal("sign_in_unavailable", { cause: new Error("too many at once") });
-        const person = await gate(new URL(c.req.url).searchParams, attempt);
+        const person = await gate(answer, attempt, c.get("remoteAddress"));
         const requestId = c.get("requestId");
         const { userId } = person;
         // Nobody gets a session that the audit log does not know of.
@@ -85,8 +83,6 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
       } catch (error) {
         if (error instanceof Refusal) return refused(c, error, returnTo);
         throw error;
-      } finally {
-        exchanges -= 1;
       }
     },
     end: (c) => {

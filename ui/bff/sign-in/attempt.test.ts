@@ -1,0 +1,88 @@
+import { describe, expect, it } from "vitest";
+import { Secret } from "../../../functions/kit/secret.ts";
+import { createTestClock } from "../../../tests/fakes/clock.ts";
+import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
+import { createUserAgent } from "../../../tests/user-agent.ts";
+import type { WebConfig } from "../config.ts";
+import { createAttempts } from "./attempt.ts";
+
+const origin = "https://fleet.example";
+const callback = `${origin}/api/auth/callback/idp`;
+const config = { secure: true, sessionSecret: new Secret("a-session-secret-of-more-than-32-bytes") } as WebConfig;
+
+const setUp = () => {
+  const clock = createTestClock();
+  const attempts = createAttempts({ config, clock, entropy: createSeededEntropy() });
+  const browser = () => {
+    const agent = createUserAgent();
+    const keep = (cookies: readonly string[]) => {
+      for (const cookie of cookies) agent.plant(origin, cookie);
+    };
+    return {
+      agent,
+      begin: async (returnTo = "/") => {
+        const { attempt, cookies } = await attempts.begin(returnTo, agent.cookieHeader(callback));
+        keep(cookies);
+        return attempt;
+      },
+      resume: (state: string | null) => attempts.resume(state, agent.cookieHeader(callback)),
+      end: (state: string | null) => keep(attempts.end(state)),
+      names: () => agent.cookieHeader(callback).split("; ").filter(Boolean).length,
+    };
+  };
+  return { clock, browser };
+};
+
+describe("a sign-in under way", () => {
+  it("is taken up by its state, ended alone, and leaves nothing in the browser", async () => {
+    const { browser } = setUp();
+    const { begin, resume, end, names } = browser();
+    const [first, second] = [await begin("/one"), await begin("/two")];
+    expect(await resume(first.state)).toEqual(first);
+    end(second.state);
+    expect([await resume(first.state), await resume(second.state)]).toEqual([first, null]);
+    end(first.state);
+    expect(names()).toBe(0);
+  });
+
+  it("is one of five at most in a browser: the oldest is forgotten", async () => {
+    const { browser } = setUp();
+    const { begin, resume, names } = browser();
+    const begun = [];
+    for (let at = 0; at < 7; at++) begun.push(await begin(`/${at}`));
+    const found = await Promise.all(begun.map(({ state }) => resume(state)));
+    expect(found.map((attempt) => attempt?.returnTo ?? null)).toEqual([null, null, "/2", "/3", "/4", "/5", "/6"]);
+    expect(names()).toBe(10);
+  });
+
+  it("A1: cannot be planted by another host of the domain, which sets no __Host- cookie", async () => {
+    const { browser } = setUp();
+    const [attacker, victim] = [browser(), browser()];
+    const { state } = await attacker.begin();
+    expect(await attacker.resume(state)).not.toBeNull();
+    for (const pair of attacker.agent.cookieHeader(callback).split("; "))
+      if (!pair.startsWith("__Host-")) victim.agent.plant(origin, `${pair}; Path=/api/auth; Secure`);
+    expect(await victim.resume(state)).toBeNull();
+    await victim.begin();
+    expect(await victim.resume(state)).toBeNull();
+  });
+
+  it("A1: is none for another state, one that begins the same, and what is no state at all", async () => {
+    const { browser } = setUp();
+    const { begin, resume } = browser();
+    const { state } = await begin();
+    const alike = `${state.slice(0, 16)}${"x".repeat(27)}`;
+    // The gate compares the whole.
+    expect((await resume(alike))?.state).toBe(state);
+    for (const other of ["x".repeat(43), state.slice(1), "", "a=b; Path=/", `${state}\r\n`, null])
+      expect({ other, found: await resume(other) }).toEqual({ other, found: null });
+  });
+
+  it("forgets no cookie whose name is not of its own making", async () => {
+    const { clock } = setUp();
+    const attempts = createAttempts({ config, clock, entropy: createSeededEntropy() });
+    const planted = Array.from({ length: 9 }, (_, at) => `__Secure-svc_sign_in_odd\u00e9${at}=x`).join("; ");
+    expect((await attempts.begin("/", planted)).cookies).toHaveLength(2);
+    expect(attempts.end("a; Domain=evil")).toEqual([]);
+  });
+});

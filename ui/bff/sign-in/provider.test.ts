@@ -1,0 +1,45 @@
+import { exportJWK, generateKeyPair, SignJWT } from "jose";
+import { expect, it } from "vitest";
+import { createTestClock } from "../../../tests/fakes/clock.ts";
+import { createTestLog } from "../../../tests/fakes/log.ts";
+import type { WebConfig } from "../config.ts";
+import { createProvider } from "./provider.ts";
+
+const issuer = "https://id.example";
+const config = { identityProvider: { issuer, clientId: "svc-web" } } as WebConfig;
+
+it("asks the provider once for its metadata and once for its keys, for all who wait for them", async () => {
+  const { privateKey, publicKey } = await generateKeyPair("ES256");
+  const keys = JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: "k", alg: "ES256" }] });
+  const metadata = JSON.stringify({
+    issuer,
+    authorization_endpoint: `${issuer}/authorize`,
+    token_endpoint: `${issuer}/token`,
+    jwks_uri: `${issuer}/jwks`,
+  });
+  const clock = createTestClock();
+  const iat = Math.floor(clock.now() / 1000);
+  const idToken = await new SignJWT({ nonce: "n" })
+    .setProtectedHeader({ alg: "ES256", kid: "k" })
+    .setIssuer(issuer)
+    .setAudience("svc-web")
+    .setSubject("ada")
+    .setIssuedAt(iat)
+    .setExpirationTime(iat + 60)
+    .sign(privateKey);
+
+  const asked: string[] = [];
+  let answer: () => void = () => undefined;
+  const answered = new Promise<void>((resolve) => {
+    answer = resolve;
+  });
+  const provider = createProvider({ config, clock, log: createTestLog() }, async (url) => {
+    asked.push(new URL(url).pathname);
+    await answered;
+    return { status: 200, text: url.endsWith("/jwks") ? keys : metadata };
+  });
+  const subjects = Promise.all(Array.from({ length: 10 }, () => provider.subjectOf(idToken, { nonce: "n" })));
+  answer();
+  expect(await subjects).toEqual(Array(10).fill("ada"));
+  expect(asked).toEqual(["/.well-known/openid-configuration", "/jwks"]);
+});
