@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import type { HttpContext, Peer } from "../http/request.ts";
+import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
 
 /** A listener that accepts connections. */
 export interface Listener {
@@ -22,9 +23,17 @@ export const listenHttp = async (
   { port, host }: { port: number; host: string | null },
 ): Promise<Listener> => {
   const server = createServer(
-    { requestTimeout: 60_000, headersTimeout: 15_000, keepAliveTimeout: 75_000, maxHeaderSize: 32 * 1024 },
-    getRequestListener(app.fetch, { overrideGlobalObjects: false }),
+    {
+      requestTimeout: 60_000,
+      headersTimeout: 15_000,
+      keepAliveTimeout: 75_000,
+      maxHeaderSize: 32 * 1024,
+      // Node would answer without a body; the adapter refuses it as well.
+      requireHostHeader: false,
+    },
+    getRequestListener(app.fetch, { overrideGlobalObjects: false, errorHandler: answerAdapterError }),
   );
+  answerUnreadable(server);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
     server.listen({ port, ...(host === null ? {} : { host }) }, resolve);

@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { request as requestHttps } from "node:https";
+import { text } from "node:stream/consumers";
 import { connect as connectTls } from "node:tls";
 import { Worker } from "node:worker_threads";
 import { gzipSync } from "node:zlib";
@@ -175,6 +176,19 @@ describe("ingest over raw HTTP/2", () => {
     const chunks: Buffer[] = [];
     for await (const chunk of response) chunks.push(chunk as Buffer);
     expect(JSON.parse(Buffer.concat(chunks).toString())).toEqual(expected);
+  });
+
+  it("answers what is no HTTP/1.1 request with a problem document", async () => {
+    const certificate = await test.client({});
+    for (const bytes of ["hello\r\n\r\n", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n"]) {
+      const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, ...certificate });
+      await once(socket, "secureConnect");
+      socket.write(bytes);
+      const answer = await text(socket);
+      expect(answer).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+      expect(answer).toContain("application/problem+json");
+      expect(answer).toContain('"code":"malformed_request"');
+    }
   });
 
   it("G2: a client that opens and resets streams as fast as it can is cut off, and others are served meanwhile", async () => {

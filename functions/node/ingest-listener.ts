@@ -28,6 +28,7 @@ import { toConnectError } from "../ingest/connect-error.ts";
 import type { IngestRoutes } from "../ingest/service.ts";
 import { errorCode } from "../kit/error-code.ts";
 import { Problem } from "../problems.ts";
+import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
 
@@ -103,7 +104,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
 
   const management = getRequestListener(
     (request, bindings) => app.fetch(request, { ...bindings, peerCertificate: peerOf(bindings.incoming)?.der ?? null }),
-    { overrideGlobalObjects: false },
+    { overrideGlobalObjects: false, errorHandler: answerAdapterError },
   );
   const adapter = connectNodeAdapter({
     routes: (router) => ingest.routes(router, limitedGzip),
@@ -116,6 +117,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
         log.warn({ err }, "a management request ended early"),
       ),
   });
+  answerUnreadable(server);
   server.on("request", (request: Http2ServerRequest, response: Http2ServerResponse) => {
     if ("stream" in request) endWithResponse(request.stream);
     adapter(request, response);

@@ -1,3 +1,4 @@
+import { unreadableRequests } from "../../functions/kit/unreadable-request.ts";
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
 import { problemCatalog as webProblemCatalog } from "../../ui/bff/problems.ts";
 import { markdownTable } from "./markdown-table.ts";
@@ -23,6 +24,12 @@ export const renderProblemsPage = (): string => {
     `\`${action}\``,
     title,
   ]);
+  const listenerRows = Object.entries(unreadableRequests).map(([code, { status, action, title }]) => [
+    `\`${code}\``,
+    String(status),
+    `\`${action}\``,
+    title,
+  ]);
   return `# Problems
 
 Every refusal by core has a stable \`code\`. Over HTTP it is an RFC 9457 document (\`application/problem+json\`, \`type\`
@@ -37,6 +44,12 @@ ${Object.entries(meaning)
   .join("\n")}
 
 ${markdownTable(["code", "HTTP", "Connect, gRPC", "action", "meaning"], rows)}
+
+## Any listener
+
+What cannot be read as a request is refused before core or web sees it, in the same form; the connection ends with it.
+
+${markdownTable(["code", "HTTP", "action", "meaning"], listenerRows)}
 
 ## Web
 

@@ -1,0 +1,103 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { text } from "node:stream/consumers";
+import { afterAll, describe, expect, it } from "vitest";
+import { listenHttp } from "./http-listener.ts";
+
+let release = () => {};
+const released = new Promise<void>((resolve) => {
+  release = resolve;
+});
+const app = {
+  fetch: (request: Request) => {
+    if (!request.url.endsWith("/slow")) return new Response("fine");
+    const body = new ReadableStream({
+      start: async (controller) => {
+        controller.enqueue(new TextEncoder().encode("half"));
+        await released;
+        controller.close();
+      },
+    });
+    return new Response(body);
+  },
+};
+const listener = await listenHttp(app, { port: 0, host: "127.0.0.1" });
+afterAll(() => listener.close(0));
+
+/** Everything that comes back for these bytes, until the listener ends the connection. */
+const send = async (bytes: string) => {
+  const socket = connect(listener.port, "127.0.0.1");
+  await once(socket, "connect");
+  socket.write(bytes);
+  const [head = "", body = ""] = (await text(socket)).split("\r\n\r\n");
+  const [status = "", ...lines] = head.split("\r\n");
+  const headers = new Headers(lines.map((line) => line.split(": ") as [string, string]));
+  return { status, headers, body };
+};
+
+describe("what is no HTTP request", () => {
+  it.each([
+    ["a line that is none", "hello\r\n\r\n", "400 Bad Request", "malformed_request"],
+    [
+      "two lengths",
+      "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+      "400 Bad Request",
+      "malformed_request",
+    ],
+    [
+      "a header with a line feed",
+      "GET / HTTP/1.1\r\nHost: a\r\nX: a\nb\r\n\r\n",
+      "400 Bad Request",
+      "malformed_request",
+    ],
+    ["no host", "GET / HTTP/1.1\r\n\r\n", "400 Bad Request", "malformed_request"],
+    ["a host that is none", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n", "400 Bad Request", "malformed_request"],
+    [
+      "headers over 32 KiB",
+      `GET / HTTP/1.1\r\nHost: a\r\nX: ${"x".repeat(33_000)}\r\n\r\n`,
+      "431 Request Header Fields Too Large",
+      "headers_too_large",
+    ],
+  ])("is answered with a problem document: %s", async (_, bytes, status, code) => {
+    const answer = await send(bytes);
+    expect(answer.status).toBe(`HTTP/1.1 ${status}`);
+    expect(answer.headers.get("content-type")).toBe("application/problem+json");
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    expect(answer.headers.get("connection")).toBe("close");
+    const problem = JSON.parse(answer.body);
+    expect(problem).toEqual({
+      type: `urn:svc:problem:${code}`,
+      title: expect.any(String),
+      status: Number(status.slice(0, 3)),
+      detail: expect.any(String),
+      code,
+      action: "fix_request",
+      request_id: answer.headers.get("x-request-id"),
+    });
+    expect(answer.body).not.toContain("xxx");
+  });
+
+  it("is answered on a connection that was used well before", async () => {
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    await once(socket, "data");
+    socket.write("hello\r\n\r\n");
+    expect(await text(socket)).toContain('"code":"malformed_request"');
+  });
+
+  it("says nothing in the middle of another answer, and harms no other connection", async () => {
+    const socket = connect(listener.port, "127.0.0.1");
+    socket.write("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n");
+    let received = "";
+    socket.on("data", (chunk) => {
+      received += chunk;
+    });
+    socket.on("error", () => undefined);
+    while (!received.includes("half")) await once(socket, "data");
+    socket.write("hello\r\n\r\n");
+    await once(socket, "close");
+    expect(received).toMatch(/half\r\n$/);
+    release();
+    expect(await (await fetch(`http://127.0.0.1:${listener.port}/`)).text()).toBe("fine");
+  });
+});
