@@ -57,6 +57,15 @@ describe("the query language", () => {
       }),
     ));
 
+  it.each<[FleetFilter, string]>([
+    [{ version: "<1.2" }, 'version:"<1.2"'],
+    [{ notVersion: ">" }, '-version:">"'],
+    [{ platform: "<\u0338", device: "a<b" }, 'device:a<b platform:"<\u0338"'],
+  ])("writes %j so that its value does not read as an operator", (filter, query) => {
+    expect(serialiseFilter(filter)).toBe(query);
+    expect(parseQuery(query)).toEqual({ filter, faults: [] });
+  });
+
   it("writes what it has read in one spelling", () =>
     fc.assert(
       fc.property(fc.string({ unit: "grapheme" }), (query) => {

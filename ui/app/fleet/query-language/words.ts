@@ -57,5 +57,5 @@ const readWord = (query: string, from: number): Word => {
 /** `text` in quotes, which `splitWords` reads back as one word that says `text`. */
 export const quote = (text: string): string => `"${text.replace(/["\\]/g, "\\$&")}"`;
 
-/** `text` as the value behind a key: in quotes only where it must be. */
-export const quoteValue = (text: string): string => (/^[^\s"]+$/.test(text) ? text : quote(text));
+/** `text` as the value behind a key: in quotes only where it must be. At its beginning `<` and `>` would belong to the operator. */
+export const quoteValue = (text: string): string => (/^[^\s"<>][^\s"]*$/.test(text) ? text : quote(text));
