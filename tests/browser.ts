@@ -1,4 +1,7 @@
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { Browser } from "playwright-core";
+import { oneAtATime } from "../scripts/one-at-a-time.ts";
 
 /**
  * A Chromium without a window, from npm alone; close it when done. It unpacks its shared libraries too, so it starts on a machine that
@@ -11,8 +14,11 @@ export const launchBrowser = async (): Promise<Browser> => {
     import("@sparticuz/chromium"),
     import("playwright-core"),
   ]);
+  // The package takes what another process is still unpacking for whole.
+  const lock = join(tmpdir(), `chromium-${process.getuid?.() ?? "user"}.lock`);
   return driver.launch({
-    executablePath: await chromium.executablePath(),
+    executablePath: await oneAtATime(lock, () => chromium.executablePath()),
+    timeout: 90_000,
     // The package's own arguments are for functions that live for a second: one process for all, and no web security.
     args: ["--no-sandbox", "--disable-gpu", "--font-render-hinting=none"],
     headless: true,

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { brotliCompress, constants, gzip } from "node:zlib";
+import { oneAtATime } from "../one-at-a-time.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const dist = join(root, "dist");
@@ -16,25 +17,28 @@ const sources = ["ui/app", "proto", "vite.config.ts", "bun.lock", "scripts/bundl
 const compressible = /\.(js|css|html|svg)$/;
 
 /**
- * Builds the operator UI into `dist/ui`, unless what is there was made from the same sources. The folder is replaced as a whole and
- * only by another build, so that several processes may ask for it beside each other.
+ * Builds the operator UI into `dist/ui`, unless what is there was made from the same sources. The folder is replaced as a whole, and
+ * only when the sources have changed: several processes may ask for it beside each other, and one of them builds.
  */
 export const bundleUi = async (): Promise<void> => {
   const digest = await digestSources();
   const isMade = async () => (await readFile(join(uiPath, "SOURCES"), "utf8").catch(() => "")) === digest;
   if (await isMade()) return;
   await mkdir(dist, { recursive: true });
+  await oneAtATime(join(dist, ".ui-lock"), async () => {
+    // By whoever was at it before.
+    if (!(await isMade())) await replaceUi(digest);
+  });
+};
+
+const replaceUi = async (digest: string): Promise<void> => {
   const outDir = await mkdtemp(join(dist, ".ui-"));
   try {
     await build(outDir);
     await compressFiles(outDir);
     await writeFile(join(outDir, "SOURCES"), digest);
-    // Somebody else may have been faster, and may have begun to read.
-    if (await isMade()) return;
     await rename(uiPath, `${outDir}-old`).catch(() => undefined);
-    await rename(outDir, uiPath).catch(async (error: unknown) => {
-      if (!(await isMade())) throw error;
-    });
+    await rename(outDir, uiPath);
   } finally {
     await Promise.all([outDir, `${outDir}-old`].map((folder) => rm(folder, { recursive: true, force: true })));
   }
@@ -47,7 +51,7 @@ const build = async (outDir: string): Promise<void> => {
   await promisify(execFile)(process.execPath, [vite, "build", "--outDir", outDir], {
     cwd: root,
     env,
-    timeout: 120_000,
+    timeout: 300_000,
   });
 };
 

@@ -1,0 +1,25 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { oneAtATime } from "./one-at-a-time.ts";
+
+it("lets nobody begin before whoever is at it has ended, also by a failure", async ({ onTestFinished }) => {
+  const dir = await mkdtemp(join(tmpdir(), "one-at-a-time-"));
+  onTestFinished(() => rm(dir, { recursive: true }));
+  const lock = join(dir, "lock");
+  const events: string[] = [];
+  const { promise: second, resolve: secondIsCalled } = Promise.withResolvers<void>();
+  const first = oneAtATime(lock, async () => {
+    events.push("first begins");
+    await second;
+    events.push("first ends");
+    throw new Error("no luck");
+  });
+  const refused = expect(first).rejects.toThrow("no luck");
+  const then = oneAtATime(lock, async () => events.push("second begins"));
+  secondIsCalled();
+  await refused;
+  await then;
+  expect(events).toEqual(["first begins", "first ends", "second begins"]);
+});

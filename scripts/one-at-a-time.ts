@@ -1,0 +1,28 @@
+import { dirname } from "node:path";
+import { QueueLockedError } from "../collector/queue/errors.ts";
+import { holdLock } from "../collector/queue/lock.ts";
+import { systemClock } from "../functions/kit/clock.ts";
+
+/**
+ * Does `work` while no other process, nor another call in this one, does its own under the same `lockFile`; waits for them as long as it
+ * takes. A process that dies gives up its turn.
+ */
+export const oneAtATime = async <Result>(lockFile: string, work: () => Promise<Result>): Promise<Result> => {
+  const lock = await hold(lockFile);
+  try {
+    return await work();
+  } finally {
+    lock.release();
+  }
+};
+
+const hold = async (lockFile: string): Promise<{ release(): void }> => {
+  for (;;) {
+    try {
+      return holdLock(lockFile, dirname(lockFile));
+    } catch (error) {
+      if (!(error instanceof QueueLockedError)) throw error;
+    }
+    await systemClock.sleep(20);
+  }
+};
