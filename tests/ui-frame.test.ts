@@ -79,10 +79,10 @@ describe("the pages in a browser, under the content security policy", () => {
     const { page } = await visit("auditor", "/", { scheme: "light" });
     const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     await page.getByRole("radio", { name: "Dark" }).check();
-    expect(await background()).toBe("rgb(15, 17, 21)");
+    await expect.poll(background).toBe("rgb(15, 17, 21)");
     await page.route(/main|index-.*\.js/, (route) => route.abort());
     await page.reload({ waitUntil: "domcontentloaded" });
-    expect(await background()).toBe("rgb(15, 17, 21)");
+    await expect.poll(background).toBe("rgb(15, 17, 21)");
     await page.context().close();
   });
 

@@ -56,7 +56,7 @@ describe("the fleet page in a browser", () => {
     await drawer.getByRole("heading", { name: hostile }).waitFor();
     await drawer.getByText("Enrolled", { exact: true }).last().waitFor();
     // Its device id, its hostname, and what it says of its config.
-    expect(await drawer.getByText(hostile).count()).toBe(3);
+    await expect.poll(() => drawer.getByText(hostile).count()).toBe(3);
     expect(await page.locator("img[src=x]").count()).toBe(0);
     expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
     expect(complaints).toEqual([]);
@@ -70,7 +70,7 @@ describe("the fleet page in a browser", () => {
     await page.keyboard.press("j");
     await page.keyboard.press("j");
     await page.keyboard.press("k");
-    expect(await focused()).toBe("edge-1");
+    await expect.poll(focused).toBe("edge-1");
     await page.keyboard.press("Enter");
     await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
     await page.getByText("Enrolled by").waitFor();
@@ -78,8 +78,8 @@ describe("the fleet page in a browser", () => {
     await page.getByRole("dialog").getByRole("heading", { name: "edge-2" }).waitFor();
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
-    expect(addressOf(page)).toBe("");
-    expect(await focused()).toBe("edge-2");
+    await expect.poll(() => addressOf(page)).toBe("");
+    await expect.poll(focused).toBe("edge-2");
 
     await page.keyboard.press("e");
     await page.locator("a:focus", { hasText: "Stale collectors" }).waitFor();
@@ -105,20 +105,20 @@ describe("the fleet page in a browser", () => {
     await page.keyboard.type("enr");
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Tab");
-    expect(await box.inputValue()).toBe("edge state:enrolling ");
-    expect(addressOf(page)).toBe("?state=enrolling&q=edge");
+    await expect.poll(() => box.inputValue()).toBe("edge state:enrolling ");
+    await expect.poll(() => addressOf(page)).toBe("?state=enrolling&q=edge");
     await page.getByText("1 to 1 of 1").first().waitFor();
 
     await page.keyboard.type("hb>soon");
     await page.keyboard.press("Enter");
     await page.getByText("A duration is a whole number").waitFor();
-    expect(await box.getAttribute("aria-invalid")).toBe("true");
-    expect(addressOf(page)).toBe("?state=enrolling&q=edge");
+    await expect.poll(() => box.getAttribute("aria-invalid")).toBe("true");
+    await expect.poll(() => addressOf(page)).toBe("?state=enrolling&q=edge");
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Remove filter state:enrolling" }).click();
-    expect(addressOf(page)).toBe("?q=edge");
+    await expect.poll(() => addressOf(page)).toBe("?q=edge");
     await page.goBack();
-    expect(await box.inputValue()).toBe("edge state:enrolling");
+    await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
     expect(complaints).toEqual([]);
     await page.context().close();
   });
@@ -128,7 +128,7 @@ describe("the fleet page in a browser", () => {
     await page.locator(".charts summary").focus();
     // A stop for each chart, and arrows among its bars: the versions are the third.
     for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
-    expect(addressOf(page)).toBe("?version=1.2.3");
+    await expect.poll(() => addressOf(page)).toBe("?version=1.2.3");
     await page.getByText("1 to 1 of 1").first().waitFor();
     await page.getByRole("button", { name: "Export" }).click();
     const link = page.getByRole("link", { name: "Config drift" });

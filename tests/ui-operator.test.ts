@@ -55,11 +55,11 @@ describe("signing in, in a browser", () => {
     async (name) => {
       const page = await openPage();
       await page.goto(`${web.origin}/fleet?state=stale`);
-      expect(addressOf(page)).toBe("/login?return_to=%2Ffleet%3Fstate%3Dstale");
+      await expect.poll(() => addressOf(page)).toBe("/login?return_to=%2Ffleet%3Fstate%3Dstale");
       await signIn(page, name);
       const { scopes, email } = people[name];
       await heading(page, scopes.includes("audit") ? "Fleet" : "This page needs the scope audit");
-      expect(addressOf(page)).toBe("/fleet?state=stale");
+      await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale");
       await page.getByRole("link", { name: "Home" }).click();
       await page.getByText(`Signed in as ${email}`).waitFor();
       const held = page.locator(".scope-rows [data-held] code");
@@ -138,7 +138,7 @@ describe("the fleet page before a large fleet", () => {
     expect(silent).toBeGreaterThan(0);
     await page.getByRole("link", { name: `${silent} heartbeat but never forwarded` }).click();
     await shown(page, silent);
-    expect(addressOf(page)).toBe("/fleet?forwarding=never");
+    await expect.poll(() => addressOf(page)).toBe("/fleet?forwarding=never");
     expect(new Set(await page.locator("tbody .column-forwarding").allTextContents())).toEqual(new Set(["never"]));
     expect(await page.locator("tbody .column-heartbeat .never").count()).toBe(0);
 
@@ -264,7 +264,7 @@ describe("a session that ends under an open page", () => {
     await end();
     await page.keyboard.press("r");
     await heading(page, "Your session has ended");
-    expect(addressOf(page)).toBe(address);
+    await expect.poll(() => addressOf(page)).toBe(address);
     expect(await page.locator(".row-link").count()).toBe(0);
     return page;
   };
@@ -277,7 +277,7 @@ describe("a session that ends under an open page", () => {
     await setStatus("auditor", "active");
     await signIn(page, "auditor");
     await page.locator(".row-link").first().waitFor();
-    expect(addressOf(page)).toBe("/fleet?state=stale&q=dc-3");
+    await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale&q=dc-3");
     await page.context().close();
   });
 
@@ -285,9 +285,9 @@ describe("a session that ends under an open page", () => {
     const page = await seesItsEnd(() => web.clock.advance(1_800_000));
     await page.reload();
     await heading(page, "Your session has ended");
-    expect(addressOf(page)).toBe(
-      `/login?reason=session_expired&${new URLSearchParams({ return_to: "/fleet?state=stale&q=dc-3" })}`,
-    );
+    await expect
+      .poll(() => addressOf(page))
+      .toBe(`/login?reason=session_expired&${new URLSearchParams({ return_to: "/fleet?state=stale&q=dc-3" })}`);
     await page.context().close();
   });
 });

@@ -90,7 +90,6 @@ describe("the swap of a pair", () => {
       expect(kept).toBeGreaterThan(20);
       expect(swapped).toBeGreaterThan(3);
     },
-    60_000,
   );
 
   it("R5: puts the pair before back when the new one is not accepted, and asks again with the same key", async () => {
