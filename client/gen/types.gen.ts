@@ -286,6 +286,7 @@ export type DirectoryStatusResponses = {
         snapshot_age_seconds: number | null;
         failures_in_a_row: number;
         missing_groups: Array<string>;
+        suspect_setting: string | null;
         sync_interval_seconds: number;
         counts: {
             people: {

@@ -15,9 +15,9 @@ export const person = pgTable(
     displayName: text("display_name").notNull().default(""),
     status: text("status").$type<PersonStatus>().notNull(),
     scopes: text("scopes").array().$type<Scope[]>().notNull(),
-    /** The newest snapshot that this row agrees with. */
+    /** The newest snapshot that this row agrees with; of somebody who is held the newest that counted. */
     syncedAt: moment("synced_at").notNull(),
-    /** Snapshots in a row without this person, while the absence is held; 0 for everybody else. */
+    /** Snapshots in a row that count without this person, or not in the domain, while they are held; 0 for everybody else. */
     missedSyncs: integer("missed_syncs").notNull().default(0),
   },
   (table) => [index("person_email").on(table.primaryEmail)],
@@ -40,7 +40,7 @@ export const authenticationIdentity = pgTable(
 );
 
 /**
- * How a sync of the directory ended: `synced`, all of the snapshot written; `held`, all but a mass absence; `refused`, the snapshot
+ * How a sync of the directory ended: `synced`, all of the snapshot written; `held`, all but a mass of lost people; `refused`, the snapshot
  * was read and not believed; `failed`, there was none to believe.
  */
 export type DirectoryOutcome = "synced" | "held" | "refused" | "failed";

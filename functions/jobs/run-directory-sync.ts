@@ -50,7 +50,13 @@ export const runDirectorySync = (
     async () => {
       const report = await syncDirectory({ ...core, read, exclusively, observe }, { isFirst, signal });
       isFirst = false;
-      if (report?.outcome === "held") log.warn(report, "the directory misses more than half of all people; they stay");
+      if (report?.suspectSetting != null)
+        log.warn(
+          report,
+          `most people are outside ${report.suspectSetting} (${domain}): is it set as the directory has it?`,
+        );
+      else if (report?.outcome === "held")
+        log.warn(report, "the directory misses more than half of all people; they stay");
       return report;
     },
   );

@@ -90,7 +90,14 @@ describe("a sync", () => {
         { email: "leads@example.test", members: [people.auditor.subject, "31"] },
       ],
     });
-    expect(await sync()).toEqual({ outcome: "synced", users: 6, added: 3, changed: 0, held: 0 });
+    expect(await sync()).toEqual({
+      outcome: "synced",
+      users: 6,
+      added: 3,
+      changed: 0,
+      held: 0,
+      suspectSetting: null,
+    });
     expect(await standings()).toEqual([
       ["ada@example.test", "active", ["read", "audit", "admin"]],
       ["barbara@example.test", "active", ["read", "audit"]],
@@ -119,6 +126,7 @@ describe("a sync", () => {
       snapshot_age_seconds: 90,
       failures_in_a_row: 0,
       missing_groups: [auditorGroup],
+      suspect_setting: null,
       sync_interval_seconds: 3600,
       counts: {
         people: { active: 3, suspended: 0, archived: 0, unverified: 0, absent: 0 },
@@ -248,17 +256,43 @@ describe("the guard", () => {
       last_sync: { outcome: "held", reason_code: "mass_absence" },
       counts: { absences_held: 17 },
     });
+    for (const wait of [20_000, 20_000, 1_800_000]) {
+      // Cores that boot now, one after the other, say nothing new; half an interval later one does.
+      await test.clock.advance(wait);
+      expect(await sync()).toMatchObject({ outcome: "held", held: 17 });
+    }
+    await test.clock.advance(1_799_999);
     expect(await sync()).toMatchObject({ outcome: "held" });
+    await test.clock.advance(1);
     expect(await sync()).toMatchObject({ outcome: "synced", changed: 17 });
     expect((await standings()).filter(([, standing]) => standing === "absent").length).toBe(17);
-    expect(observed).toEqual(["synced", "held", "held", "synced"]);
+    expect(observed).toEqual(["synced", "held", "held", "held", "held", "held", "synced"]);
     const { body } = await test.api<{ items: object[] }>("GET", "/v1/audit-events?action=directory.refuse", {
       as: "auditor",
     });
-    expect(body.items).toMatchObject([
-      { reason: "mass_absence", details: { held: 17, users: 3 } },
-      { reason: "mass_absence", details: { held: 17, users: 3 } },
-    ]);
+    expect(body.items).toEqual(
+      Array(5).fill(expect.objectContaining({ reason: "mass_absence", details: { held: 17, users: 3 } })),
+    );
+  });
+
+  it("holds a mass that is suddenly in another domain, and says which setting looks wrong, until three syncs agree", async () => {
+    directory.set({ users: crowd(17) });
+    await sync();
+    const moved = crowd(17).map((user) => ({ ...user, primaryEmail: user.primaryEmail.replace("@", "@new.") }));
+    directory.set({ users: moved, groups: usualDirectory.groups });
+    for (const _ of [1, 2]) {
+      await test.clock.advance(3_600_000);
+      expect(await sync()).toMatchObject({ outcome: "held", held: 20, suspectSetting: "SVC_DIRECTORY_DOMAIN" });
+      expect((await test.api("GET", "/v1/directory/status", { as: "reader" })).body).toMatchObject({
+        last_sync: { outcome: "held", reason_code: "mass_unverified" },
+        suspect_setting: "SVC_DIRECTORY_DOMAIN",
+        counts: { people: { active: 20 }, scopes: { admin: 1 }, absences_held: 20 },
+      });
+    }
+    expect((await events())[0]).toMatchObject({ action: "directory.refuse", reason: "mass_unverified" });
+    await test.clock.advance(3_600_000);
+    expect(await sync()).toMatchObject({ outcome: "synced", suspectSetting: "SVC_DIRECTORY_DOMAIN" });
+    expect(new Set((await standings()).map(([, standing]) => standing))).toEqual(new Set(["unverified"]));
   });
 });
 

@@ -76,7 +76,7 @@ const createDirectoryObserver = (registers: Registry[]): DirectoryObserver => {
   });
   const absences = new Gauge({
     name: "directory_absences_held",
-    help: "Active people whom the newest snapshot does not have, and who are held",
+    help: "Active people whom the newest snapshot does not have, or not in the domain, and who are held",
     registers,
   });
   return {

@@ -1,3 +1,4 @@
+import type { HeldFor } from "../domain/directory/rules.ts";
 import { judgeLicense, type LicenseSource } from "../domain/licensing/license.ts";
 import type { Clock } from "../kit/clock.ts";
 import type { Signer } from "../signer/signer.ts";
@@ -60,12 +61,19 @@ export const directoryCheck = ({ db, clock }: { db: Database; clock: Clock }): C
         ...(last && last.failures > 0
           ? [`${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`]
           : []),
-        ...(held > 0 ? [`${held} people are missing from it and held`] : []),
+        ...(held > 0 ? [heldFact(held, last?.reasonCode)] : []),
         ...(last?.missingGroups ?? []).map((group) => `no group ${group}`),
       ];
       return ready(facts.join("; "));
     }),
 });
+
+const heldFact = (held: number, reasonCode: string | null | undefined): string => {
+  const massUnverified: HeldFor = "mass_unverified";
+  return reasonCode === massUnverified
+    ? `${held} people are outside SVC_DIRECTORY_DOMAIN in it and held: is that set as the directory has it?`
+    : `${held} people are missing from it and held`;
+};
 
 /** Frames are being committed, or there are none to commit. */
 export const committerCheck = (health: () => { healthy: boolean; detail: string }): Check => ({

@@ -30,14 +30,15 @@ export const saveDirectorySync = async (tx: Executor, row: DirectorySync): Promi
 };
 
 /**
- * Everybody that core knows, with the directory's id within the tenant (null for whom no sync has written), some thousand at a time: rows
+ * Everybody that core knows, with the directory's id within the tenant (null for whom no sync has written) and the moment of the row in
+ * milliseconds, some thousand at a time: rows
  * of a large company, taken in at once, would keep core from everything else.
  */
 export const findKnownPeople = async (tx: Executor, tenantId: string) => {
-  const found: Awaited<ReturnType<typeof findPeopleAfter>> = [];
+  const found: (Omit<Awaited<ReturnType<typeof findPeopleAfter>>[number], "syncedAt"> & { syncedAt: number })[] = [];
   for (;;) {
     const some = await findPeopleAfter(tx, tenantId, found.at(-1)?.userId);
-    found.push(...some);
+    for (const row of some) found.push({ ...row, syncedAt: row.syncedAt.getTime() });
     if (some.length < peopleAtOnce) return found;
   }
 };
@@ -52,6 +53,7 @@ const findPeopleAfter = (tx: Executor, tenantId: string, userId: string | undefi
       status: person.status,
       scopes: person.scopes,
       missedSyncs: person.missedSyncs,
+      syncedAt: person.syncedAt,
     })
     .from(person)
     .leftJoin(
@@ -90,7 +92,7 @@ export const confirmPeople = async (tx: Executor, syncedAt: Date): Promise<void>
     .where(and(eq(person.missedSyncs, 0), lt(person.syncedAt, syncedAt)));
 };
 
-/** How many active people are missing from the newest snapshot, and held. */
+/** How many active people the newest snapshot does not have, or not in the domain, and who are held. */
 export const countHeld = async (db: Executor): Promise<number> => {
   const [row] = await db.select({ held: count() }).from(person).where(gt(person.missedSyncs, 0));
   return row?.held ?? 0;

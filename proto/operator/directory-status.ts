@@ -16,6 +16,8 @@ export const DirectoryStatus = v.strictObject({
   snapshot_age_seconds: v.nullable(Count),
   failures_in_a_row: Count,
   missing_groups: v.array(v.string()),
+  /** The variable of core's configuration that looks wrong, by what the directory holds. */
+  suspect_setting: v.nullable(v.string()),
   sync_interval_seconds: Count,
   counts: v.strictObject({
     people: v.strictObject({

@@ -14,7 +14,7 @@ import {
 } from "../../store/directory.ts";
 import { recordAudits } from "../audit/record.ts";
 import { refusalEntry, syncEntry } from "./audit-entries.ts";
-import { type DirectoryChanges, decideDirectoryChanges, type PersonState } from "./rules.ts";
+import { type DirectoryChanges, decideDirectoryChanges, type PersonState, type SuspectSetting } from "./rules.ts";
 
 /** What writing to the directory's tables needs of core. */
 export type DirectoryCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
@@ -26,12 +26,14 @@ export interface SnapshotReport {
   added: number;
   changed: number;
   held: number;
+  /** The setting that looks wrong, by what the snapshot holds; null when none does. */
+  suspectSetting: SuspectSetting | null;
 }
 
 /**
  * Makes the people of the database agree with a snapshot, in one transaction with the audit events of it: all or nothing. A snapshot
- * without any user is refused, and a mass absence held (contract, section 2). `syncsBefore` is how many syncs had ended when the reading
- * began, so that a slow reading never undoes a newer one.
+ * without any user is refused, and a mass that is missing or in another domain held (contract, section 2). `syncsBefore` is how many
+ * syncs had ended when the reading began, so that a slow reading never undoes a newer one.
  */
 export const applyDirectorySnapshot = (
   core: DirectoryCore,
@@ -39,7 +41,7 @@ export const applyDirectorySnapshot = (
   { syncsBefore }: { syncsBefore: number },
 ): Promise<SnapshotReport> =>
   core.db.transaction(async (tx) => {
-    const report = { users: snapshot.users.length, added: 0, changed: 0, held: 0 };
+    const report = { users: snapshot.users.length, added: 0, changed: 0, held: 0, suspectSetting: null };
     const last = await lockDirectorySync(tx);
     if ((last?.syncs ?? 0) !== syncsBefore) return { ...report, outcome: "superseded" };
     if (snapshot.users.length === 0) {
@@ -47,26 +49,27 @@ export const applyDirectorySnapshot = (
       return { ...report, outcome: "refused" };
     }
     const { directory, tenantId } = core.config;
-    const changes = decideDirectoryChanges(snapshot, await findKnownPeople(tx, tenantId), directory);
-    const { held } = changes;
-    await write(tx, core, changes);
+    const now = new Date(core.clock.now());
+    const policy = { ...directory, now: now.getTime(), paceMs: directoryPaceMs(directory) };
+    const changes = decideDirectoryChanges(snapshot, await findKnownPeople(tx, tenantId), policy);
+    const { held, heldFor, suspectSetting } = changes;
+    await write(tx, core, changes, now);
     const missingGroups = missingGroupsOf(snapshot, directory.domain);
     const outcome = held > 0 ? "held" : "synced";
-    const now = new Date(core.clock.now());
     await saveDirectorySync(tx, {
       syncs: syncsBefore + 1,
       finishedAt: now,
       outcome,
-      reasonCode: held > 0 ? "mass_absence" : null,
+      reasonCode: heldFor,
       syncedAt: now,
       failures: 0,
       missingGroups,
     });
     await recordAudits(tx, core, [
       ...syncEntry(directory.domain, { snapshot, changes, missingGroups, isFirst: last?.syncedAt == null }),
-      ...(held > 0 ? [refusalEntry(directory.domain, "mass_absence", { held, users: report.users })] : []),
+      ...(heldFor ? [refusalEntry(directory.domain, heldFor, { held, users: report.users })] : []),
     ]);
-    return { ...report, outcome, added: changes.added.length, changed: changes.changed.length, held };
+    return { ...report, outcome, added: changes.added.length, changed: changes.changed.length, held, suspectSetting };
   });
 
 /** Told once: a directory that stays empty is not news at each retry. */
@@ -90,8 +93,19 @@ export const endedWithoutSnapshot = (
   missingGroups: last?.missingGroups ?? [],
 });
 
-const write = async (tx: Executor, core: DirectoryCore, { added, changed }: DirectoryChanges): Promise<void> => {
-  const syncedAt = new Date(core.clock.now());
+/**
+ * Half an interval: what is done less long ago is not done again by another core, and agrees with nothing, so that three syncs in a row
+ * are three intervals however many cores there are and however often they boot.
+ */
+export const directoryPaceMs = ({ syncIntervalSeconds }: { syncIntervalSeconds: number }): number =>
+  (syncIntervalSeconds * 1000) / 2;
+
+const write = async (
+  tx: Executor,
+  core: DirectoryCore,
+  { added, changed }: DirectoryChanges,
+  syncedAt: Date,
+): Promise<void> => {
   const { tenantId } = core.config;
   const people = added.map(({ subject, state }) => ({ subject, userId: uuidv7(core), state }));
   const rowOf = ({ primaryEmail, displayName, status, scopes }: PersonState) => ({
@@ -104,7 +118,12 @@ const write = async (tx: Executor, core: DirectoryCore, { added, changed }: Dire
   });
   const rows: PersonRow[] = [
     ...people.map(({ userId, state }) => ({ ...rowOf(state), userId })),
-    ...changed.map(({ after }) => ({ ...rowOf(after), userId: after.userId, missedSyncs: after.missedSyncs })),
+    ...changed.map(({ after: { userId, missedSyncs, syncedAt: at, ...state } }) => ({
+      ...rowOf(state),
+      userId,
+      missedSyncs,
+      syncedAt: new Date(at),
+    })),
   ];
   await writePeople(tx, rows);
   await writeAuthenticationIdentities(

@@ -1,6 +1,6 @@
 import type { DirectorySnapshot } from "../../directory/snapshot.ts";
 import type { Actor, AuditEntry } from "../audit/record.ts";
-import type { DirectoryChanges, PersonState } from "./rules.ts";
+import type { DirectoryChanges, HeldFor, PersonState } from "./rules.ts";
 
 const actor: Actor = { type: "system", id: "directory-sync", display: "directory sync" };
 /** So many people are told of by name; a first sync has them all. */
@@ -55,7 +55,7 @@ const accessOf = ({ primaryEmail, status, scopes }: PersonState) => ({ email: pr
 /** Of what a snapshot says, this was not believed. */
 export const refusalEntry = (
   domain: string,
-  reason: "no_users" | "mass_absence",
+  reason: "no_users" | HeldFor,
   details: Record<string, unknown>,
 ): AuditEntry => ({
   actor,

@@ -4,7 +4,8 @@ import type { PersonStatus } from "../../../drizzle/schema/operator.ts";
 import type { DirectorySnapshot, DirectoryUser } from "../../directory/snapshot.ts";
 import { type DirectoryPolicy, decideDirectoryChanges, type KnownPerson } from "./rules.ts";
 
-const policy: DirectoryPolicy = { domain: "example.test", allowMassRemoval: false };
+const paceMs = 1000;
+const policy = { domain: "example.test", allowMassRemoval: false, paceMs };
 
 const user = (id: string, changes: Partial<DirectoryUser> = {}): DirectoryUser => ({
   id,
@@ -17,17 +18,28 @@ const user = (id: string, changes: Partial<DirectoryUser> = {}): DirectoryUser =
 const snapshotOf = (users: readonly DirectoryUser[], groups: { admins?: string[]; auditors?: string[] } = {}) =>
   ({ users, admins: new Set(groups.admins), auditors: new Set(groups.auditors) }) satisfies DirectorySnapshot;
 
+/** What differs from `policy`; `laterMs` after the last snapshot that counted, `paceMs` unless told. */
+type Rules = Partial<DirectoryPolicy> & { laterMs?: number };
+const at = (known: readonly KnownPerson[], { laterMs = paceMs, ...rules }: Rules = {}): DirectoryPolicy => ({
+  ...policy,
+  now: Math.max(0, ...known.map(({ syncedAt }) => syncedAt)) + laterMs,
+  ...rules,
+});
+
 /** What core knows after a sync: the decision, carried out. */
-const afterSync = (
-  known: readonly KnownPerson[],
-  snapshot: DirectorySnapshot,
-  rules: Partial<DirectoryPolicy> = {},
-): KnownPerson[] => {
-  const { added, changed } = decideDirectoryChanges(snapshot, known, { ...policy, ...rules });
+const afterSync = (known: readonly KnownPerson[], snapshot: DirectorySnapshot, rules: Rules = {}): KnownPerson[] => {
+  const judgedBy = at(known, rules);
+  const { added, changed } = decideDirectoryChanges(snapshot, known, judgedBy);
   const changes = new Map(changed.map(({ before, after: next }) => [before, next]));
   return [
     ...known.map((person) => changes.get(person) ?? person),
-    ...added.map(({ subject, state }) => ({ ...state, userId: `new-${subject}`, subject, missedSyncs: 0 })),
+    ...added.map(({ subject, state }) => ({
+      ...state,
+      userId: `new-${subject}`,
+      subject,
+      missedSyncs: 0,
+      syncedAt: judgedBy.now,
+    })),
   ];
 };
 const bySubject = (people: readonly KnownPerson[], subject: string) =>
@@ -151,7 +163,7 @@ describe("the guard", () => {
   ])("Y2: of $people active people $missing missing: $held are held", ({ people, missing, held }) => {
     const known = active(range(people));
     const snapshot = snapshotOf(range(people - missing, missing).map((id) => user(id)));
-    expect(decideDirectoryChanges(snapshot, known, policy).held).toBe(held);
+    expect(decideDirectoryChanges(snapshot, known, at(known)).held).toBe(held);
     const next = afterSync(known, snapshot);
     expect(next.filter(({ status }) => status === "absent").length).toBe(held === 0 ? missing : 0);
   });
@@ -166,6 +178,66 @@ describe("the guard", () => {
     expect(play(few, few, few)).toBe(15);
     expect(play(few, few, all, few, few)).toBe(0);
     expect(play(few, few, all, few, few, few)).toBe(15);
+  });
+
+  it("Y2: snapshots that follow each other too closely agree on nothing, however many", () => {
+    const few = snapshotOf(range(5).map((id) => user(id)));
+    const missed = (people: readonly KnownPerson[]) => bySubject(people, "p19")?.missedSyncs;
+    let known = active(range(20));
+    for (let boot = 0; boot < 10; boot++) known = afterSync(known, few, { laterMs: boot === 0 ? paceMs : boot * 100 });
+    expect(missed(known)).toBe(1);
+    known = afterSync(known, few);
+    expect(missed(known)).toBe(2);
+    known = afterSync(known, few, { laterMs: paceMs - 1 });
+    expect(missed(known)).toBe(2);
+    expect(bySubject(afterSync(known, few), "p19")?.status).toBe("absent");
+  });
+
+  it("holds who is suddenly in another domain like who is missing, and names the setting; the two are judged apart", () => {
+    const known = afterSync(
+      [],
+      snapshotOf(
+        range(20).map((id) => user(id)),
+        { admins: ["p0", "p1"] },
+      ),
+    );
+    const foreign = (id: string, changes: Partial<DirectoryUser> = {}) =>
+      user(id, { primaryEmail: `${id}@else.test`, ...changes });
+    const most = snapshotOf(
+      range(20).map((id, index) => (index < 11 ? foreign(id) : user(id))),
+      { admins: ["p0", "p2"] },
+    );
+    const decision = decideDirectoryChanges(most, known, at(known));
+    expect(decision).toMatchObject({ held: 11, heldFor: "mass_unverified", suspectSetting: "SVC_DIRECTORY_DOMAIN" });
+    let people = afterSync(known, most);
+    expect(bySubject(people, "p0")).toMatchObject({ status: "active", scopes: ["read", "audit", "admin"] });
+    expect(bySubject(people, "p1")).toMatchObject({ status: "active", scopes: ["read"], missedSyncs: 1 });
+    expect(bySubject(people, "p2")).toMatchObject({ status: "active", scopes: ["read"] });
+    const suspended = snapshotOf(range(20).map((id) => foreign(id, { suspended: id === "p3" })));
+    people = afterSync(people, suspended);
+    expect(bySubject(people, "p3")?.status).toBe("suspended");
+    expect(people.filter(({ status }) => status === "active").length).toBe(19);
+    people = afterSync(people, suspended);
+    expect(people.filter(({ status }) => status === "unverified").length).toBe(10);
+
+    const half = snapshotOf(
+      range(20).flatMap((id, index) => (index < 10 ? [foreign(id)] : index < 14 ? [user(id)] : [])),
+    );
+    expect(decideDirectoryChanges(half, known, at(known))).toMatchObject({
+      held: 0,
+      heldFor: null,
+      suspectSetting: null,
+    });
+    expect(decideDirectoryChanges(most, known, at(known, { allowMassRemoval: true })).held).toBe(0);
+  });
+
+  it("names the domain's setting when a first snapshot has people, and none of them in the domain", () => {
+    const people = range(3).map((id) => user(id));
+    const wrong = at([], { domain: "example.tset" });
+    const suspect = (users: DirectoryUser[]) => decideDirectoryChanges(snapshotOf(users), [], wrong).suspectSetting;
+    expect(suspect(people)).toBe("SVC_DIRECTORY_DOMAIN");
+    expect(suspect([...people, user("p4", { primaryEmail: "p4@example.tset" })])).toBeNull();
+    expect(suspect([user("p0", { suspended: true })])).toBeNull();
   });
 
   it("Y2: another half missing each time is agreement only on those whom all three miss", () => {
@@ -225,7 +297,8 @@ describe("whatever the snapshots", () => {
             const eligible =
               listed && !listed.suspended && !listed.archived && /^.@example\.test$/.test(listed.primaryEmail);
             const old = before.find(({ userId }) => userId === person.userId);
-            const isHeld = !listed && old?.status === "active" && person.missedSyncs > 0 && !allowMassRemoval;
+            const isLost = !listed || (!listed.suspended && !listed.archived && !eligible);
+            const isHeld = isLost && old?.status === "active" && person.missedSyncs > 0 && !allowMassRemoval;
             expect(person.status === "active").toBe(Boolean(eligible || isHeld));
             expect(person.missedSyncs).toBeLessThan(3);
             expect(person.scopes.includes("read")).toBe(person.status === "active");
@@ -234,7 +307,7 @@ describe("whatever the snapshots", () => {
             if (old) expect(person.subject).toBe(old.subject);
           }
           expect(new Set(known.map(({ userId }) => userId)).size).toBe(known.length);
-          const again = decideDirectoryChanges(snapshot, known, { ...policy, allowMassRemoval });
+          const again = decideDirectoryChanges(snapshot, known, at(known, { allowMassRemoval }));
           expect(again.added).toEqual([]);
           if (again.held === 0 && known.every(({ missedSyncs }) => missedSyncs === 0))
             expect(again.changed).toEqual([]);

@@ -1,7 +1,7 @@
 /**
  * What a snapshot of the directory makes of the people core knows. Invariants: a person is found by the directory's id and by nothing
- * else, so neither an address that is used again nor an alias inherits anything; nobody is active who is not in the snapshot, but
- * those whose absence is held, and these gain no scope.
+ * else, so neither an address that is used again nor an alias inherits anything; nobody is active whom the snapshot does not have in
+ * the domain, but those who are held, and these gain no scope.
  */
 import type { PersonStatus } from "../../../drizzle/schema/operator.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
@@ -11,8 +11,10 @@ import type { DirectorySnapshot, DirectoryUser } from "../../directory/snapshot.
 export interface KnownPerson extends PersonState {
   userId: string;
   subject: string | null;
-  /** Snapshots in a row that did not have this active person, while the absence was held. */
+  /** Snapshots in a row that did not have this active person, or not in the domain, while they were held: those that count. */
   missedSyncs: number;
+  /** The newest snapshot that agreed with this, or of somebody who is held the newest that counted; milliseconds since the epoch. */
+  syncedAt: number;
 }
 
 /** What the directory decides of a person. */
@@ -28,67 +30,118 @@ export interface DirectoryChanges {
   added: { subject: string; state: PersonState }[];
   /** Those who differ from what is known, in their state or in `missedSyncs`. */
   changed: { before: KnownPerson; after: KnownPerson }[];
-  /** Active people who are not in the snapshot and stay active for now. */
+  /** Active people who are not in the snapshot, or not in the domain, and stay active for now. */
   held: number;
+  /** Why they are; null when nobody is. */
+  heldFor: HeldFor | null;
+  /** The setting that looks wrong: people are there, and none of them, or suddenly few, in the domain. */
+  suspectSetting: SuspectSetting | null;
 }
+
+/** What of a snapshot is not believed at once. */
+export type HeldFor = "mass_absence" | "mass_unverified";
+
+/** A variable of core's configuration. */
+export type SuspectSetting = "SVC_DIRECTORY_DOMAIN";
 
 /** What `decideDirectoryChanges` judges by. */
 export interface DirectoryPolicy {
   /** In lower case. */
   domain: string;
-  /** Believes every absence at once. */
+  /** Believes everything at once. */
   allowMassRemoval: boolean;
+  /** When the snapshot was read, milliseconds since the epoch. */
+  now: number;
+  /** Snapshots closer than this count once: three boots in a minute agree on nothing. */
+  paceMs: number;
 }
 
-/** More than half of more than this many active people: a mass absence (contract, section 2, "Guard"). */
+/** More than half of more than this many active people: a mass (contract, section 2, "Guard"). */
 const massFrom = 10;
-/** How many snapshots in a row must agree on an absence that is held. */
+/** How many snapshots in a row must agree on what is held. */
 const agreeingSyncs = 3;
 const displayNameMax = 200;
 
 /**
- * Decides what a snapshot changes. Suspension, archiving, a foreign domain and groups apply at once; so does absence, unless more than
- * half of more than ten active people are missing: then each is held until three snapshots in a row have missed them.
+ * Decides what a snapshot changes. Suspension, archiving and groups apply at once; so does that somebody is missing, or in another
+ * domain, unless either befalls more than half of more than ten active people: then each of them is held until three snapshots in a
+ * row, `paceMs` apart, have said so.
  */
 export const decideDirectoryChanges = (
   snapshot: DirectorySnapshot,
   known: readonly KnownPerson[],
-  { domain, allowMassRemoval }: DirectoryPolicy,
+  { domain, allowMassRemoval, now, paceMs }: DirectoryPolicy,
 ): DirectoryChanges => {
   const scopesOf = scopesFrom(snapshot);
-  const unseen = new Map(
+  const bySubject = new Map(
     known.flatMap((person) => (person.subject === null ? [] : [[person.subject, person] as const])),
   );
-  const changes: DirectoryChanges = { added: [], changed: [], held: 0 };
+  const seen = snapshot.users.map((user) => ({
+    subject: user.id,
+    before: bySubject.get(user.id),
+    state: stateOf(user, { domain, scopes: scopesOf(user.id) }),
+  }));
+  const seenIds = new Set(seen.map(({ subject }) => subject));
+  const missing = known.filter(({ subject }) => subject === null || !seenIds.has(subject));
+  const foreign = seen.flatMap(({ before, state }) => (before && state.status === "unverified" ? [before] : []));
+
+  const active = known.filter(isActive).length;
+  const isMass = (lost: readonly KnownPerson[]): boolean =>
+    !allowMassRemoval && active > massFrom && lost.filter(isActive).length * 2 > active;
+  const [absenceIsMass, foreignIsMass] = [isMass(missing), isMass(foreign)];
+
+  const nobodyIsOurs =
+    seen.some(({ state }) => state.status === "unverified") && !seen.some(({ state }) => isActive(state));
+  const changes: DirectoryChanges = {
+    added: [],
+    changed: [],
+    held: 0,
+    heldFor: null,
+    suspectSetting: foreignIsMass || nobodyIsOurs ? "SVC_DIRECTORY_DOMAIN" : null,
+  };
   const change = (before: KnownPerson, after: KnownPerson): void => {
     if (!isSame(before, after)) changes.changed.push({ before, after });
   };
-
-  for (const user of snapshot.users) {
-    const state = stateOf(user, { domain, scopes: scopesOf(user.id) });
-    const before = unseen.get(user.id);
-    unseen.delete(user.id);
-    if (before === undefined) changes.added.push({ subject: user.id, state });
-    else change(before, { ...before, ...state, missedSyncs: 0 });
-  }
-
-  const missing = [...unseen.values(), ...known.filter(({ subject }) => subject === null)];
-  const active = known.filter(isActive).length;
-  const isMass = !allowMassRemoval && active > massFrom && missing.filter(isActive).length * 2 > active;
-  for (const before of missing) {
-    const missedSyncs = before.missedSyncs + 1;
-    if (isMass && isActive(before) && missedSyncs < agreeingSyncs) {
-      const granted = scopesOf(before.subject);
+  const believe = (before: KnownPerson, state: PersonState): void =>
+    change(before, { ...before, ...state, missedSyncs: 0, syncedAt: now });
+  const hold = (before: KnownPerson, state: PersonState, heldFor: HeldFor): void => {
+    const after = heldOn(before, state, { granted: scopesOf(before.subject), now, paceMs });
+    if (after === null) believe(before, state);
+    else {
       changes.held += 1;
-      change(before, { ...before, missedSyncs, scopes: before.scopes.filter((scope) => granted.includes(scope)) });
-    } else {
-      change(before, { ...before, status: "absent", scopes: [], missedSyncs: 0 });
+      changes.heldFor = heldFor;
+      change(before, after);
     }
+  };
+
+  for (const { subject, before, state } of seen) {
+    if (before === undefined) changes.added.push({ subject, state });
+    else if (foreignIsMass && isActive(before) && state.status === "unverified") hold(before, state, "mass_unverified");
+    else believe(before, state);
+  }
+  for (const before of missing) {
+    const { primaryEmail, displayName } = before;
+    const state: PersonState = { primaryEmail, displayName, status: "absent", scopes: [] };
+    if (absenceIsMass && isActive(before)) hold(before, state, "mass_absence");
+    else believe(before, state);
   }
   return changes;
 };
 
-const isActive = ({ status }: KnownPerson): boolean => status === "active";
+/** An active person who stays so for now, without the scopes that are gone; null when enough snapshots have agreed on `lost`. */
+const heldOn = (
+  before: KnownPerson,
+  lost: PersonState,
+  { granted, now, paceMs }: { granted: readonly Scope[]; now: number; paceMs: number },
+): KnownPerson | null => {
+  const counts = before.missedSyncs === 0 || now - before.syncedAt >= paceMs;
+  const missedSyncs = before.missedSyncs + (counts ? 1 : 0);
+  if (missedSyncs >= agreeingSyncs) return null;
+  const scopes = before.scopes.filter((scope) => granted.includes(scope));
+  return { ...before, ...lost, status: "active", scopes, missedSyncs, syncedAt: counts ? now : before.syncedAt };
+};
+
+const isActive = ({ status }: PersonState): boolean => status === "active";
 
 const stateOf = (
   user: DirectoryUser,

@@ -1,4 +1,4 @@
-import { eq } from "drizzle-orm";
+import { eq, ne } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { directorySync, person } from "../../../drizzle/schema/operator.ts";
 import { createTestCore } from "../../../tests/core.ts";
@@ -30,6 +30,7 @@ describe("GET /v1/directory/status", () => {
       snapshot_age_seconds: null,
       failures_in_a_row: 0,
       missing_groups: [],
+      suspect_setting: null,
       sync_interval_seconds: 900,
       counts: {
         people: { active: 3, suspended: 0, archived: 0, unverified: 0, absent: 0 },
@@ -59,6 +60,20 @@ describe("GET /v1/directory/status", () => {
   });
 });
 
+describe("a setting that looks wrong", () => {
+  const suspect = async () => (await status()).suspect_setting;
+
+  it("is named while most people are held outside the domain, and when nobody is left inside", async () => {
+    await db.insert(directorySync).values({ ...troubled, outcome: "held", reasonCode: "mass_absence" });
+    expect(await suspect()).toBeNull();
+    await db.update(directorySync).set({ reasonCode: "mass_unverified" });
+    expect(await suspect()).toBe("SVC_DIRECTORY_DOMAIN");
+    await db.update(directorySync).set({ reasonCode: null });
+    await db.update(person).set({ status: "unverified" }).where(ne(person.userId, people.reader.userId));
+    expect(await suspect()).toBeNull();
+  });
+});
+
 describe("/readyz", () => {
   const readiness = async () => {
     const { status: code, body } = await api<{ checks: { name: string; status: string; detail: string }[] }>(
@@ -80,5 +95,10 @@ describe("/readyz", () => {
       "snapshot 3600 s old; 2 syncs in a row wrote nothing, the last one failed: token_refused; " +
         "1 people are missing from it and held; no group svc-auditor@example.test",
     ]);
+    await db.update(directorySync).set({ reasonCode: "mass_unverified", failures: 0, missingGroups: [] });
+    expect((await readiness())[2]).toBe(
+      "snapshot 3600 s old; " +
+        "1 people are outside SVC_DIRECTORY_DOMAIN in it and held: is that set as the directory has it?",
+    );
   });
 });

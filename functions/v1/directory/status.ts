@@ -15,7 +15,7 @@ export const directoryStatusRoute = (core: OperatorCore) =>
     guard: scope(core, "read"),
     replies: { 200: { description: "The state of the sync", schema: DirectoryStatus } },
     handle: async () => {
-      const { last, counts } = await readDirectoryStatus(core);
+      const { last, counts, suspectSetting } = await readDirectoryStatus(core);
       const snapshotAt = last?.syncedAt?.getTime() ?? null;
       return {
         status: 200,
@@ -29,6 +29,7 @@ export const directoryStatusRoute = (core: OperatorCore) =>
           snapshot_age_seconds: snapshotAt && Math.max(0, Math.round((core.clock.now() - snapshotAt) / 1000)),
           failures_in_a_row: last?.failures ?? 0,
           missing_groups: last?.missingGroups ?? [],
+          suspect_setting: suspectSetting,
           sync_interval_seconds: core.config.directory.syncIntervalSeconds,
           counts: { people: counts.people, scopes: counts.scopes, absences_held: counts.held },
         },

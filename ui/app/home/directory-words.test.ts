@@ -9,6 +9,7 @@ const synced: DirectoryStatus = {
   sync_interval_seconds: 3600,
   failures_in_a_row: 0,
   missing_groups: [],
+  suspect_setting: null,
   counts: {
     people: { active: 12, suspended: 1, archived: 0, unverified: 0, absent: 0 },
     scopes: { read: 12, audit: 2, admin: 1 },
@@ -30,6 +31,12 @@ describe("what is said of the directory's sync", () => {
     ]);
     expect(directoryFaults({ ...ended("refused"), failures_in_a_row: 1 })).toEqual([
       "The last sync was not believed; what was read before stays.",
+    ]);
+  });
+
+  it("names the setting that looks wrong", () => {
+    expect(directoryFaults({ ...ended("held", "mass_unverified"), suspect_setting: "SVC_DIRECTORY_DOMAIN" })).toEqual([
+      "Hardly anybody is in the domain that core is told of: SVC_DIRECTORY_DOMAIN looks wrong.",
     ]);
   });
 
