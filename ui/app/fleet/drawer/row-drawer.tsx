@@ -11,6 +11,12 @@ import { Detail } from "./detail.tsx";
 const detailIntervalMs = 10_000;
 
 /**
+ * The overlay takes pointer, wheel and touch by itself. The dialog would take them from the document: by styles that are inherited, so
+ * that two hundred rows are styled and painted anew at each opening and closing.
+ */
+const restylesNothing = { disableOutsidePointerEvents: false };
+
+/**
  * One collector in a modal drawer, open while `id` is given, kept up to date. All that core says is shown as text. Once closed, the
  * focus goes to what `returnFocus` finds: the row may have been drawn anew, and a shared link opens the drawer without a row.
  */
@@ -36,11 +42,12 @@ export const RowDrawer = (props: {
   const problem = () => report.state().problem;
   let closeButton: HTMLButtonElement | undefined;
   return (
-    <Dialog.Root open={props.id !== undefined} onOpenChange={(open) => open || props.onClose()}>
+    <Dialog.Root open={props.id !== undefined} onOpenChange={(open) => open || props.onClose()} preventScroll={false}>
       <Dialog.Portal>
         <Dialog.Overlay class="drawer-overlay" />
         <Dialog.Content
           class="drawer"
+          {...restylesNothing}
           onOpenAutoFocus={(event) => {
             // Whatever has been answered by then: the same place each time.
             event.preventDefault();

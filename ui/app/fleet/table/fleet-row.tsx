@@ -16,6 +16,13 @@ const Hash = (props: { hash: HashView }) => (
   </span>
 );
 
+/** Apart from the row, so that another view changes two hundred addresses and looks at nothing else. */
+const RowLink = (props: { device: string; href: string }) => (
+  <a class="row-link" href={props.href} noScroll title={props.device}>
+    {props.device}
+  </a>
+);
+
 /**
  * One collector. Its link opens the drawer; clicks elsewhere on the row are the table's. Columns are hidden by the table's style, and
  * nothing here ticks, so that two hundred rows cost no more than their texts.
@@ -27,9 +34,7 @@ export const FleetRow = (props: { row: RowView; href: string; current: boolean }
       <span class="second">{props.row.since}</span>
     </td>
     <th class="column-device" scope="row">
-      <a class="row-link" href={props.href} noScroll title={props.row.device}>
-        {props.row.device}
-      </a>
+      <RowLink device={props.row.device} href={props.href} />
       <span class="second" title={props.row.identity}>
         {props.row.identity}
       </span>
