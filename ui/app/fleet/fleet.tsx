@@ -76,7 +76,7 @@ export const Fleet = () => {
     intervalMs: refreshIntervalMs,
     paused,
   });
-  const answer = () => report.state().answer?.value;
+  const answer = () => report.answer()?.value;
   const page = createRows(report);
   const refresh = () => {
     page.orderAnew();
@@ -97,7 +97,7 @@ export const Fleet = () => {
   const rowBase = createMemo(() => viewPath(withRow(view())));
   const hrefOfRow = (id: string) => `${rowBase()}${rowBase().includes("?") ? "&" : "?"}id=${id}`;
   const known = () => {
-    const value = facets.state().answer?.value;
+    const value = facets.answer()?.value;
     const { summary } = answer() ?? {};
     return {
       ...(summary ? { states: summary.by_state } : {}),
@@ -182,7 +182,7 @@ export const Fleet = () => {
               exportButton = button;
             }}
             filter={view().filter}
-            counts={facets.state().answer?.value.exports}
+            counts={facets.answer()?.value.exports}
           />
           <TableMenu look={look()} onChange={setLook} />
           <ShortcutHelp

@@ -25,7 +25,7 @@ export const DirectoryPanel = () => {
       <Show when={report.state().problem}>
         {(problem) => <p role="status">Its state could not be loaded: {problem().message}.</p>}
       </Show>
-      <Show when={report.state().answer}>
+      <Show when={report.answer()}>
         {(answer) => {
           const status = () => answer().value;
           return (

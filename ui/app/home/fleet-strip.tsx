@@ -16,7 +16,7 @@ export const FleetStrip = () => {
     intervalMs: 30_000,
     paused: () => false,
   });
-  const answer = () => report.state().answer?.value;
+  const answer = () => report.answer()?.value;
   return (
     <section class="panel home-fleet" aria-labelledby="home-fleet">
       <h2 id="home-fleet">

@@ -1,4 +1,4 @@
-import { type Accessor, createEffect, createRenderEffect, createSignal, on, onCleanup } from "solid-js";
+import { type Accessor, createEffect, createMemo, createRenderEffect, createSignal, on, onCleanup } from "solid-js";
 import type * as v from "valibot";
 import type { Api } from "../api/api.ts";
 import { ApiProblem } from "../api/problem.ts";
@@ -7,6 +7,8 @@ import { nextReportState, phaseOf, type ReportPhase, type ReportState, unasked }
 /** A report that keeps itself up to date. */
 export interface LiveReport<Value> {
   state: Accessor<ReportState<Value>>;
+  /** The state's own answer; it changes with an answer alone, so what is drawn from it is drawn once for each. */
+  answer: Accessor<ReportState<Value>["answer"]>;
   phase: Accessor<ReportPhase>;
   /** Asks now, whether paused or not. */
   refresh(): void;
@@ -71,5 +73,10 @@ export const createReport = <Schema extends v.GenericSchema>(
   // Not an effect, which would wait until the page around it stands.
   createRenderEffect(on(options.path, () => void ask()));
   createEffect(on(options.paused, schedule, { defer: true }));
-  return { state, phase: () => phaseOf(state()), refresh: () => void ask() };
+  return {
+    state,
+    answer: createMemo(() => state().answer),
+    phase: createMemo(() => phaseOf(state())),
+    refresh: () => void ask(),
+  };
 };

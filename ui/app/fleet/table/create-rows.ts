@@ -35,24 +35,21 @@ export const createRows = (report: LiveReport<FleetHealthReport>): PageRows => {
   onCleanup(() => idle?.());
 
   createEffect(
-    on(
-      () => report.state().answer,
-      (answer) => {
-        if (answer === undefined) return;
-        const asOf = Date.parse(answer.value.generated_at);
-        const next = answer.value.items.map((item) => rowView(item, asOf));
-        const isRepeat = answer.query === shownQuery;
-        const ordered = isRepeat && !inOrder ? keepOrder(page.rows ?? [], next) : next;
-        shownQuery = answer.query;
-        inOrder = false;
-        if (!isRepeat) {
-          idle?.();
-          setRevealed(rowsAtOnce);
-          revealMore();
-        }
-        keepingFocus(() => setPage("rows", reconcile([...ordered], { key: "id" })));
-      },
-    ),
+    on(report.answer, (answer) => {
+      if (answer === undefined) return;
+      const asOf = Date.parse(answer.value.generated_at);
+      const next = answer.value.items.map((item) => rowView(item, asOf));
+      const isRepeat = answer.query === shownQuery;
+      const ordered = isRepeat && !inOrder ? keepOrder(page.rows ?? [], next) : next;
+      shownQuery = answer.query;
+      inOrder = false;
+      if (!isRepeat) {
+        idle?.();
+        setRevealed(rowsAtOnce);
+        revealMore();
+      }
+      keepingFocus(() => setPage("rows", reconcile([...ordered], { key: "id" })));
+    }),
   );
   return {
     rows: () => (page.rows !== undefined && page.rows.length > revealed() ? page.rows.slice(0, revealed()) : page.rows),
