@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { formatBytes, formatCompact, formatCount, formatCountOf, formatShare } from "./amount.ts";
 import { durationSecondsMax, parseDuration, writeDuration } from "./duration.ts";
 import { shortHash } from "./hash.ts";
+import { plainText } from "./plain-text.ts";
 import { formatAgo, formatDay, formatMoment, formatSpan, formatUntil } from "./time.ts";
 
 const now = Date.parse("2026-11-20T16:45:03.250Z");
@@ -91,6 +92,11 @@ describe("amounts", () => {
 
   it("calls full only what is full", () => {
     expect([formatShare(999, 1000), formatShare(1000, 1000), formatShare(1, 0)]).toEqual(["99 %", "100 %", "0 %"]);
+  });
+
+  it("spells out what would reorder a name unseen, and leaves the letters of every script", () => {
+    expect(plainText("\u202eevil\u2066-1")).toBe("[U+202E]evil[U+2066]-1");
+    expect(plainText("مضيف-١ 東京 é👩‍💻")).toBe("مضيف-١ 東京 é👩‍💻");
   });
 
   it("shortens a hash to 6 characters", () => expect(shortHash("ab12cd34ef56")).toBe("ab12cd"));

@@ -1,5 +1,6 @@
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import { formatCountOf } from "../../format/amount.ts";
+import { plainText } from "../../format/plain-text.ts";
 import { type Bar, percent } from "./layout.ts";
 
 /** A version, or all the rest: its bar lies, with the count as its width. */
@@ -31,9 +32,9 @@ export const layOutVersions = ({ versions, versions_other }: FleetFacets): Versi
     count,
     marked: !supported,
     ...place(count),
-    label: version,
+    label: plainText(version),
     note: supported ? "" : "unsupported",
-    name: `${formatCountOf(count, "host")}, version ${version}${supported ? "" : ", unsupported"}`,
+    name: `${formatCountOf(count, "host")}, version ${plainText(version)}${supported ? "" : ", unsupported"}`,
     filter: { change: { version }, name: "filter to it" },
   }));
   if (restCount === 0) return rows;

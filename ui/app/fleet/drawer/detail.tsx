@@ -1,5 +1,7 @@
 import { Index, type JSX, Show } from "solid-js";
 import type { FleetHealthDetail } from "../../../../proto/fleet-health/detail.ts";
+import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import { plainText } from "../../format/plain-text.ts";
 import { StateMark } from "../../icons/state-mark.tsx";
 import { driftNames } from "../table/row-view.ts";
 import { CopyButton } from "./copy-button.tsx";
@@ -12,6 +14,7 @@ import {
   pastView,
   queueFacts,
 } from "./detail-view.ts";
+import { evidenceParts } from "./evidence.ts";
 import { Timeline } from "./timeline.tsx";
 
 /**
@@ -33,9 +36,11 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
                   <p>
                     <StateMark state={condition().state} />
                   </p>
-                  <p>{condition().evidence}</p>
+                  <p>
+                    <Evidence condition={condition()} />
+                  </p>
                   <p class="drawer-quiet">
-                    Since <When at={pastView(condition().since, asOf())} />
+                    Began <When at={pastView(condition().since, asOf())} />
                   </p>
                   <p class="drawer-quiet">{conditionAdvice[condition().state]}</p>
                 </li>
@@ -112,7 +117,7 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
           <dt>Renewal</dt>
           <dd>
             {item().renewal.status?.replaceAll("_", " ") ?? "not reported"}
-            <Show when={item().renewal.last_error}>{(error) => <p class="drawer-quiet">{error()}</p>}</Show>
+            <Show when={item().renewal.last_error}>{(error) => <p class="drawer-quiet">{plainText(error())}</p>}</Show>
           </dd>
           <dt>Successor</dt>
           <dd>
@@ -168,6 +173,17 @@ const Facts = (props: { facts: readonly Fact[] }) => (
       )}
     </Index>
   </dl>
+);
+
+/** Why, with the exact figures on hover. */
+const Evidence = (props: { condition: FleetHealthRow["conditions"][number] }) => (
+  <Index each={evidenceParts(props.condition)}>
+    {(part) => (
+      <Show when={part().exact} fallback={plainText(part().text)}>
+        {(exact) => <span title={exact()}>{part().text}</span>}
+      </Show>
+    )}
+  </Index>
 );
 
 /** A moment, relative and absolute; `never` without one. */

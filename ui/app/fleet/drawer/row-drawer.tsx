@@ -2,6 +2,7 @@ import * as Dialog from "@kobalte/core/dialog";
 import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "../../../../proto/fleet-health/detail.ts";
 import type { Api } from "../../api/api.ts";
+import { plainText } from "../../format/plain-text.ts";
 import { Icon } from "../../icons/icon.tsx";
 import { StateMark } from "../../icons/state-mark.tsx";
 import { createReport } from "../../live/create-report.ts";
@@ -66,14 +67,20 @@ export const RowDrawer = (props: {
                 {(known) => (
                   <>
                     <StateMark state={known().item.state} />
-                    <Dialog.Title as="h2">{known().item.device_id}</Dialog.Title>
+                    <Dialog.Title as="h2">{plainText(known().item.device_id)}</Dialog.Title>
                     <p class="copied">
-                      <code class="drawer-hash">{known().item.identity}</code>
+                      <code class="drawer-hash">{plainText(known().item.identity)}</code>
                       <CopyButton text={known().item.identity} what="identity" />
                     </p>
                     <p class="drawer-quiet">
-                      <Show when={known().item.hostname}>{(hostname) => <>{hostname()} · </>}</Show>
-                      {known().item.platform} · collector {known().item.version}
+                      <Show when={known().item.hostname}>
+                        {(hostname) => (
+                          <>
+                            <bdi>{plainText(hostname())}</bdi> ·{" "}
+                          </>
+                        )}
+                      </Show>
+                      {plainText(known().item.platform)} · collector {plainText(known().item.version)}
                     </p>
                   </>
                 )}

@@ -96,6 +96,11 @@ describe("a row of the table", () => {
     });
   });
 
+  it("lets no name pose as another by marks that reorder it", () => {
+    const posing = { ...healthy, device_id: "\u202e10-egde", identity: "spiffe://x/\u2067a" };
+    expect(rowView(posing, now)).toMatchObject({ device: "[U+202E]10-egde", identity: "spiffe://x/[U+2067]a" });
+  });
+
   it("names what is wrong with certificate and renewal", () => {
     const certificate = { ...healthy.certificate, status: "expired" as const, not_after: "2026-11-20T14:00:00.000Z" };
     const renewal = { status: "failed", last_error: "certificate_revoked" };

@@ -2,6 +2,7 @@ import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { Drift, FleetState } from "../../../../proto/fleet-health/vocabulary.ts";
 import { formatBytes, formatCount, formatShare } from "../../format/amount.ts";
 import { shortHash } from "../../format/hash.ts";
+import { plainText } from "../../format/plain-text.ts";
 import { formatAgo, formatMoment, formatSpan, formatUntil } from "../../format/time.ts";
 
 /** How urgent a text is; without one it is plain. */
@@ -80,8 +81,8 @@ export const rowView = (row: FleetHealthRow, now: number): RowView => {
     id: row.identity_id,
     state: row.state,
     since: first === undefined ? "" : `for ${formatSpan((now - Date.parse(first.since)) / 1000)}${also}`,
-    device: row.device_id,
-    identity: row.identity,
+    device: plainText(row.device_id),
+    identity: plainText(row.identity),
     heartbeat: ageView(row.last_heartbeat_at, now),
     forwarding: ageView(row.last_envelope_at, now),
     drift: driftNames[row.config.drift],
@@ -91,9 +92,9 @@ export const rowView = (row: FleetHealthRow, now: number): RowView => {
     ...queueView(row),
     ...certificateView(row, now),
     ...renewalView(row),
-    version: row.version,
+    version: plainText(row.version),
     versionTone: row.conditions.some(({ state }) => state === "unsupported_version") ? "warn" : "quiet",
-    platform: row.platform,
+    platform: plainText(row.platform),
   };
 };
 
@@ -147,7 +148,7 @@ const renewalView = ({ renewal, successor }: FleetHealthRow): { renewal: string;
   if (status === null) return { renewal: "no renewal yet", renewalTone: "quiet" };
   const words = status === "not_configured" ? "renewal not configured" : `renewal ${status}`;
   const tone: Tone = status === "failed" ? "crit" : status === "retrying" ? "warn" : "quiet";
-  return { renewal: error === null || status === "ok" ? words : `${words}: ${error}`, renewalTone: tone };
+  return { renewal: error === null || status === "ok" ? words : `${words}: ${plainText(error)}`, renewalTone: tone };
 };
 
 /**
