@@ -31,32 +31,38 @@ interface Picture {
 const light = { width: 1440, scheme: "light" } as const;
 const dark = { width: 1440, scheme: "dark" } as const;
 
+/** The same picture in light and, as `<name>-dark`, in dark. */
+const inBoth = (picture: Picture): Picture[] => [
+  picture,
+  { ...picture, name: `${picture.name}-dark`, look: { ...picture.look, scheme: "dark" } },
+];
+
 const picturesOf = (identityId: string): Picture[] => [
   { name: "fleet-light", path: "/fleet?sort=certificate_not_after", look: light, ready: "heartbeating" },
   { name: "fleet-dark", path: "/fleet?sort=queue_bytes&order=desc", look: dark, ready: "heartbeating" },
   { name: "fleet-390-light", path: "/fleet", look: { ...light, width: 390, height: 1400 }, ready: "heartbeating" },
   { name: "fleet-320-dark", path: "/fleet", look: { ...dark, width: 320, height: 1400 }, ready: "heartbeating" },
-  {
+  ...inBoth({
     name: "fleet-drawer",
     path: `/fleet?drift=on_last_known_good&id=${identityId}`,
     look: { ...light, width: 1100, height: 1120 },
     ready: "Config assigned",
-  },
-  {
+  }),
+  ...inBoth({
     name: "fleet-error",
     path: "/fleet",
     look: { ...light, height: 720 },
     ready: "could not be loaded",
     fault: "from the start",
-  },
-  {
+  }),
+  ...inBoth({
     name: "fleet-stale",
     path: "/fleet?state=stale",
     look: { ...light, height: 720 },
     ready: "heartbeating",
     fault: "later",
-  },
-  { name: "home", path: "/", look: light, ready: "enrolled" },
+  }),
+  ...inBoth({ name: "home", path: "/", look: light, ready: "enrolled" }),
 ];
 
 const unavailable = {
@@ -74,13 +80,13 @@ const unavailable = {
 };
 
 const emptyPictures: Picture[] = [
-  { name: "fleet-empty", path: "/fleet", look: light, ready: "No host is enrolled yet" },
-  {
+  ...inBoth({ name: "fleet-empty", path: "/fleet", look: light, ready: "No host is enrolled yet" }),
+  ...inBoth({
     name: "login",
     path: "/login?reason=signed_out",
     look: { width: 720, height: 480, scheme: "light" },
     ready: "Sign in with",
-  },
+  }),
 ];
 
 const database = await openBenchDatabase();
