@@ -4,7 +4,7 @@ import { systemClock } from "../functions/kit/clock.ts";
 import { launchBrowser } from "./browser.ts";
 import { readBuiltUi } from "./built-ui.ts";
 import { createTestToken, enrollTestCollector, heartbeatBody, manage } from "./collector.ts";
-import { type Look, type Visit, visitPage } from "./visit-page.ts";
+import { type Look, type PageVisit, visitPage } from "./visit-page.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
 /** What would run, or draw, if a page took it for markup. */
@@ -37,7 +37,7 @@ afterAll(async () => {
 });
 
 /** `/fleet` as an auditor sees it, once its facets and its rows are there. */
-const visitFleet = async (look?: Look): Promise<Visit> => {
+const visitFleet = async (look?: Look): Promise<PageVisit> => {
   const visit = await visitPage({ browser, web }, "auditor", "/fleet", look);
   await visit.page
     .getByRole("link", { name: /hosts?, last heartbeat/ })
@@ -136,6 +136,54 @@ describe("the fleet page in a browser", () => {
     expect(await link.getAttribute("href")).toBe(
       "/api/core/collector/health/export.csv?kind=config_drift&version=1.2.3",
     );
+    await page.context().close();
+  });
+
+  it("shows no figure, chart or skeleton of a report that could not be loaded, and all of them with the next", async () => {
+    const { page } = await visitFleet();
+    const figures = page.locator(".truth-line, .state-bar, .charts, .skeleton, .row-link");
+    await page.route("**/api/core/collector/health**", (route) => route.abort());
+    await page.getByRole("link", { name: /^Enrolling/ }).click();
+    await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor();
+    expect(await figures.count()).toBe(0);
+    expect(addressOf(page)).toBe("?state=enrolling");
+    await page.unroute("**/api/core/collector/health**");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByRole("link", { name: "edge-2" }).waitFor();
+    await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor({ state: "detached" });
+    await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
+    await page.context().close();
+  });
+
+  it("has no titles of charts that could not be loaded", async () => {
+    const { page } = await visitPage({ browser, web }, "auditor", "/");
+    await page.route("**/api/core/collector/health/facets**", (route) => route.abort());
+    await page.goto(`${web.origin}/fleet`);
+    await page.getByText("The charts could not be loaded").waitFor();
+    await page.getByRole("link", { name: "edge-2" }).waitFor();
+    expect(await page.getByText("Certificate expiry", { exact: true }).isVisible()).toBe(false);
+    await page.context().close();
+  });
+
+  it("keeps its place and its styles behind the drawer, which takes wheel and click", async () => {
+    const { page } = await visitFleet({ height: 400 });
+    const chip = await page.getByRole("link", { name: /^Enrolling/ }).boundingBox();
+    await page.getByRole("link", { name: "edge-1" }).click();
+    await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
+    const before = await page.evaluate(() => scrollY);
+    const at = { x: (chip?.x ?? 0) + 4, y: 200 };
+    await page.mouse.move(at.x, at.y);
+    await page.mouse.wheel(0, 200);
+    // What a wheel moves is moved by the second frame after it.
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    expect(await page.evaluate(() => scrollY)).toBe(before);
+    // Inherited, they would restyle every row.
+    expect(
+      await page.evaluate(() => [document.body, document.documentElement].map(({ style }) => style.length)),
+    ).toEqual([0, 0]);
+    await page.mouse.click(at.x, at.y);
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    expect(addressOf(page)).toBe("");
     await page.context().close();
   });
 

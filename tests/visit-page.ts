@@ -14,7 +14,7 @@ export interface Look {
 }
 
 /** An open page, and what became of it. */
-export interface Visit {
+export interface PageVisit {
   page: Page;
   /** Errors and warnings of its console, and what it threw: also what the content security policy refused. */
   complaints: string[];
@@ -28,7 +28,7 @@ export const visitPage = async (
   person: PersonName | null,
   path: string,
   { width = 1440, height = 900, scheme = "light", now, slowdown = 1 }: Look = {},
-): Promise<Visit> => {
+): Promise<PageVisit> => {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
   if (now !== undefined) await context.clock.setFixedTime(now);
   if (person !== null) {

@@ -145,27 +145,31 @@ export const Fleet = () => {
           onRefresh={refresh}
         />
       </div>
-      <div class="fleet-truth">
-        <TruthLine summary={answer()?.summary} view={view()} />
-        <StateLegend thresholds={answer()?.thresholds} />
-      </div>
-      <StateBar summary={answer()?.summary} view={view()} />
-      <div class="fleet-charts">
-        <FleetCharts
-          facets={facets.state().answer?.value}
-          renewalSeconds={renewalSeconds()}
-          hrefOf={(change) => viewPath(withFilter(view(), { ...view().filter, ...change }))}
-        />
-        <Show when={report.state().problem === undefined && facets.state().problem}>
-          {(problem) => (
-            <p class="banner" role="status">
-              <Icon name="warning" />
-              {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
-              {problem().message}.
-            </p>
-          )}
-        </Show>
-      </div>
+      {/* Figures of the view before would pass for those of this one. */}
+      <Show when={report.phase() !== "failed"}>
+        <div class="fleet-truth">
+          <TruthLine summary={answer()?.summary} view={view()} />
+          <StateLegend thresholds={answer()?.thresholds} />
+        </div>
+        <StateBar summary={answer()?.summary} view={view()} />
+        <div class="fleet-charts">
+          <FleetCharts
+            facets={facets.phase() === "failed" ? undefined : facets.answer()?.value}
+            failed={facets.phase() === "failed"}
+            renewalSeconds={renewalSeconds()}
+            hrefOf={(change) => viewPath(withFilter(view(), { ...view().filter, ...change }))}
+          />
+          <Show when={report.state().problem === undefined && facets.state().problem}>
+            {(problem) => (
+              <p class="banner" role="status">
+                <Icon name="warning" />
+                {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
+                {problem().message}.
+              </p>
+            )}
+          </Show>
+        </div>
+      </Show>
       <QueryBar
         ref={(input) => {
           searchInput = input;

@@ -49,7 +49,7 @@ export const ShortcutHelp = (props: {
             checked={props.choice.on()}
             onChange={(event) => props.choice.turn(event.currentTarget.checked)}
           />
-          Single keys do this
+          Use single-key shortcuts
         </label>
         <form method="dialog">
           <button class="button" type="submit">

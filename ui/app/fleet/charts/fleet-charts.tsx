@@ -18,6 +18,8 @@ const storageKey = "charts";
  */
 export const FleetCharts = (props: {
   facets: FleetFacets | undefined;
+  /** They are not on their way: the place stays, without titles of what is not there. */
+  failed: boolean;
   /** `typicalRenewalSeconds` of the rows at hand. */
   renewalSeconds: number | undefined;
   hrefOf: (change: FleetFilter) => string;
@@ -33,7 +35,7 @@ export const FleetCharts = (props: {
         Charts <span class="charts-scale">bar height by square root</span>
       </summary>
       <Show when={open()}>
-        <div class="charts-row">
+        <div class="charts-row" data-failed={props.failed ? "" : undefined}>
           <Heartbeats facets={props.facets} hrefOf={props.hrefOf} />
           <Expiry facets={props.facets} hrefOf={props.hrefOf} renewalSeconds={props.renewalSeconds} />
           <Versions facets={props.facets} hrefOf={props.hrefOf} />
@@ -120,6 +122,7 @@ const Figure = (props: {
   children: JSX.Element;
 }) => {
   const id = createUniqueId();
+  const isEmpty = () => props.bars?.every(({ count }) => count === 0) === true && !props.rest;
   return (
     <figure class="chart-figure" aria-labelledby={id}>
       <figcaption class="chart-caption">
@@ -128,8 +131,12 @@ const Figure = (props: {
           {props.note}
         </span>
       </figcaption>
-      <div class="chart-place">{props.children}</div>
-      <Show when={props.bars}>
+      <div class="chart-place">
+        <Show when={isEmpty()} fallback={props.children}>
+          <p class="chart-none">No collectors</p>
+        </Show>
+      </div>
+      <Show when={!isEmpty() && props.bars}>
         {(bars) => (
           <table class="visually-hidden">
             <caption>{props.title}</caption>

@@ -30,7 +30,10 @@ export const ExportMenu = (props: {
         aria-label="Export as CSV, all pages, under the filters in force"
         onToggle={focusFirst}
       >
-        <p class="exports-scope">CSV, all pages, under the filters in force</p>
+        <p class="exports-scope">
+          CSV, all pages, under the filters in force. A collector is in each list that it belongs to, whatever its state
+          is shown as.
+        </p>
         <ul>
           <For each={exportKinds}>
             {(kind) => (

@@ -75,10 +75,12 @@ export const FleetRow = (props: { row: RowView; href: string; current: boolean }
       </span>
     </td>
     <td class="column-version">
-      <span class="mono" data-tone={props.row.versionTone}>
+      <span class="mono" data-tone={props.row.versionTone} title={props.row.version}>
         {props.row.version}
       </span>
-      <span class="second">{props.row.platform}</span>
+      <span class="second" title={props.row.platform}>
+        {props.row.platform}
+      </span>
     </td>
   </tr>
 );

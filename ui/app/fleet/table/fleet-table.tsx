@@ -60,7 +60,9 @@ export const FleetTable = (props: {
                     {(sortable) => (
                       <a class="sort" href={props.hrefOfSort(sortable().sort)} noScroll>
                         {column.label}
-                        <Show when={sorted(sortable().sort)}>{(direction) => <Icon name={direction()} />}</Show>
+                        <Show when={sorted(sortable().sort)} fallback={<Icon name="sortable" />}>
+                          {(direction) => <Icon name={direction()} />}
+                        </Show>
                       </a>
                     )}
                   </Show>

@@ -35,6 +35,7 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
               )}
             </Show>
           </p>
+          <p>Unless paused, the page keeps asking by itself.</p>
           <button class="button" type="button" onClick={() => props.onRetry()}>
             Try again
           </button>
@@ -49,6 +50,7 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
     <Match when={props.view.cursor !== undefined}>
       <section class="notice no-rows">
         <h2>This page is empty by now</h2>
+        <p>What stood here has moved to another page, or is filtered out.</p>
         <a class="button" href={viewPath(withPage(props.view))}>
           First page
         </a>
@@ -57,6 +59,7 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
     <Match when={Object.keys(props.view.filter).length > 0}>
       <section class="notice no-rows">
         <h2>No collector matches</h2>
+        <p>Nothing in the fleet holds all of these filters at once. Take one away above, or all of them.</p>
         <a class="button" href={viewPath(withFilter(props.view, {}))}>
           Clear all filters
         </a>
