@@ -72,6 +72,8 @@ export const problemCatalog = {
   csr_invalid: entry("invalid", "fix_request", "The certificate request is not acceptable"),
   throttled: entry("throttled", "retry", "Too many failed enrollments from this address"),
   signer_failed: entry("bad_gateway", "retry", "The certificate signer failed"),
+  // Fleet health.
+  too_many_exports: entry("throttled", "retry", "This operator has too many exports under way"),
   // Central config.
   config_invalid: entry("invalid", "fix_request", "The collector config does not validate"),
   config_contains_secret: entry("invalid", "fix_request", "The collector config holds a secret"),

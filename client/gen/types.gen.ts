@@ -2186,6 +2186,12 @@ export type ExportFleetHealthErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `too_many_exports`: This operator has too many exports under way
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
      * `internal`: Core failed
      */
     500: Problem & {

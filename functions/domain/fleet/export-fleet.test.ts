@@ -21,13 +21,16 @@ const start = async () => {
   const texts = async function* () {
     for await (const rows of batches) yield rows.map(({ id }) => `${id}\n`).join("");
   };
-  return textStream(texts()).getReader();
+  return textStream(texts(), { clock: test.clock, idleMs: 60_000 }).getReader();
 };
 const lastEvent = async () => {
   const query = sql`select outcome, reason, (details->>'rows')::int as rows from audit_event
     where action = 'fleet.export' order by id desc limit 1`;
   return (await test.db.execute<{ outcome: string; reason: string | null; rows: number }>(query))[0];
 };
+
+const eventCount = async () =>
+  (await test.db.execute(sql`select 1 from audit_event where action = 'fleet.export'`)).length;
 
 describe("an export", () => {
   it("gives every row once, in batches, and is recorded before the reader learns of the end", async () => {
@@ -39,6 +42,16 @@ describe("an export", () => {
     expect(chunks.length).toBeGreaterThan(1);
     expect(new Set(ids).size).toBe(ids.length);
     expect(await lastEvent()).toEqual({ outcome: "success", reason: null, rows: ids.length });
+  });
+
+  it("is recorded with the rows given out when its reader takes nothing for a while", async () => {
+    await test.clock.advance(1000);
+    const before = await eventCount();
+    const reader = await start();
+    await reader.read();
+    while ((await eventCount()) === before) await test.clock.advance(60_000);
+    await expect(reader.closed).rejects.toThrow("took nothing for 60 s");
+    expect(await lastEvent()).toMatchObject({ outcome: "failure", reason: "the reader went away before the end" });
   });
 
   it("is recorded with the rows given out when its reader goes away", async () => {

@@ -6,35 +6,64 @@ import { csvRecord } from "../../../http/csv.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { textStream } from "../../../http/text-stream.ts";
+import { createPlaces } from "../../../kit/places.ts";
+import { Problem } from "../../../problems.ts";
 import { type ExportColumn, exportColumns } from "./export-columns.ts";
 import { filterFields, filterOf } from "./query.ts";
 import { healthRowView } from "./row.ts";
 
 const ExportQuery = v.strictObject({ kind: v.picklist(exportKinds, "must be a kind of export"), ...filterFields });
 
-/** `GET /v1/collector/health/export.csv`: every row of a kind under the filters, streamed at the reader's pace; audited. */
-export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
-  route({
+/** Of one operator at once, in this core: twice what the page offers. */
+const exportsMax = 8;
+/** Within this time a reader takes a batch, or is taken to be gone. */
+const idleMs = 60_000;
+
+/**
+ * `GET /v1/collector/health/export.csv`: every row of a kind under the filters, streamed at the reader's pace, which may be slow and not
+ * none at all; audited.
+ */
+export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) => {
+  const places = createPlaces(exportsMax);
+  return route({
     method: "GET",
     path: "/v1/collector/health/export.csv",
     operationId: "exportFleetHealth",
     summary: "All rows for which a kind of trouble holds, whatever state is shown first, under the report's filters",
     guard: scope(core, "audit"),
     query: ExportQuery,
+    problems: ["too_many_exports"],
     replies: { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } },
     handle: async ({ query: { kind, ...asked }, caller, origin }) => {
-      const fleet = await exportFleet(core, { kind, filter: filterOf(asked), operator: caller, origin, asked });
+      const leave = places(caller.userId);
+      if (leave === null) throw new Problem("too_many_exports", { retryAfterSeconds: idleMs / 1000 });
+      const fleet = await exportFleet(core, { kind, filter: filterOf(asked), operator: caller, origin, asked }).catch(
+        (error: unknown) => {
+          leave();
+          throw error;
+        },
+      );
       const name = `fleet-${kind.replaceAll("_", "-")}-${fleet.rules.now.toISOString().slice(0, 10)}.csv`;
       return {
         status: 200,
         stream: {
           type: "text/csv; charset=utf-8; header=present",
-          content: textStream(csvOf(fleet, exportColumns[kind])),
+          content: textStream(inPlace(csvOf(fleet, exportColumns[kind]), leave), { clock: core.clock, idleMs }),
         },
         headers: { "Content-Disposition": `attachment; filename="${name}"` },
       };
     },
   });
+};
+
+/** The texts of an export, and the end of its place with theirs. */
+const inPlace = async function* (texts: AsyncIterable<string>, leave: () => void): AsyncGenerator<string, void, void> {
+  try {
+    yield* texts;
+  } finally {
+    leave();
+  }
+};
 
 const csvOf = async function* (
   { rules: { thresholds, now }, batches }: ExportedFleet,

@@ -1,0 +1,53 @@
+import { describe, expect, it } from "vitest";
+import { createTestClock } from "../../tests/fakes/clock.ts";
+import { textStream } from "./text-stream.ts";
+
+const setUp = () => {
+  const clock = createTestClock();
+  const state = { given: 0, ended: false };
+  const texts = async function* () {
+    try {
+      for (; state.given < 3; ) yield `${++state.given}\n`;
+    } finally {
+      state.ended = true;
+    }
+  };
+  return { clock, state, reader: textStream(texts(), { clock, idleMs: 60_000 }).getReader() };
+};
+const text = ({ value }: { value?: Uint8Array | undefined }) => value && new TextDecoder().decode(value);
+
+describe("a stream of texts", () => {
+  it("is made at the reader's pace, however slow, if it takes one within the time", async () => {
+    const { clock, state, reader } = setUp();
+    const read = [];
+    for (let at = 1; at <= 3; at++) {
+      await clock.advance(59_999);
+      expect(state.given).toBe(at);
+      read.push(text(await reader.read()));
+    }
+    expect([read, await reader.read(), state.ended]).toEqual([
+      ["1\n", "2\n", "3\n"],
+      { done: true, value: undefined },
+      true,
+    ]);
+    await clock.advance(120_000);
+  });
+
+  it("breaks off when the reader takes nothing for that long, and ends what makes the texts", async () => {
+    const { clock, state, reader } = setUp();
+    await reader.read();
+    await clock.advance(59_999);
+    expect(state).toEqual({ given: 2, ended: false });
+    await clock.advance(1);
+    expect(state).toEqual({ given: 2, ended: true });
+    await expect(reader.read()).rejects.toThrow("took nothing for 60 s");
+  });
+
+  it("ends what makes the texts when the reader goes away", async () => {
+    const { clock, state, reader } = setUp();
+    await reader.read();
+    await reader.cancel();
+    expect(state.ended).toBe(true);
+    await clock.advance(120_000);
+  });
+});
