@@ -10,7 +10,9 @@ export interface Program {
   /** The lines of its stdout, as JSON. */
   records: Record<string, unknown>[];
   stderr: string;
+  /** Its exit code, null after a signal; once all that it said has been read. */
   exited: Promise<number | null>;
+  hasExited: boolean;
 }
 
 /** Starts a file of this repository under this process's Node, with this environment and no more. */
@@ -21,7 +23,12 @@ export const startProgram = (path: string, args: readonly string[], env: Record<
     child,
     records: [],
     stderr: "",
-    exited: once(child, "exit").then(([code]) => code as number | null),
+    // A child's "exit" may come before its last lines.
+    exited: once(child, "close").then(([code]) => {
+      program.hasExited = true;
+      return code as number | null;
+    }),
+    hasExited: false,
   };
   createInterface(child.stdout).on("line", (line) => program.records.push(JSON.parse(line)));
   child.stderr.on("data", (chunk) => {
@@ -36,7 +43,7 @@ export const logged = async (program: Program, message: string): Promise<Record<
   for (;;) {
     const record = program.records.find(({ msg }) => msg === message);
     if (record !== undefined) return record;
-    if (Date.now() > deadline || program.child.exitCode !== null) throw new Error(`no ${message}: ${program.stderr}`);
+    if (Date.now() > deadline || program.hasExited) throw new Error(`no ${message}: ${program.stderr}`);
     await systemClock.sleep(20);
   }
 };

@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { rename, writeFile } from "node:fs/promises";
 import { inspectConfig, isUsable } from "../collector/config/inspect.ts";
 import type { Source, SourceDependencies } from "../collector/sources/source.ts";
 import { superviseCollector } from "../collector/supervisor.ts";
@@ -101,7 +101,11 @@ export const createRunningCollector = async (
       desired = reply;
     },
     heartbeats: () => server.calls.filter(({ path }) => path.endsWith("/heartbeat")),
-    configure: (more) => writeFile(host.config, `${host.configText.split("sources:")[0]}${managed}${more}`),
+    configure: async (more) => {
+      // In one step: whoever looks between the emptying and the writing of a file finds faults that nobody made.
+      await writeFile(`${host.config}.new`, `${host.configText.split("sources:")[0]}${managed}${more}`);
+      await rename(`${host.config}.new`, host.config);
+    },
     start: async (createSource = () => ({ name: "idle", ...idle })) => {
       const inspection = await inspectConfig(host.config, env);
       if (!isUsable(inspection)) throw new Error(JSON.stringify(inspection.errors));

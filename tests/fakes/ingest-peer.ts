@@ -65,7 +65,10 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
   const hostId = "https://fleet.test/d/1";
   const ca = options.ca ?? (await createTestCa());
   const [serverKey, clientKey] = await Promise.all([createTestKey(), createTestKey()]);
+  // TLS judges dates by the machine's clock.
+  const lifetime = { notBefore: new Date("2026-01-01"), notAfter: new Date("2099-01-01") };
   const serverDer = await issueTestCertificate({
+    ...lifetime,
     ca,
     key: serverKey,
     extensions: [
@@ -77,6 +80,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     ],
   });
   const clientDer = await issueTestCertificate({
+    ...lifetime,
     ca,
     key: clientKey,
     extensions: [testNames([{ type: "url", value: hostId }]), ...clientExtensions()],
