@@ -101,7 +101,7 @@ it("answers UNAVAILABLE with RetryInfo when the queue stays full, and stores not
 });
 
 it("holds a request while the queue is full, and stores it when room comes in time", async () => {
-  await start({ queue: { maxDiskUsageBytes: 3_000 } });
+  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { patienceMs: 60_000 } });
   await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
   const held = otlp.exportByGrpc(traceRequest(["b".repeat(2000)]));
   await systemClock.sleep(20);
