@@ -1,8 +1,10 @@
 import type { Client } from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
+import { createTestClock } from "../../tests/fakes/clock.ts";
 import { systemClock } from "../kit/clock.ts";
 import { cursorsOfHostMax, type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
+import type { ConnectedDatabase } from "../store/database.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
 let database: TestDatabase;
@@ -64,6 +66,11 @@ const stored = async (): Promise<string[]> => {
     order by host_id, queue_id, sequence`;
   return rows.map(({ row }) => row);
 };
+
+/** The batches that wait for a lock. */
+const waitingBatches = (sql: ConnectedDatabase["sql"]) => sql<{ pid: number }[]>`
+  select pid from pg_stat_activity where application_name = 'svc-server ingest' and wait_event_type = 'Lock'
+    and datname = current_database()`;
 
 const failure = (promise: Promise<unknown>): Promise<Error & { code?: string }> =>
   promise.then(
@@ -164,16 +171,9 @@ describe("committer", () => {
     await sql.begin(async (transaction) => {
       await transaction`select 1 from ingest_cursor for update`;
       const cut = failure(committer.commit(frame(2, 2), 1));
-      await expect
-        .poll(
-          async () =>
-            (
-              await sql`select pg_terminate_backend(pid) from pg_stat_activity
-                where application_name = 'svc-server ingest' and wait_event_type = 'Lock'
-                  and datname = current_database()`
-            ).length,
-        )
-        .toBe(1);
+      await expect.poll(async () => (await waitingBatches(sql)).length).toBe(1);
+      const [batch] = await waitingBatches(sql);
+      await sql`select pg_terminate_backend(${batch?.pid ?? 0})`;
       expect(await cut).toMatchObject({ code: "database_unavailable" });
       expect(committer.health().healthy).toBe(false);
     });
@@ -197,12 +197,18 @@ describe("committer", () => {
   });
 
   it("D3: a batch that the server does not answer is given up", async () => {
-    const { committer } = start({ batchTimeoutMs: 100 });
+    const clock = createTestClock(systemClock.now());
+    const { committer } = start({ clock, connections: 1 });
     await committer.commit(frame(1, 1), 1);
+    // Only what is not answered ends with its time.
+    await clock.advance(60_000);
     const { sql } = database.connect();
     await sql.begin(async (transaction) => {
       await transaction`select 1 from ingest_cursor for update`;
-      expect(await failure(committer.commit(frame(2, 2), 1))).toMatchObject({ code: "database_unavailable" });
+      const unanswered = failure(committer.commit(frame(2, 2), 1));
+      await expect.poll(async () => (await waitingBatches(sql)).length).toBe(1);
+      await clock.advance(30_000);
+      expect(await unanswered).toMatchObject({ code: "database_unavailable" });
     });
     // Nobody was told that it committed, and whether it did is for the cursor to know: sent again, it is stored once.
     expect(await committer.commit(frame(2, 2), 1)).toMatchObject({ cursor: 2n });

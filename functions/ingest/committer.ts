@@ -213,7 +213,11 @@ export const createCommitter = ({
     const client = idle.pop() ?? (await connect());
     const startedAt = clock.monotonic();
     // The one way to end a query whose server does not answer: its promise rejects when the socket closes.
-    const timer = setTimeout(() => destroy(client), batchTimeoutMs);
+    const ended = new AbortController();
+    clock.sleep(batchTimeoutMs, ended.signal).then(
+      () => destroy(client),
+      () => undefined,
+    );
     const batch = frames.map(({ frame }) => frame);
     try {
       let outcomes = cursors && (await commitFramesAhead(client, batch, { expected: cursors, turn, now: clock.now }));
@@ -235,7 +239,7 @@ export const createCommitter = ({
       destroy(client);
       throw cause;
     } finally {
-      clearTimeout(timer);
+      ended.abort();
     }
   };
 
