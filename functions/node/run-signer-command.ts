@@ -6,6 +6,7 @@
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { accessSync, constants, openSync, readdirSync, readFileSync, statSync } from "node:fs";
 import type { Readable, Writable } from "node:stream";
+import { type Clock, systemClock } from "../kit/clock.ts";
 import { errorCode } from "../kit/error-code.ts";
 import type { SignerCommand } from "../signer/external-command.ts";
 import { SignerFault } from "../signer/signer.ts";
@@ -19,6 +20,8 @@ export interface SignerCommandOptions {
   log: { warn(fields: object, message: string): void };
   /** Of a run, and of the wait for one; 30 s. */
   timeoutMs?: number;
+  /** Measures them; the machine's. */
+  clock?: Pick<Clock, "sleep">;
   /** 64 KiB. */
   stdoutBytesMax?: number;
   /** 8. */
@@ -29,9 +32,9 @@ const stderrBytesMax = 4096;
 
 /** The signer at `command`. Throws `SignerFault` if it is not a regular, executable file that only its owner may write. */
 export const createSignerCommand = (options: SignerCommandOptions): SignerCommand => {
-  const { command, timeoutMs = 30_000, concurrency = 8 } = options;
+  const { command, timeoutMs = 30_000, clock = systemClock, concurrency = 8 } = options;
   const fault = () => executableFault(command);
-  const slots = createSlots(concurrency, timeoutMs);
+  const slots = createSlots(concurrency, timeoutMs, clock);
   const atStart = fault();
   if (atStart !== undefined) throw new SignerFault(atStart);
   const stdio = createStdio();
@@ -61,19 +64,19 @@ const executableFault = (path: string): string | undefined => {
 };
 
 /** Runs at most `count` at a time; one that gets no turn within `waitMs` fails. */
-const createSlots = (count: number, waitMs: number) => {
+const createSlots = (count: number, waitMs: number, clock: Pick<Clock, "sleep">) => {
   const waiting: (() => void)[] = [];
   let free = count;
   const turn = (): Promise<void> =>
     new Promise((resolve, reject) => {
-      const start = () => {
-        clearTimeout(impatience);
-        resolve();
-      };
-      const impatience = setTimeout(() => {
+      const impatience = startTimer(clock, waitMs, () => {
         waiting.splice(waiting.indexOf(start), 1);
         reject(new SignerFault(`all ${count} signer processes were busy for ${waitMs / 1000} s`));
-      }, waitMs);
+      });
+      const start = () => {
+        impatience.stop();
+        resolve();
+      };
       waiting.push(start);
     });
   return async <Result>(work: () => Promise<Result>): Promise<Result> => {
@@ -87,6 +90,12 @@ const createSlots = (count: number, waitMs: number) => {
       else next();
     }
   };
+};
+
+const startTimer = (clock: Pick<Clock, "sleep">, ms: number, fire: () => void): { stop(): void } => {
+  const stopped = new AbortController();
+  clock.sleep(ms, stopped.signal).then(fire, () => undefined);
+  return { stop: () => stopped.abort() };
 };
 
 type SignerProcess = ChildProcessByStdio<Writable, Readable, Readable>;
@@ -131,7 +140,7 @@ const isPassedOn = (descriptor: number): boolean => {
 };
 
 const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): Promise<Uint8Array> => {
-  const { command, path, log, timeoutMs = 30_000, stdoutBytesMax = 65_536 } = options;
+  const { command, path, log, timeoutMs = 30_000, clock = systemClock, stdoutBytesMax = 65_536 } = options;
   return new Promise((resolve, reject) => {
     // `detached` makes it the leader of a process group.
     const child = spawn(command, [], { cwd: "/", env: { PATH: path }, detached: true, stdio }) as SignerProcess;
@@ -143,7 +152,7 @@ const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): 
     const settle = (fault: SignerFault | undefined) => {
       if (settled) return;
       settled = true;
-      clearTimeout(timeout);
+      timer.stop();
       // Once it has exited, its group was killed already, and its number may be another's.
       if (child.exitCode === null && child.signalCode === null) killGroup(child);
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
@@ -152,9 +161,8 @@ const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): 
       if (fault === undefined) resolve(Buffer.concat(stdout));
       else reject(fault);
     };
-    const timeout = setTimeout(
-      () => settle(new SignerFault(`the signer command took longer than ${timeoutMs / 1000} s`)),
-      timeoutMs,
+    const timer = startTimer(clock, timeoutMs, () =>
+      settle(new SignerFault(`the signer command took longer than ${timeoutMs / 1000} s`)),
     );
     child.stdout.on("data", (chunk: Buffer) => {
       stdoutBytes += chunk.length;
