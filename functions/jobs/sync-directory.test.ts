@@ -298,21 +298,18 @@ describe("the guard", () => {
 
 describe("several cores", () => {
   it("one at a time syncs, and one that boots later syncs again; at an interval only the first does", async () => {
-    let release = () => {};
-    const reading = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const [reading, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const slow = sync({
       read: async () => {
-        await reading;
+        reading.resolve();
+        await release.promise;
         return { users: [], admins: null, auditors: null };
       },
     });
     slow.catch(() => undefined);
-    await expect
-      .poll(() => sync({ read: () => expect.fail("two read at once") }).catch(String), { timeout: 10_000 })
-      .toBeUndefined();
-    release();
+    await reading.promise;
+    expect(await sync({ read: () => expect.fail("two read at once") })).toBeUndefined();
+    release.resolve();
     await expect(slow).rejects.toThrow("no user at all");
 
     expect(await sync()).toMatchObject({ outcome: "synced" });
