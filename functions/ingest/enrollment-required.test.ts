@@ -16,7 +16,7 @@ import { revocationChannel } from "../store/revocations.ts";
 import type { CertificateRegister } from "./admission.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
-/** TLS judges dates by the machine's clock, so core does here. */
+/** TLS judges dates by the machine's clock, so core and ingest begin there; then their time stands still unless moved. */
 let core: TestCore;
 let ingest: TestIngest;
 /** A second core on the same database, which hears no notifications. */
@@ -33,10 +33,10 @@ beforeAll(async () => {
     refused: (failure) => recordAuthFailure(core.core, failure),
   };
   const onRevocation: IngestNeeds["onRevocation"] = (callback) => sql.listen(revocationChannel, callback, callback);
-  const { ca, database } = core;
+  const { ca, database, clock } = core;
   const config = { requireEnrollment: true };
-  ingest = await startTestIngest({ config, ca, database, needs: { certificates, onRevocation } });
-  deafReplica = await startTestIngest({ config, ca, database, needs: { certificates } });
+  ingest = await startTestIngest({ config, ca, database, needs: { clock, certificates, onRevocation } });
+  deafReplica = await startTestIngest({ config, ca, database, needs: { clock, certificates } });
   const policy = await core.api<{ id: string }>("POST", "/v1/collector/enrollment-policies", {
     as: "admin",
     body: { name: "all", allowed_identity_prefixes: ["spiffe://fleet.test/"] },
@@ -154,7 +154,7 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
     session.destroy();
   });
 
-  it("G4: a revocation cuts the open stream within 5 s by notification, and nobody else's", async () => {
+  it("G4: a revocation cuts the open stream at once by notification, and nobody else's", async () => {
     const [bad, good] = [await enroll("c-1"), await enroll("c-2")];
     const streams = [];
     for (const collector of [bad, good]) {
@@ -164,10 +164,8 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
       streams.push(stream);
     }
     const [cut, kept] = streams;
-    const startedAt = performance.now();
     await revoke(`/v1/collector/identities/${bad.identityId}/revoke`);
     expect((await cut?.ended)?.error).toMatchObject({ code: status.PERMISSION_DENIED, reason: "identity_revoked" });
-    expect(performance.now() - startedAt).toBeLessThan(5_000);
     kept?.call.write({ frame: frame(good.identity) });
     kept?.call.end();
     expect((await kept?.ended)?.error).toBeUndefined();
@@ -185,8 +183,9 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
       return { queue_id, call, ended: ended.finally(() => clearInterval(sending)) };
     });
     await Promise.all(replicas.map(({ call }) => once(call, "data")));
-    const revokedAt = Date.now();
+    const revokedAt = core.clock.now();
     await revoke(`/v1/collector/certificates/${sender.certificateId}/revoke`);
+    await core.clock.advance(4_999);
     for (const { queue_id, ended } of replicas) {
       expect((await ended).error).toMatchObject({ code: status.PERMISSION_DENIED, reason: "certificate_revoked" });
       const [last] = await ingest.connection.sql`select max(received_at) as at from ingest_envelope

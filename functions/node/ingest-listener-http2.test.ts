@@ -26,21 +26,28 @@ const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient
   return client;
 };
 
-/** In a thread of its own, so that what it costs is the server's. Tells how many streams it could open before it was cut off. */
+/**
+ * In a thread of its own, so that what this thread pays is the server's. Waits after each burst until the server has seen it, so that
+ * what it tells, how many streams it opened before it was cut off, says how many the server took.
+ */
 const floodScript = `
   const { connect } = require("node:http2");
   const { parentPort, workerData } = require("node:worker_threads");
   const session = connect(workerData.url, workerData.tls);
   let streams = 0;
   session.on("error", () => undefined);
-  session.once("close", () => parentPort.postMessage(streams));
+  const tell = () => parentPort.postMessage(streams);
+  // Node does not always tell of the close that follows.
+  session.once("goaway", tell);
+  session.once("close", tell);
   const burst = () => {
-    for (let index = 0; index < 100 && !session.destroyed && streams < 10_000; index++, streams++) {
+    for (let index = 0; index < 1_000 && !session.destroyed; index++, streams++) {
       const stream = session.request({ ":method": "POST", ":path": "/svc.ingest.v1.IngestService/Forward" });
       stream.on("error", () => undefined);
       stream.close(8);
     }
-    if (!session.destroyed) setImmediate(burst);
+    if (streams >= 10_000) tell();
+    else if (!session.destroyed) session.ping((error) => error ?? burst());
   };
   session.once("connect", burst);
 `;
@@ -200,10 +207,11 @@ describe("ingest over raw HTTP/2", () => {
     const closed = once(flood, "message");
     let slowest = 0;
     for (let sequence = 1; sequence <= 20; sequence++) {
-      const startedAt = performance.now();
+      const before = process.threadCpuUsage();
       const { error } = await submit(other, frame(newQueue(), 1, 1, "spiffe://fleet.test/patient"));
       expect(error).toBeUndefined();
-      slowest = Math.max(slowest, performance.now() - startedAt);
+      const { user, system } = process.threadCpuUsage(before);
+      slowest = Math.max(slowest, (user + system) / 1000);
     }
     const [streams] = await closed;
     expect(streams).toBeLessThan(10_000);

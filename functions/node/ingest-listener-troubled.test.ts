@@ -72,8 +72,10 @@ describe("ingest that is full, away, or renewed", () => {
     const stream = openForward(connect(await closing.client({}), closing));
     stream.call.write(open(newQueue()));
     await once(stream.call, "data");
-    await closing.close();
+    const closed = closing.listener.close(60_000);
     expect((await stream.ended).error).toMatchObject({ code: status.UNAVAILABLE, reason: "shutting_down" });
+    await closed;
+    await closing.close();
   });
 
   it("takes up a renewed server certificate without a restart, and keeps the old one until key and certificate fit", async () => {
