@@ -172,8 +172,7 @@ describe("parseCollectorConfig", () => {
         ),
         (text) => {
           const parsed = parseCollectorConfig(text);
-          if (!parsed.ok)
-            for (const error of parsed.errors) expect(Math.min(error.line, error.column)).toBeGreaterThanOrEqual(1);
+          return parsed.ok || parsed.errors.every(({ line, column }) => line >= 1 && column >= 1);
         },
       ),
       { numRuns: 500 },
