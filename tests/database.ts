@@ -28,7 +28,7 @@ export const createTestDatabase = async (): Promise<TestDatabase> => {
   return {
     url,
     connect() {
-      const connection = connectDatabase({ url, connectionsMax: 4, openSocket: openDatabaseSocket });
+      const connection = connectPatiently(url, 4);
       connections.push(connection);
       return connection;
     },
@@ -39,8 +39,18 @@ export const createTestDatabase = async (): Promise<TestDatabase> => {
   };
 };
 
+/** How long core waits for a connection or an answer says nothing on a machine that is busy with other things. */
+const connectPatiently = (url: string, connectionsMax: number): ConnectedDatabase =>
+  connectDatabase({
+    url,
+    connectionsMax,
+    connectTimeoutSeconds: 60,
+    statementTimeoutMs: 60_000,
+    openSocket: openDatabaseSocket,
+  });
+
 const maintain = async (url: string, statement: string): Promise<void> => {
-  const { sql, close } = connectDatabase({ url, connectionsMax: 1, openSocket: openDatabaseSocket });
+  const { sql, close } = connectPatiently(url, 1);
   try {
     await sql.unsafe(statement);
   } finally {

@@ -11,16 +11,17 @@ import { migrate } from "../functions/store/migrate.ts";
  */
 export default (project: TestProject): Promise<() => Promise<void>> => provideDatabase(project);
 
-/** The same; with `tcp`, reached over loopback TCP, and by as many connections as requests of workerd open, two each. */
+/**
+ * The same; with `tcp`, reached over loopback TCP. For as many connections as the workers of a machine with many cores, or the
+ * requests of workerd, two each, have open at a time.
+ */
 export const provideDatabase = async (
   project: TestProject,
   { tcp = false }: { tcp?: boolean } = {},
 ): Promise<() => Promise<void>> => {
   const given = process.env.SVC_TEST_DATABASE_URL;
   const embedded =
-    given === undefined
-      ? await startEmbeddedPostgres({ tcp, settings: tcp ? { max_connections: "400" } : {} })
-      : undefined;
+    given === undefined ? await startEmbeddedPostgres({ tcp, settings: { max_connections: "400" } }) : undefined;
   const maintenanceUrl = given ?? (tcp ? embedded?.tcpUrl() : embedded?.url()) ?? "";
   const prefix = `svc_test_${crypto.getRandomValues(new Uint8Array(6)).toHex()}`;
   const template = `${prefix}_template`;
