@@ -67,12 +67,12 @@ export const loadFiles = async <Value>({ name, paths, load, log }: ReloadOptions
   };
 };
 
-/** Differs after any change of a file, of its mode, or of the link that leads to it. */
+/** Differs after any change of a file, of its mode (also within one tick of the file system's clock), or of the link that leads to it. */
 const stampOf = (paths: readonly string[]): string =>
   paths
     .map((path) => {
       const status = statSync(path, { bigint: true, throwIfNoEntry: false });
-      return status && [status.dev, status.ino, status.size, status.mtimeNs, status.ctimeNs].join(":");
+      return status && [status.dev, status.ino, status.mode, status.size, status.mtimeNs, status.ctimeNs].join(":");
     })
     .join(" ");
 
