@@ -25,9 +25,11 @@ import { type Admission, type Caller, type CallerCertificate, callerCertificateK
 import type { ByteBudget } from "./byte-budget.ts";
 import type { Committer } from "./committer.ts";
 import { toConnectError } from "./connect-error.ts";
+import { frameField } from "./count-entries.ts";
 import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits } from "./examine-frame.ts";
 import { forward } from "./forward.ts";
 import { createGrpcForward, type ForwardAnswer } from "./grpc-forward.ts";
+import { limitEntries } from "./limit-entries.ts";
 import { limitFrameBytes, wrapperBytesMax } from "./limit-frame-bytes.ts";
 import type { OpenStreams } from "./open-streams.ts";
 
@@ -162,10 +164,10 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     routes(router, gzip) {
       router.service(IngestService, service);
       const limited = router.handlers.map((handler) => {
-        const usual = limitFrameBytes(handler, readMaxBytes);
-        return handler.method === IngestService.method.forward
-          ? createGrpcForward(usual, { admit, run, readMaxBytes, gzip })
-          : usual;
+        const isForward = handler.method === IngestService.method.forward;
+        const field = isForward ? frameField.forward : frameField.submit;
+        const usual = limitFrameBytes(limitEntries(handler, { field, readMaxBytes, gzip }), readMaxBytes);
+        return isForward ? createGrpcForward(usual, { admit, run, readMaxBytes, gzip }) : usual;
       });
       router.handlers.splice(0, router.handlers.length, ...limited);
     },

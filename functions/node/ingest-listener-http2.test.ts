@@ -123,6 +123,41 @@ describe("ingest over raw HTTP/2", () => {
     expect(process.memoryUsage().rss - before).toBeLessThan(64_000_000);
   });
 
+  it("G1: too many envelopes are refused before they are decoded, whatever carries them", async () => {
+    const certificate = await test.client({});
+    const empty = Buffer.alloc(900_000, Buffer.of(0x22, 0));
+    // A frame of 900,000 bytes, field 2 of ForwardRequest or 1 of SubmitRequest.
+    const framed = (field: number) => Buffer.concat([Buffer.of((field << 3) | 2, 0xa0, 0xf7, 0x36), empty]);
+    const json = Buffer.from(`{"frame":{"envelopes":[${"{},".repeat(250_000)}{}]}}`);
+    const sent: [name: string, headers: Record<string, string>, body: Buffer][] = [
+      ["Submit", grpc, enveloped(framed(1))],
+      ["Submit", { ...grpc, "grpc-encoding": "gzip" }, enveloped(gzipSync(framed(1)), 1)],
+      ["Submit", { "content-type": "application/grpc-web+proto" }, enveloped(framed(1))],
+      ["Submit", { "content-type": "application/proto" }, framed(1)],
+      ["Submit", { "content-type": "application/proto", "content-encoding": "gzip" }, gzipSync(framed(1))],
+      ["Submit", { "content-type": "application/json" }, json],
+      ["Forward", { ...grpc, "grpc-timeout": "9S" }, enveloped(framed(2))],
+      ["Forward", { "content-type": "application/connect+proto" }, enveloped(framed(2))],
+      ["Forward", { "content-type": "application/connect+json" }, enveloped(json)],
+    ];
+    for (const [name, headers, body] of sent) {
+      const answer = await post(certificate, { ...method(name), ...headers }, body);
+      // Decoded, it would be refused for its host id, which is missing.
+      const told = `${answer.body}${JSON.stringify(answer)}${details(answer)}`;
+      expect({ name, headers, told }).toEqual({
+        name,
+        headers,
+        told: expect.stringMatching(/over(%20| )the(%20| )limit/),
+      });
+    }
+    const taken = await post(
+      certificate,
+      { ...method("Submit"), "content-type": "application/json", "content-encoding": "gzip" },
+      gzipSync(JSON.stringify({ frame: { hostId: testHost, queueId: newQueue().toString("base64"), envelopes: [] } })),
+    );
+    expect(JSON.parse(taken.body)).toMatchObject({ ack: {} });
+  });
+
   it("G3: bytes that are no protobuf, an unknown encoding or media type are refused, and core goes on", async () => {
     const certificate = await test.client({});
     const junk = Buffer.from("ffffffffffffffffffff", "hex");
