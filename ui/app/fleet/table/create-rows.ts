@@ -1,6 +1,7 @@
-import { type Accessor, createEffect, createSignal, on, onCleanup } from "solid-js";
+import { type Accessor, createEffect, on, onCleanup } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { LiveReport } from "../../live/create-report.ts";
 import { keepOrder, type RowView, rowView } from "./row-view.ts";
 
@@ -21,15 +22,21 @@ const rowsWhenIdle = 3;
  */
 export const createRows = (report: LiveReport<FleetHealthReport>): PageRows => {
   const [page, setPage] = createStore<{ rows: RowView[] | undefined }>({ rows: undefined });
-  const [revealed, setRevealed] = createSignal(0);
+  /** What is not on the page yet, in its order. */
+  let waiting: FleetHealthRow[] = [];
+  let asOf = 0;
   let shownQuery: string | undefined;
   let inOrder = false;
   let idle: (() => void) | undefined;
 
+  const viewOf = (item: FleetHealthRow): RowView => rowView(item, asOf);
   const revealMore = (): void => {
+    idle?.();
+    if (waiting.length === 0) return;
     idle = whenIdle(() => {
-      setRevealed((count) => count + rowsWhenIdle);
-      if (revealed() < (page.rows?.length ?? 0)) revealMore();
+      const views = waiting.splice(0, rowsWhenIdle).map(viewOf);
+      setPage("rows", (rows = []) => [...rows, ...views]);
+      revealMore();
     });
   };
   onCleanup(() => idle?.());
@@ -37,22 +44,22 @@ export const createRows = (report: LiveReport<FleetHealthReport>): PageRows => {
   createEffect(
     on(report.answer, (answer) => {
       if (answer === undefined) return;
-      const asOf = Date.parse(answer.value.generated_at);
-      const next = answer.value.items.map((item) => rowView(item, asOf));
-      const isRepeat = answer.query === shownQuery;
-      const ordered = isRepeat && !inOrder ? keepOrder(page.rows ?? [], next) : next;
+      const { generated_at, items } = answer.value;
+      asOf = Date.parse(generated_at);
+      const shown = answer.query === shownQuery ? (page.rows ?? []) : [];
+      const isWhole = shown.length > 0 && waiting.length === 0;
+      const count = isWhole ? items.length : Math.max(rowsAtOnce, shown.length);
+      const next = items.slice(0, count).map(viewOf);
+      const rows = inOrder ? next : keepOrder(shown, next);
+      waiting = items.slice(count);
       shownQuery = answer.query;
       inOrder = false;
-      if (!isRepeat) {
-        idle?.();
-        setRevealed(rowsAtOnce);
-        revealMore();
-      }
-      keepingFocus(() => setPage("rows", reconcile([...ordered], { key: "id" })));
+      keepingFocus(() => setPage("rows", reconcile([...rows], { key: "id" })));
+      revealMore();
     }),
   );
   return {
-    rows: () => (page.rows !== undefined && page.rows.length > revealed() ? page.rows.slice(0, revealed()) : page.rows),
+    rows: () => page.rows,
     orderAnew: () => {
       inOrder = true;
     },
