@@ -145,8 +145,8 @@ describe("the fleet page in a browser", () => {
     await page.route("**/api/core/collector/health**", (route) => route.abort());
     await page.getByRole("link", { name: /^Enrolling/ }).click();
     await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor();
-    expect(await figures.count()).toBe(0);
-    expect(addressOf(page)).toBe("?state=enrolling");
+    await expect.poll(() => figures.count()).toBe(0);
+    await expect.poll(() => addressOf(page)).toBe("?state=enrolling");
     await page.unroute("**/api/core/collector/health**");
     await page.getByRole("button", { name: "Try again" }).click();
     await page.getByRole("link", { name: "edge-2" }).waitFor();
@@ -183,7 +183,7 @@ describe("the fleet page in a browser", () => {
     ).toEqual([0, 0]);
     await page.mouse.click(at.x, at.y);
     await page.getByRole("dialog").waitFor({ state: "detached" });
-    expect(addressOf(page)).toBe("");
+    await expect.poll(() => addressOf(page)).toBe("");
     await page.context().close();
   });
 

@@ -63,7 +63,7 @@ describe("signing in, in a browser", () => {
       await page.getByRole("link", { name: "Home" }).click();
       await page.getByText(`Signed in as ${email}`).waitFor();
       const held = page.locator(".scope-rows [data-held] code");
-      expect(await held.allTextContents()).toEqual(scopes);
+      await expect.poll(() => held.allTextContents()).toEqual(scopes);
       const strip = page.getByRole("list", { name: "Fleet" });
       if (scopes.includes("audit")) await strip.waitFor();
       else expect(await strip.count()).toBe(0);
@@ -198,7 +198,7 @@ describe("the fleet page before a large fleet", () => {
         ${ofHosts} where i.id = ${await row.getAttribute("data-id")}::uuid`);
       const hashes = [config?.desired ?? null, config?.running ?? null, config?.good ?? null];
       const chips = cell.locator(".hash");
-      expect(await chips.allTextContents()).toEqual(hashes.map((hash) => hash?.slice(0, 6) ?? "none"));
+      await expect.poll(() => chips.allTextContents()).toEqual(hashes.map((hash) => hash?.slice(0, 6) ?? "none"));
       const groups = await chips.evaluateAll((all) => all.map((chip) => chip.getAttribute("data-group")));
       for (const [first, hash] of hashes.entries())
         expect(groups.map((group) => group === groups[first])).toEqual(hashes.map((other) => other === hash));
@@ -265,7 +265,7 @@ describe("a session that ends under an open page", () => {
     await page.keyboard.press("r");
     await heading(page, "Your session has ended");
     await expect.poll(() => addressOf(page)).toBe(address);
-    expect(await page.locator(".row-link").count()).toBe(0);
+    await expect.poll(() => page.locator(".row-link").count()).toBe(0);
     return page;
   };
 
