@@ -74,8 +74,9 @@ const isPlayable = (plan: Plan, role: Role): boolean => {
       return ageMax >= 1.1 * lifetime;
     case "cert_expiring":
       return plan.canAge || ageMax >= 0.83 * lifetime;
-    case "silent":
     case "forwards_only":
+      return plan.forwards && (plan.isDatedBack || ageMax >= 20 * minuteMs);
+    case "silent":
       return plan.isDatedBack || ageMax >= 20 * minuteMs;
     default:
       return true;

@@ -13,10 +13,11 @@ import type { HostStatus, Step } from "./steps.ts";
 /** The steps of a host. Endless where the host outlives the history: see `historyOf`. */
 export const stepsOf = (plan: Plan, host: Host): Generator<Step> => {
   const course = courseOf(plan, host);
+  const acts = course.acts.filter(({ kind }) => kind !== "forward" || plan.forwards);
   return merged([
-    course.acts.toSorted((a, b) => a.at - b.at).values(),
+    acts.sort((a, b) => a.at - b.at).values(),
     heartbeatsOf(plan, host, course),
-    forwardsOf(plan, host, course),
+    ...(plan.forwards ? [forwardsOf(plan, host, course)] : []),
   ]);
 };
 

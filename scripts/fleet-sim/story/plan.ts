@@ -27,6 +27,8 @@ export interface Plan {
   hasOperator: boolean;
   /** Whether certificates can be made to look old (`ageCertificates`), where history is too short for them to become so. */
   canAge: boolean;
+  /** Whether hosts forward: those of a drive that knows no ingest listener do not. */
+  forwards: boolean;
   configs: PlannedConfigs;
 }
 
@@ -114,6 +116,7 @@ export interface PlanOptions extends Pick<Plan, "scenario" | "seed" | "hosts" | 
   beatSeconds?: number;
   versions?: PlannedVersions;
   isDatedBack?: boolean;
+  forwards?: boolean;
 }
 
 /** Lays out a history. */
@@ -122,6 +125,7 @@ export const createPlan = async (options: PlanOptions): Promise<Plan> => {
   return {
     versions: simulatedVersions,
     isDatedBack: false,
+    forwards: true,
     ...chosen,
     endsAt: chosen.startsAt + durationSeconds * 1000,
     past: isOld ? 30 * dayMs : 0,
