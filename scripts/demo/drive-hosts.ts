@@ -70,6 +70,7 @@ export const driveHosts = async (
     signal,
     progress: () => undefined,
   });
+  signal.throwIfAborted();
   const ages = agesOf(fleet.hosts);
   await dateBack(sql, ages);
   progress(

@@ -3,7 +3,7 @@ import { systemEntropy } from "../../functions/kit/entropy.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { type DriveRequest, type Options, readOptions, usage } from "./options.ts";
 import { scenarios } from "./story/scenarios.ts";
-import { writeWhole } from "./write-whole.ts";
+import { checkWritable, writeWhole } from "./write-whole.ts";
 
 /** Where a command line writes, and what ends it early. */
 export interface Surroundings {
@@ -30,6 +30,8 @@ export const runCommandLine = async (
       if (options.out === undefined) stdout.write(text);
       else await writeWhole(options.out, text, systemEntropy);
     };
+    // Before hours of work whose result could not be kept.
+    if (options.out !== undefined) await checkWritable(options.out, systemEntropy);
     if (options.drive !== undefined) return await drive(options, options.drive, { signal, print, progress });
     await print(await simulationText(options));
     return exitCode.done;
@@ -51,7 +53,7 @@ const simulationText = async ({ scenario, seed, durationSeconds }: Options): Pro
   const { printSimulation, simulate } = await import("./simulate.ts");
   const plan = await simulationPlan({ scenario, seed, durationSeconds, hosts: scenarios[scenario].hosts });
   const simulation = await withModelDatabase((database) =>
-    simulate(plan, (told) => predictHealth(database, { plan, told, now: plan.endsAt })),
+    simulate(plan, (told) => predictHealth(database, { plan, told, pagesAt: [plan.endsAt] })),
   );
   return printSimulation(simulation);
 };
@@ -65,7 +67,8 @@ const drive = async (
   const { runDrive } = await import("./run-drive.ts");
   const { report, keep } = await runDrive(options, request, means);
   await means.print(`${JSON.stringify(report)}\n`);
-  if (request.keep) {
+  if (report.stopped !== null) means.progress(report.stopped);
+  else if (request.keep) {
     means.progress("the fleet lives on until it is stopped");
     await keep(means.signal);
   }

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
@@ -79,6 +79,40 @@ describe("svc-fleet-sim", () => {
   });
 });
 
+describe("what cannot be done", () => {
+  const failureOf = async (args: readonly string[]) => {
+    let stdout = "";
+    const code = await runCommandLine([...args, "--json"], {
+      stdout: { write: (text) => (stdout += text) },
+      stderr: { write: () => undefined },
+      signal: new AbortController().signal,
+    });
+    return { exit: code, ...(JSON.parse(stdout) as { error: { code: string; message: string } }).error };
+  };
+
+  it("is said before anything is played: a file that cannot be written, a core that is not there", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "svc-fleet-sim-"));
+    try {
+      const token = join(dir, "token");
+      await writeFile(token, "a.b.c");
+      const drive = [
+        ...["--scenario", "smoke", "--drive", "http://127.0.0.1:1"],
+        ...["--operator-token-file", token, "--client-certificate-header", "X-Client-Cert"],
+      ];
+      for (const out of [join(dir, "nowhere", "report.json"), dir])
+        expect(await failureOf([...drive, "--out", out])).toMatchObject({ exit: 1, code: "file_unwritable" });
+      expect(await failureOf(drive)).toMatchObject({
+        exit: 1,
+        code: "drive_failed",
+        message: expect.stringContaining("econnrefused: nothing listens there"),
+      });
+      expect(await readdir(dir)).toEqual(["token"]);
+    } finally {
+      await rm(dir, { recursive: true });
+    }
+  });
+});
+
 describe("the scenario fleet-100", () => {
   let simulation: Simulation;
   beforeAll(async () => {
@@ -87,7 +121,7 @@ describe("the scenario fleet-100", () => {
     const { db } = database.connect();
     const plan = await simulationPlan({ scenario: "fleet-100", seed: 1, hosts: 100, durationSeconds: 1200 });
     simulation = await simulate(plan, (told) =>
-      predictHealth({ db, url: database.url }, { plan, told, now: plan.endsAt }),
+      predictHealth({ db, url: database.url }, { plan, told, pagesAt: [plan.endsAt] }),
     );
   });
 
@@ -155,6 +189,7 @@ describe("a host's life", () => {
     canAge: fc.boolean(),
     isDatedBack: fc.boolean(),
     hasOperator: fc.boolean(),
+    forwards: fc.boolean(),
   });
   const chosen = {
     scenario: "fleet-100",
@@ -172,10 +207,23 @@ describe("a host's life", () => {
         for (const host of createHosts(plan)) {
           const steps = [...historyOf(plan, stepsOf(plan, host))];
           expect(faultOf(steps, plan.endsAt - plan.past - (plan.endsAt - plan.startsAt))).toBeUndefined();
+          if (!plan.forwards) expect(steps.filter(({ kind }) => kind === "forward")).toEqual([]);
         }
       }),
       { numRuns: 25 },
     );
+  });
+
+  it("comes to its end where nobody forwards, however long the history is", async () => {
+    const plan = await createPlan({
+      ...chosen,
+      ...{ seed: 1, durationSeconds: 7200, isOld: false, canAge: false, hasOperator: true, forwards: false },
+    });
+    const hosts = createHosts(plan);
+    expect(hosts.filter(({ role }) => role === "forwards_only")).toEqual([]);
+    expect(hosts.filter(({ role }) => role === "silent").length).toBe(1);
+    const kinds = hosts.flatMap((host) => [...historyOf(plan, stepsOf(plan, host))].map(({ kind }) => kind));
+    expect(new Set(kinds).has("forward")).toBe(false);
   });
 
   it("is another one with another seed, and the same one with the same", async () => {

@@ -4,6 +4,8 @@ import { readToken } from "../../collector/commands/enroll-options.ts";
 import { systemClock } from "../../functions/kit/clock.ts";
 import { type DrivenFleet, driveFleet } from "./drive/drive-fleet.ts";
 import { createNodeWire } from "./drive/node-wire.ts";
+import { explained } from "./drive/refusals.ts";
+import { WireError } from "./drive/wire.ts";
 import { withModelDatabase } from "./model/predict-health.ts";
 import type { DriveRequest, Options } from "./options.ts";
 
@@ -47,7 +49,8 @@ export const runDrive = async (
     });
   } catch (cause) {
     if (cause instanceof CommandFailure) throw cause;
-    const message = cause instanceof Error ? cause.message : "unknown failure";
+    const message =
+      cause instanceof WireError ? explained(cause.code) : cause instanceof Error ? cause.message : "unknown failure";
     throw new CommandFailure(exitCode.failed, "drive_failed", `the fleet cannot be driven: ${message}`, { cause });
   }
 };

@@ -156,24 +156,55 @@ describe("a driven fleet", async () => {
 
   it("enrolls and heartbeats with a bootstrap token alone, revokes nobody and compares nothing", async () => {
     const { token } = await createTestToken(test);
-    const { report } = await driveFleet({
+    const { report } = await driveGuests(13, token, { wire: { ...wire, forward: null } });
+    expect(report).toMatchObject({ failures: {}, refusals: {}, comparison: null, stopped: null, ok: true });
+    expect(report.operations).toMatchObject({ enroll: { count: 7, failed: 0 }, heartbeat: { failed: 0 } });
+    expect(report.operations["revoke.identity"]).toBeUndefined();
+  });
+
+  /** A drive of seven hosts with a bootstrap token alone. */
+  const driveGuests = (
+    seed: number,
+    token: string,
+    { wire, signal = new AbortController().signal }: { wire: Wire; signal?: AbortSignal },
+  ) =>
+    driveFleet({
       scenario: "smoke",
-      seed: 13,
+      seed,
       hosts: 7,
       durationSeconds: 300,
       run: "guest",
-      wire: { ...wire, forward: null },
+      wire,
       operatorToken: null,
       bootstrap: { token: new Secret(token), identityPrefix },
       clock: movedBySleep,
       concurrency: 1,
       withDatabase,
-      signal: new AbortController().signal,
+      signal,
       progress: () => undefined,
     });
-    expect(report).toMatchObject({ failures: {}, refusals: {}, comparison: null, ok: true });
-    expect(report.operations).toMatchObject({ enroll: { count: 7, failed: 0 }, heartbeat: { failed: 0 } });
-    expect(report.operations["revoke.identity"]).toBeUndefined();
+
+  it("ends at the first enrollment that core refuses to everybody, and says what that means", async () => {
+    const { token } = await createTestToken(test);
+    const { report } = await driveGuests(14, `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`, { wire });
+    expect(report).toMatchObject({ ok: false, failures: { token_invalid: 1 }, comparison: null });
+    expect(report.operations).toEqual({ enroll: expect.objectContaining({ count: 1, failed: 1 }) });
+    expect(report.stopped).toMatch(/^core enrolls nobody: token_invalid: the bootstrap token is unknown/);
+  });
+
+  it("reports what it did when it is stopped", async () => {
+    const { token } = await createTestToken(test);
+    const stop = new AbortController();
+    const manage: Wire["manage"] = (request, credentials) => {
+      stop.abort(new Error("stopped by SIGINT"));
+      return wire.manage(request, credentials);
+    };
+    const { report } = await driveGuests(15, token, {
+      wire: { ...wire, forward: null, manage },
+      signal: stop.signal,
+    });
+    expect(report).toMatchObject({ ok: false, stopped: "stopped by SIGINT", comparison: null, failures: {} });
+    expect(report.operations.heartbeat).toMatchObject({ count: 1, failed: 0 });
   });
 
   const healthOf = (run: string) =>

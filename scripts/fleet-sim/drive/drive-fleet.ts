@@ -2,18 +2,19 @@ import type { Clock } from "../../../functions/kit/clock.ts";
 import type { Secret } from "../../../functions/kit/secret.ts";
 import { type Comparison, compareHealth } from "../health/compare-health.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
-import type { Told } from "../model/model-host.ts";
 import type { ModelDatabase } from "../model/play-steps.ts";
 import { predictHealth } from "../model/predict-health.ts";
 import { createHost, createHosts, type Host } from "../story/hosts.ts";
 import { stepsOf } from "../story/life.ts";
 import { createPlan, type Plan, type PlannedVersions } from "../story/plan.ts";
 import type { ScenarioName } from "../story/scenarios.ts";
-import { historyOf, type Step, withoutOverwritten } from "../story/steps.ts";
+import { historyOf } from "../story/steps.ts";
+import { asItHappened } from "./as-it-happened.ts";
 import { createDrivenHost, type DriveMeans } from "./driven-host.ts";
 import { createMeasurements, type Measurements } from "./measurements.ts";
 import { createFleetOperator } from "./operator.ts";
-import { createPlayer, type Part } from "./player.ts";
+import { createPlayer, EnrollmentEnded, type Part, type Player } from "./player.ts";
+import { tellProgress } from "./tell-progress.ts";
 import { expectStatus, type Wire } from "./wire.ts";
 
 /** What drives a fleet, and which. */
@@ -61,6 +62,8 @@ export interface DriveReport extends ReturnType<Measurements["report"]> {
   seconds: number;
   /** Null where it could not be: there was no operator to read the report, or no database to predict it with. */
   comparison: Comparison | null;
+  /** Why the history was not played to its end; null: it was. */
+  stopped: string | null;
   ok: boolean;
 }
 
@@ -76,41 +79,44 @@ export interface DrivenFleet {
 /** Thresholds where nobody may ask core for them. */
 const unknownThresholds = { heartbeat_interval_seconds: 60, min_version: null };
 const historyIntervalsMin = 5;
-const leadMs = 200;
+/** From laying a history out to its beginning: every host must have taken its place by then. */
+const leadMs = { least: 200, perHost: 0.1 };
 /** New hosts come so often that some are always enrolling: well below the time that core gives them. */
 const newcomersEveryMs = 10 * 60_000;
 const toleranceMs = 5000;
 
 /**
  * Plays a scenario against a live core with real keys, certificates and proofs, then compares its health report with the prediction:
- * that of core's own code over the steps that core took, at the times that it told. Rejects when core cannot be asked at all.
+ * that of core's own code over the steps that core took, at the times that it told. A drive that is stopped, by the signal or as core
+ * enrolls nobody, reports what it did. Rejects when core cannot be asked at all.
  */
 export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> => {
-  const { clock, signal, progress } = options;
+  const { clock, progress } = options;
   const report = liveReport(options);
   const thresholds = (await report?.({}))?.thresholds ?? unknownThresholds;
   const plan = await drivePlan(options, thresholds);
-  const measure = createMeasurements();
+  const measure = tellProgress(createMeasurements(), options);
   const means = createMeans(options, plan);
+  // Policy and token before anything else: without them there is nothing to play.
+  if (options.bootstrap === null) await means.bootstrapToken("usual");
   const player = createPlayer({ ...options, measure, ratePerSecond: options.ratePerSecond });
   const join = (plan: Plan, host: Host, times: Part["times"]): Part => {
-    const part = { driven: createDrivenHost(host, means), steps: storyOf(options, plan, host), times };
+    const part = { driven: createDrivenHost(host, means), steps: stepsOf(plan, host), times };
     player.join(part);
     return part;
   };
   const parts = createHosts(plan).map((host) => join(plan, host, []));
 
   const startedAt = clock.monotonic();
-  progress(`${plan.hosts} hosts, ${(plan.endsAt - plan.startsAt) / 1000} s of history`);
-  await player.play(plan.endsAt, signal);
-  signal.throwIfAborted();
-  if (clock.now() < plan.endsAt) await clock.sleep(plan.endsAt - clock.now(), signal);
+  progress(`${plan.hosts} hosts, ${loadOf(plan, parts)}`);
+  const stopped = await playHistory(player, plan, options);
   const seconds = Math.round((clock.monotonic() - startedAt) / 100) / 10;
-  const live = options.withDatabase && (await report?.({ q: plan.identityPrefix }));
+  const measured = measure.report();
+  tellLateness(measured.late_ms.p95, plan, progress);
+  const live = stopped === null && options.withDatabase && (await report?.({ q: plan.identityPrefix }));
   progress(live ? "predicts the report and compares it" : "the report is not compared");
   const comparison = live ? await compare(options, plan, { parts, live }) : null;
   const { scenario, seed, run } = options;
-  const measured = measure.report();
   return {
     report: {
       scenario,
@@ -121,7 +127,8 @@ export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> =>
       seconds,
       ...measured,
       comparison,
-      ok: comparison?.ok ?? Object.keys(measured.failures).length === 0,
+      stopped,
+      ok: stopped === null && (comparison?.ok ?? Object.keys(measured.failures).length === 0),
     },
     hosts: parts.map(({ driven }) => driven.host),
     async keep(until) {
@@ -138,6 +145,45 @@ export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> =>
       }
     },
   };
+};
+
+/** Plays to the end of the history; what stopped it before, if something did. */
+const playHistory = async (
+  player: Player,
+  { endsAt }: Plan,
+  { clock, signal }: DriveOptions,
+): Promise<string | null> => {
+  try {
+    await player.play(endsAt, signal);
+    signal.throwIfAborted();
+    if (clock.now() < endsAt) await clock.sleep(endsAt - clock.now(), signal);
+    return null;
+  } catch (error) {
+    if (error instanceof EnrollmentEnded) return error.message;
+    if (!signal.aborted) throw error;
+    return signal.reason instanceof Error ? signal.reason.message : "stopped";
+  }
+};
+
+const sampleHosts = 50;
+
+/** How long the history is, and what it asks of core and of this machine, by the stories of some hosts. */
+const loadOf = (plan: Plan, parts: readonly Part[]): string => {
+  const sample = parts.slice(0, sampleHosts);
+  let count = 0;
+  for (const { driven } of sample)
+    for (const { kind } of historyOf(plan, stepsOf(plan, driven.host))) if (kind !== "note") count++;
+  const seconds = (plan.endsAt - plan.startsAt) / 1000;
+  const steps = Math.round((count / sample.length) * plan.hosts);
+  return `${seconds} s of history: some ${steps} steps, ${Math.ceil(steps / seconds)}/s`;
+};
+
+/** Who is heard too late counts as silent: the prediction knows, but the scenario is another one then. */
+const tellLateness = (lateMs: number, plan: Plan, progress: (line: string) => void): void => {
+  if (lateMs > plan.heartbeatIntervalSeconds * 1000)
+    progress(
+      `steps began up to ${Math.round(lateMs / 1000)} s late, so more hosts fell silent than the scenario has: take a longer --duration, fewer hosts, or more cores`,
+    );
 };
 
 /** Reads core's report as the operator, if there is one. */
@@ -168,8 +214,9 @@ const drivePlan = async (
     versionMin: thresholds.min_version,
     hasOperator: options.operatorToken !== null,
     canAge: (wire.age !== null || datedBack !== undefined) && !isOld,
-    startsAt: clock.now() + leadMs,
+    startsAt: clock.now() + leadMs.least + Math.ceil(hosts * leadMs.perHost),
     isDatedBack: datedBack !== undefined,
+    forwards: wire.forward !== null,
     ...(versions === undefined ? {} : { versions }),
   };
   const plan = await createPlan(chosen);
@@ -204,41 +251,10 @@ const compare = async (
   plan: Plan,
   { parts, live }: { parts: readonly Part[]; live: FleetHealth },
 ): Promise<Comparison | null> => {
-  const told = toldOf(options, plan, { parts, live });
+  const told = asItHappened(plan, { parts, live, toleranceMs });
   const predicted = await options.withDatabase?.((database) =>
-    predictHealth(database, { plan, told, now: live.generatedAt }),
+    predictHealth(database, { plan, told, pagesAt: live.pagesAt }),
   );
   if (predicted === undefined) return null;
   return compareHealth(predicted, live, { toleranceMs, isLifetimeKnown: options.bootstrap === null });
-};
-
-/**
- * The histories as they happened: the steps that core took, at the times that it took them. One host at a time is in memory. Core
- * answers a heartbeat with the time of its arrival and keeps that of its writing; near a threshold the moment between them counts, so
- * the newest is told at the time that the report gives it, if that can be.
- */
-const toldOf = function* (
-  options: DriveOptions,
-  plan: Plan,
-  { parts, live }: { parts: readonly Part[]; live: FleetHealth },
-): Generator<Told> {
-  const heardAt = new Map(live.rows.map((row) => [row.identity, row.last_heartbeat_at]));
-  for (const { driven, times } of parts) {
-    const { host } = driven;
-    const steps: Step[] = [];
-    let index = 0;
-    for (const step of historyOf(plan, storyOf(options, plan, host))) {
-      const at = times?.[index++];
-      if (at !== undefined && !Number.isNaN(at)) steps.push({ ...step, at });
-    }
-    const newest = steps.findLast((step) => step.kind === "heartbeat" && step.expected === "accepted");
-    const written = Date.parse(heardAt.get(host.identity) ?? "");
-    if (newest && Math.abs(written - newest.at) <= toleranceMs) newest.at = written;
-    if (steps[0]?.kind === "enroll") yield { host, steps: withoutOverwritten(steps) };
-  }
-};
-
-/** What a host does in this drive: where the ingest listener is not told, nobody forwards. */
-const storyOf = function* ({ wire }: Pick<DriveOptions, "wire">, plan: Plan, host: Host): Generator<Step> {
-  for (const step of stepsOf(plan, host)) if (step.kind !== "forward" || wire.forward !== null) yield step;
 };

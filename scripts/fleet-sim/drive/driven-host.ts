@@ -50,6 +50,8 @@ export const createDrivenHost = (host: Host, means: DriveMeans): DrivenHost => {
   let identityId = "";
   let lastSentAt = 0;
   let sequence = 0;
+  /** Of an enrollment that was not answered: with the same key core gives what it issued. */
+  let firstKey: Uint8Array | undefined;
 
   const held = (index: number): Held => {
     const certificate = certificates.get(index);
@@ -87,7 +89,8 @@ export const createDrivenHost = (host: Host, means: DriveMeans): DrivenHost => {
   };
 
   const enroll = async (ttl: "usual" | "short"): Promise<number> => {
-    const key = generateKey();
+    firstKey ??= generateKey();
+    const key = firstKey;
     const body = {
       csr_pem: createCsr(identity, encodePem(key, "PRIVATE KEY")),
       device_id: host.deviceId,
@@ -96,10 +99,10 @@ export const createDrivenHost = (host: Host, means: DriveMeans): DrivenHost => {
       collector_version: host.version,
     };
     const bearer = await means.bootstrapToken(ttl);
-    return take(
-      key,
-      expectStatus(await wire.call({ method: "POST", path: "/v1/collector/enroll", bearer, body }), 201),
-    );
+    const answer = await wire.call({ method: "POST", path: "/v1/collector/enroll", bearer, body });
+    const at = take(key, expectStatus(answer, 201));
+    firstKey = undefined;
+    return at;
   };
 
   const renew = async (certificate: number): Promise<number> => {

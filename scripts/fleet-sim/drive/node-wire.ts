@@ -102,11 +102,11 @@ const exchange = async (
       );
     },
   );
-  sent.on("timeout", () => sent.destroy(new WireError("timeout")));
+  sent.on("timeout", () => sent.destroy(new WireError("timeout", { isPassing: true })));
   sent.on("error", (cause) => reject(cause));
   sent.end(body === undefined ? undefined : JSON.stringify(body));
   return promise.catch((cause: unknown) => {
-    throw cause instanceof WireError ? cause : new WireError(connectionCode(cause), { cause });
+    throw cause instanceof WireError ? cause : new WireError(connectionCode(cause), { cause, isPassing: true });
   });
 };
 

@@ -5,7 +5,7 @@ import type { Step } from "../story/steps.ts";
 import { createAgenda } from "./agenda.ts";
 import type { DrivenHost } from "./driven-host.ts";
 import { createMeasurements } from "./measurements.ts";
-import { createPlayer } from "./player.ts";
+import { createPlayer, EnrollmentEnded } from "./player.ts";
 import { WireError } from "./wire.ts";
 
 describe("an agenda", () => {
@@ -73,6 +73,73 @@ describe("a player", () => {
       failures: { econnrefused: 1 },
       late_ms: { max: 80 },
     });
+  });
+
+  /** A player with a host that enrolls at 10 and forwards at 20; `refusals` are core's first answers to its enrollment. */
+  const enrolling = (refusals: readonly WireError[], times: number[] | undefined) => {
+    const clock = createTestClock(0);
+    const measure = createMeasurements();
+    const player = createPlayer({ clock, measure, concurrency: 8, ratePerSecond: undefined });
+    const begun: [string, number][] = [];
+    const left = [...refusals];
+    const driven = {
+      host: {},
+      async perform({ kind }: Step) {
+        begun.push([kind, clock.now()]);
+        const refusal = left.shift();
+        if (refusal) throw refusal;
+        return { outcome: "done", at: clock.now() };
+      },
+    } as unknown as DrivenHost;
+    const steps: Step[] = [{ at: 10, kind: "enroll", ttl: "usual" }, ...forwards([20])];
+    player.join({ driven, steps: steps.values(), times });
+    return { clock, measure, begun, ...player };
+  };
+
+  it("asks again, less and less often, where an enrollment failed for the moment, and tells the rest of the story then", async () => {
+    const busy = new WireError("database_unavailable", { isPassing: true });
+    const times: number[] = [];
+    const { clock, measure, begun, play } = enrolling([busy, busy, busy], times);
+    const played = play(60_000, new AbortController().signal);
+    await clock.advance(60_000);
+    await played;
+    expect(begun).toEqual([
+      ["enroll", 10],
+      ["enroll", 1010],
+      ["enroll", 3010],
+      ["enroll", 7010],
+      ["forward", 7010],
+    ]);
+    expect(times).toEqual([7010, 7010]);
+    expect(measure.report()).toMatchObject({
+      operations: { enroll: { count: 4, failed: 3 } },
+      failures: { database_unavailable: 3 },
+    });
+  });
+
+  it("ends when core refuses what every other host would ask for, but not for a fleet that is only kept alive", async () => {
+    for (const code of ["token_invalid", "identity_exists"]) {
+      const first = enrolling([new WireError(code)], []);
+      const ended = first.play(400, new AbortController().signal).catch((error: unknown) => error);
+      await first.clock.advance(400);
+      expect(await ended).toBeInstanceOf(EnrollmentEnded);
+      expect(await ended).toHaveProperty("message", expect.stringContaining(`${code}: `));
+      expect(first.begun).toEqual([["enroll", 10]]);
+    }
+    const kept = enrolling([new WireError("token_invalid")], undefined);
+    const played = kept.play(400, new AbortController().signal);
+    await kept.clock.advance(400);
+    await played;
+    expect(kept.begun.map(([kind]) => kind)).toEqual(["enroll", "forward"]);
+  });
+
+  it("takes it for one host's own where core knows it after a lost answer", async () => {
+    const lost = new WireError("timeout", { isPassing: true });
+    const { clock, begun, play } = enrolling([lost, new WireError("identity_exists")], []);
+    const played = play(60_000, new AbortController().signal);
+    await clock.advance(60_000);
+    await played;
+    expect(begun.map(([kind]) => kind)).toEqual(["enroll", "enroll", "forward"]);
   });
 
   it("does not make up for what a fleet that is only kept alive missed while its machine slept", async () => {

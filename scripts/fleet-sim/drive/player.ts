@@ -1,13 +1,15 @@
 /**
  * Plays the stories of driven hosts in their time. Invariants: a host does one step after the other, in the order of its story; at
  * most `concurrency` steps run at once; none begins before its time, and what core is too slow for begins late and not never, but for
- * what repeats itself of a part whose times nobody asks for: a machine that slept does not make up for it.
+ * what repeats itself of a part whose times nobody asks for: a machine that slept does not make up for it. A host that could not
+ * enroll for the moment asks again, as without it the rest of its story would be lost.
  */
 import type { Clock } from "../../../functions/kit/clock.ts";
 import type { Step } from "../story/steps.ts";
 import { createAgenda } from "./agenda.ts";
 import type { DrivenHost } from "./driven-host.ts";
 import type { Measurements } from "./measurements.ts";
+import { endsEnrollment, explained } from "./refusals.ts";
 import { WireError } from "./wire.ts";
 
 /** A host and what is left of its story. */
@@ -22,7 +24,10 @@ export interface Part {
 export interface Player {
   /** Nobody else may take steps of a part that joined. */
   join(part: Part): void;
-  /** Plays on, until the next step is later than `until`, or the signal aborts. Resolves when all that began has ended. */
+  /**
+   * Plays on, until the next step is later than `until`, or the signal aborts. Resolves when all that began has ended; rejects then
+   * with `EnrollmentEnded` when core refuses what every other host would ask for too.
+   */
   play(until: number, signal: AbortSignal): Promise<void>;
 }
 
@@ -35,12 +40,28 @@ export interface PlayerNeeds {
   ratePerSecond: number | undefined;
 }
 
+/** Core refuses to enroll this host, and would refuse every other one. */
+export class EnrollmentEnded extends Error {
+  constructor(code: string) {
+    super(`core enrolls nobody: ${explained(code)}`);
+    this.name = "EnrollmentEnded";
+  }
+}
+
+interface Turn {
+  part: Part;
+  step: Step;
+  /** How often it was begun before. */
+  attempt: number;
+}
+
 const missedMs = 30_000;
+const againMs = { first: 1000, max: 30_000 };
 
 /** Makes a player without parts. */
 export const createPlayer = (needs: PlayerNeeds): Player => {
   const { clock, measure, concurrency, ratePerSecond } = needs;
-  const agenda = createAgenda<{ part: Part; step: Step }>();
+  const agenda = createAgenda<Turn>();
   const running = new Set<Promise<void>>();
   let waking = new AbortController();
   let startNotBefore = Number.NEGATIVE_INFINITY;
@@ -48,18 +69,27 @@ export const createPlayer = (needs: PlayerNeeds): Player => {
   const isMissed = ({ times }: Part, { kind, at }: Step): boolean =>
     times === undefined && (kind === "heartbeat" || kind === "forward") && at < clock.now() - missedMs;
 
-  const enlist = (part: Part): void => {
-    let next = part.steps.next();
-    while (!next.done && isMissed(part, next.value)) next = part.steps.next();
-    if (next.done) return;
-    const isFirst = next.value.at < agenda.nextAt();
-    agenda.add(next.value.at, { part, step: next.value });
+  const put = (at: number, turn: Turn): void => {
+    const isFirst = at < agenda.nextAt();
+    agenda.add(at, turn);
     if (isFirst) waking.abort();
   };
 
-  const run = async ({ part, step }: { part: Part; step: Step }): Promise<void> => {
-    measure.late(Math.max(0, clock.now() - step.at));
-    const at = await perform(part, step, needs);
+  const enlist = (part: Part): void => {
+    let next = part.steps.next();
+    while (!next.done && isMissed(part, next.value)) next = part.steps.next();
+    if (!next.done) put(next.value.at, { part, step: next.value, attempt: 0 });
+  };
+
+  const run = async (turn: Turn): Promise<void> => {
+    const { part, step, attempt } = turn;
+    if (attempt === 0) measure.late(Math.max(0, clock.now() - step.at));
+    const at = await perform(turn, needs);
+    if (at === "again") {
+      const wait = Math.min(againMs.max, againMs.first * 2 ** attempt);
+      put(clock.now() + wait, { part, step, attempt: attempt + 1 });
+      return;
+    }
     part.times?.push(at);
     enlist(part);
   };
@@ -70,7 +100,7 @@ export const createPlayer = (needs: PlayerNeeds): Player => {
     await clock.sleep(ms, AbortSignal.any([signal, waking.signal])).catch(() => undefined);
   };
 
-  const play = async (until: number, signal: AbortSignal): Promise<void> => {
+  const playOn = async (until: number, signal: AbortSignal): Promise<void> => {
     while (!signal.aborted && (agenda.nextAt() <= until || running.size > 0)) {
       // A free place first: what runs may bring something that is due earlier.
       if (running.size >= concurrency || agenda.nextAt() > until) {
@@ -92,12 +122,23 @@ export const createPlayer = (needs: PlayerNeeds): Player => {
       // Time may be the caller's to move: it must not move while the only step runs.
       if (concurrency === 1) await task;
     }
+  };
+  const play: Player["play"] = async (until, signal) => {
+    try {
+      await playOn(until, signal);
+    } catch (error) {
+      await Promise.allSettled(running);
+      throw error;
+    }
     await Promise.all(running);
   };
   return { join: enlist, play };
 };
 
-const perform = async ({ driven }: Part, step: Step, { clock, measure }: PlayerNeeds): Promise<number> => {
+const perform = async (
+  { part: { driven, times }, step, attempt }: Turn,
+  { clock, measure }: PlayerNeeds,
+): Promise<number | "again"> => {
   if (step.kind === "note") return step.at;
   const kind = step.kind.replace("_", ".");
   const startedAt = clock.monotonic();
@@ -111,6 +152,9 @@ const perform = async ({ driven }: Part, step: Step, { clock, measure }: PlayerN
   } catch (error) {
     if (!(error instanceof WireError)) throw error;
     measure.called(kind, clock.monotonic() - startedAt, error.code);
+    if (step.kind !== "enroll") return Number.NaN;
+    if (error.isPassing) return "again";
+    if (times !== undefined && endsEnrollment(error.code, attempt)) throw new EnrollmentEnded(error.code);
     return Number.NaN;
   }
 };

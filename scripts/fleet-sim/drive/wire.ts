@@ -39,17 +39,21 @@ export interface Wire {
 /** A call that failed, by the code that reports count it under. */
 export class WireError extends Error {
   readonly code: string;
+  /** Whether the same call may succeed later: core was not reached, was busy, or says so. */
+  readonly isPassing: boolean;
 
-  constructor(code: string, options?: ErrorOptions) {
+  constructor(code: string, { isPassing = false, ...options }: ErrorOptions & { isPassing?: boolean } = {}) {
     super(code, options);
     this.name = "WireError";
     this.code = code;
+    this.isPassing = isPassing;
   }
 }
 
 /** The answer's body if it has this status; throws `WireError` with the problem's code otherwise. */
 export const expectStatus = ({ status, body }: Answer, expected: number): Answer["body"] => {
-  if (status !== expected) throw new WireError(codeOf({ status, body }));
+  if (status !== expected)
+    throw new WireError(codeOf({ status, body }), { isPassing: body.action === "retry" || status >= 500 });
   return body;
 };
 

@@ -4,8 +4,8 @@ import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
 
 /** The health of a fleet, as core reports it. */
 export interface FleetHealth {
-  /** Of the first page. */
-  generatedAt: number;
+  /** When core made each page: a large fleet's take seconds, in which hosts pass from one state to another. */
+  pagesAt: [number, ...number[]];
   thresholds: FleetHealthReport["thresholds"];
   byState: FleetHealthReport["summary"]["by_state"];
   /** Sorted by identity. */
@@ -25,10 +25,12 @@ export const readHealth = async (
   };
   const { generated_at, thresholds, summary, items, next_cursor } = await page(null);
   const rows = [...items];
+  const pagesAt: FleetHealth["pagesAt"] = [Date.parse(generated_at)];
   for (let cursor = next_cursor; cursor !== null; ) {
     const next = await page(cursor);
     rows.push(...next.items);
+    pagesAt.push(Date.parse(next.generated_at));
     cursor = next.next_cursor;
   }
-  return { generatedAt: Date.parse(generated_at), thresholds, byState: summary.by_state, rows };
+  return { pagesAt, thresholds, byState: summary.by_state, rows };
 };

@@ -16,12 +16,16 @@ import { createModelCores, type ModelCore, modelOperator } from "./model-core.ts
 import type { Told } from "./model-host.ts";
 import { type ModelDatabase, playSteps } from "./play-steps.ts";
 
-/** The health that core reports at `now` of histories that are told to a model of it. */
+/**
+ * The health that core reports of histories that are told to a model of it: each page of the report at its time of `pagesAt`, those
+ * beyond at the last of them.
+ */
 export const predictHealth = async (
   database: ModelDatabase,
-  { plan, told, now }: { plan: Plan; told: Iterable<Told>; now: number },
+  { plan, told, pagesAt }: { plan: Plan; told: Iterable<Told>; pagesAt: readonly [number, ...number[]] },
 ): Promise<FleetHealth> => {
   await playSteps(database, plan, told);
+  const [now] = pagesAt;
   const core = createModelCores(database.db, plan)(now);
   await database.db.insert(person).values({
     userId: modelOperator.userId,
@@ -30,11 +34,16 @@ export const predictHealth = async (
     scopes: [...modelOperator.scopes],
     syncedAt: new Date(now),
   });
-  return readHealth(await openReport(core));
+  const ask = openReport(core);
+  let page = 0;
+  return readHealth((path) => {
+    core.clock.moment = pagesAt[page++] ?? core.clock.moment;
+    return ask(path);
+  });
 };
 
 /** Core's own route, without a listener. */
-const openReport = async (model: ModelCore): Promise<(path: string) => Promise<unknown>> => {
+const openReport = (model: ModelCore): ((path: string) => Promise<unknown>) => {
   const silent = () => undefined;
   const cryptography = createNodeCryptography();
   const core: Core = {
@@ -47,8 +56,9 @@ const openReport = async (model: ModelCore): Promise<(path: string) => Promise<u
   };
   const peer = { remoteAddress: "192.0.2.1", certificate: null, listener: "http" } as const;
   const app = createApp(core, { peerOf: () => peer, routes: [healthReportRoute(core)] });
-  const token = await createBridge(core)(modelOperator.userId);
+  const bridge = createBridge(core);
   return async (path) => {
+    const token = await bridge(modelOperator.userId);
     const answer = await app.request(path, { headers: { Authorization: `Bearer ${token}` } });
     if (answer.status !== 200) throw new Error(`the model's report: ${answer.status} ${await answer.text()}`);
     return answer.json();

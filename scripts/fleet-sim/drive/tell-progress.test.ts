@@ -1,0 +1,23 @@
+import { describe, expect, it } from "vitest";
+import { createTestClock } from "../../../tests/fakes/clock.ts";
+import { createMeasurements } from "./measurements.ts";
+import { tellProgress } from "./tell-progress.ts";
+
+describe("the progress of a drive", () => {
+  it("is told every ten seconds: who is enrolled, how fast, how late, and what failed", async () => {
+    const clock = createTestClock(0);
+    const lines: string[] = [];
+    const measure = tellProgress(createMeasurements(), { clock, hosts: 30, progress: (line) => lines.push(line) });
+    for (let second = 1; second <= 20; second++) {
+      await clock.advance(1000);
+      measure.late(second < 15 ? 0 : 2000);
+      measure.called("enroll", 5, second === 12 ? "timeout" : undefined);
+      measure.called("heartbeat", 5, undefined);
+    }
+    expect(lines).toEqual([
+      "10 s: 10 of 30 enrolled; 19 steps, 2/s",
+      "20 s: 19 of 30 enrolled; 39 steps, 2/s; 2 s late; failed: timeout 1",
+    ]);
+    expect(measure.report()).toMatchObject({ failures: { timeout: 1 }, late_ms: { max: 2000 } });
+  });
+});
