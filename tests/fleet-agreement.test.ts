@@ -166,6 +166,13 @@ describe("under any filter", () => {
     await fc.assert(property, { numRuns: 15, seed: 20_261_120 });
   });
 
+  it("finds by each state exactly the rows that show it", async () => {
+    for (const state of fleetStates) {
+      const { items } = await get<FleetHealthReport>(`?limit=1000&state=${state}`);
+      expect(items).toEqual(fleet.filter((row) => row.state === state));
+    }
+  });
+
   it("has every state, drift and export in the fleet that it is tested on", async () => {
     const { summary } = await get<FleetHealthReport>("?limit=1");
     expect(Object.entries(summary.by_state).filter(([, count]) => count === 0)).toEqual([]);

@@ -1,3 +1,4 @@
+import { sql } from "drizzle-orm";
 import { bigint, boolean, index, pgTable, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
 import { certificate, collectorIdentity } from "./certificate.ts";
@@ -53,9 +54,16 @@ export const collectorHealth = pgTable("collector_health", {
 });
 
 /**
+ * From when on a row is in trouble by what it holds itself, whatever the thresholds: revoked, expired, about to expire, or by its last
+ * heartbeat. An index has it, and most heartbeats leave it as it is.
+ */
+export const troubledFrom = sql`(case when renewal_failed or config_invalid or queue_at_risk then '-infinity'::timestamptz
+  else least(revoked_from, expired_from, expiring_from) end)`;
+
+/**
  * What the health report filters, sorts and counts by: a narrow row for each enrolled collector, which triggers of the database
  * keep equal to the view `fleet_facts`, whoever writes the tables that it is made of. What depends on the time is a moment: the
- * condition holds from then on, `infinity` for never; what has not happened is `-infinity`. No index holds what a heartbeat or an
+ * condition holds from then on, `infinity` for never; what has not happened is `-infinity`. No index holds what every heartbeat or
  * envelope changes, so that these updates stay on their page (HOT). Columns of fixed width come first: they are the quick ones.
  */
 export const fleetHost = pgTable(
@@ -93,6 +101,7 @@ export const fleetHost = pgTable(
   (table) => [
     uniqueIndex("fleet_host_identity").on(table.identity),
     index("fleet_host_certificate").on(table.certificateNotAfter, table.identityId),
+    index("fleet_host_troubled").on(troubledFrom),
     index("fleet_host_version").on(table.version),
     index("fleet_host_platform").on(table.platform),
   ],

@@ -4,6 +4,7 @@
  * column with a constant, so that an index or a plain scan answers it.
  */
 import { type SQL, sql } from "drizzle-orm";
+import { troubledFrom } from "../../drizzle/schema/fleet.ts";
 import type { Forwarding } from "../../proto/fleet-health/filter.ts";
 import {
   type Drift,
@@ -105,12 +106,22 @@ export const statePlace = (rules: FleetRules): SQL<number> => {
 /** The state at a place that `statePlace` gave. */
 export const stateAt = (place: number): FleetState => fleetStates[place] ?? "healthy";
 
+/** Conditions that hold from `troubledFrom` on at the earliest: the others need a threshold or the list of versions. */
+const ownTroubles: ReadonlySet<FleetCondition> = new Set([
+  "revoked",
+  "renewal_failed",
+  "cert_expiring",
+  "config_invalid",
+  "queue_at_risk",
+]);
+
 /** The row's state is this one: its condition holds and none before it. The same as `statePlace`, in parts that can be planned. */
 const stateIs = (state: FleetState, rules: FleetRules): SQL => {
   const place = fleetStates.indexOf(state);
   const before = fleetConditions.slice(0, place).map((condition) => sql`not ${holds[condition](rules)}`);
-  const own = state === "healthy" ? [] : [holds[state](rules)];
-  return sql`(${sql.join([...own, ...before], sql` and `)})`;
+  if (state === "healthy") return sql`(${sql.join(before, sql` and `)})`;
+  const indexed = ownTroubles.has(state) ? [sql`${troubledFrom} <= ${moment(rules.now)}`] : [];
+  return sql`(${sql.join([...indexed, holds[state](rules), ...before], sql` and `)})`;
 };
 
 /** Which rows an export has, by what holds for them, not by the state alone that is shown first. */
