@@ -15,9 +15,9 @@ export const person = pgTable(
     displayName: text("display_name").notNull().default(""),
     status: text("status").$type<PersonStatus>().notNull(),
     scopes: text("scopes").array().$type<Scope[]>().notNull(),
-    /** The newest snapshot that this row agrees with; of somebody who is held the newest that counted. */
+    /** The newest snapshot that this row agrees with. */
     syncedAt: moment("synced_at").notNull(),
-    /** Snapshots in a row that count without this person, or not in the domain, while they are held; 0 for everybody else. */
+    /** Snapshots in a row without this person, or not in the domain, while they are held; 0 for everybody else. */
     missedSyncs: integer("missed_syncs").notNull().default(0),
   },
   (table) => [index("person_email").on(table.primaryEmail)],

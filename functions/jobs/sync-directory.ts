@@ -1,11 +1,6 @@
 import type { DirectoryObserver } from "../core.ts";
 import { DirectoryFault, type DirectorySnapshot } from "../directory/snapshot.ts";
-import {
-  applyDirectorySnapshot,
-  type DirectoryCore,
-  directoryPaceMs,
-  type SnapshotReport,
-} from "../domain/directory/apply-snapshot.ts";
+import { applyDirectorySnapshot, type DirectoryCore, type SnapshotReport } from "../domain/directory/apply-snapshot.ts";
 import { recordDirectoryFailure } from "../domain/directory/record-failure.ts";
 import { countHeld, type DirectorySync, findDirectorySync } from "../store/directory.ts";
 import type { Exclusively } from "../store/directory-lock.ts";
@@ -68,4 +63,4 @@ const tellStanding = async ({ db, observe }: DirectorySyncNeeds): Promise<void> 
 
 /** So that of many cores one reads the directory at each interval. */
 const isRecent = (last: DirectorySync | undefined, { clock, config }: DirectoryCore): boolean =>
-  last?.failures === 0 && clock.now() - last.finishedAt.getTime() < directoryPaceMs(config.directory);
+  last?.failures === 0 && clock.now() - last.finishedAt.getTime() < (config.directory.syncIntervalSeconds * 1000) / 2;

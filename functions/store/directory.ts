@@ -30,15 +30,14 @@ export const saveDirectorySync = async (tx: Executor, row: DirectorySync): Promi
 };
 
 /**
- * Everybody that core knows, with the directory's id within the tenant (null for whom no sync has written) and the moment of the row in
- * milliseconds, some thousand at a time: rows
+ * Everybody that core knows, with the directory's id within the tenant (null for whom no sync has written), some thousand at a time: rows
  * of a large company, taken in at once, would keep core from everything else.
  */
 export const findKnownPeople = async (tx: Executor, tenantId: string) => {
-  const found: (Omit<Awaited<ReturnType<typeof findPeopleAfter>>[number], "syncedAt"> & { syncedAt: number })[] = [];
+  const found: Awaited<ReturnType<typeof findPeopleAfter>> = [];
   for (;;) {
     const some = await findPeopleAfter(tx, tenantId, found.at(-1)?.userId);
-    for (const row of some) found.push({ ...row, syncedAt: row.syncedAt.getTime() });
+    found.push(...some);
     if (some.length < peopleAtOnce) return found;
   }
 };
@@ -53,7 +52,6 @@ const findPeopleAfter = (tx: Executor, tenantId: string, userId: string | undefi
       status: person.status,
       scopes: person.scopes,
       missedSyncs: person.missedSyncs,
-      syncedAt: person.syncedAt,
     })
     .from(person)
     .leftJoin(

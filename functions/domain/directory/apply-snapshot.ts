@@ -50,8 +50,7 @@ export const applyDirectorySnapshot = (
     }
     const { directory, tenantId } = core.config;
     const now = new Date(core.clock.now());
-    const policy = { ...directory, now: now.getTime(), paceMs: directoryPaceMs(directory) };
-    const changes = decideDirectoryChanges(snapshot, await findKnownPeople(tx, tenantId), policy);
+    const changes = decideDirectoryChanges(snapshot, await findKnownPeople(tx, tenantId), directory);
     const { held, heldFor, suspectSetting } = changes;
     await write(tx, core, changes, now);
     const missingGroups = missingGroupsOf(snapshot, directory.domain);
@@ -93,13 +92,6 @@ export const endedWithoutSnapshot = (
   missingGroups: last?.missingGroups ?? [],
 });
 
-/**
- * Half an interval: what is done less long ago is not done again by another core, and agrees with nothing, so that three syncs in a row
- * are three intervals however many cores there are and however often they boot.
- */
-export const directoryPaceMs = ({ syncIntervalSeconds }: { syncIntervalSeconds: number }): number =>
-  (syncIntervalSeconds * 1000) / 2;
-
 const write = async (
   tx: Executor,
   core: DirectoryCore,
@@ -118,12 +110,7 @@ const write = async (
   });
   const rows: PersonRow[] = [
     ...people.map(({ userId, state }) => ({ ...rowOf(state), userId })),
-    ...changed.map(({ after: { userId, missedSyncs, syncedAt: at, ...state } }) => ({
-      ...rowOf(state),
-      userId,
-      missedSyncs,
-      syncedAt: new Date(at),
-    })),
+    ...changed.map(({ after }) => ({ ...rowOf(after), userId: after.userId, missedSyncs: after.missedSyncs })),
   ];
   await writePeople(tx, rows);
   await writeAuthenticationIdentities(

@@ -11,10 +11,8 @@ import type { DirectorySnapshot, DirectoryUser } from "../../directory/snapshot.
 export interface KnownPerson extends PersonState {
   userId: string;
   subject: string | null;
-  /** Snapshots in a row that did not have this active person, or not in the domain, while they were held: those that count. */
+  /** Snapshots in a row that did not have this active person, or not in the domain, while they were held. */
   missedSyncs: number;
-  /** The newest snapshot that agreed with this, or of somebody who is held the newest that counted; milliseconds since the epoch. */
-  syncedAt: number;
 }
 
 /** What the directory decides of a person. */
@@ -50,10 +48,6 @@ export interface DirectoryPolicy {
   domain: string;
   /** Believes everything at once. */
   allowMassRemoval: boolean;
-  /** When the snapshot was read, milliseconds since the epoch. */
-  now: number;
-  /** Snapshots closer than this count once: three boots in a minute agree on nothing. */
-  paceMs: number;
 }
 
 /** More than half of more than this many active people: a mass (contract, section 2, "Guard"). */
@@ -65,12 +59,12 @@ const displayNameMax = 200;
 /**
  * Decides what a snapshot changes. Suspension, archiving and groups apply at once; so does that somebody is missing, or in another
  * domain, unless either befalls more than half of more than ten active people: then each of them is held until three snapshots in a
- * row, `paceMs` apart, have said so.
+ * row have said so.
  */
 export const decideDirectoryChanges = (
   snapshot: DirectorySnapshot,
   known: readonly KnownPerson[],
-  { domain, allowMassRemoval, now, paceMs }: DirectoryPolicy,
+  { domain, allowMassRemoval }: DirectoryPolicy,
 ): DirectoryChanges => {
   const scopesOf = scopesFrom(snapshot);
   const bySubject = new Map(
@@ -103,9 +97,9 @@ export const decideDirectoryChanges = (
     if (!isSame(before, after)) changes.changed.push({ before, after });
   };
   const believe = (before: KnownPerson, state: PersonState): void =>
-    change(before, { ...before, ...state, missedSyncs: 0, syncedAt: now });
+    change(before, { ...before, ...state, missedSyncs: 0 });
   const hold = (before: KnownPerson, state: PersonState, heldFor: HeldFor): void => {
-    const after = heldOn(before, state, { granted: scopesOf(before.subject), now, paceMs });
+    const after = heldOn(before, state, scopesOf(before.subject));
     if (after === null) believe(before, state);
     else {
       changes.held += 1;
@@ -129,16 +123,11 @@ export const decideDirectoryChanges = (
 };
 
 /** An active person who stays so for now, without the scopes that are gone; null when enough snapshots have agreed on `lost`. */
-const heldOn = (
-  before: KnownPerson,
-  lost: PersonState,
-  { granted, now, paceMs }: { granted: readonly Scope[]; now: number; paceMs: number },
-): KnownPerson | null => {
-  const counts = before.missedSyncs === 0 || now - before.syncedAt >= paceMs;
-  const missedSyncs = before.missedSyncs + (counts ? 1 : 0);
+const heldOn = (before: KnownPerson, lost: PersonState, granted: readonly Scope[]): KnownPerson | null => {
+  const missedSyncs = before.missedSyncs + 1;
   if (missedSyncs >= agreeingSyncs) return null;
   const scopes = before.scopes.filter((scope) => granted.includes(scope));
-  return { ...before, ...lost, status: "active", scopes, missedSyncs, syncedAt: counts ? now : before.syncedAt };
+  return { ...before, ...lost, status: "active", scopes, missedSyncs };
 };
 
 const isActive = ({ status }: PersonState): boolean => status === "active";
