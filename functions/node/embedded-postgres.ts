@@ -102,16 +102,20 @@ const initialise = async (
   await rename(staging, dataDir);
 };
 
-const freeLoopbackPort = (): Promise<number> =>
-  new Promise((resolve, reject) => {
+/** Below the range from which systems take ports for outgoing connections: none of those takes it before the server does. */
+const freeLoopbackPort = async (): Promise<number> => {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const port = 18_000 + Math.floor(Math.random() * 14_000);
+    if (await isFree(port)) return port;
+  }
+  throw new Error("no free port on 127.0.0.1");
+};
+
+const isFree = (port: number): Promise<boolean> =>
+  new Promise((resolve) => {
     const probe = createServer();
-    probe.once("error", reject);
-    probe.listen(0, "127.0.0.1", () => {
-      const address = probe.address();
-      probe.close(() =>
-        typeof address === "object" && address ? resolve(address.port) : reject(new Error("no port")),
-      );
-    });
+    probe.once("error", () => resolve(false));
+    probe.listen(port, "127.0.0.1", () => probe.close(() => resolve(true)));
   });
 
 const drawPassword = async (url: string): Promise<string> => {
@@ -208,7 +212,7 @@ const guard = (server: ChildProcess, runtimeDir: string, owner: Owner | undefine
 };
 
 const untilReady = async (dataDir: string, child: ChildProcess, hasExited: () => boolean): Promise<void> => {
-  const deadline = performance.now() + 30_000;
+  const deadline = performance.now() + 90_000;
   while (!hasExited() && performance.now() < deadline) {
     const pidFile = await readPidFile(dataDir);
     if (pidFile?.pid === child.pid && pidFile?.status === "ready") return;
