@@ -5,6 +5,7 @@ import { createTestClock } from "../../tests/fakes/clock.ts";
 import { systemClock } from "../kit/clock.ts";
 import { cursorsOfHostMax, type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
+import { encodeEnvelopes } from "../store/encode-envelopes.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
 let database: TestDatabase;
@@ -31,31 +32,33 @@ const start = (options: Partial<CommitterOptions> = {}): { committer: Committer;
 
 const queue = (byte: number): Uint8Array => new Uint8Array(16).fill(byte);
 
-/** A frame of the sequences `from`..`to` of one queue. */
+/** A frame of the sequences `from`..`to` of one queue, but for `without`. */
 const frame = (
   from: number,
   to: number,
-  { hostId = "host-a", queueId = queue(1), payload = "p" } = {},
-): FrameToCommit => ({
-  hostId,
-  queueId,
-  receivedAt: systemClock.now(),
-  previousSequence: BigInt(from - 1),
-  lastSequence: BigInt(to),
-  rows: Array.from({ length: to - from + 1 }, (_, index) => ({
-    sequence: BigInt(from + index),
-    kind: "log_line",
-    source: "test",
-    attributes: {},
-    payload: new TextEncoder().encode(payload),
-  })),
-});
+  { hostId = "host-a", queueId = queue(1), payload = "p", attributes = {}, without = [] as number[] } = {},
+): FrameToCommit => {
+  const sequences = Array.from({ length: to - from + 1 }, (_, index) => from + index);
+  const rows = sequences
+    .filter((sequence) => !without.includes(sequence))
+    .map((sequence) => ({
+      sequence: BigInt(sequence),
+      kind: "log_line",
+      source: "test",
+      attributes,
+      payload: new TextEncoder().encode(payload),
+    }));
+  return {
+    hostId,
+    queueId,
+    previousSequence: BigInt(from - 1),
+    lastSequence: BigInt(to),
+    rows: encodeEnvelopes({ hostId, queueId, receivedAt: systemClock.now(), rows }),
+  };
+};
 
-/** A frame that no database stores. */
-const poison = (of: FrameToCommit): FrameToCommit => ({
-  ...of,
-  rows: of.rows.map((row) => ({ ...row, attributes: { a: "\0" } })),
-});
+/** Makes of a frame one that no database stores. */
+const poison = { attributes: { a: "\0" } };
 
 /** Bytes that are worth a batch beside the one that runs. */
 const beside = 8 * 1024 * 1024;
@@ -96,8 +99,7 @@ describe("committer", () => {
       cursor: 2n,
       storedRows: 0,
     });
-    const sparse = frame(3, 9);
-    sparse.rows = sparse.rows.filter((row) => row.sequence !== 5n);
+    const sparse = frame(3, 9, { without: [5] });
     expect(await committer.commit(sparse, 1)).toMatchObject({ cursor: 9n, storedRows: 6 });
   });
 
@@ -148,7 +150,7 @@ describe("committer", () => {
   it("fails only the frame that cannot be stored when others share its batch", async () => {
     const { committer } = start({ connections: 1 });
     const first = committer.commit(frame(1, 1, { hostId: "host-0" }), 1);
-    const refused = failure(committer.commit(poison(frame(1, 1, { hostId: "host-1" })), 1));
+    const refused = failure(committer.commit(frame(1, 1, { hostId: "host-1", ...poison }), 1));
     const good = committer.commit(frame(1, 1, { hostId: "host-2" }), 1);
     expect(await first).toMatchObject({ storedRows: 1 });
     expect((await refused).code).toBe("validation_failed");
@@ -229,7 +231,7 @@ describe("committer", () => {
     const { committer } = start();
     await committer.commit(frame(1, 1), 1);
     const good = committer.commit(frame(2, 2), beside);
-    const poisoned = failure(committer.commit(poison(frame(3, 3)), beside));
+    const poisoned = failure(committer.commit(frame(3, 3, poison), beside));
     const after = [4, 5, 6].map((n) => committer.commit(frame(n, n), beside));
     expect(await good).toMatchObject({ cursor: 2n });
     await poisoned;
@@ -266,7 +268,7 @@ describe("committer", () => {
   it("moves last_envelope_at with the commit, also when nothing of a frame was stored, but not for a resend", async () => {
     let now = 1_800_000_000_000;
     const { committer } = start({ clock: { ...systemClock, now: () => now } });
-    const discarded = { ...frame(1, 4), rows: [] };
+    const discarded = frame(1, 4, { without: [1, 2, 3, 4] });
     await committer.commit(discarded, 1);
     const { sql } = database.connect();
     const read = async () => (await sql`select last_envelope_at from ingest_host`)[0]?.last_envelope_at;

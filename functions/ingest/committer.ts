@@ -64,8 +64,8 @@ interface Batch {
   frames: readonly Pending[];
   keys: ReadonlySet<string>;
   expected: ReadonlyMap<string, bigint> | undefined;
-  /** The batches before it of the same queues have ended. */
-  turn: Promise<unknown>;
+  /** The batches before it of the same queues have ended; undefined when there are none. */
+  turn: Promise<unknown> | undefined;
 }
 
 /** A queue that is in batches: since when, in how many, and when the last of them ends. */
@@ -140,7 +140,8 @@ export const createCommitter = ({
       const cursor = expected.get(key);
       if (cursor !== undefined) cursors.set(key, cursor);
     }
-    const turn = Promise.all([...keys].map((key) => busy.get(key)?.ended));
+    const earlier = [...keys].flatMap((key) => busy.get(key)?.ended ?? []);
+    const turn = earlier.length > 0 ? Promise.all(earlier) : undefined;
     if (cursors.size < keys.size) return { frames, keys, expected: undefined, turn };
     for (const { frame } of frames) {
       const key = queueKey(frame.hostId, frame.queueId);

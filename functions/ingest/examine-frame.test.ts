@@ -1,6 +1,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { decodeRows } from "../../tests/decode-rows.ts";
 import { checkClaims, examineFrame } from "./examine-frame.ts";
 
 const identity = "spiffe://fleet.test/host-1";
@@ -60,7 +61,7 @@ describe("examineFrame", () => {
         { ...envelope, sequence: 12n, payload: new Uint8Array(10) },
       ],
     });
-    expect(frame.rows.map(({ sequence }) => sequence)).toEqual([1n, 10n, 12n]);
+    expect(decodeRows(frame.rows).map(({ sequence }) => sequence)).toEqual([1n, 10n, 12n]);
     expect(rejected.map(({ sequence, code }) => [sequence, code])).toEqual([
       [2n, "payload_too_large"],
       [3n, "kind_invalid"],
@@ -90,7 +91,7 @@ describe("examineFrame", () => {
     });
     const examined = examineFrame(frame, identity, wide, 0);
     expect(examined.discarded).toEqual([1n]);
-    expect(examined.frame.rows.map(({ sequence }) => sequence)).toEqual([2n]);
+    expect(decodeRows(examined.frame.rows).map(({ sequence }) => sequence)).toEqual([2n]);
     expect(examined.frame.lastSequence).toBe(2n);
   });
 

@@ -1,6 +1,7 @@
 import type { Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { FrameToCommit } from "../store/commit-frames.ts";
+import { encodeEnvelopes } from "../store/encode-envelopes.ts";
 import { everySpanNamed } from "./span-names.ts";
 
 /** The limits of a frame (spec, "Deployment configuration: core"; contract, section 7). */
@@ -30,16 +31,21 @@ export interface ExaminedFrame {
   bytes: number;
 }
 
-const queueIdBytes = 16;
+/** Bytes of a queue's id. */
+export const queueIdBytes = 16;
 const sequenceMax = 2n ** 63n - 1n;
-const kindPattern = /^[a-z0-9_]{1,64}$/;
+/** Bytes of a kind at most. */
+export const kindBytesMax = 64;
+const kindPattern = new RegExp(`^[a-z0-9_]{1,${kindBytesMax}}$`);
 const nul = "\0";
-// What an envelope and an attribute cost beside their bytes: the objects that protobuf decoding makes.
-const envelopeOverheadBytes = 256;
-const attributeOverheadBytes = 96;
-// 0001-01-01 and 9999-12-31, as google.protobuf.Timestamp has it.
-const timestampSecondsMin = -62_135_596_800n;
-const timestampSecondsMax = 253_402_300_799n;
+/** What an envelope costs beside its bytes: the objects that protobuf decoding makes, and what a row has more. */
+export const envelopeOverheadBytes = 256;
+/** The same of an attribute. */
+export const attributeOverheadBytes = 96;
+/** 0001-01-01, as google.protobuf.Timestamp has it. */
+export const timestampSecondsMin = -62_135_596_800n;
+/** The end of 9999-12-31. */
+export const timestampSecondsMax = 253_402_300_799n;
 
 /**
  * Envelopes and attributes of a frame at most: a few bytes of each would otherwise keep core busy for seconds. Far above what the
@@ -102,10 +108,9 @@ export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits,
   const frame: FrameToCommit = {
     hostId: identity,
     queueId: sent.queueId,
-    receivedAt,
     previousSequence: sent.previousSequence,
     lastSequence: last,
-    rows,
+    rows: encodeEnvelopes({ hostId: identity, queueId: sent.queueId, receivedAt, rows }),
   };
   return { frame, rejected, discarded, bytes: bytes + envelopeOverheadBytes };
 };

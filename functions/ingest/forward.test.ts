@@ -1,7 +1,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { ForwardRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { forward } from "./forward.ts";
+import { type ForwardMessage, forward } from "./forward.ts";
 
 type Init = NonNullable<MessageInitShape<typeof ForwardRequestSchema>["message"]>;
 const open: Init = { case: "open", value: {} };
@@ -12,7 +12,7 @@ const frame = (previousSequence: number): Init => ({
 
 /** A stream in the test's hands: `send` groups of messages, `commit` frames in any order. */
 const start = () => {
-  const sent: { group: ReturnType<typeof create<typeof ForwardRequestSchema>>[] | null }[] = [];
+  const sent: { group: ForwardMessage[] | null }[] = [];
   let arrived = Promise.withResolvers<void>();
   let pulls = 0;
   async function* requests() {
@@ -36,6 +36,7 @@ const start = () => {
         frames.set(String(previousSequence), ack);
         return ack.promise;
       },
+      acceptExamined: () => expect.fail("no frame was examined"),
       untilReadable: () => readable,
     },
     { cut: cut.signal, gone: gone.signal },
@@ -55,7 +56,7 @@ const start = () => {
       readable = promise;
     },
     send: async (...messages: Init[]) => {
-      post(messages.map((message) => create(ForwardRequestSchema, { message })));
+      post(messages.map((message) => create(ForwardRequestSchema, { message }).message));
       await settle();
     },
     end: async () => {

@@ -4,6 +4,10 @@
  */
 import type { ForwardRequest, Frame, Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
+import type { ExaminedFrame } from "./examine-frame.ts";
+
+/** What came: a message of the stream, or a frame that was examined as it was read. */
+export type ForwardMessage = ForwardRequest["message"] | { case: "examined"; value: ExaminedFrame };
 
 /** What answers a stream's messages. */
 export interface ForwardSteps<Answer> {
@@ -11,6 +15,8 @@ export interface ForwardSteps<Answer> {
   open(message: Open): Promise<Answer>;
   /** Takes a frame at once, or rejects; resolves with its answer once it is committed. */
   accept(frame: Frame): Promise<Answer>;
+  /** The same of a frame that was examined. */
+  acceptExamined(frame: ExaminedFrame): Promise<Answer>;
   /** Undefined when reading may go on at once, else a promise that resolves when it may, or rejects once a signal aborts. */
   untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
 }
@@ -29,7 +35,7 @@ type Entry<Answer> =
  * what was read before is still acknowledged.
  */
 export async function* forward<Answer>(
-  requests: AsyncIterable<readonly ForwardRequest[]>,
+  requests: AsyncIterable<readonly ForwardMessage[]>,
   steps: ForwardSteps<Answer>,
   { cut, gone }: { cut: AbortSignal; gone: AbortSignal },
 ): AsyncGenerator<Answer[]> {
@@ -52,12 +58,14 @@ export async function* forward<Answer>(
       },
     );
   };
-  const take = ({ message }: ForwardRequest): void => {
+  const take = (message: ForwardMessage): void => {
     if (!opened && message.case !== "open") throw outOfOrder("open must be the first message");
-    if (opened && message.case !== "frame") throw outOfOrder("only frames may follow open");
+    if (opened && message.case !== "frame" && message.case !== "examined")
+      throw outOfOrder("only frames may follow open");
     opened = true;
     if (message.case === "open") push(steps.open(message.value));
     if (message.case === "frame") push(steps.accept(message.value));
+    if (message.case === "examined") push(steps.acceptExamined(message.value));
   };
   const read = async (): Promise<void> => {
     const over = () => cut.aborted || gone.aborted;

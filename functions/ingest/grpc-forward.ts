@@ -3,16 +3,18 @@ import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
 import {
-  type ForwardRequest,
   ForwardRequestSchema,
   type ForwardResponse,
   ForwardResponseSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { BufferPool } from "../kit/buffer-pool.ts";
 import { Problem } from "../problems.ts";
 import { type Caller, type CallerCertificate, callerCertificateKey } from "./admission.ts";
 import { toConnectError } from "./connect-error.ts";
 import { holdsTooManyEntries } from "./count-entries.ts";
-import { createGrpcMessageReader, type GrpcMessage, joinGrpcMessages } from "./grpc-messages.ts";
+import type { ExaminedFrame } from "./examine-frame.ts";
+import type { ForwardMessage } from "./forward.ts";
+import { createGrpcMessageReader, joinGrpcMessages } from "./grpc-messages.ts";
 
 /** An answer to one message. */
 export type ForwardAnswer = Extract<ForwardResponse["message"], { value: unknown }>;
@@ -21,7 +23,7 @@ export type ForwardAnswer = Extract<ForwardResponse["message"], { value: unknown
 export interface ForwardRun {
   admit(certificate: CallerCertificate | undefined): Promise<Caller>;
   run(
-    requests: AsyncIterable<readonly ForwardRequest[]>,
+    requests: AsyncIterable<readonly ForwardMessage[]>,
     caller: Caller,
     gone: AbortSignal,
   ): AsyncIterable<ForwardAnswer[]>;
@@ -29,7 +31,11 @@ export interface ForwardRun {
 
 /** Options of the gRPC carrier. */
 export interface GrpcForwardOptions extends ForwardRun {
+  /** Reads an encoded `ForwardRequest` the short way; undefined where that cannot be. */
+  readFrame(message: Uint8Array, caller: Caller): ExaminedFrame | undefined;
   readMaxBytes: number;
+  /** For messages while they are read. */
+  buffers: BufferPool;
   /** Bounds its output before it is made. */
   gzip: Compression;
 }
@@ -73,7 +79,7 @@ async function* answer(
   try {
     const values = request.contextValues ?? createContextValues();
     const caller = await options.admit(values.get(callerCertificateKey));
-    const requests = readRequests(request.body as AsyncIterable<Uint8Array<ArrayBuffer>>, options);
+    const requests = readRequests(request.body as AsyncIterable<Uint8Array<ArrayBuffer>>, caller, options);
     for await (const group of options.run(requests, caller, request.signal)) yield joinGrpcMessages(group.map(encode));
     setTrailerStatus(trailer, undefined);
   } catch (error) {
@@ -86,25 +92,37 @@ const encode = (message: ForwardAnswer): Uint8Array =>
 
 async function* readRequests(
   body: AsyncIterable<Uint8Array<ArrayBuffer>>,
-  { readMaxBytes, gzip }: GrpcForwardOptions,
-): AsyncGenerator<ForwardRequest[]> {
-  const reader = createGrpcMessageReader(readMaxBytes, () => new Problem("frame_too_large"));
-  const decode = async ({ compressed, data }: GrpcMessage): Promise<ForwardRequest> =>
-    parse(compressed ? await gzip.decompress(data, readMaxBytes) : data);
+  caller: Caller,
+  { readMaxBytes, gzip, buffers, readFrame }: GrpcForwardOptions,
+): AsyncGenerator<ForwardMessage[]> {
+  const reader = createGrpcMessageReader(readMaxBytes, buffers, () => new Problem("frame_too_large"));
+  const read = (data: Uint8Array<ArrayBuffer>): ForwardMessage => {
+    const value = readFrame(data, caller);
+    // What the generated code made of it would hold parts of it.
+    if (value === undefined) return parse(data);
+    buffers.give(data);
+    return { case: "examined", value };
+  };
+  const inflate = async (data: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>> => {
+    const inflated = await gzip.decompress(data, readMaxBytes);
+    buffers.give(data);
+    return inflated;
+  };
   for await (const chunk of body) {
     const messages = reader.push(chunk);
     if (messages.length === 0) continue;
     // One after the other: what is decompressed and not yet accounted for is one message.
-    if (messages.some(({ compressed }) => compressed)) for (const message of messages) yield [await decode(message)];
-    else yield messages.map(({ data }) => parse(data));
+    if (messages.some(({ compressed }) => compressed))
+      for (const { compressed, data } of messages) yield [read(compressed ? await inflate(data) : data)];
+    else yield messages.map(({ data }) => read(data));
   }
   if (!reader.isComplete()) throw new ConnectError("the stream ends inside a message", Code.InvalidArgument);
 }
 
-const parse = (bytes: Uint8Array): ForwardRequest => {
+const parse = (bytes: Uint8Array): ForwardMessage => {
   if (holdsTooManyEntries(bytes)) throw new Problem("frame_too_large");
   try {
-    return fromBinary(ForwardRequestSchema, bytes);
+    return fromBinary(ForwardRequestSchema, bytes).message;
   } catch (cause) {
     throw new Problem("frame_invalid", { detail: "the message is not a ForwardRequest", cause });
   }

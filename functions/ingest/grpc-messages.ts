@@ -1,5 +1,7 @@
 /** Messages of gRPC over HTTP/2: five bytes before each, its flags and its length as 32 bits, big-endian. */
 
+import type { BufferPool } from "../kit/buffer-pool.ts";
+
 /** A message as it stands on the wire. */
 export interface GrpcMessage {
   compressed: boolean;
@@ -17,8 +19,15 @@ export interface GrpcMessageReader {
   isComplete(): boolean;
 }
 
-/** A reader of messages of at most `bytesMax`; a message is never buffered before its length is known to fit. */
-export const createGrpcMessageReader = (bytesMax: number, tooLarge: () => Error): GrpcMessageReader => {
+/**
+ * A reader of messages of at most `bytesMax`; a message is never buffered before its length is known to fit. One that comes in pieces
+ * is put together in a buffer of the pool, which may have it back.
+ */
+export const createGrpcMessageReader = (
+  bytesMax: number,
+  buffers: BufferPool,
+  tooLarge: () => Error,
+): GrpcMessageReader => {
   const prefix = new Uint8Array(prefixBytes);
   let prefixHeld = 0;
   let message: Uint8Array<ArrayBuffer> | undefined;
@@ -43,7 +52,7 @@ export const createGrpcMessageReader = (bytesMax: number, tooLarge: () => Error)
             prefixHeld = 0;
             continue;
           }
-          message = allocate(length);
+          message = buffers.take(length).subarray(0, length);
           held = 0;
         }
         if (message === undefined) break;
@@ -66,9 +75,6 @@ const lengthOf = (prefix: Uint8Array): number =>
   (prefix[1] ?? 0) * 0x100_0000 + (((prefix[2] ?? 0) << 16) | ((prefix[3] ?? 0) << 8) | (prefix[4] ?? 0));
 
 const isCompressed = (prefix: Uint8Array): boolean => ((prefix[0] ?? 0) & 1) === 1;
-
-// Filled before it is read: zeroing megabytes a second for nothing would show.
-const allocate = (length: number): Uint8Array<ArrayBuffer> => Buffer.allocUnsafeSlow(length);
 
 /** Joins messages, uncompressed, into one piece. */
 export const joinGrpcMessages = (messages: readonly Uint8Array[]): Uint8Array<ArrayBuffer> => {

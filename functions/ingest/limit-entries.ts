@@ -1,4 +1,5 @@
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
+import { unpooled } from "../kit/buffer-pool.ts";
 import { readBytes } from "../kit/bytes.ts";
 import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
@@ -63,7 +64,7 @@ async function* checkMessages(
   check: (message: Uint8Array) => void,
   { readMaxBytes, gzip }: EntryLimits,
 ): AsyncGenerator<Uint8Array> {
-  const reader = createGrpcMessageReader(readMaxBytes, tooLarge);
+  const reader = createGrpcMessageReader(readMaxBytes, unpooled, tooLarge);
   const open = async ({ compressed, data }: GrpcMessage) => (compressed ? gzip.decompress(data, readMaxBytes) : data);
   for await (const chunk of body)
     for (const message of reader.push(chunk)) {

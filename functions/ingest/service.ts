@@ -19,19 +19,22 @@ import {
   OpenedSchema,
   RejectionSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createBufferPool } from "../kit/buffer-pool.ts";
 import type { Clock } from "../kit/clock.ts";
 import { Problem } from "../problems.ts";
+import { rowsAbove } from "../store/encode-envelopes.ts";
 import { type Admission, type Caller, type CallerCertificate, callerCertificateKey, callerKey } from "./admission.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { Committer } from "./committer.ts";
 import { toConnectError } from "./connect-error.ts";
 import { frameField } from "./count-entries.ts";
 import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits } from "./examine-frame.ts";
-import { forward } from "./forward.ts";
+import { type ForwardMessage, forward } from "./forward.ts";
 import { createGrpcForward, type ForwardAnswer } from "./grpc-forward.ts";
 import { limitEntries } from "./limit-entries.ts";
 import { limitFrameBytes, wrapperBytesMax } from "./limit-frame-bytes.ts";
 import type { OpenStreams } from "./open-streams.ts";
+import { readFrame } from "./read-frame.ts";
 
 /** What ingest tells of its work. Labels never hold a host. */
 export interface IngestObserver {
@@ -64,6 +67,8 @@ export interface IngestRoutes {
   stop(): void;
 }
 
+const idleBuffersBytesMax = 16 * 1024 * 1024;
+
 /** Set by the gate for a Submit: aborts once its caller may send no longer. */
 const cutKey = createContextKey<AbortSignal | undefined>(undefined, { description: "why a Submit is refused" });
 
@@ -71,6 +76,7 @@ const cutKey = createContextKey<AbortSignal | undefined>(undefined, { descriptio
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const { admission, streams, budget, committer, limits, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
+  const buffers = createBufferPool(idleBuffersBytesMax);
 
   /** Counts and translates a refusal; `gone` tells that nobody is there to hear it, and that what failed is the connection. */
   const refuse = (error: unknown, gone?: AbortSignal): never => {
@@ -83,22 +89,28 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     throw refusal;
   };
 
-  const accept = async (sent: Frame, caller: Caller): Promise<Ack> => {
-    const examined = examineFrame(sent, caller.identity, limits, clock.now());
+  const accept = async (sent: Frame, caller: Caller): Promise<Ack> =>
+    acceptExamined(examineFrame(sent, caller.identity, limits, clock.now()));
+
+  const acceptExamined = async (examined: ExaminedFrame): Promise<Ack> => {
     if (!budget.take(examined.bytes)) throw new Problem("overloaded");
     try {
       const { outcome, before, cursor } = await committer.commit(examined.frame, examined.bytes);
       if (outcome === "sequence_gap") throw new Problem("sequence_gap", { extensions: { cursor } });
       if (cursor > before) observe.committed(consumed(examined, before));
       const rejected = examined.rejected.map((rejection) => create(RejectionSchema, rejection));
-      return create(AckSchema, { queueId: sent.queueId, ackedThrough: cursor, rejected });
+      return create(AckSchema, { queueId: examined.frame.queueId, ackedThrough: cursor, rejected });
     } finally {
       budget.give(examined.bytes);
+      buffers.give(examined.frame.rows.bytes);
     }
   };
 
+  const read = (message: Uint8Array, caller: Caller): ExaminedFrame | undefined =>
+    readFrame(message, { identity: caller.identity, limits, receivedAt: clock.now(), buffers });
+
   const run = async function* (
-    requests: AsyncIterable<readonly ForwardRequest[]>,
+    requests: AsyncIterable<readonly ForwardMessage[]>,
     caller: Caller,
     gone: AbortSignal,
   ): AsyncGenerator<ForwardAnswer[]> {
@@ -113,6 +125,9 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
           },
           async accept(frame: Frame): Promise<ForwardAnswer> {
             return { case: "ack", value: await accept(frame, caller) };
+          },
+          async acceptExamined(frame: ExaminedFrame): Promise<ForwardAnswer> {
+            return { case: "ack", value: await acceptExamined(frame) };
           },
           untilReadable: budget.untilReadable,
         };
@@ -167,7 +182,8 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         const isForward = handler.method === IngestService.method.forward;
         const field = isForward ? frameField.forward : frameField.submit;
         const usual = limitFrameBytes(limitEntries(handler, { field, readMaxBytes, gzip }), readMaxBytes);
-        return isForward ? createGrpcForward(usual, { admit, run, readMaxBytes, gzip }) : usual;
+        const carrier = { admit, run, readFrame: read, readMaxBytes, buffers, gzip };
+        return isForward ? createGrpcForward(usual, carrier) : usual;
       });
       router.handlers.splice(0, router.handlers.length, ...limited);
     },
@@ -181,8 +197,8 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   };
 };
 
-async function* singly<T>(messages: AsyncIterable<T>): AsyncGenerator<T[]> {
-  for await (const message of messages) yield [message];
+async function* singly(requests: AsyncIterable<ForwardRequest>): AsyncGenerator<ForwardMessage[]> {
+  for await (const { message } of requests) yield [message];
 }
 
 const callerOf = (context: HandlerContext): Caller => {
@@ -193,16 +209,10 @@ const callerOf = (context: HandlerContext): Caller => {
 
 /** What of a frame lay above the cursor, and so was consumed by this commit and by no earlier one. */
 const consumed = ({ frame, rejected, discarded }: ExaminedFrame, before: bigint) => {
-  let envelopes = 0;
-  let bytes = 0;
-  for (const row of frame.rows) {
-    if (row.sequence <= before) continue;
-    envelopes++;
-    bytes += row.payload.length;
-  }
+  const { count, payloadBytes } = before > frame.previousSequence ? rowsAbove(frame.rows, before) : frame.rows;
   return {
-    envelopes,
-    bytes,
+    envelopes: count,
+    bytes: payloadBytes,
     discarded: discarded.filter((sequence) => sequence > before).length,
     rejected: rejected.filter(({ sequence }) => sequence > before).map(({ code }) => code),
   };

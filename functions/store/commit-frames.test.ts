@@ -2,6 +2,7 @@ import type { Client } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { commitFrames, type FrameToCommit, openCommitClient } from "./commit-frames.ts";
+import { encodeEnvelopes } from "./encode-envelopes.ts";
 
 let database: TestDatabase;
 const clients: Client[] = [];
@@ -22,10 +23,14 @@ const queueId = new Uint8Array(16).fill(7);
 const frame = (hostId: string): FrameToCommit => ({
   hostId,
   queueId,
-  receivedAt: 1_000,
   previousSequence: 0n,
   lastSequence: 1n,
-  rows: [{ sequence: 1n, kind: "log_line", source: "", attributes: {}, payload: new Uint8Array() }],
+  rows: encodeEnvelopes({
+    hostId,
+    queueId,
+    receivedAt: 1_000,
+    rows: [{ sequence: 1n, kind: "log_line", source: "", attributes: {}, payload: new Uint8Array() }],
+  }),
 });
 const commit = (client: Client, ...hosts: string[]) => commitFrames(client, hosts.map(frame), () => 1_000);
 

@@ -8,13 +8,18 @@
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
  */
 import type { Client } from "pg";
-import { from as copyFrom } from "pg-copy-streams";
 import { errorCode } from "../kit/error-code.ts";
 import { openCopyClient } from "./copy-client.ts";
-import { type EnvelopeGroup, encodeEnvelopes, envelopeColumns } from "./encode-envelopes.ts";
+import { runCopyTransaction } from "./copy-transaction.ts";
+import { rowsAbove } from "./encode-envelopes.ts";
+import type { EncodedRows } from "./row-writer.ts";
 
 /** One frame, checked: its rows rise in sequence, above `previousSequence` and up to `lastSequence`. */
-export interface FrameToCommit extends EnvelopeGroup {
+export interface FrameToCommit {
+  hostId: string;
+  queueId: Uint8Array;
+  /** Of this host and queue. */
+  rows: EncodedRows;
   previousSequence: bigint;
   /** The last sequence that the frame consumes, stored or not. Equal to `previousSequence` for an empty frame. */
   lastSequence: bigint;
@@ -92,9 +97,9 @@ export const commitFrames = async (
 ): Promise<CommittedFrame[]> => {
   try {
     const queues = await lockQueues(client, frames, now());
-    const { outcomes, groups } = decide(frames, queues);
-    if (groups.length > 0) await copy(client, groups);
-    await finish(client, [...queues.values()].filter(hasMoved), now());
+    const { outcomes, rows } = decide(frames, queues);
+    const after = [...movesOf([...queues.values()].filter(hasMoved), now()), "commit"];
+    await runCopyTransaction(client, { before: [], rows, turn: undefined, after });
     return outcomes;
   } catch (cause) {
     // Without a connection there is nothing to roll back, and the cause tells more than a failed rollback.
@@ -111,21 +116,30 @@ export const commitFrames = async (
 export const commitFramesAhead = async (
   client: Client,
   frames: readonly FrameToCommit[],
-  { expected, turn, now }: { expected: ReadonlyMap<string, bigint>; turn: Promise<unknown>; now: () => number },
+  {
+    expected,
+    turn,
+    now,
+  }: { expected: ReadonlyMap<string, bigint>; turn: Promise<unknown> | undefined; now: () => number },
 ): Promise<CommittedFrame[] | undefined> => {
   try {
     const queues = queuesIn(frames, expected);
     const all = [...queues.values()];
-    const { outcomes, groups } = decide(frames, queues);
-    await client.query("begin; set local synchronous_commit = on");
-    if (groups.length > 0) await copy(client, groups);
-    await turn;
+    const { outcomes, rows } = decide(frames, queues);
+    if (rows.length === 0) await turn;
     const names = `${hostsOf(all)}, ${queuesOf(all)}`;
     const cursors = numberArray(all.map(({ initial }) => initial));
-    await finish(client, all.filter(hasMoved), now(), [
-      `execute lock_queues(${names})`,
-      `execute check_cursors(${names}, ${cursors})`,
-    ]);
+    await runCopyTransaction(client, {
+      before: [begin],
+      rows,
+      turn,
+      after: [
+        `execute lock_queues(${names})`,
+        `execute check_cursors(${names}, ${cursors})`,
+        ...movesOf(all.filter(hasMoved), now()),
+        "commit",
+      ],
+    });
     return outcomes;
   } catch (cause) {
     await client.query("rollback").catch(() => undefined);
@@ -133,6 +147,8 @@ export const commitFramesAhead = async (
     throw cause;
   }
 };
+
+const begin = "begin; set local synchronous_commit = on";
 
 /** How `check_cursors` says no: an error is what keeps the statements after it, and the commit, from running. */
 const divisionByZero = "22012";
@@ -154,10 +170,7 @@ const lockQueues = async (
 ): Promise<Map<string, QueueState>> => {
   const queues = queuesIn(frames);
   const all = [...queues.values()];
-  const found = await lastResult(
-    client,
-    `begin; set local synchronous_commit = on; execute lock_queues(${hostsOf(all)}, ${queuesOf(all)})`,
-  );
+  const found = await lastResult(client, `${begin}; execute lock_queues(${hostsOf(all)}, ${queuesOf(all)})`);
   take(queues, found);
   const missing = all.filter(({ isNew }) => isNew);
   if (missing.length > 0) {
@@ -165,7 +178,7 @@ const lockQueues = async (
     // that another core inserts meanwhile, is locked by updating it to itself.
     const inserted = await lastResult(
       client,
-      `rollback; begin; set local synchronous_commit = on;
+      `rollback; ${begin};
        execute insert_queues(${hostsOf(all)}, ${queuesOf(all)}, ${moment(now)})`,
     );
     take(queues, inserted);
@@ -197,51 +210,24 @@ const take = (queues: Map<string, QueueState>, rows: readonly Record<string, str
 };
 
 const decide = (frames: readonly FrameToCommit[], queues: ReadonlyMap<string, QueueState>) => {
-  const groups: EnvelopeGroup[] = [];
+  const copied: EncodedRows[] = [];
   const outcomes = frames.map((frame): CommittedFrame => {
     const queue = queues.get(queueKey(frame.hostId, frame.queueId));
     const before = queue?.cursor ?? 0n;
     if (queue === undefined || frame.previousSequence > before)
       return { outcome: "sequence_gap", before, cursor: before, storedRows: 0 };
     if (frame.lastSequence <= before) return { outcome: "committed", before, cursor: before, storedRows: 0 };
-    const rows = frame.previousSequence === before ? frame.rows : frame.rows.filter((row) => row.sequence > before);
-    if (rows.length > 0) groups.push({ ...frame, rows });
+    const rows = frame.previousSequence === before ? frame.rows : rowsAbove(frame.rows, before);
+    if (rows.count > 0) copied.push(rows);
     queue.cursor = frame.lastSequence;
-    return { outcome: "committed", before, cursor: frame.lastSequence, storedRows: rows.length };
+    return { outcome: "committed", before, cursor: frame.lastSequence, storedRows: rows.count };
   });
-  return { outcomes, groups };
+  return { outcomes, rows: copied };
 };
 
-const copy = (client: Client, groups: readonly EnvelopeGroup[]): Promise<void> => {
-  const stream = client.query(
-    copyFrom(`copy ingest_envelope (${envelopeColumns.join(",")}) from stdin with (format binary)`),
-  );
-  return new Promise((resolve, reject) => {
-    const chunks = encodeEnvelopes(groups);
-    const pump = (): void => {
-      try {
-        for (let next = chunks.next(); ; next = chunks.next()) {
-          if (next.done === true) return void stream.end();
-          if (!stream.write(next.value)) return void stream.once("drain", pump);
-        }
-      } catch (cause) {
-        stream.destroy(cause instanceof Error ? cause : new Error(String(cause)));
-      }
-    };
-    stream.once("error", reject);
-    // Emitted after the server has said that it is ready for the next query, never after a COPY that failed.
-    stream.once("finish", resolve);
-    pump();
-  });
-};
-
-const finish = async (
-  client: Client,
-  moved: readonly QueueState[],
-  now: number,
-  before: readonly string[] = [],
-): Promise<void> => {
-  const steps: string[] = [...before];
+/** What moves the cursors and tells when the hosts were last heard. */
+const movesOf = (moved: readonly QueueState[], now: number): string[] => {
+  const steps: string[] = [];
   if (moved.length > 0) {
     const cursors = numberArray(moved.map(({ cursor }) => cursor));
     steps.push(`execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${moment(now)})`);
@@ -251,10 +237,7 @@ const finish = async (
   // A cursor that another batch holds is in use, so not old: waiting for it there could deadlock, and it is skipped.
   for (const host of new Set(moved.filter(({ isNew }) => isNew).map(({ hostId }) => hostId)))
     steps.push(`execute trim_queues(${literal(host)}, ${cursorsOfHostMax})`);
-  const results = await client.query([...steps, "commit"].join(";"));
-  const last: { command?: string } = Array.isArray(results) ? (results.at(-1) ?? {}) : results;
-  // A COMMIT of a transaction that failed answers ROLLBACK, without an error.
-  if (last.command !== "COMMIT") throw new Error("the transaction did not commit");
+  return steps;
 };
 
 const lastResult = async (client: Client, text: string): Promise<Record<string, string>[]> => {

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
+import { decodeRows } from "../../tests/decode-rows.ts";
 import { systemClock } from "../kit/clock.ts";
 import { commitFrames, type FrameToCommit, openCommitClient } from "./commit-frames.ts";
-import { encodeEnvelopes } from "./encode-envelopes.ts";
+import { type EnvelopeGroup, encodeEnvelopes, rowsAbove } from "./encode-envelopes.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -14,12 +15,10 @@ describe("encodeEnvelopes", () => {
   it("is read by the server exactly as it was written, at the edges of every type", async () => {
     const client = await openCommitClient(database.url);
     const big = new Uint8Array(300_000).map((_, index) => index * 7);
-    const frame: FrameToCommit = {
+    const frame = {
       hostId: "spiffe://x/ünïcode-🚀",
       queueId: new Uint8Array(16).fill(0xfe),
       receivedAt: Date.UTC(2026, 10, 20, 1, 2, 3, 456),
-      previousSequence: 0n,
-      lastSequence: 2n ** 63n - 1n,
       rows: [
         {
           sequence: 1n,
@@ -46,7 +45,7 @@ describe("encodeEnvelopes", () => {
         },
       ],
     };
-    await commitFrames(client, [frame], systemClock.now);
+    await commitFrames(client, [toCommit(frame, 2n ** 63n - 1n)], systemClock.now);
     await client.end();
     const { sql } = database.connect();
     const rows = await sql`
@@ -88,7 +87,7 @@ describe("encodeEnvelopes", () => {
     );
     const client = await openCommitClient(database.url);
     const group = { hostId: "times", queueId: new Uint8Array(16), receivedAt: 0, rows };
-    await commitFrames(client, [{ ...group, previousSequence: 0n, lastSequence: 24n }], systemClock.now);
+    await commitFrames(client, [toCommit(group, 24n)], systemClock.now);
     await client.end();
     const stored = await database.connect().sql`
       select (extract(epoch from observed_at) * 1000000)::numeric(30)::text as observed
@@ -98,16 +97,38 @@ describe("encodeEnvelopes", () => {
     );
   });
 
-  it("keeps chunks near 256 KiB and cuts them only between rows", () => {
-    const row = { kind: "k", source: "s", attributes: {} };
-    const rows = Array.from({ length: 1000 }, (_, index) => ({
-      ...row,
-      sequence: BigInt(index + 1),
-      payload: new Uint8Array(1024),
+  it("gives the rows above a cursor as they were, whatever stands before them", () => {
+    const rows = [3n, 4n, 2n ** 40n].map((sequence, index) => ({
+      sequence,
+      kind: "log_line",
+      source: "s",
+      attributes: { index: String(index) },
+      payload: new Uint8Array(index),
     }));
-    const chunks = [...encodeEnvelopes([{ hostId: "h", queueId: new Uint8Array(16), receivedAt: 0, rows }])];
-    expect(chunks.length).toBe(5);
-    expect(Math.max(...chunks.map((chunk) => chunk.length))).toBeLessThanOrEqual(256 * 1024);
-    for (const chunk of chunks.slice(1)) expect([...chunk.subarray(0, 2)]).toEqual([0, 9]);
+    const group = { hostId: "h", queueId: new Uint8Array(16), receivedAt: 0, rows };
+    const all = encodeEnvelopes(group);
+    const before = Uint8Array.from(all.bytes);
+    for (const [cursor, kept] of [
+      [2n, rows],
+      [3n, rows.slice(1)],
+      [4n, rows.slice(2)],
+      [2n ** 40n - 1n, rows.slice(2)],
+      [2n ** 40n, []],
+    ] as const) {
+      const above = rowsAbove(all, cursor);
+      expect(decodeRows(above)).toEqual(decodeRows(encodeEnvelopes({ ...group, rows: kept })));
+      expect([above.count, above.payloadBytes]).toEqual([
+        kept.length,
+        kept.reduce((sum, { payload }) => sum + payload.length, 0),
+      ]);
+    }
+    expect(Uint8Array.from(all.bytes)).toEqual(before);
   });
+});
+
+const toCommit = (group: EnvelopeGroup, lastSequence: bigint): FrameToCommit => ({
+  ...group,
+  previousSequence: 0n,
+  lastSequence,
+  rows: encodeEnvelopes(group),
 });

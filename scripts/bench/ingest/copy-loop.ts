@@ -1,6 +1,11 @@
 import { from as copyFrom } from "pg-copy-streams";
 import { openCopyClient } from "../../../functions/store/copy-client.ts";
-import { encodeEnvelopes, envelopeColumns } from "../../../functions/store/encode-envelopes.ts";
+import { encodeEnvelopes } from "../../../functions/store/encode-envelopes.ts";
+import { envelopeColumns, headerBytes } from "../../../functions/store/row-writer.ts";
+
+const signature = Buffer.from("PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0", "latin1");
+const trailer = Uint8Array.of(0xff, 0xff);
+const chunkBytes = 256 * 1024;
 
 /**
  * The floor: rows a second of a loop that does nothing but COPY the same rows, encoded once, `rowsOfBatch` in a transaction.
@@ -21,7 +26,9 @@ export const measureCopyLoop = async (options: {
     payload,
   }));
   const group = { hostId: "spiffe://fleet.bench/floor", queueId: new Uint8Array(16), receivedAt: Date.now(), rows };
-  const chunks = [...encodeEnvelopes([group])];
+  const copied = Buffer.concat([signature, encodeEnvelopes(group).bytes.subarray(headerBytes), trailer]);
+  const chunks: Uint8Array[] = [];
+  for (let at = 0; at < copied.length; at += chunkBytes) chunks.push(copied.subarray(at, at + chunkBytes));
   const client = await openCopyClient(options.url);
   const startedAt = performance.now();
   const until = startedAt + options.seconds * 1000;

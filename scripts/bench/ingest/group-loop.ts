@@ -1,6 +1,7 @@
 import { createCommitter } from "../../../functions/ingest/committer.ts";
 import { systemClock } from "../../../functions/kit/clock.ts";
 import { openCommitClient } from "../../../functions/store/commit-frames.ts";
+import { encodeEnvelopes } from "../../../functions/store/encode-envelopes.ts";
 
 /**
  * The floor of small senders: envelopes a second of `senders` loops that hand one envelope after the other to the group commit, in
@@ -24,8 +25,9 @@ export const measureGroupLoop = async (options: {
     const queueId = crypto.getRandomValues(new Uint8Array(16));
     for (let sequence = 1n; performance.now() < until; sequence++) {
       const row = { sequence, kind: "otel_log", source: "otlp", attributes: {}, payload };
+      const rows = encodeEnvelopes({ hostId, queueId, receivedAt: Date.now(), rows: [row] });
       const span = { previousSequence: sequence - 1n, lastSequence: sequence };
-      await committer.commit({ hostId, queueId, receivedAt: Date.now(), rows: [row], ...span }, options.payloadBytes);
+      await committer.commit({ hostId, queueId, rows, ...span }, options.payloadBytes);
       envelopes++;
     }
   };

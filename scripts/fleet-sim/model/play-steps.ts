@@ -11,6 +11,7 @@ import { createToken } from "../../../functions/domain/enrollment/create-token.t
 import { insertCertificates } from "../../../functions/store/certificates.ts";
 import { commitFrames, openCommitClient } from "../../../functions/store/commit-frames.ts";
 import type { Database } from "../../../functions/store/database.ts";
+import { encodeEnvelopes } from "../../../functions/store/encode-envelopes.ts";
 import { insertIdentities } from "../../../functions/store/identities.ts";
 import type { Plan } from "../story/plan.ts";
 import { applyStep } from "./apply-step.ts";
@@ -100,8 +101,8 @@ const commitDiscarded = async (
   at: number,
 ): Promise<void> => {
   const queueId = createHash("sha256").update(`${identity} ${at}`).digest().subarray(0, 16);
-  const frame = { hostId: identity, queueId, previousSequence: 0n, lastSequence: 1n, rows: [], receivedAt: at };
-  await commitFrames(client, [frame], () => at);
+  const rows = encodeEnvelopes({ hostId: identity, queueId, receivedAt: at, rows: [] });
+  await commitFrames(client, [{ hostId: identity, queueId, previousSequence: 0n, lastSequence: 1n, rows }], () => at);
 };
 
 /** One call after the other: the client of the commits does one thing at a time. */

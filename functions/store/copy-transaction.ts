@@ -1,0 +1,113 @@
+import type { Client, Connection, Submittable } from "pg";
+import { type EncodedRows, envelopeColumns, headerBytes } from "./row-writer.ts";
+
+/** Copies rows between two groups of statements, all of which go to the server in one piece. */
+export interface CopyTransaction {
+  /** Statements that run before the rows. */
+  before: readonly string[];
+  rows: readonly EncodedRows[];
+  /** Awaited before the last of the rows are said to be the last: the statements that follow run only then. */
+  turn: Promise<unknown> | undefined;
+  /** Statements that run after the rows; the last one is COMMIT. */
+  after: readonly string[];
+}
+
+/**
+ * Runs a transaction in one round trip, without waiting for the server to ask for the rows: it drops what it has no use for after an
+ * error (its manual, "Message Flow", "COPY Operations"). Resolves once the server has said COMMIT and is ready for more; rejects
+ * with its first error, or when the connection is lost, with nothing committed.
+ */
+export const runCopyTransaction = (client: Client, transaction: CopyTransaction): Promise<void> =>
+  new Promise((resolve, reject) => {
+    client.query(submittable(transaction, resolve, reject));
+  });
+
+/**
+ * Rows from which on another COPY begins. PostgreSQL pins the table's descriptor once for each of up to 1,000 buffered rows, in a hash
+ * table where all of these collide: the cost of a COPY grows with the square of its rows until then.
+ */
+const rowsOfCopyMin = 200;
+
+const copyText = `copy ingest_envelope (${envelopeColumns.join(",")}) from stdin with (format binary)`;
+const signature = Uint8Array.of(0x50, 0x47, 0x43, 0x4f, 0x50, 0x59, 0x0a, 0xff, 0x0d, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+const copyData = 0x64;
+const copyDone = 0x63;
+
+const message = (type: number, body: Uint8Array): Buffer => {
+  const bytes = Buffer.allocUnsafe(headerBytes + body.length);
+  bytes.set(body, headerBytes);
+  return addHeader(bytes, type);
+};
+const addHeader = (bytes: Uint8Array, type: number): Buffer => {
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
+  buffer[0] = type;
+  buffer.writeUInt32BE(bytes.length - 1, 1);
+  return buffer;
+};
+const opening = message(copyData, signature);
+const closing = Buffer.concat([message(copyData, Uint8Array.of(0xff, 0xff)), message(copyDone, new Uint8Array())]);
+
+const inCopies = (rows: readonly EncodedRows[]): EncodedRows[][] => {
+  const copies: EncodedRows[][] = [];
+  let open: EncodedRows[] = [];
+  let count = 0;
+  for (const some of rows) {
+    open.push(some);
+    count += some.count;
+    if (count < rowsOfCopyMin) continue;
+    copies.push(open);
+    open = [];
+    count = 0;
+  }
+  if (open.length > 0) copies.push(open);
+  return copies;
+};
+
+const submittable = (
+  { before, rows, turn, after }: CopyTransaction,
+  resolve: () => void,
+  reject: (cause: unknown) => void,
+): Submittable => {
+  const copies = inCopies(rows);
+  let ended = false;
+  let command = "";
+  const end = (settle: () => void): void => {
+    ended = true;
+    settle();
+  };
+  return {
+    submit(connection: Connection) {
+      const { stream } = connection;
+      stream.cork();
+      connection.query([...before, ...copies.map(() => copyText), ...after].join(";"));
+      for (const [index, some] of copies.entries()) {
+        if (index > 0) stream.write(closing);
+        stream.write(opening);
+        for (const { bytes } of some) stream.write(addHeader(bytes, copyData));
+      }
+      if (turn === undefined && copies.length > 0) stream.write(closing);
+      stream.uncork();
+      void turn?.then(() => {
+        if (!ended && copies.length > 0) stream.write(closing);
+      });
+    },
+    handleCommandComplete({ text }: { text: string }) {
+      command = text;
+    },
+    handleReadyForQuery() {
+      // A COMMIT of a transaction that failed answers ROLLBACK, without an error.
+      if (command === "COMMIT") end(resolve);
+      else end(() => reject(new Error("the transaction did not commit")));
+    },
+    handleError(cause: Error) {
+      end(() => reject(cause));
+    },
+    // Nothing is asked of these: the rows are on their way, and what statements return is not looked at.
+    handleCopyInResponse: () => undefined,
+    handleRowDescription: () => undefined,
+    handleDataRow: () => undefined,
+    handleEmptyQuery: () => undefined,
+    handlePortalSuspended: () => undefined,
+    callback: () => undefined,
+  } as Submittable;
+};
