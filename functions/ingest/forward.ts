@@ -44,10 +44,10 @@ export async function* forward<Answer>(
   let opened = false;
   let ended = false;
 
-  const push = (answer: Promise<Answer>): void => {
+  const push = (answer: Promise<Answer>): Promise<unknown> => {
     const at = entries.push({ state: "pending" }) - 1;
     const entry = entries[at] as Entry<Answer>;
-    answer.then(
+    return answer.then(
       (value) => {
         Object.assign(entry, { state: "answered", answer: value });
         if (entries[0] === entry) change.raise();
@@ -58,14 +58,16 @@ export async function* forward<Answer>(
       },
     );
   };
-  const take = (message: ForwardMessage): void => {
+  /** Gives what must end before the next message is taken: Opened tells where the queue stood before the frames of its stream. */
+  const take = (message: ForwardMessage): Promise<unknown> | undefined => {
     if (!opened && message.case !== "open") throw outOfOrder("open must be the first message");
     if (opened && message.case !== "frame" && message.case !== "examined")
       throw outOfOrder("only frames may follow open");
     opened = true;
-    if (message.case === "open") push(steps.open(message.value));
-    if (message.case === "frame") push(steps.accept(message.value));
-    if (message.case === "examined") push(steps.acceptExamined(message.value));
+    if (message.case === "open") return push(steps.open(message.value));
+    if (message.case === "frame") void push(steps.accept(message.value));
+    if (message.case === "examined") void push(steps.acceptExamined(message.value));
+    return undefined;
   };
   const read = async (): Promise<void> => {
     const over = () => cut.aborted || gone.aborted;
@@ -77,7 +79,10 @@ export async function* forward<Answer>(
       while (!room()) await drained.wait();
       const next = await iterator.next();
       if (next.done) return;
-      for (const request of next.value) take(request);
+      for (const request of next.value) {
+        const opening = take(request);
+        if (opening) await opening;
+      }
     }
   };
   const drained = createSignal();
