@@ -11,6 +11,7 @@ import { type Bench, quantile, rated } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
 import { openBenchDatabase } from "./database.ts";
 import { type BenchHost, createBenchFleet } from "./fleet.ts";
+import { cpuSecondsOf } from "./ingest/processes.ts";
 
 const goal = 0.6;
 const url = "http://core.bench/v1/collector/heartbeat";
@@ -21,6 +22,16 @@ const roundMs = 10_000;
 const collectGarbage = (): void => {
   setFlagsFromString("--expose-gc");
   runInNewContext("gc")();
+};
+
+/** CPU seconds used so far: by core with all its threads, by its event loop alone, and by PostgreSQL. */
+const cpuNow = (postmaster: number) => {
+  const [all, loop] = [process.cpuUsage(), process.threadCpuUsage()];
+  return {
+    core: (all.user + all.system) / 1e6,
+    loop: (loop.user + loop.system) / 1e6,
+    postgres: cpuSecondsOf(postmaster),
+  };
 };
 
 /** A signed heartbeat, ready to send. */
@@ -61,30 +72,35 @@ export const bench: Bench = async (args) => {
     await fire(app, warmUp, inFlight);
     const floorRates: number[] = [];
     let seconds = 0;
-    let cpuSeconds = 0;
+    const cpu = { core: 0, loop: 0, postgres: 0 };
     const latencies = new Float64Array(hosts * rounds);
     for (let round = 1; round <= rounds; round++) {
       const shots = shotsAt(round);
       now = start + round * roundMs;
       collectGarbage();
       const startedAt = performance.now();
-      const cpuBefore = process.cpuUsage();
+      const before = cpuNow(database.pid);
       latencies.set(await fire(app, shots, inFlight), (round - 1) * hosts);
       seconds += (performance.now() - startedAt) / 1000;
-      const { user, system } = process.cpuUsage(cpuBefore);
-      cpuSeconds += (user + system) / 1e6;
+      const after = cpuNow(database.pid);
+      for (const part of ["core", "loop", "postgres"] as const) cpu[part] += after[part] - before[part];
       floorRates.push(verifyRate(shots));
     }
     const written = await database.sql`select count(*)::int as rows from collector_health
       where last_heartbeat_at = ${new Date(now).toISOString()}::timestamptz`;
     if (written[0]?.rows !== hosts) throw new Error("the last round is not in the database");
+    const microsecondsEach = (cpuSeconds: number) => Math.round((cpuSeconds / hosts / rounds) * 1e6);
     const floor = floorRates.reduce((sum, rate) => sum + rate, 0) / rounds;
     const details = {
       hosts,
       rounds,
       in_flight: inFlight,
       seconds: Math.round(seconds * 100) / 100,
-      core_cpu_us_each: Math.round((cpuSeconds / hosts / rounds) * 1e6),
+      cpu_us_each: {
+        core: microsecondsEach(cpu.core),
+        core_loop: microsecondsEach(cpu.loop),
+        postgres: microsecondsEach(cpu.postgres),
+      },
       latency_ms: { p50: Math.round(quantile(latencies, 0.5)), p99: Math.round(quantile(latencies, 0.99)) },
       floor: "P-256 verifications of the same signatures by node:crypto on one core",
     };
