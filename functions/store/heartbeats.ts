@@ -148,7 +148,11 @@ const recordHeartbeats = async (
       a.config_id, g.config_hash
     from verdict
     -- The snapshot of the statement: what the report before this one said.
-    left join collector_health h on h.identity_id = verdict.identity_id
+    -- One key at a time, or the planner reads the whole table for a group of a hundred.
+    left join lateral (
+      select certificate_id, boot_id, previous_boot_id, previous_boot_at from collector_health
+      where identity_id = verdict.identity_id limit 1
+    ) h on true
     left join config_assignment a on a.identity_id = verdict.identity_id and a.ended_at is null
     left join collector_config g on g.id = a.config_id
     order by verdict.place`);
