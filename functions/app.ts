@@ -3,7 +3,7 @@ import type { Core } from "./core.ts";
 import { renderProblem } from "./http/render-problem.ts";
 import type { HttpContext, HttpEnv, Peer } from "./http/request.ts";
 import { mount, type Route } from "./http/route.ts";
-import { uuidv7 } from "./kit/entropy.ts";
+import { pooledEntropy, uuidv7 } from "./kit/entropy.ts";
 import { isRequestId } from "./kit/request-id.ts";
 import { Problem } from "./problems.ts";
 import { routesOf } from "./v1/index.ts";
@@ -21,7 +21,8 @@ export interface AppOptions {
  * leaves through one translator.
  */
 export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOptions): Hono<HttpEnv> => {
-  const { clock, entropy, log, observe } = core;
+  const { clock, log, observe } = core;
+  const entropy = pooledEntropy(core.entropy);
   const app = new Hono<HttpEnv>();
 
   app.use(async (c, next) => {

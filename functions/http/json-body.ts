@@ -4,6 +4,8 @@ import { Problem } from "../problems.ts";
 /** The largest body of an HTTP request, in bytes (contract, section 1). */
 export const bodyBytesMax = 1024 * 1024;
 
+const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
 /** No document of this API nests deeper; the bound keeps recursive readers (RFC 8785) off the end of the stack. */
 const depthMax = 32;
 
@@ -33,7 +35,7 @@ export const readJson = async (request: Request, absentAs?: unknown): Promise<un
   if (mediaTypeOf(request) !== "application/json")
     throw new Problem("unsupported_media_type", { detail: "Send the body as application/json" });
   try {
-    const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    const text = strictUtf8.decode(bytes);
     if (depthOf(text) > depthMax) throw new SyntaxError(`nests deeper than ${depthMax}`);
     return JSON.parse(text);
   } catch (cause) {
@@ -50,7 +52,7 @@ export const mediaTypeOf = (request: Request): string | undefined =>
 export const readText = async (request: Request): Promise<string> => {
   const bytes = await readBody(request);
   try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+    return strictUtf8.decode(bytes);
   } catch (cause) {
     throw new Problem("validation_failed", { errors: [{ path: "", message: "must be UTF-8 text" }], cause });
   }

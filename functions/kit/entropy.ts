@@ -9,6 +9,19 @@ export interface Entropy {
 /** The platform's cryptographic generator. */
 export const systemEntropy: Entropy = { bytes: (length) => crypto.getRandomValues(new Uint8Array(length)) };
 
+/** The same randomness, drawn many bytes at a time: for ids, of which each draw would cost more than the id. Not for secrets. */
+export const pooledEntropy = (entropy: Entropy, poolBytes = 1024): Entropy => {
+  let pool = new Uint8Array();
+  return {
+    bytes: (length) => {
+      if (pool.length < length) pool = entropy.bytes(Math.max(poolBytes, length));
+      const taken = pool.slice(0, length);
+      pool = pool.subarray(length);
+      return taken;
+    },
+  };
+};
+
 /** A uniform number in [0, 1), for jitter. */
 export const fraction = (entropy: Entropy): number => {
   const view = new DataView(entropy.bytes(4).buffer);

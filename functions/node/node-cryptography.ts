@@ -1,5 +1,4 @@
 import { createPrivateKey, createPublicKey, hash, type KeyObject, sign, verify } from "node:crypto";
-import { BoundedMap } from "../kit/bounded-map.ts";
 import {
   algorithmFits,
   type Cryptography,
@@ -13,20 +12,19 @@ const digestOf = (algorithm: SignatureAlgorithm): string | null => algorithm.spl
 
 /**
  * Cryptography by node:crypto. Verifications go to the thread pool, at most `pooledMax` at a time, so that all cores share them;
- * beyond that the event loop takes its part instead of letting a queue grow. Public keys are kept parsed for the `keysMax` that
- * were used last.
+ * beyond that the event loop takes its part instead of letting a queue grow. A public key stays parsed for as long as its caller
+ * keeps the very bytes, which must not change: certificates and authorities do.
  */
-export const createNodeCryptography = ({ keysMax = 20_000, pooledMax = 256 } = {}): Cryptography => {
-  const keys = new BoundedMap<string, { parts: PublicKeyParts; key: KeyObject }>(keysMax);
+export const createNodeCryptography = ({ pooledMax = 256 } = {}): Cryptography => {
+  const keys = new WeakMap<Uint8Array, { parts: PublicKeyParts; key: KeyObject }>();
   let pooled = 0;
   const keyOf = (spki: Uint8Array) => {
-    const name = Buffer.from(spki.buffer, spki.byteOffset, spki.byteLength).toString("latin1");
-    const known = keys.get(name);
+    const known = keys.get(spki);
     if (known !== undefined) return known;
     const parts = readPublicKey(spki);
     if (parts === undefined) return undefined;
     const key = createPublicKey({ key: Buffer.from(spki), format: "der", type: "spki" });
-    keys.set(name, { parts, key });
+    keys.set(spki, { parts, key });
     return { parts, key };
   };
   const verifyInPool = (digest: string | null, data: Uint8Array, key: KeyObject, signature: Uint8Array) =>

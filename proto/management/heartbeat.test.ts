@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
 import { HeartbeatRequest } from "./heartbeat.ts";
-import { cutText, parseTimestamp } from "./text.ts";
+import { cutText, parseTimestamp, StoredTimestamp } from "./text.ts";
 
 const heartbeat = {
   sent_at: "2026-11-20T12:00:00.000Z",
@@ -65,6 +65,18 @@ describe("HeartbeatRequest", () => {
     expect(parsed.config.errors).toEqual(Array(20).fill("ab"));
     expect(parsed.forwarder.last_error).toBe(`[31m${"é".repeat(496)}`);
     expect(cutText("a\u{1f600}b", 2)).toBe("a\u{1f600}");
+  });
+});
+
+describe("StoredTimestamp", () => {
+  it.each([
+    ["2026-11-20T12:00:00.123Z", "2026-11-20T12:00:00.123Z"],
+    ["2026-11-20T12:00:00Z", "2026-11-20T12:00:00.000Z"],
+    ["2026-11-20T12:00:00.5Z", "2026-11-20T12:00:00.500Z"],
+    ["0001-01-01T00:00:00.000Z", "0001-01-01T00:00:00.000Z"],
+    ["9999-12-31T23:59:59.999999999Z", "9999-12-31T23:59:59.999Z"],
+  ])("%s is stored as %s", (sent, stored) => {
+    expect(v.parse(StoredTimestamp, sent)).toBe(stored);
   });
 });
 

@@ -67,7 +67,8 @@ export const parseTimestamp = (text: string): number | undefined => {
 /** A `Timestamp` to be stored, in milliseconds: finer digits are cut here, as a database would round them, maybe into year 10000. */
 export const StoredTimestamp = v.pipe(
   Timestamp,
-  v.transform((text) => new Date(parseTimestamp(text) ?? 0).toISOString()),
+  // 24 characters are milliseconds already.
+  v.transform((text) => (text.length === 24 ? text : new Date(parseTimestamp(text) ?? 0).toISOString())),
 );
 
 /** SHA-256 as 64 lowercase hexadecimal digits. */
