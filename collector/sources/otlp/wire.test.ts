@@ -69,6 +69,13 @@ describe("the wire check", () => {
     fc.assert(fc.property(request, (bytes) => check(bytes)));
   });
 
+  it("G3: refuses packed numbers of which the last is cut off", () => {
+    const within = (body: number[], tag: number) => [tag, body.length, ...body];
+    // bucket_counts of a data point of a histogram of a metric of a scope of a resource.
+    const counts = (bytes: number) => [0x0a, 0x4a, 0x12, 0x12, 0x0a].reduce(within, within(Array(bytes).fill(0), 0x32));
+    expect([16, 15, 9].map((bytes) => accepts(Uint8Array.from(counts(bytes))))).toEqual([true, false, false]);
+  });
+
   it("G3: refuses with WireError what the decoder refuses, whatever byte is changed or cut off; text alone it does not look at", () => {
     const damaged = fc
       .tuple(request, fc.nat(), fc.nat(255), fc.boolean())

@@ -87,8 +87,9 @@ const checkMessage = (cursor: Cursor, end: number, shape: Shape, depth: number):
       const length = readVarint(cursor, end);
       const fieldEnd = cursor.at + length;
       if (fieldEnd > end) throw new WireError("a field is longer than its message");
-      if (field?.message === undefined) cursor.at = fieldEnd;
-      else checkMessage(cursor, fieldEnd, field.message, depth + 1);
+      if (field?.message !== undefined) checkMessage(cursor, fieldEnd, field.message, depth + 1);
+      else if (field?.packable) while (cursor.at < fieldEnd) skipScalar(cursor, fieldEnd, field.wireType);
+      else cursor.at = fieldEnd;
     } else {
       skipScalar(cursor, end, wireType);
     }
