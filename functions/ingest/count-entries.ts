@@ -1,3 +1,4 @@
+import { Problem } from "../problems.ts";
 import { entriesMax } from "./examine-frame.ts";
 import { eachField, WireError } from "./span-names.ts";
 
@@ -8,11 +9,12 @@ const entryBytesMin = 2;
 export const frameField = { forward: 2, submit: 1 } as const;
 
 /**
- * Whether an encoded request holds more than `entriesMax` envelopes and attributes: envelopes = 4, attributes = 5 (ingest.proto). Told
- * before the message is decoded, which would keep core busy for a second. False for what is no protobuf.
+ * Refuses an encoded request that holds more than `entriesMax` envelopes and attributes with `frame_too_large`: envelopes = 4,
+ * attributes = 5 (ingest.proto). Before the message is decoded, which would keep core busy for a second; so one that is large enough
+ * for so many and cannot be counted, by its groups or other faults, is `frame_invalid`, whatever a decoder would make of it.
  */
-export const holdsTooManyEntries = (request: Uint8Array, field: number = frameField.forward): boolean => {
-  if (request.length < entriesMax * entryBytesMin) return false;
+export const checkEntries = (request: Uint8Array, field: number = frameField.forward): void => {
+  if (request.length < entriesMax * entryBytesMin) return;
   let entries = 0;
   try {
     eachField({ bytes: request, at: 0, end: request.length }, field, (frame) =>
@@ -23,25 +25,29 @@ export const holdsTooManyEntries = (request: Uint8Array, field: number = frameFi
         });
       }),
     );
-  } catch (error) {
-    if (error instanceof WireError) return false;
-    throw error;
+  } catch (cause) {
+    if (!(cause instanceof WireError)) throw cause;
+    throw new Problem("frame_invalid", { detail: "the message is not plain protobuf", cause });
   }
-  return entries > entriesMax;
+  if (entries > entriesMax) throw new Problem("frame_too_large");
 };
 
-const [brace, quote, colon] = [0x7b, 0x22, 0x3a];
+const [brace, bracket, quote, backslash, colon] = [0x7b, 0x5b, 0x22, 0x5c, 0x3a];
 /** Of an envelope in JSON, beside its attributes: sequence, kind, source and payload, or some of them. */
 const membersOfEntry = 4;
 
-/** The same of a request in JSON, by its braces and members: no exact count, but a bound of what parsing it costs. */
-export const holdsTooManyJsonEntries = (request: Uint8Array): boolean => {
-  let objects = 0;
+/** The same of a request in JSON, by its objects, arrays and members: no exact count, but a bound of what parsing it costs. */
+export const checkJsonEntries = (request: Uint8Array): void => {
+  let nested = 0;
   let members = 0;
+  let isText = false;
   for (let at = 0; at < request.length; at++) {
     const byte = request[at];
-    if (byte === brace) objects++;
-    else if (byte === colon && request[at - 1] === quote) members++;
+    if (byte === quote) isText = !isText;
+    else if (isText) {
+      if (byte === backslash) at++;
+    } else if (byte === brace || byte === bracket) nested++;
+    else if (byte === colon) members++;
   }
-  return objects > 2 * entriesMax || members > (membersOfEntry + 1) * entriesMax;
+  if (nested > 2 * entriesMax || members > (membersOfEntry + 1) * entriesMax) throw new Problem("frame_too_large");
 };

@@ -106,6 +106,8 @@ describe("examineFrame", () => {
     expect(of({ source: text })).toBeGreaterThan(1000);
     expect(of({ kind: text })).toBeGreaterThan(1000);
     expect(of({ kind: "Refused", attributes })).toBeGreaterThan(1_000_000);
+    // JSON writes each as \u0001.
+    expect(of({ attributes: { name: "\u0001".repeat(100_000) } })).toBeGreaterThan(600_000);
   });
 
   it("G1: a frame of more than 100,000 envelopes and attributes is too large, however few its bytes", () => {

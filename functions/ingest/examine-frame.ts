@@ -2,6 +2,7 @@ import type { Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js
 import { Problem } from "../problems.ts";
 import type { FrameToCommit } from "../store/commit-frames.ts";
 import { encodeEnvelopes } from "../store/encode-envelopes.ts";
+import type { EncodedRows } from "../store/row-writer.ts";
 import { everySpanNamed } from "./span-names.ts";
 
 /** The limits of a frame (spec, "Deployment configuration: core"; contract, section 7). */
@@ -112,8 +113,12 @@ export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits,
     lastSequence: last,
     rows: encodeEnvelopes({ hostId: identity, queueId: sent.queueId, receivedAt, rows }),
   };
-  return { frame, rejected, discarded, bytes: bytes + envelopeOverheadBytes };
+  return { frame, rejected, discarded, bytes: heldBytes(bytes, frame.rows) };
 };
+
+/** What a frame counts as in memory: what it was decoded to, or its rows, in which one byte of an attribute can be six of JSON. */
+export const heldBytes = (decodedBytes: number, { bytes }: EncodedRows): number =>
+  Math.max(decodedBytes, bytes.length) + envelopeOverheadBytes;
 
 const invalid = (detail: string): Problem => new Problem("frame_invalid", { detail });
 

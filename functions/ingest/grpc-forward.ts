@@ -11,7 +11,7 @@ import type { BufferPool } from "../kit/buffer-pool.ts";
 import { Problem } from "../problems.ts";
 import { type Caller, type CallerCertificate, callerCertificateKey } from "./admission.ts";
 import { toConnectError } from "./connect-error.ts";
-import { holdsTooManyEntries } from "./count-entries.ts";
+import { checkEntries } from "./count-entries.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 import type { ForwardMessage } from "./forward.ts";
 import { createGrpcMessageReader, joinGrpcMessages } from "./grpc-messages.ts";
@@ -120,9 +120,9 @@ async function* readRequests(
 }
 
 const parse = (bytes: Uint8Array): ForwardMessage => {
-  if (holdsTooManyEntries(bytes)) throw new Problem("frame_too_large");
+  checkEntries(bytes);
   try {
-    return fromBinary(ForwardRequestSchema, bytes).message;
+    return fromBinary(ForwardRequestSchema, bytes, { readUnknownFields: false }).message;
   } catch (cause) {
     throw new Problem("frame_invalid", { detail: "the message is not a ForwardRequest", cause });
   }

@@ -3,7 +3,7 @@ import { unpooled } from "../kit/buffer-pool.ts";
 import { readBytes } from "../kit/bytes.ts";
 import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
-import { holdsTooManyEntries, holdsTooManyJsonEntries } from "./count-entries.ts";
+import { checkEntries, checkJsonEntries } from "./count-entries.ts";
 import { createGrpcMessageReader, type GrpcMessage, joinGrpcMessages } from "./grpc-messages.ts";
 
 /** What a handler's messages are judged by. */
@@ -23,15 +23,20 @@ export interface EntryLimits {
 export const limitEntries = (handler: UniversalHandler, limits: EntryLimits): UniversalHandler => {
   const limited = (request: UniversalServerRequest) => {
     const { body, header } = request;
-    const type = header.get("content-type") ?? "";
+    // Connect reads it in any case.
+    const type = (header.get("content-type") ?? "").toLowerCase();
     const [, prefix, codec = "proto"] =
       /^application\/(grpc-web|grpc|connect)?\+?(proto|json)?(?:;.*)?$/.exec(type) ?? [];
     const coding = codingHeaders[prefix ?? "unary"];
     const encoding = (coding && header.get(coding)) ?? "identity";
     if (coding === undefined || !isStream(body) || !["identity", "gzip"].includes(encoding)) return handler(request);
     const check = (message: Uint8Array): void => {
-      const tooMany = codec === "json" ? holdsTooManyJsonEntries(message) : holdsTooManyEntries(message, limits.field);
-      if (tooMany) throw toConnectError(new Problem("frame_too_large"));
+      try {
+        if (codec === "json") checkJsonEntries(message);
+        else checkEntries(message, limits.field);
+      } catch (error) {
+        throw toConnectError(error);
+      }
     };
     if (prefix !== undefined) return handler({ ...request, body: checkMessages(body, check, limits) });
     const plain = new Headers(header);

@@ -12,6 +12,7 @@ import {
   entriesMax,
   envelopeOverheadBytes,
   type FrameLimits,
+  heldBytes,
   kindBytesMax,
   queueIdBytes,
   timestampSecondsMax,
@@ -95,17 +96,18 @@ const readPlainFrame = (wire: WireReader, { identity, limits, receivedAt, buffer
     buffers.give(writer.finish().bytes);
     throw error;
   }
+  const rows = writer.finish();
   return {
     frame: {
       hostId: identity,
       queueId,
       previousSequence,
       lastSequence: sequenceOf(reader.lastHigh, reader.lastLow),
-      rows: writer.finish(),
+      rows,
     },
     rejected: [],
     discarded: reader.discarded,
-    bytes: reader.heldBytes + envelopeOverheadBytes,
+    bytes: heldBytes(reader.heldBytes, rows),
   };
 };
 

@@ -136,6 +136,12 @@ describe("ingest over raw HTTP/2", () => {
       ["Submit", { "content-type": "application/proto" }, framed(1)],
       ["Submit", { "content-type": "application/proto", "content-encoding": "gzip" }, gzipSync(framed(1))],
       ["Submit", { "content-type": "application/json" }, json],
+      ["Submit", { "content-type": "application/JSON" }, json],
+      [
+        "Submit",
+        { ...grpc, "content-type": "application/GRPC", "grpc-encoding": "gzip" },
+        enveloped(gzipSync(framed(1)), 1),
+      ],
       ["Forward", { ...grpc, "grpc-timeout": "9S" }, enveloped(framed(2))],
       ["Forward", { "content-type": "application/connect+proto" }, enveloped(framed(2))],
       ["Forward", { "content-type": "application/connect+json" }, enveloped(json)],

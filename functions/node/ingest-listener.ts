@@ -109,6 +109,8 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
   const adapter = connectNodeAdapter({
     routes: (router) => ingest.routes(router, limitedGzip),
     readMaxBytes: ingest.readMaxBytes,
+    // Nobody reads them, and a frame holds two million.
+    binaryOptions: { readUnknownFields: false },
     requestGate: ingest.requestGate,
     acceptCompression: [limitedGzip],
     contextValues: (request) => createContextValues().set(callerCertificateKey, peerOf(request)?.caller),
