@@ -23,11 +23,18 @@ const codes: Readonly<Record<string, UnreadableRequest>> = {
  * connection. Nothing is said in the middle of an answer that is under way, or where nobody can hear it.
  */
 export const answerUnreadable = (server: Http1Server): void => {
-  const answers = new WeakMap<Socket, ServerResponse>();
-  server.on("request", (request, response) => answers.set(request.socket, response));
+  const answers = new WeakMap<Socket, Set<ServerResponse>>();
+  server.on("request", ({ socket }, response) => {
+    // Several, where the client does not wait for one before it asks for the next.
+    const open = answers.get(socket) ?? new Set();
+    answers.set(socket, open.add(response));
+    response.once("close", () => open.delete(response));
+  });
   server.on("clientError", (error, socket) => {
-    const underWay = answers.get(socket);
-    if (!socket.writable || (underWay?.headersSent && !underWay.writableFinished)) {
+    const isUnderWay = [...(answers.get(socket) ?? [])].some(
+      (answer) => answer.headersSent && !answer.writableFinished,
+    );
+    if (!socket.writable || isUnderWay) {
       socket.destroy();
       return;
     }
