@@ -78,10 +78,20 @@ describe("a sign-in under way", () => {
       expect({ other, found: await resume(other) }).toEqual({ other, found: null });
   });
 
+  it("A1: is not forgotten for what another host of the domain planted", async () => {
+    const { browser } = setUp();
+    const { agent, begin, resume } = browser();
+    const attempt = await begin();
+    for (let at = 0; at < 9; at++)
+      agent.plant(origin, `__Secure-svc_sign_in_planted_${at}_______=x; Path=/api/auth; Secure`);
+    await begin();
+    expect(await resume(attempt.state)).toEqual(attempt);
+  });
+
   it("forgets no cookie whose name is not of its own making", async () => {
     const { clock } = setUp();
     const attempts = createAttempts({ config, clock, entropy: createSeededEntropy() });
-    const planted = Array.from({ length: 9 }, (_, at) => `__Secure-svc_sign_in_odd\u00e9${at}=x`).join("; ");
+    const planted = Array.from({ length: 9 }, (_, at) => `__Host-svc_sign_in_odd\u00e9${at}=x`).join("; ");
     expect((await attempts.begin("/", planted)).cookies).toHaveLength(2);
     expect(attempts.end("a; Domain=evil")).toEqual([]);
   });

@@ -41,21 +41,24 @@ const Claims = v.object({ state: v.string(), nonce: v.string(), verifier: v.stri
 export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | "clock" | "entropy">): Attempts => {
   const { secure } = config;
   const prefix = secure ? "__Secure-svc_sign_in_" : "svc_sign_in_";
+  const signaturePrefix = "__Host-svc_sign_in_";
   const key = new TextEncoder().encode(config.sessionSecret.reveal());
 
   /** Of one attempt: the token, or on https its body and its signature. */
   const cookiesOf = (id: string): WebCookie[] => [
     createCookie({ name: `${prefix}${id}`, path: "/api/auth", secure, ttlSeconds }),
-    ...(secure ? [createCookie({ name: `__Host-svc_sign_in_${id}`, path: "/", secure, ttlSeconds })] : []),
+    ...(secure ? [createCookie({ name: `${signaturePrefix}${id}`, path: "/", secure, ttlSeconds })] : []),
   ];
   const piecesOf = (token: string): string[] => {
     const at = token.lastIndexOf(".");
     return secure ? [token.slice(0, at), token.slice(at + 1)] : [token];
   };
   const clear = (id: string): string[] => cookiesOf(id).map((cookie) => cookie.clear());
-  /** The oldest first. */
-  const idsIn = (cookieHeader: string | undefined): string[] =>
-    [...new Set(cookieNames(cookieHeader, prefix))].map((name) => name.slice(prefix.length)).filter(isId);
+  /** The oldest first; on https those that no other host of the domain can have planted. */
+  const idsIn = (cookieHeader: string | undefined): string[] => {
+    const own = secure ? signaturePrefix : prefix;
+    return [...new Set(cookieNames(cookieHeader, own))].map((name) => name.slice(own.length)).filter(isId);
+  };
 
   return {
     begin: async (returnTo, cookieHeader) => {
