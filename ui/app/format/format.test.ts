@@ -94,8 +94,9 @@ describe("amounts", () => {
     expect([formatShare(999, 1000), formatShare(1000, 1000), formatShare(1, 0)]).toEqual(["99 %", "100 %", "0 %"]);
   });
 
-  it("spells out what would reorder a name unseen, and leaves the letters of every script", () => {
+  it("spells out what would reorder or change a name unseen, and leaves the letters of every script", () => {
     expect(plainText("\u202eevil\u2066-1")).toBe("[U+202E]evil[U+2066]-1");
+    expect(plainText("edge\u200b-\u00ad0\ufeff1\u{e0041}")).toBe("edge[U+200B]-[U+00AD]0[U+FEFF]1[U+E0041]");
     expect(plainText("مضيف-١ 東京 é👩‍💻")).toBe("مضيف-١ 東京 é👩‍💻");
   });
 
