@@ -1,0 +1,127 @@
+import { describe, expect, it } from "vitest";
+import { adminGroup, type DirectoryUser, usualDirectory } from "../../tests/fakes/directory-people.ts";
+import { people } from "../../tests/people.ts";
+import { crowd, setUpDirectorySync } from "../../tests/set-up-directory-sync.ts";
+
+const fixture = await setUpDirectorySync();
+const { directory, events, standings, status, stored, sync } = fixture;
+
+describe("the guard", () => {
+  it("Y2: holds a mass absence until three syncs agree, and applies suspensions and lost groups at once", async () => {
+    directory.set({ users: crowd(17) });
+    await sync();
+    const left = [{ ...usualDirectory.users[0], suspended: true } as DirectoryUser, ...usualDirectory.users.slice(1)];
+    directory.set({ users: left, groups: [{ email: adminGroup, members: ["20", people.auditor.subject] }] });
+    expect(await sync()).toMatchObject({ outcome: "held", held: 17 });
+    expect((await standings()).filter(([, standing]) => standing === "active").length).toBe(19);
+    expect((await standings())[0]).toEqual(["ada@example.test", "suspended", []]);
+    expect((await fixture.test.api("GET", "/v1/whoami", { as: "auditor" })).body.scopes).toContain("admin");
+    const report = (await fixture.test.api("GET", "/v1/directory/status", { as: "auditor" })).body;
+    expect(report).toMatchObject({
+      last_sync: { outcome: "held", reason_code: "mass_absence" },
+      counts: { absences_held: 17 },
+    });
+    expect(await sync()).toMatchObject({ outcome: "held" });
+    expect(await sync()).toMatchObject({ outcome: "synced", changed: 17 });
+    expect((await standings()).filter(([, standing]) => standing === "absent").length).toBe(17);
+    expect(fixture.observed).toEqual(["synced", "held", "held", "synced"]);
+    const { body } = await fixture.test.api<{ items: object[] }>("GET", "/v1/audit-events?action=directory.refuse", {
+      as: "auditor",
+    });
+    expect(body.items).toMatchObject([
+      { reason: "mass_absence", details: { held: 17, users: 3 } },
+      { reason: "mass_absence", details: { held: 17, users: 3 } },
+    ]);
+  });
+
+  it("holds a mass that is suddenly in another domain, and says which setting looks wrong, until three syncs agree", async () => {
+    directory.set({ users: crowd(17) });
+    await sync();
+    const moved = crowd(17).map((user) => ({ ...user, primaryEmail: user.primaryEmail.replace("@", "@new.") }));
+    directory.set({ users: moved, groups: usualDirectory.groups });
+    for (const _ of [1, 2]) {
+      await fixture.test.clock.advance(3_600_000);
+      expect(await sync()).toMatchObject({ outcome: "held", held: 20, suspectSetting: "SVC_DIRECTORY_DOMAIN" });
+      expect((await fixture.test.api("GET", "/v1/directory/status", { as: "reader" })).body).toMatchObject({
+        last_sync: { outcome: "held", reason_code: "mass_unverified" },
+        suspect_setting: "SVC_DIRECTORY_DOMAIN",
+        counts: { people: { active: 20 }, scopes: { admin: 1 }, absences_held: 20 },
+      });
+    }
+    expect((await events())[0]).toMatchObject({ action: "directory.refuse", reason: "mass_unverified" });
+    await fixture.test.clock.advance(3_600_000);
+    expect(await sync()).toMatchObject({ outcome: "synced", suspectSetting: "SVC_DIRECTORY_DOMAIN" });
+    expect(new Set((await standings()).map(([, standing]) => standing))).toEqual(new Set(["unverified"]));
+  });
+});
+
+describe("several cores", () => {
+  it("one at a time syncs, and one that boots later syncs again; at an interval only the first does", async () => {
+    const [reading, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const slow = sync({
+      read: async () => {
+        reading.resolve();
+        await release.promise;
+        return { users: [], admins: null, auditors: null };
+      },
+    });
+    slow.catch(() => undefined);
+    await reading.promise;
+    expect(await sync({ read: () => expect.fail("two read at once") })).toBeUndefined();
+    release.resolve();
+    await expect(slow).rejects.toThrow("no user at all");
+
+    expect(await sync()).toMatchObject({ outcome: "synced" });
+    await fixture.test.clock.advance(1_700_000);
+    expect(await sync({ isFirst: false })).toBeUndefined();
+    expect(await sync({ isFirst: true })).toMatchObject({ outcome: "synced" });
+    await fixture.test.clock.advance(1_800_000);
+    expect(await sync({ isFirst: false })).toMatchObject({ outcome: "synced" });
+  });
+
+  it("a snapshot that took longer than another core's does not undo that one", async () => {
+    const exclusively = <Result>(work: () => Promise<Result>) => work();
+    const report = await sync({
+      exclusively,
+      read: async () => {
+        await sync({ exclusively });
+        return {
+          users: [{ id: "9", primaryEmail: "x@y", displayName: "", suspended: false, archived: false }],
+          admins: null,
+          auditors: null,
+        };
+      },
+    });
+    expect(report).toMatchObject({ outcome: "superseded" });
+    expect((await standings()).map(([email]) => email)).not.toContain("x@y");
+  });
+});
+
+describe("Y4: a database connection that is killed while a snapshot is written", () => {
+  // After the people, and after all but the audit event.
+  it.each(["authentication_identity", "audit_event"])(
+    "Y4: at %s leaves nothing of it, and the next sync writes all",
+    async (table) => {
+      await sync();
+      const before = await stored();
+      directory.set({ users: crowd(5).slice(1) });
+      // Writes to the table wait for a lock that this test holds, and die waiting.
+      const { sql } = fixture.test.database.connect();
+      await sql.begin(async (blocker) => {
+        await blocker.unsafe(`lock table ${table} in share row exclusive mode`);
+        const killed = sync();
+        killed.catch(() => undefined);
+        const waiting = `select pg_terminate_backend(pid) from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock' and application_name = 'svc-server'`;
+        await expect.poll(async () => (await sql.unsafe(waiting)).length).toBe(1);
+        await expect(killed).rejects.toThrow();
+      });
+      expect(await stored()).toEqual(before);
+      expect(await status()).toMatchObject({ last_sync: { outcome: "synced" }, failures_in_a_row: 0 });
+      expect((await events()).length).toBe(1);
+      expect(fixture.observed).toEqual(["synced", "failed"]);
+      await sync();
+      expect((await standings()).length).toBe(8);
+    },
+  );
+});
