@@ -13,7 +13,7 @@ export const limitFrameBytes = (handler: UniversalHandler, bytesMax: number): Un
   const limited = (request: UniversalServerRequest) => {
     const { body } = request;
     if (typeof body !== "object" || body === null || !(Symbol.asyncIterator in body)) return handler(request);
-    const enveloped = /^application\/(grpc|connect\+)/.test(request.header.get("content-type") ?? "");
+    const enveloped = /^application\/(grpc|connect\+)/i.test(request.header.get("content-type") ?? "");
     const bytes = body as AsyncIterable<Uint8Array>;
     return handler({ ...request, body: enveloped ? limitEnvelopes(bytes, bytesMax) : limitBody(bytes, bytesMax) });
   };
