@@ -24,7 +24,10 @@ const codes: Readonly<Record<string, UnreadableRequest>> = {
  */
 export const answerUnreadable = (server: Http1Server): void => {
   const answers = new WeakMap<Socket, Set<ServerResponse>>();
-  server.on("request", ({ socket }, response) => {
+  server.on("request", (request, response) => {
+    // Streams of HTTP/2 end by themselves, and their sockets are no sockets.
+    if (request.httpVersionMajor !== 1) return;
+    const { socket } = request;
     // Several, where the client does not wait for one before it asks for the next.
     const open = answers.get(socket) ?? new Set();
     answers.set(socket, open.add(response));
