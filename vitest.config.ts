@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 /** Node tests: beside the code and in tests/. The route suite against workerd has a configuration of its own. */
 export default defineConfig({
   test: {
-    include: ["{functions,collector,proto,drizzle,scripts,tests,ui}/**/*.test.ts"],
+    include: ["{functions,kit,collector,proto,drizzle,scripts,tests,ui}/**/*.test.ts"],
     exclude: ["**/node_modules/**", "tests/workerd/**"],
     environment: "node",
     // Processes, so that what a test reads of its memory is its own; one more than there are cores, for they often wait.

@@ -1,4 +1,4 @@
-import type { Log } from "../functions/kit/log.ts";
+import type { Log } from "../kit/log.ts";
 import { watchFiles } from "./config/file-watch.ts";
 import { inspectConfig, isUsable, type UsableInspection } from "./config/inspect.ts";
 import type { CoreContact } from "./core-contact.ts";

@@ -1,4 +1,4 @@
-import { rfc3339 } from "../functions/kit/clock.ts";
+import { rfc3339 } from "../kit/clock.ts";
 import type { UsableInspection } from "./config/inspect.ts";
 import type { CoreContact } from "./core-contact.ts";
 import { renewalNotConfigured } from "./management/renewals.ts";

@@ -4,7 +4,7 @@
  * or stored twice.
  */
 import { join } from "node:path";
-import type { Log } from "../functions/kit/log.ts";
+import type { Log } from "../kit/log.ts";
 import type { ConfigDesiredResponse } from "../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../proto/management/heartbeat.ts";
 import type { UsableInspection } from "./config/inspect.ts";

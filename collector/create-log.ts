@@ -1,7 +1,7 @@
 import pino from "pino";
-import { describeError } from "../functions/kit/describe-error.ts";
-import type { Log } from "../functions/kit/log.ts";
-import { oneLine } from "../functions/kit/one-line.ts";
+import { describeError } from "../kit/describe-error.ts";
+import type { Log } from "../kit/log.ts";
+import { oneLine } from "../kit/one-line.ts";
 import type { CollectorConfig } from "../proto/collector-config/parse.ts";
 import type { Output } from "./env.ts";
 

@@ -3,7 +3,7 @@ import { readdir, readFile, rename, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Code } from "@connectrpc/connect";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { systemClock } from "../functions/kit/clock.ts";
+import { systemClock } from "../kit/clock.ts";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
 import { encodePem } from "../proto/pem.ts";
 import { eventually } from "../tests/eventually.ts";

@@ -1,4 +1,4 @@
-import type { Log } from "../functions/kit/log.ts";
+import type { Log } from "../kit/log.ts";
 import type { CollectorConfig } from "../proto/collector-config/parse.ts";
 
 /** A log whose level and format can change while everybody keeps it. */

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Log } from "../functions/kit/log.ts";
+import type { Log } from "../kit/log.ts";
 import { describeConfigError } from "./config/describe-config-error.ts";
 import type { Inspection, UsableInspection } from "./config/inspect.ts";
 import type { CollectorEnv } from "./env.ts";

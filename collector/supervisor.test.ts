@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { afterEach, describe, expect, it } from "vitest";
-import { type Clock, systemClock } from "../functions/kit/clock.ts";
-import { systemEntropy } from "../functions/kit/entropy.ts";
+import { type Clock, systemClock } from "../kit/clock.ts";
+import { systemEntropy } from "../kit/entropy.ts";
 import { HeartbeatRequest } from "../proto/management/heartbeat.ts";
 import { createTestCollectorEnv } from "../tests/fakes/collector-env.ts";
 import { createEnrolledHost } from "../tests/fakes/enrolled-host.ts";

@@ -1,10 +1,10 @@
 import { Hono } from "hono";
+import { pooledEntropy, uuidv7 } from "../kit/entropy.ts";
+import { isRequestId } from "../kit/request-id.ts";
 import type { Core } from "./core.ts";
 import { renderProblem } from "./http/render-problem.ts";
 import type { HttpContext, HttpEnv, Peer } from "./http/request.ts";
 import { mount, type Route } from "./http/route.ts";
-import { pooledEntropy, uuidv7 } from "./kit/entropy.ts";
-import { isRequestId } from "./kit/request-id.ts";
 import { Problem } from "./problems.ts";
 import { routesOf } from "./v1/index.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { ConfigError } from "../kit/env.ts";
 import { parseCoreConfig } from "./config.ts";
-import { ConfigError } from "./kit/env.ts";
 
 const complete = {
   SVC_DATABASE_URL: "postgres://localhost/core",

@@ -1,7 +1,7 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "./kit/confidential-url.ts";
-import { ConfigError, type ConfigFault, type Environment, parseVariables, warnOfUnknown } from "./kit/env.ts";
-import type { Secret } from "./kit/secret.ts";
+import { isConfidentialUrl } from "../kit/confidential-url.ts";
+import { ConfigError, type ConfigFault, type Environment, parseVariables, warnOfUnknown } from "../kit/env.ts";
+import type { Secret } from "../kit/secret.ts";
 import {
   BooleanVariable,
   DurationVariable,
@@ -12,7 +12,7 @@ import {
   SecretVariable,
   TextVariable,
   UuidVariable,
-} from "./kit/variables.ts";
+} from "../kit/variables.ts";
 
 /** Where an mTLS ingest listener stands and what it accepts (contract, section 7). */
 export interface IngestConfig {

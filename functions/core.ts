@@ -1,7 +1,7 @@
+import type { Clock } from "../kit/clock.ts";
+import type { Entropy } from "../kit/entropy.ts";
+import type { Log } from "../kit/log.ts";
 import type { CoreConfig } from "./config.ts";
-import type { Clock } from "./kit/clock.ts";
-import type { Entropy } from "./kit/entropy.ts";
-import type { Log } from "./kit/log.ts";
 import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";

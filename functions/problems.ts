@@ -1,4 +1,4 @@
-import { Problem as KitProblem, type ProblemAction, type ProblemOptions } from "./kit/problem.ts";
+import { Problem as KitProblem, type ProblemAction, type ProblemOptions } from "../kit/problem.ts";
 
 /** What sort of refusal it is; `transportStatus` turns it into a status of HTTP and of Connect. */
 export type ProblemKind =

@@ -1,3 +1,7 @@
+import { systemClock } from "../kit/clock.ts";
+import { systemEntropy } from "../kit/entropy.ts";
+import type { Log } from "../kit/log.ts";
+import { runEvery } from "../kit/run-every.ts";
 import { createApp } from "./app.ts";
 import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
 import type { Core } from "./core.ts";
@@ -10,10 +14,6 @@ import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { runAuditJobs } from "./jobs/run-audit-jobs.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
-import { systemClock } from "./kit/clock.ts";
-import { systemEntropy } from "./kit/entropy.ts";
-import type { Log } from "./kit/log.ts";
-import { runEvery } from "./kit/run-every.ts";
 import { countDatabaseSockets, openDatabaseSocket } from "./node/database-socket.ts";
 import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";

@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
 import { QueueLockedError } from "../collector/queue/errors.ts";
 import { holdLock } from "../collector/queue/lock.ts";
-import { systemClock } from "../functions/kit/clock.ts";
+import { systemClock } from "../kit/clock.ts";
 
 /**
  * Does `work` while no other process, nor another call in this one, does its own under the same `lockFile`; waits for them as long as it

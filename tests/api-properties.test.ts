@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { rfc3339 } from "../functions/kit/clock.ts";
+import { rfc3339 } from "../kit/clock.ts";
 import type { ProofPurpose } from "../proto/management/proof.ts";
 import { type JsonSchema, type KnownValues, nastyValues, spoiledOf, valuesOf } from "./arbitrary-values.ts";
 import { createTestToken, enrollTestCollector, heartbeatBody, identityPrefix, manage, withProof } from "./collector.ts";

@@ -9,7 +9,7 @@ import { build } from "esbuild";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import * as fleet from "../client/index.ts";
 import { connectFleet, type FleetClient, FleetError, items, pages } from "../client/index.ts";
-import { systemClock } from "../functions/kit/clock.ts";
+import { systemClock } from "../kit/clock.ts";
 import { encodePem } from "../proto/pem.ts";
 import { bridgeTokenOf } from "../scripts/demo/operator-api.ts";
 import { createLabPki } from "../scripts/lab-ca/pki.ts";

@@ -5,7 +5,7 @@ import { expect } from "vitest";
 import type { Queue, QueueOptions } from "../collector/queue/queue.ts";
 import { createFileSource, type FileSourceConfig } from "../collector/sources/file/file-source.ts";
 import type { Source } from "../collector/sources/source.ts";
-import { systemClock } from "../functions/kit/clock.ts";
+import { systemClock } from "../kit/clock.ts";
 import { eventually } from "./eventually.ts";
 import { createTestLog } from "./fakes/log.ts";
 import { openTestQueue, readAll } from "./queue.ts";

@@ -5,7 +5,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { type ChannelOptions, credentials, Metadata, makeClientConstructor } from "@grpc/grpc-js";
 import type { Queue, QueueOptions } from "../collector/queue/queue.ts";
 import { createOtlpSource, type OtlpSource } from "../collector/sources/otlp/otlp-source.ts";
-import { systemClock } from "../functions/kit/clock.ts";
+import { systemClock } from "../kit/clock.ts";
 import { ExportTraceServiceRequestSchema } from "../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestLog } from "./fakes/log.ts";
 import { openTestQueue, readAll, type StoredRecord } from "./queue.ts";

@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { systemClock } from "../functions/kit/clock.ts";
+import { systemClock } from "../kit/clock.ts";
 import type { LabPki } from "../scripts/lab-ca/pki.ts";
 
 /** A program of ours as a process, with what it logged. */

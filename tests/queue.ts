@@ -1,7 +1,7 @@
 import { decodeEnvelope } from "../collector/queue/envelope.ts";
 import { openQueue, type Queue, type QueueOptions } from "../collector/queue/queue.ts";
 import type { NewRecord, QueuedRecord } from "../collector/queue/record.ts";
-import { systemClock } from "../functions/kit/clock.ts";
+import { systemClock } from "../kit/clock.ts";
 import { createSeededEntropy } from "./fakes/entropy.ts";
 
 /** A queue in `dir` with the defaults of the collector's config, on the machine's clock unless told otherwise. */

@@ -2,7 +2,7 @@ import { eq } from "drizzle-orm";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type PersonStatus, person } from "../drizzle/schema/operator.ts";
-import { systemClock } from "../functions/kit/clock.ts";
+import { systemClock } from "../kit/clock.ts";
 import type { Scope } from "../proto/operator/scopes.ts";
 import { launchBrowser } from "./browser.ts";
 import { readBuiltUi } from "./built-ui.ts";

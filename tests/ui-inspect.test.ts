@@ -1,6 +1,6 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { systemClock } from "../functions/kit/clock.ts";
+import { systemClock } from "../kit/clock.ts";
 import { launchBrowser } from "./browser.ts";
 import { readBuiltUi } from "./built-ui.ts";
 import { createTestToken, enrollTestCollector, heartbeatBody, manage } from "./collector.ts";

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
-import type { Clock } from "../functions/kit/clock.ts";
-import type { Environment } from "../functions/kit/env.ts";
 import { listenHttp } from "../functions/node/http-listener.ts";
+import type { Clock } from "../kit/clock.ts";
+import type { Environment } from "../kit/env.ts";
 import { createApp } from "../ui/bff/app.ts";
 import { type Assets, createAssets } from "../ui/bff/assets.ts";
 import { parseWebConfig } from "../ui/bff/config.ts";

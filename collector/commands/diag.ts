@@ -1,4 +1,4 @@
-import { rfc3339 } from "../../functions/kit/clock.ts";
+import { rfc3339 } from "../../kit/clock.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import { defaultConfigPath, type Inspection, inspectConfig } from "../config/inspect.ts";
 import type { CollectorEnv } from "../env.ts";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { isLoopbackHost } from "../../functions/kit/loopback.ts";
-import { Secret } from "../../functions/kit/secret.ts";
+import { isLoopbackHost } from "../../kit/loopback.ts";
+import { Secret } from "../../kit/secret.ts";
 import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
 import { composeIdentity } from "../../proto/identity.ts";
 import { decodePemBundle } from "../../proto/pem.ts";

@@ -1,6 +1,6 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Secret } from "../../functions/kit/secret.ts";
+import type { Secret } from "../../kit/secret.ts";
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
 import { generateConfig } from "../config/generate.ts";
 import { inspectConfig } from "../config/inspect.ts";

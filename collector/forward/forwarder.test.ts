@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../functions/kit/clock.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { encodePem } from "../../proto/pem.ts";
 import { eventually } from "../../tests/eventually.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";

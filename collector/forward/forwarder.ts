@@ -1,7 +1,7 @@
 import { createGrpcTransport } from "@connectrpc/connect-node";
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
-import type { Log } from "../../functions/kit/log.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+import type { Log } from "../../kit/log.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
 import { failureOf } from "./failure.ts";

@@ -1,6 +1,6 @@
-import { fullJitterMs } from "../../functions/kit/backoff.ts";
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
+import { fullJitterMs } from "../../kit/backoff.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 
 /** How hard one forwarder presses. */
 export interface Pace {

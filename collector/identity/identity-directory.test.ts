@@ -1,7 +1,7 @@
 import { readdir, readFile, readlink } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import { encodePem } from "../../proto/pem.ts";
 import { createEnrolledHost, type EnrolledHost } from "../../tests/fakes/enrolled-host.ts";
 import { createFaultyFiles } from "../../tests/fakes/faulty-files.ts";

@@ -2,7 +2,7 @@ import { constants } from "node:fs";
 import { lstat, open } from "node:fs/promises";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { errorCode } from "../../functions/kit/error-code.ts";
+import { errorCode } from "../../kit/error-code.ts";
 import { UnsafeFileError } from "./private-files.ts";
 
 /** Another process is changing the same identity. */

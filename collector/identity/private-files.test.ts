@@ -2,7 +2,7 @@ import { chmod, lstat, mkdtemp, readdir, readFile, rm, stat, symlink, writeFile 
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { makePrivateDirectory, switchLink, writeDurably } from "./private-files.ts";
 

@@ -1,5 +1,5 @@
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Log } from "../../functions/kit/log.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Log } from "../../kit/log.ts";
 import type { IdentityDirectory } from "./identity-directory.ts";
 import { IdentityLockedError } from "./lock.ts";
 import type { Pair } from "./pair.ts";

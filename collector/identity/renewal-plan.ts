@@ -1,5 +1,5 @@
-import { fullJitterMs } from "../../functions/kit/backoff.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
+import { fullJitterMs } from "../../kit/backoff.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 import type { Pair } from "./pair.ts";
 
 /** When a certificate is renewed; all times in milliseconds since the epoch. */

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Secret } from "../../functions/kit/secret.ts";
+import type { Secret } from "../../kit/secret.ts";
 import { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import { CertificateIssued, type EnrollRequest } from "../../proto/management/enroll.ts";
 import { type HeartbeatReport, HeartbeatResponse } from "../../proto/management/heartbeat.ts";

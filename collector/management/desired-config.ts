@@ -9,8 +9,8 @@
 
 import { readFile, realpath, rename, stat } from "node:fs/promises";
 import { dirname } from "node:path";
-import { errorCode } from "../../functions/kit/error-code.ts";
-import type { Log } from "../../functions/kit/log.ts";
+import { errorCode } from "../../kit/error-code.ts";
+import type { Log } from "../../kit/log.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import * as v from "valibot";
-import type { Entropy } from "../../functions/kit/entropy.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 import { writeDurably } from "../identity/private-files.ts";
 
 const Sha256 = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));

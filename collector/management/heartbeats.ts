@@ -1,6 +1,6 @@
-import type { Clock } from "../../functions/kit/clock.ts";
-import { type Entropy, fraction } from "../../functions/kit/entropy.ts";
-import type { Log } from "../../functions/kit/log.ts";
+import type { Clock } from "../../kit/clock.ts";
+import { type Entropy, fraction } from "../../kit/entropy.ts";
+import type { Log } from "../../kit/log.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import { ManagementError } from "./management-error.ts";
 

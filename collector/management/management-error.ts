@@ -1,4 +1,4 @@
-import type { ProblemAction } from "../../functions/kit/problem.ts";
+import type { ProblemAction } from "../../kit/problem.ts";
 import { cutText } from "../../proto/management/text.ts";
 
 /** What core said, or that nothing came. */

@@ -1,6 +1,6 @@
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
-import type { Log } from "../../functions/kit/log.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+import type { Log } from "../../kit/log.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import { IdentityLockedError } from "../identity/lock.ts";
 import { type RenewalPlan, retryDelayMs } from "../identity/renewal-plan.ts";

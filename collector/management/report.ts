@@ -1,4 +1,4 @@
-import { rfc3339 } from "../../functions/kit/clock.ts";
+import { rfc3339 } from "../../kit/clock.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import { cutText } from "../../proto/management/text.ts";
 import type { RenewalStatus } from "./renewals.ts";

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
-import { type Clock, rfc3339 } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
+import { type Clock, rfc3339 } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 import { clockSkewMsMax } from "../../proto/management/proof.ts";
 import { parseTimestamp } from "../../proto/management/text.ts";
 import { writeDurably } from "../identity/private-files.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../functions/kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 
 /** The most that a time without a running collector can add to the age of what is queued. */
 const unobservedMsMax = 86_400_000;

@@ -1,5 +1,5 @@
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 import type { AgeReading } from "./age.ts";
 import { QueueDamagedError } from "./errors.ts";
 import { isDamage, type QueueOrigin, readRemains } from "./format.ts";

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
-import type { Clock } from "../../functions/kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { ageAt } from "./age.ts";
 import { queueFiles } from "./files.ts";
 import { type QueueState, readOldestAge, readState } from "./format.ts";

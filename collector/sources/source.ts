@@ -1,5 +1,5 @@
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Log } from "../../functions/kit/log.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Log } from "../../kit/log.ts";
 import type { Queue } from "../queue/queue.ts";
 
 /** Something that puts records into the queue for as long as it runs. */

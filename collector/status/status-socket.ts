@@ -2,8 +2,8 @@ import { chmod, rm } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import * as v from "valibot";
-import { errorCode } from "../../functions/kit/error-code.ts";
-import type { Log } from "../../functions/kit/log.ts";
+import { errorCode } from "../../kit/error-code.ts";
+import type { Log } from "../../kit/log.ts";
 import { CollectorStatus } from "./status.ts";
 
 /** Where a running collector answers, in its data directory. */

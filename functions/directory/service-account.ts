@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../kit/confidential-url.ts";
+import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { DirectoryFault } from "./snapshot.ts";
 
 /** What a key file of Google's holds that is needed to ask for a token. */

@@ -1,4 +1,4 @@
-import type { Secret } from "../kit/secret.ts";
+import type { Secret } from "../../kit/secret.ts";
 import { Problem } from "../problems.ts";
 
 /** Turns positions in a list into opaque text and back. A cursor of another list, order or deployment does not open. */

@@ -1,4 +1,4 @@
-import { readBytes } from "../kit/bytes.ts";
+import { readBytes } from "../../kit/bytes.ts";
 import { Problem } from "../problems.ts";
 
 /** The largest body of an HTTP request, in bytes (contract, section 1). */

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { Secret } from "../kit/secret.ts";
+import type { Secret } from "../../kit/secret.ts";
 import type { Page, Paged } from "../store/page.ts";
 import { createCursorSeal } from "./cursor.ts";
 import type { Reply } from "./route.ts";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import type { FieldError } from "../kit/problem.ts";
+import type { FieldError } from "../../kit/problem.ts";
 import { Problem } from "../problems.ts";
 
 /** Field errors of a request, by path. Valibot's own messages quote the received value: these never do. */

@@ -1,4 +1,4 @@
-import type { Clock } from "../kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 
 /**
  * The texts of an iterator as a stream of UTF-8, at the reader's pace: the next one is asked for when there is room for it. A reader

@@ -1,6 +1,6 @@
 import { createContextKey } from "@connectrpc/connect";
+import type { Clock } from "../../kit/clock.ts";
 import type { IdentityResult } from "../../proto/identity.ts";
-import type { Clock } from "../kit/clock.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 import type { CertificateStanding } from "../store/certificate-standings.ts";
 

@@ -1,8 +1,8 @@
 import type { Client } from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
-import { systemClock } from "../kit/clock.ts";
 import { cursorsOfHostMax, type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
 import { encodeEnvelopes } from "../store/encode-envelopes.ts";

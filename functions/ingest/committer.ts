@@ -11,8 +11,8 @@
  * - Nothing here is bounded by itself: the caller's byte budget bounds what is pending.
  */
 import type { Client } from "pg";
-import { BoundedMap } from "../kit/bounded-map.ts";
-import type { Clock } from "../kit/clock.ts";
+import { BoundedMap } from "../../kit/bounded-map.ts";
+import type { Clock } from "../../kit/clock.ts";
 import {
   type CommittedFrame,
   commitFrames,

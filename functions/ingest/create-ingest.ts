@@ -1,6 +1,6 @@
+import type { Clock } from "../../kit/clock.ts";
+import type { Log } from "../../kit/log.ts";
 import type { IngestConfig } from "../config.ts";
-import type { Clock } from "../kit/clock.ts";
-import type { Log } from "../kit/log.ts";
 import { openCommitClient } from "../store/commit-frames.ts";
 import type { Database } from "../store/database.ts";
 import { findCursor } from "../store/ingest-cursors.ts";

@@ -3,6 +3,7 @@ import { connect as connectHttp2 } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
 import { SubmitRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestCore, type TestCore } from "../../tests/core.ts";
 import { createTestCsr, createTestKey } from "../../tests/fakes/pki.ts";
@@ -10,7 +11,6 @@ import { connectForeign, type ForeignClient, openForward, submit } from "../../t
 import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 import { recordAuthFailure } from "../domain/certificate/auth-failure.ts";
 import { markUsed } from "../domain/certificate/use.ts";
-import { systemClock } from "../kit/clock.ts";
 import { findCertificateStandings } from "../store/certificate-standings.ts";
 import { revocationChannel } from "../store/revocations.ts";
 import type { CertificateRegister } from "./admission.ts";

@@ -2,12 +2,12 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import type { BufferPool } from "../../kit/buffer-pool.ts";
 import {
   ForwardRequestSchema,
   type ForwardResponse,
   ForwardResponseSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import type { BufferPool } from "../kit/buffer-pool.ts";
 import { Problem } from "../problems.ts";
 import { type Caller, type CallerCertificate, callerCertificateKey } from "./admission.ts";
 import { toConnectError } from "./connect-error.ts";

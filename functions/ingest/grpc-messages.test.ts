@@ -1,6 +1,6 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { unpooled } from "../kit/buffer-pool.ts";
+import { unpooled } from "../../kit/buffer-pool.ts";
 import { createGrpcMessageReader, joinGrpcMessages } from "./grpc-messages.ts";
 
 const tooLarge = () => new Error("too large");

@@ -1,6 +1,6 @@
 /** Messages of gRPC over HTTP/2: five bytes before each, its flags and its length as 32 bits, big-endian. */
 
-import type { BufferPool } from "../kit/buffer-pool.ts";
+import type { BufferPool } from "../../kit/buffer-pool.ts";
 
 /** A message as it stands on the wire. */
 export interface GrpcMessage {

@@ -1,6 +1,6 @@
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
-import { unpooled } from "../kit/buffer-pool.ts";
-import { readBytes } from "../kit/bytes.ts";
+import { unpooled } from "../../kit/buffer-pool.ts";
+import { readBytes } from "../../kit/bytes.ts";
 import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
 import { checkEntries, checkJsonEntries } from "./count-entries.ts";

@@ -2,9 +2,9 @@ import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/p
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { unpooled } from "../../kit/buffer-pool.ts";
 import { ForwardRequestSchema, type FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodeRows } from "../../tests/decode-rows.ts";
-import { unpooled } from "../kit/buffer-pool.ts";
 import { type ExaminedFrame, examineFrame } from "./examine-frame.ts";
 import { readFrame } from "./read-frame.ts";
 

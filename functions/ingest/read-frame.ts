@@ -4,7 +4,7 @@
  * them, in a frame of which nothing is refused. For all else it gives undefined, and the generated code with `examineFrame` decides:
  * these are the definition, this is a shortcut, and a property test holds it to them.
  */
-import type { BufferPool } from "../kit/buffer-pool.ts";
+import type { BufferPool } from "../../kit/buffer-pool.ts";
 import { encodePrefix, fixedBytes, RowWriter } from "../store/row-writer.ts";
 import {
   attributeOverheadBytes,

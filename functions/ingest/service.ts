@@ -8,6 +8,8 @@ import {
   type ServiceImpl,
 } from "@connectrpc/connect";
 import type { Compression } from "@connectrpc/connect/protocol";
+import { createBufferPool } from "../../kit/buffer-pool.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import {
   type Ack,
@@ -19,8 +21,6 @@ import {
   OpenedSchema,
   RejectionSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createBufferPool } from "../kit/buffer-pool.ts";
-import type { Clock } from "../kit/clock.ts";
 import { Problem } from "../problems.ts";
 import { rowsAbove } from "../store/encode-envelopes.ts";
 import { type Admission, type Caller, type CallerCertificate, callerCertificateKey, callerKey } from "./admission.ts";

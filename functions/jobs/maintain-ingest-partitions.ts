@@ -1,4 +1,4 @@
-import type { Clock } from "../kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import type { Database } from "../store/database.ts";
 import {
   createPartition,

@@ -1,6 +1,6 @@
+import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
 import { tellRefusals } from "../domain/enrollment/tell-refusals.ts";
-import { runEvery } from "../kit/run-every.ts";
 import { findHead } from "../store/audit-chain.ts";
 import { chainAuditEvents } from "./chain-audit-events.ts";
 

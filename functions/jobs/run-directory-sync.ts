@@ -1,9 +1,9 @@
+import { fullJitterMs } from "../../kit/backoff.ts";
+import { fileFault } from "../../kit/file-fault.ts";
+import { runEvery } from "../../kit/run-every.ts";
 import type { Core, DirectoryObserver } from "../core.ts";
 import { parseServiceAccount } from "../directory/service-account.ts";
 import { DirectoryFault, type DirectorySnapshot } from "../directory/snapshot.ts";
-import { fullJitterMs } from "../kit/backoff.ts";
-import { fileFault } from "../kit/file-fault.ts";
-import { runEvery } from "../kit/run-every.ts";
 import type { Exclusively } from "../store/directory-lock.ts";
 import { syncDirectory } from "./sync-directory.ts";
 

@@ -1,5 +1,5 @@
-import { ConfigError } from "../kit/env.ts";
-import { fileFault } from "../kit/file-fault.ts";
+import { ConfigError } from "../../kit/env.ts";
+import { fileFault } from "../../kit/file-fault.ts";
 
 /** Does `load`; what it throws becomes a `ConfigError` of `variable`, in words that quote neither its value nor file contents. */
 export const blameVariable = async <Result>(

@@ -1,4 +1,4 @@
-import { errorCode } from "../kit/error-code.ts";
+import { errorCode } from "../../kit/error-code.ts";
 
 /** An address that cannot be listened on: not a fault of the configuration's form, since another process may let go of it. */
 export class ListenFault extends Error {

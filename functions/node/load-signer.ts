@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
+import type { Clock } from "../../kit/clock.ts";
+import type { Log } from "../../kit/log.ts";
 import type { SignerConfig } from "../config.ts";
-import type { Clock } from "../kit/clock.ts";
-import type { Log } from "../kit/log.ts";
 import { type Authority, readAuthorities } from "../signer/authority.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
 import { createExternalCommand } from "../signer/external-command.ts";

@@ -1,6 +1,6 @@
-import type { Clock } from "../kit/clock.ts";
-import { ConfigError } from "../kit/env.ts";
-import type { Log } from "../kit/log.ts";
+import type { Clock } from "../../kit/clock.ts";
+import { ConfigError } from "../../kit/env.ts";
+import type { Log } from "../../kit/log.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 import { claimDeployment } from "../store/deployment.ts";

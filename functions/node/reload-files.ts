@@ -4,7 +4,7 @@
  * every check, since the other half of a pair may follow; no two loads of one value overlap.
  */
 import { statSync } from "node:fs";
-import { ConfigError } from "../kit/env.ts";
+import { ConfigError } from "../../kit/env.ts";
 
 /** Files that are looked at from time to time. */
 export interface ReloadedFiles {

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
-import { ConfigError, type Environment } from "../kit/env.ts";
-import type { Log } from "../kit/log.ts";
+import { ConfigError, type Environment } from "../../kit/env.ts";
+import type { Log } from "../../kit/log.ts";
 import { createLog } from "./create-log.ts";
 import { ListenFault } from "./listen-fault.ts";
 

@@ -1,7 +1,7 @@
+import { sha256 } from "../../kit/bytes.ts";
 import type { CoreConfig } from "../config.ts";
 import type { HttpContext } from "../http/request.ts";
 import type { Guard } from "../http/route.ts";
-import { sha256 } from "../kit/bytes.ts";
 import { Problem } from "../problems.ts";
 
 type OpsConfig = CoreConfig["ops"];

@@ -1,6 +1,6 @@
+import type { Clock } from "../../kit/clock.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
 import { judgeLicense, type LicenseSource } from "../domain/licensing/license.ts";
-import type { Clock } from "../kit/clock.ts";
 import type { Signer } from "../signer/signer.ts";
 import { countCollectors } from "../store/count-collectors.ts";
 import type { Database } from "../store/database.ts";

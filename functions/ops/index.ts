@@ -1,10 +1,10 @@
 import * as v from "valibot";
+import type { Clock } from "../../kit/clock.ts";
+import type { Log } from "../../kit/log.ts";
+import { shareRuns } from "../../kit/share-runs.ts";
 import type { CoreConfig } from "../config.ts";
 import { open } from "../http/guards.ts";
 import { type Reply, type Route, route } from "../http/route.ts";
-import type { Clock } from "../kit/clock.ts";
-import type { Log } from "../kit/log.ts";
-import { shareRuns } from "../kit/share-runs.ts";
 import { openWithOpsDetail, opsOnly } from "./access.ts";
 import { type Check, type ReadinessReport, runChecks } from "./readiness.ts";
 

@@ -1,11 +1,11 @@
 import { exportSPKI, generateKeyPair, SignJWT } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
+import { Secret } from "../../kit/secret.ts";
 import { createTestCore, type TestCore, type TestCoreOptions } from "../../tests/core.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import type { Core } from "../core.ts";
 import { judgeLicense } from "../domain/licensing/license.ts";
-import { Secret } from "../kit/secret.ts";
 import { createMetrics } from "../node/metrics.ts";
 import { connectDatabase } from "../store/database.ts";
 import { databaseCheck, durabilityCheck, signerCheck } from "./checks.ts";

@@ -1,6 +1,6 @@
-import type { Clock } from "../kit/clock.ts";
-import type { Log } from "../kit/log.ts";
-import { TimedOut, within } from "../kit/within.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Log } from "../../kit/log.ts";
+import { TimedOut, within } from "../../kit/within.ts";
 
 /** What a check, or all of them together, found. `disabled`: not configured, and nothing wrong. */
 export type ReadinessStatus = "ready" | "not_ready" | "disabled";

@@ -1,7 +1,7 @@
+import { BoundedMap } from "../../kit/bounded-map.ts";
 import { DerError, readAll, readDer, readOid, tag } from "../../proto/der.ts";
 import { type IdentityFault, identityOfExtensions } from "../../proto/identity.ts";
 import { type CertificateParts, extensionOid, readCertificate } from "../../proto/x509.ts";
-import { BoundedMap } from "../kit/bounded-map.ts";
 import { type Authority, hasIssued, isAuthority, keyUsage, keyUsageBits } from "./authority.ts";
 import { type Cryptography, proofAlgorithm, readPublicKey, type SignatureAlgorithm } from "./cryptography.ts";
 

@@ -1,8 +1,8 @@
+import { type Clock, rfc3339 } from "../../kit/clock.ts";
 import { DerError } from "../../proto/der.ts";
 import { identityOfExtensions } from "../../proto/identity.ts";
 import { decodePem, encodePem } from "../../proto/pem.ts";
 import { type CertificateParts, equalBytes, readCertificate } from "../../proto/x509.ts";
-import { type Clock, rfc3339 } from "../kit/clock.ts";
 import { type Authority, chainPemOf, hasIssued } from "./authority.ts";
 import { isClientCertificate, isForClientsAlone } from "./certificate.ts";
 import type { Cryptography } from "./cryptography.ts";

@@ -1,6 +1,6 @@
+import { BoundedMap } from "../../kit/bounded-map.ts";
 import { DerError, DerSequence, readDer, readUnsigned, tag, writeDer, writeUnsigned } from "../../proto/der.ts";
 import { decodePem } from "../../proto/pem.ts";
-import { BoundedMap } from "../kit/bounded-map.ts";
 import {
   algorithmFits,
   type Cryptography,

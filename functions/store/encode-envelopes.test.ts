@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { decodeRows } from "../../tests/decode-rows.ts";
-import { systemClock } from "../kit/clock.ts";
 import { commitFrames, type FrameToCommit, openCommitClient } from "./commit-frames.ts";
 import { type EnvelopeGroup, encodeEnvelopes, rowsAbove } from "./encode-envelopes.ts";
 

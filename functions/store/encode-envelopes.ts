@@ -1,4 +1,4 @@
-import { unpooled } from "../kit/buffer-pool.ts";
+import { unpooled } from "../../kit/buffer-pool.ts";
 import { type EncodedRows, encodePrefix, fixedBytes, headerBytes, RowWriter } from "./row-writer.ts";
 
 /** One row, in the shape of the protobuf message; text holds no NUL, `sequence` fits a signed 64-bit integer. */

@@ -1,4 +1,4 @@
-import { groupCalls } from "../kit/group-calls.ts";
+import { groupCalls } from "../../kit/group-calls.ts";
 import type { Database, Executor } from "./database.ts";
 import { mayFareBetterAlone } from "./database-problem.ts";
 

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
-import type { Clock } from "../kit/clock.ts";
-import { groupCalls } from "../kit/group-calls.ts";
+import type { Clock } from "../../kit/clock.ts";
+import { groupCalls } from "../../kit/group-calls.ts";
 import type { Executor } from "./database.ts";
 import { mayFareBetterAlone } from "./database-problem.ts";
 import { type Admission, admissionOf, type ProofUse, type VerdictRow, verdictOf } from "./proof-uses.ts";

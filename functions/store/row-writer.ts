@@ -3,7 +3,7 @@
  * them. This is the hottest loop of core: it allocates nothing for a row.
  */
 
-import type { BufferPool } from "../kit/buffer-pool.ts";
+import type { BufferPool } from "../../kit/buffer-pool.ts";
 
 /** The columns, in the order in which a row has them. */
 export const envelopeColumns = [

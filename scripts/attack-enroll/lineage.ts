@@ -1,4 +1,4 @@
-import { systemClock } from "../../functions/kit/clock.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { collectorOf } from "../../tests/collector.ts";
 import { createTestKey } from "../../tests/fakes/pki.ts";
 import { type Attack, upTo } from "./attack.ts";

@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import type { Sql } from "postgres";
-import { systemClock } from "../../functions/kit/clock.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import { seedPeople } from "../../tests/people.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { createCoreProcess } from "../demo/core-process.ts";

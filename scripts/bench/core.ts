@@ -1,8 +1,8 @@
 import { parseCoreConfig } from "../../functions/config.ts";
 import type { Core } from "../../functions/core.ts";
-import { systemClock } from "../../functions/kit/clock.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 
 /** Core's dependencies as in production, over a bench's database and signer, and by its clock; only failures are logged. */
 export const createBenchCore = (

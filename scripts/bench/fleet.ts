@@ -2,14 +2,14 @@ import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { certificate, collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { issuedRow } from "../../functions/domain/certificate/issued.ts";
-import { sha256 } from "../../functions/kit/bytes.ts";
-import { systemEntropy, uuidv7 } from "../../functions/kit/entropy.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../../functions/node/node-cryptography.ts";
 import { readAuthorities } from "../../functions/signer/authority.ts";
 import { type ClientCertificateReader, createClientCertificateReader } from "../../functions/signer/certificate.ts";
 import { createLocalCa } from "../../functions/signer/local-ca.ts";
 import type { Signer } from "../../functions/signer/signer.ts";
 import type { Database } from "../../functions/store/database.ts";
+import { sha256 } from "../../kit/bytes.ts";
+import { systemEntropy, uuidv7 } from "../../kit/entropy.ts";
 import { decodePem } from "../../proto/pem.ts";
 import { createTestCa } from "../../tests/fakes/pki.ts";
 

@@ -4,7 +4,7 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { createApp } from "../../functions/app.ts";
 import type { HttpContext } from "../../functions/http/request.ts";
-import { systemClock } from "../../functions/kit/clock.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { canonicalBody, proofPayload } from "../../proto/management/proof.ts";
 import { heartbeatBody } from "../../tests/collector.ts";
 import { type Bench, quantile, rated } from "./bench.ts";

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { systemClock } from "../../functions/kit/clock.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { launchBrowser } from "../../tests/browser.ts";
 import { readBuiltUi } from "../../tests/built-ui.ts";
 import { seedFleet } from "../../tests/fleet.ts";

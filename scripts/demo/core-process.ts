@@ -1,6 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "../../functions/kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { testTenantId } from "../../tests/people.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabPki } from "../lab-ca/pki.ts";

@@ -3,7 +3,7 @@
  * brings each host where its role says; what takes a real fleet weeks is then dated back in the demo's own database.
  */
 import { readFile } from "node:fs/promises";
-import type { Clock } from "../../functions/kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { type DrivenFleet, driveFleet } from "../fleet-sim/drive/drive-fleet.ts";
 import { createNodeWire } from "../fleet-sim/drive/node-wire.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { parseDocument } from "yaml";
 import { openIdentityDirectory } from "../../collector/identity/identity-directory.ts";
 import type { Pair } from "../../collector/identity/pair.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { Processes, Running } from "./processes.ts";

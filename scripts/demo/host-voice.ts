@@ -6,8 +6,8 @@ import { failureOf } from "../../collector/forward/failure.ts";
 import type { Pair } from "../../collector/identity/pair.ts";
 import { callHeartbeat } from "../../collector/management/calls.ts";
 import { ManagementError } from "../../collector/management/management-error.ts";
-import { type Clock, rfc3339 } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
+import { type Clock, rfc3339 } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 import { type ForwardRequestSchema, IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 

@@ -1,4 +1,4 @@
-import { systemClock } from "../../functions/kit/clock.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { mintBridgeToken, type PersonName, people } from "../../tests/people.ts";
 
 /** Calls core as a person of the demo, with a bridge token minted for the call. Throws unless the answer is 2xx. */

@@ -1,5 +1,5 @@
 import { connect, createServer } from "node:net";
-import { type Entropy, fraction } from "../../functions/kit/entropy.ts";
+import { type Entropy, fraction } from "../../kit/entropy.ts";
 
 // Below the range from which systems take ports for outgoing connections: a program that was killed finds its port still free.
 const first = 18_000;

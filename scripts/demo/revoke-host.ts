@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { failureOf } from "../../collector/forward/failure.ts";
-import type { Clock } from "../../functions/kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import type { DemoCollector } from "./enroll-collector.ts";
 import { readHealth } from "./health.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../functions/kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 
 /** Longer than a forwarder's longest pause (30 s) after an outage, on a machine that is busy with other things. */
 const patienceMs = 75_000;

@@ -1,11 +1,11 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Sql } from "postgres";
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 import { startDirectoryApi } from "../../tests/fakes/directory-api.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { createLabPki, type LabPki } from "../lab-ca/pki.ts";

@@ -1,5 +1,5 @@
 import { CommandFailure, exitCode } from "../../collector/commands/command-failure.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { type DriveRequest, type Options, readOptions, usage } from "./options.ts";
 import { scenarios } from "./story/scenarios.ts";

@@ -1,6 +1,6 @@
 import { usageFailure } from "../../collector/commands/command-failure.ts";
 import { type FlagSpec, type FlagValues, parseFlags } from "../../collector/commands/flags.ts";
-import { isConfidentialUrl } from "../../functions/kit/confidential-url.ts";
+import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { splitHostPort } from "../../proto/collector-config/schema.ts";
 import { type ScenarioName, scenarios } from "./story/scenarios.ts";
 

@@ -1,4 +1,4 @@
-import { rfc3339 } from "../../functions/kit/clock.ts";
+import { rfc3339 } from "../../kit/clock.ts";
 import type { FleetHealth } from "./health/read-health.ts";
 import type { Told } from "./model/model-host.ts";
 import { createHosts, type Host } from "./story/hosts.ts";

@@ -1,6 +1,6 @@
 import { open, rename, rm, stat } from "node:fs/promises";
 import { CommandFailure, exitCode } from "../../collector/commands/command-failure.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 
 /** Writes a file so that whoever reads it sees the old text or all of the new, also after a crash. Throws `CommandFailure`. */
 export const writeWhole = async (path: string, text: string, entropy: Entropy): Promise<void> => {

@@ -1,5 +1,5 @@
-import { unreadableRequests } from "../../functions/kit/unreadable-request.ts";
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
+import { unreadableRequests } from "../../kit/unreadable-request.ts";
 import { problemCatalog as webProblemCatalog } from "../../ui/bff/problems.ts";
 import { markdownTable } from "./markdown-table.ts";
 

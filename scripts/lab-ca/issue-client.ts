@@ -1,9 +1,9 @@
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
 import { loadLocalCa } from "../../functions/node/load-local-ca.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 import { createKey } from "./certificates.ts";
 import { labPkiIn, type PairFiles, writePair } from "./pki.ts";
 

@@ -7,7 +7,7 @@
  */
 import { mkdir, mkdtemp, rename, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import type { Clock } from "../../functions/kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { createAuthority, createServerCertificate, type Pair } from "./certificates.ts";
 
 /** Paths of a lab's files: what core's, the edge's and the collectors' settings name. */

@@ -11,7 +11,7 @@ import { join } from "node:path";
 import { runCommandLine } from "../../collector/command-line.ts";
 import { inspectConfig } from "../../collector/config/inspect.ts";
 import { openIdentityDirectory } from "../../collector/identity/identity-directory.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { createEnrolledHost } from "../../tests/fakes/enrolled-host.ts";
 import { issueFor, startManagementServer } from "../../tests/fakes/management-server.ts";

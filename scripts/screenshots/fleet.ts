@@ -6,8 +6,8 @@ import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollmen
 import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import { ingestHost } from "../../drizzle/schema/ingest.ts";
 import { directorySync } from "../../drizzle/schema/operator.ts";
-import { uuidv7 } from "../../functions/kit/entropy.ts";
 import type { Database } from "../../functions/store/database.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
 import { people } from "../../tests/people.ts";
 import { createHosts, type Host } from "../fleet-sim/story/hosts.ts";
 import { type Plan, type PlannedConfigs, simulationPlan } from "../fleet-sim/story/plan.ts";

@@ -8,7 +8,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { fraction, systemEntropy } from "../../functions/kit/entropy.ts";
+import { fraction, systemEntropy } from "../../kit/entropy.ts";
 import { prepareCoreProcess } from "../../tests/core-process.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { openBenchDatabase } from "../bench/database.ts";

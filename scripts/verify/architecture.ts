@@ -35,7 +35,7 @@ export const parts: readonly Part[] = [
   { name: "scripts", paths: ["scripts/"], imports: ["*"], node: true, environment: true },
   { name: "proto", paths: ["proto/"], imports: [], without: [...database, "hono", "@hono"] },
   { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
-  { name: "kit", paths: ["functions/kit/"], imports: [], without: [...database, ...http] },
+  { name: "kit", paths: ["kit/"], imports: [], without: [...database, ...http] },
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
   { name: "config", paths: ["functions/config.ts"], imports: leaves },
   {

@@ -1,6 +1,6 @@
 import type { CollectorEnv } from "../../collector/env.ts";
-import { systemClock } from "../../functions/kit/clock.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import { createTestClock, type TestClock } from "./clock.ts";
 
 /** A host for collector commands, with its output in the test's hands. Not root, whoever runs the tests. */

@@ -1,4 +1,4 @@
-import type { Entropy } from "../../functions/kit/entropy.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 
 /** The same bytes for the same seed (SplitMix32), so that a failing test fails again. Never fit for keys. */
 export const createSeededEntropy = (seed = 1): Entropy => {

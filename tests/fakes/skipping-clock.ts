@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "../../functions/kit/clock.ts";
+import { type Clock, systemClock } from "../../kit/clock.ts";
 
 /** A clock that runs by itself, for tests of real sockets and files that cannot wait for what takes minutes. */
 export interface SkippingClock extends Clock {

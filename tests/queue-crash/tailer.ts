@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { createFileSource } from "../../collector/sources/file/file-source.ts";
-import { systemClock } from "../../functions/kit/clock.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { openTestQueue } from "../queue.ts";
 

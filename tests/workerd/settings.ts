@@ -1,5 +1,5 @@
 import type { Peer } from "../../functions/http/request.ts";
-import type { Environment } from "../../functions/kit/env.ts";
+import type { Environment } from "../../kit/env.ts";
 import type { LogLine } from "../fakes/log.ts";
 import type { Observation } from "../fakes/observer.ts";
 

@@ -1,7 +1,7 @@
 import { inspect } from "node:util";
-import { systemClock } from "../../functions/kit/clock.ts";
-import { systemEntropy } from "../../functions/kit/entropy.ts";
 import { createWorker, type Worker, type WorkerContext } from "../../functions/worker.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { createTestObserver } from "../fakes/observer.ts";
 import { decodeSettings, settingsHeader, type Trace, traceHeader, tracePath } from "./settings.ts";

@@ -1,6 +1,6 @@
 import { Hono } from "hono";
-import { uuidv7 } from "../../functions/kit/entropy.ts";
-import { isRequestId } from "../../functions/kit/request-id.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import { isRequestId } from "../../kit/request-id.ts";
 import { createCoreClient } from "./core-client.ts";
 import { createReadiness, health } from "./ops.ts";
 import { checkOrigin } from "./origin-check.ts";

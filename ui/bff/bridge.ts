@@ -1,5 +1,5 @@
 import { SignJWT } from "jose";
-import type { Clock } from "../../functions/kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { bridgeAudience } from "../../proto/operator/bridge-token.ts";
 import type { WebConfig } from "./config.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { coreFileForms, coreVariables } from "../../functions/config.ts";
-import { ConfigError } from "../../functions/kit/env.ts";
+import { ConfigError } from "../../kit/env.ts";
 import { parseWebConfig, webVariables } from "./config.ts";
 
 const complete = {

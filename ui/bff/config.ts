@@ -1,7 +1,7 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../../functions/kit/confidential-url.ts";
-import { ConfigError, type Environment, parseVariables, warnOfUnknown } from "../../functions/kit/env.ts";
-import type { Secret } from "../../functions/kit/secret.ts";
+import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import { ConfigError, type Environment, parseVariables, warnOfUnknown } from "../../kit/env.ts";
+import type { Secret } from "../../kit/secret.ts";
 import {
   BooleanVariable,
   DurationVariable,
@@ -12,7 +12,7 @@ import {
   SecretVariable,
   TextVariable,
   UuidVariable,
-} from "../../functions/kit/variables.ts";
+} from "../../kit/variables.ts";
 
 /** The OpenID Connect client that web is. */
 export interface IdentityProviderConfig {

@@ -1,5 +1,5 @@
 import { html } from "hono/html";
-import { isRequestId } from "../../functions/kit/request-id.ts";
+import { isRequestId } from "../../kit/request-id.ts";
 import type { RefusalReason } from "./sign-in/refusal.ts";
 
 /** The product as its pages call it. */

@@ -1,5 +1,5 @@
-import { shareRuns } from "../../functions/kit/share-runs.ts";
-import { within } from "../../functions/kit/within.ts";
+import { shareRuns } from "../../kit/share-runs.ts";
+import { within } from "../../kit/within.ts";
 import type { CoreClient } from "./core-client.ts";
 import type { Handler } from "./request.ts";
 import { findPersonBySubject } from "./sign-in/people.ts";

@@ -1,4 +1,4 @@
-import { Problem as KitProblem, type ProblemAction, type ProblemOptions } from "../../functions/kit/problem.ts";
+import { Problem as KitProblem, type ProblemAction, type ProblemOptions } from "../../kit/problem.ts";
 
 interface Entry {
   status: 401 | 403 | 404 | 405 | 413 | 414 | 415 | 429 | 500 | 503;

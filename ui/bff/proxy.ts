@@ -1,4 +1,4 @@
-import { readBytes } from "../../functions/kit/bytes.ts";
+import { readBytes } from "../../kit/bytes.ts";
 import type { CoreClient } from "./core-client.ts";
 import { Problem } from "./problems.ts";
 import type { Sessions } from "./session.ts";

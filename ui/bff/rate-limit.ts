@@ -1,5 +1,5 @@
-import { BoundedMap } from "../../functions/kit/bounded-map.ts";
-import type { Clock } from "../../functions/kit/clock.ts";
+import { BoundedMap } from "../../kit/bounded-map.ts";
+import type { Clock } from "../../kit/clock.ts";
 
 /** Takes one request of `key`: null when it may go on, else the seconds after which it may come again. */
 export type RateLimit = (key: string) => number | null;

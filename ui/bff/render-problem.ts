@@ -1,5 +1,5 @@
-import type { Log } from "../../functions/kit/log.ts";
-import { problemDocument } from "../../functions/kit/problem-document.ts";
+import type { Log } from "../../kit/log.ts";
+import { problemDocument } from "../../kit/problem-document.ts";
 import { Problem, problemCatalog } from "./problems.ts";
 import type { WebContext } from "./request.ts";
 

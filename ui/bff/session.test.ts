@@ -1,6 +1,6 @@
 import { SignJWT, UnsecuredJWT } from "jose";
 import { describe, expect, it } from "vitest";
-import { Secret } from "../../functions/kit/secret.ts";
+import { Secret } from "../../kit/secret.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { people } from "../../tests/people.ts";

@@ -1,8 +1,8 @@
 import type { PgDatabase } from "drizzle-orm/pg-core";
 import type { PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
-import type { Clock } from "../../functions/kit/clock.ts";
-import type { Entropy } from "../../functions/kit/entropy.ts";
-import type { Log } from "../../functions/kit/log.ts";
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+import type { Log } from "../../kit/log.ts";
 import type { Assets } from "./assets.ts";
 import type { WebConfig } from "./config.ts";
 

@@ -3,7 +3,7 @@ import { type FileHandle, open } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { systemClock } from "../../../functions/kit/clock.ts";
+import { systemClock } from "../../../kit/clock.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
 import { positionAt } from "./position.ts";
 import { createTail } from "./tail.ts";

@@ -2,7 +2,7 @@ import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import type { ServiceError } from "@grpc/grpc-js";
 import fc from "fast-check";
 import { afterEach, expect, it } from "vitest";
-import { systemClock } from "../../../functions/kit/clock.ts";
+import { systemClock } from "../../../kit/clock.ts";
 import { RetryInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
 import { ExportLogsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";

@@ -1,4 +1,4 @@
-import type { Clock } from "../../../functions/kit/clock.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import type { SourceDependencies } from "../source.ts";
 import type { Signal } from "./signals.ts";

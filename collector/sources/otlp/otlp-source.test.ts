@@ -5,7 +5,7 @@ import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace
 import { resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
 import { afterEach, describe, expect, it } from "vitest";
-import { systemClock } from "../../../functions/kit/clock.ts";
+import { systemClock } from "../../../kit/clock.ts";
 import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { eventually } from "../../../tests/eventually.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";

@@ -1,5 +1,5 @@
 import canonicalize from "canonicalize";
-import { sha256 } from "../../kit/bytes.ts";
+import { sha256 } from "../../../kit/bytes.ts";
 import type { AuditEventRow } from "../../store/audit.ts";
 
 /** An event as it stands in the database. */

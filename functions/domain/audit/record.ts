@@ -1,6 +1,6 @@
 import type { ActorType } from "../../../drizzle/schema/audit.ts";
-import type { Clock } from "../../kit/clock.ts";
-import { type Entropy, uuidv7 } from "../../kit/entropy.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
 import { insertAuditEvents } from "../../store/audit.ts";
 import type { Executor } from "../../store/database.ts";
 import type { Operator } from "../operator/operator.ts";

@@ -1,6 +1,6 @@
 import type { ProofPurpose } from "../../../drizzle/schema/certificate.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
 import type { Core } from "../../core.ts";
-import { rfc3339 } from "../../kit/clock.ts";
 import { Problem } from "../../problems.ts";
 import { type Admission, useProof } from "../../store/proof-uses.ts";
 import type { Origin } from "../audit/record.ts";

@@ -1,3 +1,4 @@
+import { rfc3339 } from "../../../kit/clock.ts";
 import {
   canonicalBody,
   clockSkewMsMax,
@@ -7,7 +8,6 @@ import {
 } from "../../../proto/management/proof.ts";
 import { parseTimestamp } from "../../../proto/management/text.ts";
 import type { Core } from "../../core.ts";
-import { rfc3339 } from "../../kit/clock.ts";
 import { Problem } from "../../problems.ts";
 import { type ClientCertificate, isWithinValidity } from "../../signer/certificate.ts";
 import { recordAuthFailure } from "./auth-failure.ts";

@@ -1,7 +1,7 @@
+import { sha256 } from "../../../kit/bytes.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
 import type { RenewRequest } from "../../../proto/management/renew.ts";
 import type { Core } from "../../core.ts";
-import { sha256 } from "../../kit/bytes.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
 import { Problem } from "../../problems.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
 import { type IssuedCertificate, type Signer, SignerFault, type SigningRequest } from "../../signer/signer.ts";

@@ -1,5 +1,5 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
 import { Problem } from "../../problems.ts";
 import {
   type AssignmentRow,

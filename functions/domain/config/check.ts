@@ -1,7 +1,7 @@
+import type { FieldError } from "../../../kit/problem.ts";
 import { configHash } from "../../../proto/collector-config/hash.ts";
 import { parseCollectorConfig } from "../../../proto/collector-config/parse.ts";
 import { configBytesMax, parseTree } from "../../../proto/collector-config/tree.ts";
-import type { FieldError } from "../../kit/problem.ts";
 import { Problem } from "../../problems.ts";
 import { findSecrets } from "./find-secrets.ts";
 

@@ -1,6 +1,6 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import type { DirectorySnapshot } from "../../directory/snapshot.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
 import type { Executor } from "../../store/database.ts";
 import {
   confirmPeople,

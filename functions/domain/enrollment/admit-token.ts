@@ -1,4 +1,4 @@
-import { sha256 } from "../../kit/bytes.ts";
+import { sha256 } from "../../../kit/bytes.ts";
 import { findTokenByHash } from "../../store/tokens.ts";
 import type { Origin } from "../audit/record.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";

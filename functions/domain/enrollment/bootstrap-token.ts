@@ -1,5 +1,5 @@
-import type { Entropy } from "../../kit/entropy.ts";
-import { Secret } from "../../kit/secret.ts";
+import type { Entropy } from "../../../kit/entropy.ts";
+import { Secret } from "../../../kit/secret.ts";
 
 const prefix = "svcbt_";
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";

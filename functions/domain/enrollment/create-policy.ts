@@ -1,6 +1,6 @@
 import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
 import { Problem } from "../../problems.ts";
 import { insertPolicy, type PolicyRow } from "../../store/policies.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";

@@ -1,7 +1,7 @@
+import { sha256 } from "../../../kit/bytes.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
+import type { Secret } from "../../../kit/secret.ts";
 import type { Core } from "../../core.ts";
-import { sha256 } from "../../kit/bytes.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
-import type { Secret } from "../../kit/secret.ts";
 import { Problem } from "../../problems.ts";
 import { lockPolicy } from "../../store/policies.ts";
 import { insertToken, type TokenRow } from "../../store/tokens.ts";

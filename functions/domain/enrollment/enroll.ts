@@ -1,6 +1,6 @@
+import { sha256 } from "../../../kit/bytes.ts";
 import type { EnrollRequest } from "../../../proto/management/enroll.ts";
 import type { Core } from "../../core.ts";
-import { sha256 } from "../../kit/bytes.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
 import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
 import { deleteReservations } from "../../store/reservations.ts";

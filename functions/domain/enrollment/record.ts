@@ -3,9 +3,10 @@
  * rechecked under the locks that revocation and freeze take; counts, identity, certificate and audit event commit together; a
  * refusal of one changes nothing for the others, and gives its place back.
  */
+
+import { rfc3339 } from "../../../kit/clock.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import { rfc3339 } from "../../kit/clock.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
 import { type IssuedCertificate, SignerFault } from "../../signer/signer.ts";
 import {
   type CertificateRow,

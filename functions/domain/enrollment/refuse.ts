@@ -1,6 +1,6 @@
+import { addressKey } from "../../../kit/address.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import { addressKey } from "../../kit/address.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
 import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
 import { SignerFault } from "../../signer/signer.ts";
 import type { Executor } from "../../store/database.ts";

@@ -3,9 +3,10 @@
  * under its lock, each with the places of those before it counted; concurrent requests share transactions, at most one of an
  * identity in each; a refusal of one changes nothing for the others.
  */
+
+import { addressAllowed } from "../../../kit/address.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import { addressAllowed } from "../../kit/address.ts";
-import { uuidv7 } from "../../kit/entropy.ts";
 import { type CertificateRow, findEnrolledCertificates, findIdentitiesInUse } from "../../store/certificates.ts";
 import type { Database, Executor } from "../../store/database.ts";
 import { groupTransactions } from "../../store/group-transactions.ts";

@@ -1,7 +1,7 @@
 import { errors, importSPKI, jwtVerify } from "jose";
 import * as v from "valibot";
-import type { Clock } from "../../kit/clock.ts";
-import type { Secret } from "../../kit/secret.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import type { Secret } from "../../../kit/secret.ts";
 
 /** A license as it was configured: the JWT and the key that its issuer signs with. */
 export interface LicenseSource {

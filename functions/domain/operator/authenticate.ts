@@ -1,7 +1,7 @@
 import { errors, jwtVerify } from "jose";
+import type { Clock } from "../../../kit/clock.ts";
+import type { Secret } from "../../../kit/secret.ts";
 import { bridgeAudience, webSubject } from "../../../proto/operator/bridge-token.ts";
-import type { Clock } from "../../kit/clock.ts";
-import type { Secret } from "../../kit/secret.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database.ts";
 import { findPerson } from "../../store/people.ts";

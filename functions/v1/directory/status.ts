@@ -1,8 +1,8 @@
+import { rfc3339 } from "../../../kit/clock.ts";
 import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
 import { readDirectoryStatus } from "../../domain/directory/status.ts";
 import { type OperatorCore, scope } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
-import { rfc3339 } from "../../kit/clock.ts";
 
 /** `GET /v1/directory/status`: how the newest sync of the directory ended, and whom core knows (contract, section 2). */
 export const directoryStatusRoute = (core: OperatorCore) =>

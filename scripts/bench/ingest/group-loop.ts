@@ -1,7 +1,7 @@
 import { createCommitter } from "../../../functions/ingest/committer.ts";
-import { systemClock } from "../../../functions/kit/clock.ts";
 import { openCommitClient } from "../../../functions/store/commit-frames.ts";
 import { encodeEnvelopes } from "../../../functions/store/encode-envelopes.ts";
+import { systemClock } from "../../../kit/clock.ts";
 
 /**
  * The floor of small senders: envelopes a second of `senders` loops that hand one envelope after the other to the group commit, in

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { type Clock, systemClock } from "../../../functions/kit/clock.ts";
-import { Secret } from "../../../functions/kit/secret.ts";
+import { type Clock, systemClock } from "../../../kit/clock.ts";
+import { Secret } from "../../../kit/secret.ts";
 import { driftKinds, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
 import { decodePem } from "../../../proto/pem.ts";
 import { createTestToken, identityPrefix } from "../../../tests/collector.ts";

@@ -1,7 +1,7 @@
 import { createHash, createPrivateKey, generateKeyPairSync } from "node:crypto";
 import { createCsr } from "../../../collector/identity/csr.ts";
 import { signBody } from "../../../collector/management/sign-proof.ts";
-import { rfc3339 } from "../../../functions/kit/clock.ts";
+import { rfc3339 } from "../../../kit/clock.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
 import type { Host } from "../story/hosts.ts";
 import { composeReport, type Step } from "../story/steps.ts";

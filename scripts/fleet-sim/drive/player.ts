@@ -4,7 +4,7 @@
  * what repeats itself of a part whose times nobody asks for: a machine that slept does not make up for it. A host that could not
  * enroll for the moment asks again, as without it the rest of its story would be lost.
  */
-import type { Clock } from "../../../functions/kit/clock.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import type { Step } from "../story/steps.ts";
 import { createAgenda } from "./agenda.ts";
 import type { DrivenHost } from "./driven-host.ts";

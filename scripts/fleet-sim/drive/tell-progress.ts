@@ -1,4 +1,4 @@
-import type { Clock } from "../../../functions/kit/clock.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import type { Measurements } from "./measurements.ts";
 
 const everyMs = 10_000;

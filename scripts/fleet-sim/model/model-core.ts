@@ -1,7 +1,7 @@
 import { parseCoreConfig } from "../../../functions/config.ts";
 import type { Core } from "../../../functions/core.ts";
-import { systemClock } from "../../../functions/kit/clock.ts";
 import type { Database } from "../../../functions/store/database.ts";
+import { systemClock } from "../../../kit/clock.ts";
 import type { Plan } from "../story/plan.ts";
 import { createRandom } from "../story/random.ts";
 

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import { createHeartbeats, type TakeHeartbeat } from "../../../functions/domain/fleet/heartbeat.ts";
-import { uuidv7 } from "../../../functions/kit/entropy.ts";
 import type { CertificateRow } from "../../../functions/store/certificates.ts";
 import type { IdentityRow } from "../../../functions/store/identities.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Host } from "../story/hosts.ts";
 import type { Plan } from "../story/plan.ts";
 import { createRandom, type Random } from "../story/random.ts";

@@ -1,5 +1,5 @@
-import { readBytes } from "../../../functions/kit/bytes.ts";
-import { within } from "../../../functions/kit/within.ts";
+import { readBytes } from "../../../kit/bytes.ts";
+import { within } from "../../../kit/within.ts";
 import type { Web } from "../web.ts";
 
 /** What the provider answered, whatever its status. */

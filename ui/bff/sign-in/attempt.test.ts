@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Secret } from "../../../functions/kit/secret.ts";
+import { Secret } from "../../../kit/secret.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
 import { createUserAgent } from "../../../tests/user-agent.ts";

@@ -3,7 +3,7 @@
  * whoever comes is never turned away for those who wait: the one that waits longest gives way. Invariants: one at a time of an attempt,
  * at most 64 of an address, at most 256 in all.
  */
-import { addressKey } from "../../../functions/kit/address.ts";
+import { addressKey } from "../../../kit/address.ts";
 
 /** Whose callback it is. */
 export interface Asker {

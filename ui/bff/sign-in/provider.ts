@@ -1,6 +1,6 @@
 import { createRemoteJWKSet, customFetch, errors, type JWTVerifyGetKey, jwtVerify } from "jose";
 import * as v from "valibot";
-import { shareRuns } from "../../../functions/kit/share-runs.ts";
+import { shareRuns } from "../../../kit/share-runs.ts";
 import type { Web } from "../web.ts";
 import { type AskProvider, jsonOf } from "./ask-provider.ts";
 

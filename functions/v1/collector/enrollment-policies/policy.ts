@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { readCidr } from "../../../kit/address.ts";
+import { readCidr } from "../../../../kit/address.ts";
 import type { PolicyRow } from "../../../store/policies.ts";
 import { Count, Id, Moment, Name, Prose } from "../../shapes.ts";
 

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { createPlaces } from "../../../../kit/places.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { type ExportedFleet, exportFleet } from "../../../domain/fleet/export-fleet.ts";
@@ -6,7 +7,6 @@ import { csvRecord } from "../../../http/csv.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { textStream } from "../../../http/text-stream.ts";
-import { createPlaces } from "../../../kit/places.ts";
 import { Problem } from "../../../problems.ts";
 import { type ExportColumn, exportColumns } from "./export-columns.ts";
 import { filterFields, filterOf } from "./query.ts";
