@@ -1,9 +1,9 @@
 import type { TestProject } from "vitest/node";
 import { openDatabaseSocket } from "../functions/node/database-socket.ts";
-import { startEmbeddedPostgres } from "../functions/node/embedded-postgres.ts";
 import { readMigrations } from "../functions/node/read-migrations.ts";
 import { connectDatabase } from "../functions/store/database.ts";
 import { migrate } from "../functions/store/migrate.ts";
+import { startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts";
 
 /**
  * One PostgreSQL for a test run: an embedded one, or the server at SVC_TEST_DATABASE_URL (15 or later, a role that may create

@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import type { Sql } from "postgres";
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
-import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
@@ -12,6 +11,7 @@ import { createOperatorApi, type OperatorApi } from "../demo/operator-api.ts";
 import { findPorts } from "../demo/ports.ts";
 import { createProcesses, type Processes } from "../demo/processes.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
+import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 
 /** A real core on loopback, to be attacked or driven, and its database, to be asked what is true. */
 export interface Target {

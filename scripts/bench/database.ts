@@ -1,8 +1,8 @@
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
-import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
 import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database.ts";
 import { migrate } from "../../functions/store/migrate.ts";
+import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 
 /** A migrated, empty, durable PostgreSQL (fsync and synchronous_commit on) that ends with `close`. */
 export interface BenchDatabase extends Pick<ConnectedDatabase, "db" | "sql"> {

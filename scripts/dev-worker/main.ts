@@ -9,12 +9,12 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
-import { startEmbeddedPostgres } from "../../functions/node/embedded-postgres.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
 import { migrate } from "../../functions/store/migrate.ts";
 import { createTestCa } from "../../tests/fakes/pki.ts";
 import { mintBridgeToken, people, seedPeople } from "../../tests/people.ts";
+import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 
 const { values } = parseArgs({ options: { port: { type: "string", default: "8787" } } });
 const authTokenSecret = crypto.getRandomValues(new Uint8Array(32)).toBase64();
