@@ -7,5 +7,8 @@ import { fileURLToPath } from "node:url";
  */
 enableCompileCache(fileURLToPath(new URL("../.cache/compile", import.meta.url)));
 
-const [{ runCommandLine }, { systemEnv }] = await Promise.all([import("./command-line.ts"), import("./env.ts")]);
+const [{ runCommandLine }, { systemEnv }] = await Promise.all([
+  import("./commands/command-line.ts"),
+  import("./runtime/env.ts"),
+]);
 process.exitCode = await runCommandLine(process.argv.slice(2), systemEnv());

@@ -1,7 +1,7 @@
 import { rename, writeFile } from "node:fs/promises";
 import { inspectConfig, isUsable } from "../collector/config/inspect.ts";
+import { superviseCollector } from "../collector/runtime/supervisor.ts";
 import type { Source, SourceDependencies } from "../collector/sources/source.ts";
-import { superviseCollector } from "../collector/supervisor.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";

@@ -5,8 +5,8 @@ import { configHash } from "../../proto/collector-config/hash.ts";
 import shared from "../../proto/collector-config/vectors.json" with { type: "json" };
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { createEnrolledHost, type EnrolledHost } from "../../tests/fakes/enrolled-host.ts";
-import { runCommandLine } from "../command-line.ts";
 import { openQueue } from "../queue/queue.ts";
+import { runCommandLine } from "./command-line.ts";
 
 const bufferOf = (dir: string) => ({
   dir,

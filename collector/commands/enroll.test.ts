@@ -13,8 +13,8 @@ import {
   startManagementServer,
 } from "../../tests/fakes/management-server.ts";
 import { createTestCa, createTestKey, type TestCa, x509 } from "../../tests/fakes/pki.ts";
-import { runCommandLine } from "../command-line.ts";
 import { inspectConfig } from "../config/inspect.ts";
+import { runCommandLine } from "./command-line.ts";
 
 const token = `svcbt_${"A1b2C3d4E5".repeat(5).slice(0, 49)}`;
 const prefix = "https://fleet.test/d/";

@@ -11,9 +11,9 @@ import {
   startManagementServer,
 } from "../../tests/fakes/management-server.ts";
 import { createTestCa, createTestKey, x509 } from "../../tests/fakes/pki.ts";
-import { runCommandLine } from "../command-line.ts";
 import { inspectConfig } from "../config/inspect.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
+import { runCommandLine } from "./command-line.ts";
 
 let server: ManagementServer;
 let host: EnrolledHost;

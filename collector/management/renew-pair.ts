@@ -1,10 +1,10 @@
 import { join } from "node:path";
 import { type Inspection, inspectConfig } from "../config/inspect.ts";
-import type { CollectorEnv } from "../env.ts";
 import { checkIssued } from "../identity/check-issued.ts";
 import type { IdentityDirectory } from "../identity/identity-directory.ts";
 import type { Pair } from "../identity/pair.ts";
-import { version } from "../version.ts";
+import type { CollectorEnv } from "../runtime/env.ts";
+import { version } from "../runtime/version.ts";
 import { callRenew } from "./calls.ts";
 import { createSentAt } from "./sent-at.ts";
 import type { TransportOptions } from "./transport.ts";

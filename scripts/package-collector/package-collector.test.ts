@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
-import { commands } from "../../collector/command-line.ts";
+import { commands } from "../../collector/commands/command-line.ts";
 import { enrollPaths } from "../../collector/commands/enroll-options.ts";
 import { defaultConfigPath } from "../../collector/config/inspect.ts";
 import { createCompletions } from "./completions.ts";

@@ -8,7 +8,7 @@ import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runCommandLine } from "../../collector/command-line.ts";
+import { runCommandLine } from "../../collector/commands/command-line.ts";
 import { inspectConfig } from "../../collector/config/inspect.ts";
 import { openIdentityDirectory } from "../../collector/identity/identity-directory.ts";
 import { systemEntropy } from "../../kit/entropy.ts";

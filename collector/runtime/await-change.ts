@@ -1,7 +1,7 @@
-import type { Log } from "../kit/log.ts";
-import { watchFiles } from "./config/file-watch.ts";
-import { inspectConfig, isUsable, type UsableInspection } from "./config/inspect.ts";
-import type { CoreContact } from "./core-contact.ts";
+import type { Log } from "../../kit/log.ts";
+import { watchFiles } from "../config/file-watch.ts";
+import { inspectConfig, isUsable, type UsableInspection } from "../config/inspect.ts";
+import type { CoreContact } from "./core-session.ts";
 import type { CollectorEnv } from "./env.ts";
 import { isSame, noteErrors, type RunState } from "./run-state.ts";
 

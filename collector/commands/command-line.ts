@@ -1,34 +1,34 @@
-import type { Command, Outcome } from "./commands/command.ts";
-import { CommandFailure, exitCode } from "./commands/command-failure.ts";
-import { parseFlags } from "./commands/flags.ts";
-import type { CollectorEnv } from "./env.ts";
-import { version } from "./version.ts";
+import type { CollectorEnv } from "../runtime/env.ts";
+import { version } from "../runtime/version.ts";
+import type { Command, Outcome } from "./command.ts";
+import { CommandFailure, exitCode } from "./command-failure.ts";
+import { parseFlags } from "./flags.ts";
 
 /** What there is, by name. Loaded on use: `diag` must not pay for what `run` needs. */
 export const commands: Record<string, { summary: string; load: () => Promise<Command> }> = {
   enroll: {
     summary: "get a certificate for this host with a bootstrap token, and write its config",
-    load: () => import("./commands/enroll.ts").then((module) => module.enroll),
+    load: () => import("./enroll.ts").then((module) => module.enroll),
   },
   run: {
     summary: "collect, forward and send heartbeats until stopped",
-    load: () => import("./commands/run.ts").then((module) => module.run),
+    load: () => import("./run.ts").then((module) => module.run),
   },
   renew: {
     summary: "replace the certificate and its key now",
-    load: () => import("./commands/renew.ts").then((module) => module.renew),
+    load: () => import("./renew.ts").then((module) => module.renew),
   },
   status: {
     summary: "show what the running collector does",
-    load: () => import("./commands/status.ts").then((module) => module.status),
+    load: () => import("./status.ts").then((module) => module.status),
   },
   diag: {
     summary: "print a diagnostics bundle without secrets",
-    load: () => import("./commands/diag.ts").then((module) => module.diag),
+    load: () => import("./diag.ts").then((module) => module.diag),
   },
   "validate-config": {
     summary: "check a config file and the files it names",
-    load: () => import("./commands/validate-config.ts").then((module) => module.validateConfig),
+    load: () => import("./validate-config.ts").then((module) => module.validateConfig),
   },
 };
 

@@ -1,5 +1,5 @@
-import type { Log } from "../kit/log.ts";
-import type { CollectorConfig } from "../proto/collector-config/parse.ts";
+import type { Log } from "../../kit/log.ts";
+import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 
 /** A log whose level and format can change while everybody keeps it. */
 export interface ReloadableLog extends Log {

@@ -7,20 +7,20 @@
  *   a change concerns is stopped; the queue closes for a change of `buffer` alone.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { SourceConfig } from "../proto/collector-config/parse.ts";
+import type { SourceConfig } from "../../proto/collector-config/parse.ts";
+import type { UsableInspection } from "../config/inspect.ts";
+import type { ProcessFacts } from "../management/report.ts";
+import { openQueue, type Queue } from "../queue/queue.ts";
+import type { FileSourceDependencies } from "../sources/file/file-source.ts";
+import type { Source } from "../sources/source.ts";
+import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
+import { composeStatus } from "../status/compose-status.ts";
+import { type StatusSocket, serveStatus } from "../status/status-socket.ts";
 import { awaitChange } from "./await-change.ts";
-import { composeStatus } from "./compose-status.ts";
-import type { UsableInspection } from "./config/inspect.ts";
-import { type CoreContact, openCoreContact } from "./core-contact.ts";
+import { type CoreContact, openCoreContact } from "./core-session.ts";
 import type { CollectorEnv } from "./env.ts";
-import type { ProcessFacts } from "./management/report.ts";
-import { openQueue, type Queue } from "./queue/queue.ts";
 import type { ReloadableLog } from "./reloadable-log.ts";
 import { createRunState, isSame, type RunState, refuse, reportOf } from "./run-state.ts";
-import type { FileSourceDependencies } from "./sources/file/file-source.ts";
-import type { Source } from "./sources/source.ts";
-import { createSourceSet, type SourceSet } from "./sources/source-set.ts";
-import { type StatusSocket, serveStatus } from "./status/status-socket.ts";
 
 /** How long a stop waits for a connected forwarder to empty the queue. */
 const drainMs = 5_000;

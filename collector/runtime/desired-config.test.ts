@@ -1,12 +1,12 @@
 import { createHash } from "node:crypto";
 import { mkdir, readdir, readFile, rmdir, writeFile } from "node:fs/promises";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { configHash } from "../proto/collector-config/hash.ts";
-import { createTestCollectorEnv } from "../tests/fakes/collector-env.ts";
-import { refusal } from "../tests/fakes/management-server.ts";
-import { createRunningCollector, heartbeatAnswer, type RunningCollector } from "../tests/running-collector.ts";
-import { resumeTrial } from "./management/desired-config.ts";
-import type { Source } from "./sources/source.ts";
+import { configHash } from "../../proto/collector-config/hash.ts";
+import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
+import { refusal } from "../../tests/fakes/management-server.ts";
+import { createRunningCollector, heartbeatAnswer, type RunningCollector } from "../../tests/running-collector.ts";
+import { resumeTrial } from "../management/desired-config.ts";
+import type { Source } from "../sources/source.ts";
 
 let collector: RunningCollector;
 beforeEach(async () => {

@@ -4,25 +4,25 @@
  * or stored twice.
  */
 import { join } from "node:path";
-import type { Log } from "../kit/log.ts";
-import type { ConfigDesiredResponse } from "../proto/management/config-desired.ts";
-import type { HeartbeatResponse } from "../proto/management/heartbeat.ts";
-import type { UsableInspection } from "./config/inspect.ts";
+import type { Log } from "../../kit/log.ts";
+import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
+import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
+import type { UsableInspection } from "../config/inspect.ts";
+import { createForwarder, type Forwarder, type ForwarderStatus } from "../forward/forwarder.ts";
+import { type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
+import { identityDirectoryOf } from "../identity/identity-layout.ts";
+import { createProbation, type Probation } from "../identity/probation.ts";
+import { planRenewal } from "../identity/renewal-plan.ts";
+import { type Caller, callConfigDesired, callHeartbeat } from "../management/calls.ts";
+import { runHeartbeats } from "../management/heartbeats.ts";
+import { ManagementError } from "../management/management-error.ts";
+import { renewPair, renewTimeoutMs } from "../management/renew-pair.ts";
+import { createRenewals, type RenewalStatus, type Renewals, renewalNotConfigured } from "../management/renewals.ts";
+import { type ConfigReport, composeReport, type ProcessFacts } from "../management/report.ts";
+import { createSentAt } from "../management/sent-at.ts";
+import type { TransportOptions } from "../management/transport.ts";
+import type { Queue } from "../queue/queue.ts";
 import type { CollectorEnv } from "./env.ts";
-import { createForwarder, type Forwarder, type ForwarderStatus } from "./forward/forwarder.ts";
-import { type IdentityDirectory, openIdentityDirectory } from "./identity/identity-directory.ts";
-import { identityDirectoryOf } from "./identity/identity-layout.ts";
-import { createProbation, type Probation } from "./identity/probation.ts";
-import { planRenewal } from "./identity/renewal-plan.ts";
-import { type Caller, callConfigDesired, callHeartbeat } from "./management/calls.ts";
-import { runHeartbeats } from "./management/heartbeats.ts";
-import { ManagementError } from "./management/management-error.ts";
-import { renewPair, renewTimeoutMs } from "./management/renew-pair.ts";
-import { createRenewals, type RenewalStatus, type Renewals, renewalNotConfigured } from "./management/renewals.ts";
-import { type ConfigReport, composeReport, type ProcessFacts } from "./management/report.ts";
-import { createSentAt } from "./management/sent-at.ts";
-import type { TransportOptions } from "./management/transport.ts";
-import type { Queue } from "./queue/queue.ts";
 
 const callTimeoutMs = 30_000;
 

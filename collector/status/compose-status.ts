@@ -1,11 +1,11 @@
-import { rfc3339 } from "../kit/clock.ts";
-import type { UsableInspection } from "./config/inspect.ts";
-import type { CoreContact } from "./core-contact.ts";
-import { renewalNotConfigured } from "./management/renewals.ts";
-import type { ConfigReport, ProcessFacts } from "./management/report.ts";
-import type { QueueStats } from "./queue/stats.ts";
-import type { Source } from "./sources/source.ts";
-import type { CollectorStatus } from "./status/status.ts";
+import { rfc3339 } from "../../kit/clock.ts";
+import type { UsableInspection } from "../config/inspect.ts";
+import { renewalNotConfigured } from "../management/renewals.ts";
+import type { ConfigReport, ProcessFacts } from "../management/report.ts";
+import type { QueueStats } from "../queue/stats.ts";
+import type { CoreContact } from "../runtime/core-session.ts";
+import type { Source } from "../sources/source.ts";
+import type { CollectorStatus } from "./status.ts";
 
 const time = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
 

@@ -1,8 +1,8 @@
 import pino from "pino";
-import { describeError } from "../kit/describe-error.ts";
-import type { Log } from "../kit/log.ts";
-import { oneLine } from "../kit/one-line.ts";
-import type { CollectorConfig } from "../proto/collector-config/parse.ts";
+import { describeError } from "../../kit/describe-error.ts";
+import type { Log } from "../../kit/log.ts";
+import { oneLine } from "../../kit/one-line.ts";
+import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import type { Output } from "./env.ts";
 
 /**
