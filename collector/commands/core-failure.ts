@@ -1,5 +1,5 @@
+import { PairError } from "../identity/credentials.ts";
 import { IdentityLockedError } from "../identity/lock.ts";
-import { PairError } from "../identity/pair.ts";
 import { UnsafeFileError } from "../identity/private-files.ts";
 import { ManagementError, type ManagementFailure } from "../management/management-error.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";

@@ -7,7 +7,7 @@ import { type CollectorConfig, parseCollectorConfig } from "../../proto/collecto
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import { type ConfigTextError, configBytesMax, type ParsedTree } from "../../proto/collector-config/tree.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
-import { joinPair, type Pair, PairError, readCertificate } from "../identity/pair.ts";
+import { joinPair, type Pair, PairError, readCertificate } from "../identity/credentials.ts";
 import { readPrivateText, UnsafeFileError } from "../identity/private-files.ts";
 
 /** Where a config is looked for without `--config`. */

@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
 import { decodePem, decodePemBundle, encodePem } from "../../proto/pem.ts";
-import { PairError, readCertificate } from "./pair.ts";
+import { PairError, readCertificate } from "./credentials.ts";
 
 const clientAuth = "1.3.6.1.5.5.7.3.2";
 

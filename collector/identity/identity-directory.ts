@@ -14,9 +14,9 @@
  */
 import { basename, join } from "node:path";
 import { parseTimestamp } from "../../proto/management/text.ts";
+import { joinPair, type Pair } from "./credentials.ts";
 import { createCsr, generateKeyPem } from "./csr.ts";
 import { withIdentityLock } from "./lock.ts";
-import { joinPair, type Pair } from "./pair.ts";
 import {
   type Disk,
   linkTarget,

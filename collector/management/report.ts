@@ -1,7 +1,7 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import { cutText } from "../../proto/management/text.ts";
-import type { RenewalStatus } from "./renewals.ts";
+import type { RenewalStatus } from "../renewal/renewals.ts";
 
 /** What a heartbeat tells of this process; it does not change while it runs. */
 export interface ProcessFacts {

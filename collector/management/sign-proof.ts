@@ -1,6 +1,6 @@
 import { createHash, type KeyObject, sign } from "node:crypto";
 import { canonicalBody, type ProofPurpose, proofPayload } from "../../proto/management/proof.ts";
-import type { Pair } from "../identity/pair.ts";
+import type { Pair } from "../identity/credentials.ts";
 
 /** The identity that signs: the certificate presented in the same request, and its key. */
 export type Signer = Pick<Pair, "identity" | "fingerprintSha256" | "privateKey">;

@@ -1,8 +1,8 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { UsableInspection } from "../config/inspect.ts";
-import { renewalNotConfigured } from "../management/renewals.ts";
 import type { ConfigReport, ProcessFacts } from "../management/report.ts";
 import type { QueueStats } from "../queue/stats.ts";
+import { renewalNotConfigured } from "../renewal/renewals.ts";
 import type { CoreContact } from "../runtime/core-session.ts";
 import type { Source } from "../sources/source.ts";
 import type { CollectorStatus } from "./status.ts";

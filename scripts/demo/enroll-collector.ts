@@ -1,8 +1,8 @@
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
+import type { Pair } from "../../collector/identity/credentials.ts";
 import { openIdentityDirectory } from "../../collector/identity/identity-directory.ts";
-import type { Pair } from "../../collector/identity/pair.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";

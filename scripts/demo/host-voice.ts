@@ -3,7 +3,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { failureOf } from "../../collector/forward/failure.ts";
-import type { Pair } from "../../collector/identity/pair.ts";
+import type { Pair } from "../../collector/identity/credentials.ts";
 import { callHeartbeat } from "../../collector/management/calls.ts";
 import { ManagementError } from "../../collector/management/management-error.ts";
 import { type Clock, rfc3339 } from "../../kit/clock.ts";

@@ -3,7 +3,7 @@ import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import { IdentityLockedError } from "../identity/lock.ts";
-import { ManagementError } from "./management-error.ts";
+import { ManagementError } from "../management/management-error.ts";
 import { createRenewals } from "./renewals.ts";
 
 const minute = 60_000;

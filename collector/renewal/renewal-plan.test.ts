@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import type { Pair } from "./pair.ts";
+import type { Pair } from "../identity/credentials.ts";
 import { planRenewal, retryDelayMs } from "./renewal-plan.ts";
 
 const day = 86_400_000;

@@ -1,8 +1,8 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
-import type { IdentityDirectory } from "./identity-directory.ts";
-import { IdentityLockedError } from "./lock.ts";
-import type { Pair } from "./pair.ts";
+import type { Pair } from "../identity/credentials.ts";
+import type { IdentityDirectory } from "../identity/identity-directory.ts";
+import { IdentityLockedError } from "../identity/lock.ts";
 
 /** Ends the probation of a pair that was just put in use: core takes it, or does not know it. */
 export interface Probation {

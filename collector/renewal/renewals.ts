@@ -3,8 +3,8 @@ import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import { IdentityLockedError } from "../identity/lock.ts";
-import { type RenewalPlan, retryDelayMs } from "../identity/renewal-plan.ts";
-import { ManagementError } from "./management-error.ts";
+import { ManagementError } from "../management/management-error.ts";
+import { type RenewalPlan, retryDelayMs } from "./renewal-plan.ts";
 
 /** How the renewal of the pair in use stands; times in milliseconds since the epoch. */
 export interface RenewalStatus {

@@ -1,6 +1,6 @@
 import { fullJitterMs } from "../../kit/backoff.ts";
 import type { Entropy } from "../../kit/entropy.ts";
-import type { Pair } from "./pair.ts";
+import type { Pair } from "../identity/credentials.ts";
 
 /** When a certificate is renewed; all times in milliseconds since the epoch. */
 export interface RenewalPlan {
