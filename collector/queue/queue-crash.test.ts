@@ -7,7 +7,7 @@ import { countCpuMilliseconds } from "../../tests/cpu-time.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { openTestQueue, readAll } from "../../tests/queue.ts";
 
-const writer = join(import.meta.dirname, "../../tests/queue-crash/writer.ts");
+const writer = join(import.meta.dirname, "../../tests/slow/queue-crash/writer.ts");
 
 /** Runs the writer and kills it with SIGKILL once it has printed `lines` lines; gives them. */
 const runAndKill = (dir: string, seed: number, lines: number): Promise<string[]> =>

@@ -173,7 +173,7 @@ describe("the files", () => {
     expect(() => open()).toThrow(QueueLockedError);
     const second = spawnSync(
       process.execPath,
-      [join(import.meta.dirname, "../../tests/queue-crash/writer.ts"), dir, "1"],
+      [join(import.meta.dirname, "../../tests/slow/queue-crash/writer.ts"), dir, "1"],
       {
         encoding: "utf8",
       },

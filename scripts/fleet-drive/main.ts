@@ -10,7 +10,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { startTarget, type Target } from "../attack-enroll/target.ts";
+import { startTarget, type Target } from "../../tests/slow/attack-enroll/target.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import { clientCertificateHeader } from "../demo/core-process.ts";
 import { bridgeTokenOf } from "../demo/operator-api.ts";

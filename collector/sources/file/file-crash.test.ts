@@ -9,7 +9,7 @@ import { expect, it } from "vitest";
 import { lines } from "../../../tests/file-source.ts";
 import { openTestQueue, readAll } from "../../../tests/queue.ts";
 
-const tailer = join(import.meta.dirname, "../../../tests/queue-crash/tailer.ts");
+const tailer = join(import.meta.dirname, "../../../tests/slow/queue-crash/tailer.ts");
 
 /** Resolves when the tailer says that it has stored `count` lines. */
 const reaches = async (said: Readable, count: number): Promise<void> => {

@@ -1,12 +1,12 @@
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
-import type { Queue } from "../../collector/queue/queue.ts";
-import { countCpuMilliseconds } from "../../tests/cpu-time.ts";
-import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openTestQueue, readAll } from "../../tests/queue.ts";
-import { numberedRecord } from "../../tests/queue-crash/numbered-record.ts";
+import type { Queue } from "../../../collector/queue/queue.ts";
+import { countCpuMilliseconds } from "../../cpu-time.ts";
+import { createSeededEntropy } from "../../fakes/entropy.ts";
+import { openTestQueue, readAll } from "../../queue.ts";
 import { createDisk } from "./disk.ts";
+import { numberedRecord } from "./numbered-record.ts";
 import type { Step } from "./recording.ts";
 
 /** How one life of a queue is cut: after so many steps, by a kill or by a power cut that keeps `kept` of 256 unsynced blocks. */

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { BenchDatabase } from "../bench/database.ts";
+import type { BenchDatabase } from "../../../scripts/bench/database.ts";
 import type { Load } from "./load.ts";
 
 /** Numbers as often as they are stored. */

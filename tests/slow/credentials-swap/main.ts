@@ -1,5 +1,5 @@
 /**
- * `pair-swap`: runs `svc-collector renew` under strace, with a fault at every call, in turn, of the system calls that change or
+ * `credentials-swap`: runs `svc-collector renew` under strace, with a fault at every call, in turn, of the system calls that change or
  * persist files: once an error, once SIGKILL. After each, the config must validate with a whole pair, and the next renewal must
  * succeed and leave nothing behind. Ends with one JSON object, and exit code 1 if anything of that did not hold. Needs strace.
  */
@@ -8,17 +8,17 @@ import { once } from "node:events";
 import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { runCommandLine } from "../../collector/commands/command-line.ts";
-import { inspectConfig } from "../../collector/config/inspect.ts";
-import { openIdentityDirectory } from "../../collector/identity/identity-directory.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { createEnrolledHost } from "../../tests/fakes/enrolled-host.ts";
-import { issueFor, startManagementServer } from "../../tests/fakes/management-server.ts";
+import { runCommandLine } from "../../../collector/commands/command-line.ts";
+import { inspectConfig } from "../../../collector/config/inspect.ts";
+import { openIdentityDirectory } from "../../../collector/identity/identity-directory.ts";
+import { systemEntropy } from "../../../kit/entropy.ts";
+import { createTestCollectorEnv } from "../../fakes/collector-env.ts";
+import { createEnrolledHost } from "../../fakes/enrolled-host.ts";
+import { issueFor, startManagementServer } from "../../fakes/management-server.ts";
 
 const calls = ["mkdir", "rename", "symlink", "fsync", "fdatasync", "unlink", "rmdir", "fchmod", "readlink"];
 const faults = { error: "error=EIO", kill: "signal=KILL" } as const;
-const program = join(import.meta.dirname, "../../collector/main.ts");
+const program = join(import.meta.dirname, "../../../collector/main.ts");
 
 const server = await startManagementServer();
 const host = await createEnrolledHost({
@@ -26,7 +26,7 @@ const host = await createEnrolledHost({
   more: `management: {core_url: "${server.url}", ca_file: core-ca.pem}\n`,
 });
 server.reply((call) => issueFor(host.ca, call));
-const work = await mkdtemp(join(tmpdir(), "pair-swap-"));
+const work = await mkdtemp(join(tmpdir(), "credentials-swap-"));
 const identity = join(host.dir, "identity");
 
 /** Runs one renewal under strace; gives its exit code, null when it was killed. */

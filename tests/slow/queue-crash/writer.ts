@@ -1,5 +1,5 @@
-import { createSeededEntropy } from "../fakes/entropy.ts";
-import { openTestQueue } from "../queue.ts";
+import { createSeededEntropy } from "../../fakes/entropy.ts";
+import { openTestQueue } from "../../queue.ts";
 
 // The victim of the crash test: appends, acknowledges and reports on stdout what it was promised, until it is killed.
 const [dir = "", seed = "0"] = process.argv.slice(2);

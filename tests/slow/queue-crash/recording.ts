@@ -14,7 +14,7 @@ export type Step =
   | { does: "unlink"; path: string }
   | { does: "say"; text: string };
 
-const writer = fileURLToPath(new URL("../../tests/queue-crash/recorded-writer.ts", import.meta.url));
+const writer = fileURLToPath(new URL("./recorded-writer.ts", import.meta.url));
 const traced =
   "openat,open,creat,pwrite64,write,writev,pwritev,ftruncate,truncate,fallocate,fsync,fdatasync,sync_file_range,unlink,unlinkat,rename,renameat2";
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { NewRecord } from "../../collector/queue/record.ts";
+import type { NewRecord } from "../../../collector/queue/record.ts";
 
 /** The record of a number: its payload follows from it, so that a torn one cannot be taken for it. */
 export const numberedRecord = (number: number): NewRecord => ({

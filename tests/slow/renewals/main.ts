@@ -8,12 +8,12 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
-import { countContent } from "../demo/count-content.ts";
-import { readHealth } from "../demo/health.ts";
-import { waitUntil } from "../demo/wait-until.ts";
-import { type Surroundings, startWorld, type World } from "../demo/world.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import { systemEntropy } from "../../../kit/entropy.ts";
+import { countContent } from "../../../scripts/demo/count-content.ts";
+import { readHealth } from "../../../scripts/demo/health.ts";
+import { waitUntil } from "../../../scripts/demo/wait-until.ts";
+import { type Surroundings, startWorld, type World } from "../../../scripts/demo/world.ts";
 
 const certificateSeconds = 300;
 /** Half of the lifetime, a tenth of it as jitter, and what a start and a lost answer take. */

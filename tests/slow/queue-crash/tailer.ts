@@ -1,8 +1,8 @@
 import { join } from "node:path";
-import { createFileSource } from "../../collector/sources/file/file-source.ts";
-import { systemClock } from "../../kit/clock.ts";
-import { createTestLog } from "../fakes/log.ts";
-import { openTestQueue } from "../queue.ts";
+import { createFileSource } from "../../../collector/sources/file/file-source.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import { createTestLog } from "../../fakes/log.ts";
+import { openTestQueue } from "../../queue.ts";
 
 // The victim of the tailing test: follows `<dir>/*.log` into `<dir>/queue` and says how far it is, until it is killed.
 const [dir = ""] = process.argv.slice(2);

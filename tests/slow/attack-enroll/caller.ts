@@ -1,10 +1,10 @@
 import { once } from "node:events";
 import { Agent, type IncomingMessage, request } from "node:http";
 import { text } from "node:stream/consumers";
-import { encodePem } from "../../proto/pem.ts";
-import { collectorOf, heartbeatBody, identityPrefix, type TestCollector, withProof } from "../../tests/collector.ts";
-import { createTestCsr, createTestKey, type TestKey } from "../../tests/fakes/pki.ts";
-import { clientCertificateHeader } from "../demo/core-process.ts";
+import { encodePem } from "../../../proto/pem.ts";
+import { clientCertificateHeader } from "../../../scripts/demo/core-process.ts";
+import { collectorOf, heartbeatBody, identityPrefix, type TestCollector, withProof } from "../../collector.ts";
+import { createTestCsr, createTestKey, type TestKey } from "../../fakes/pki.ts";
 import type { Target } from "./target.ts";
 
 /** An answer of core. */
