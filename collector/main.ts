@@ -9,6 +9,6 @@ enableCompileCache(fileURLToPath(new URL("../.cache/compile", import.meta.url)))
 
 const [{ runCommandLine }, { systemEnv }] = await Promise.all([
   import("./commands/command-line.ts"),
-  import("./runtime/env.ts"),
+  import("./env.ts"),
 ]);
 process.exitCode = await runCommandLine(process.argv.slice(2), systemEnv());

@@ -1,5 +1,5 @@
-import type { CollectorEnv } from "../runtime/env.ts";
-import { version } from "../runtime/version.ts";
+import type { CollectorEnv } from "../env.ts";
+import { version } from "../version.ts";
 import type { Command, Outcome } from "./command.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
 import { parseFlags } from "./flags.ts";

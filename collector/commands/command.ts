@@ -1,4 +1,4 @@
-import type { CollectorEnv } from "../runtime/env.ts";
+import type { CollectorEnv } from "../env.ts";
 import type { ExitCode } from "./command-failure.ts";
 import type { FlagSpec, FlagValues } from "./flags.ts";
 

@@ -1,9 +1,9 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import { defaultConfigPath, type Inspection, inspectConfig } from "../config/inspect.ts";
+import type { CollectorEnv } from "../env.ts";
 import type { QueueStats } from "../queue/stats.ts";
-import type { CollectorEnv } from "../runtime/env.ts";
-import { readCommit, version } from "../runtime/version.ts";
+import { readCommit, version } from "../version.ts";
 import { defineCommand } from "./command.ts";
 import { exitCode } from "./command-failure.ts";
 

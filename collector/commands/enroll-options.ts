@@ -5,7 +5,7 @@ import { Secret } from "../../kit/secret.ts";
 import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
 import { composeIdentity } from "../../proto/identity.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
-import type { CollectorEnv } from "../runtime/env.ts";
+import type { CollectorEnv } from "../env.ts";
 import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
 import type { FlagValues } from "./flags.ts";
 

@@ -1,7 +1,7 @@
 import type { ConfigTextError } from "../../proto/collector-config/tree.ts";
 import { describeConfigError } from "../config/describe-config-error.ts";
 import { inspectConfig, isUsable, type UsableInspection } from "../config/inspect.ts";
-import type { CollectorEnv } from "../runtime/env.ts";
+import type { CollectorEnv } from "../env.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
 
 /** The failure of a config with these errors: exit code 78. */

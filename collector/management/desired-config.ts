@@ -17,8 +17,8 @@ import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import { describeConfigError } from "../config/describe-config-error.ts";
 import { refusedChanges } from "../config/desired-rules.ts";
 import { inspectConfig, type UsableInspection } from "../config/inspect.ts";
+import type { CollectorEnv } from "../env.ts";
 import { syncDirectory, writeDurably } from "../identity/private-files.ts";
-import type { CollectorEnv } from "../runtime/env.ts";
 import { type DesiredState, desiredFiles, readDesiredState, writeDesiredState } from "./desired-state.ts";
 import { ManagementError } from "./management-error.ts";
 

@@ -1,13 +1,13 @@
 import { join } from "node:path";
 import { type Inspection, inspectConfig } from "../config/inspect.ts";
+import type { CollectorEnv } from "../env.ts";
 import { checkIssued } from "../identity/check-issued.ts";
 import type { Pair } from "../identity/credentials.ts";
 import type { IdentityDirectory } from "../identity/identity-directory.ts";
 import { callRenew } from "../management/calls.ts";
 import { createSentAt } from "../management/sent-at.ts";
 import type { TransportOptions } from "../management/transport.ts";
-import type { CollectorEnv } from "../runtime/env.ts";
-import { version } from "../runtime/version.ts";
+import { version } from "../version.ts";
 
 /** Core may wait 30 s for an external signer. */
 export const renewTimeoutMs = 45_000;

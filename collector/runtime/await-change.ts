@@ -1,8 +1,8 @@
 import type { Log } from "../../kit/log.ts";
 import { watchFiles } from "../config/file-watch.ts";
 import { inspectConfig, isUsable, type UsableInspection } from "../config/inspect.ts";
+import type { CollectorEnv } from "../env.ts";
 import type { CoreContact } from "./core-session.ts";
-import type { CollectorEnv } from "./env.ts";
 import { isSame, noteErrors, type RunState } from "./run-state.ts";
 
 /** Waits until the files say something that can be run and is not what runs, and gives it; undefined when the signal aborts. */

@@ -8,13 +8,13 @@ import type { Log } from "../../kit/log.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import type { UsableInspection } from "../config/inspect.ts";
+import type { CollectorEnv } from "../env.ts";
 import { createForwarder, type Forwarder, type ForwarderStatus } from "../forward/forwarder.ts";
 import { type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { identityDirectoryOf } from "../identity/identity-layout.ts";
 import { type Caller, callConfigDesired, callHeartbeat } from "../management/calls.ts";
 import { runHeartbeats } from "../management/heartbeats.ts";
 import { ManagementError } from "../management/management-error.ts";
-import { type ConfigReport, composeReport, type ProcessFacts } from "../management/report.ts";
 import { createSentAt } from "../management/sent-at.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import type { Queue } from "../queue/queue.ts";
@@ -22,7 +22,7 @@ import { createProbation, type Probation } from "../renewal/pending-promotion.ts
 import { renewPair, renewTimeoutMs } from "../renewal/renew-credentials.ts";
 import { planRenewal } from "../renewal/renewal-plan.ts";
 import { createRenewals, type RenewalStatus, type Renewals, renewalNotConfigured } from "../renewal/renewals.ts";
-import type { CollectorEnv } from "./env.ts";
+import { type ConfigReport, composeReport, type ProcessFacts } from "./heartbeat-report.ts";
 
 const callTimeoutMs = 30_000;
 

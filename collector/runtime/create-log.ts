@@ -3,7 +3,7 @@ import { describeError } from "../../kit/describe-error.ts";
 import type { Log } from "../../kit/log.ts";
 import { oneLine } from "../../kit/one-line.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
-import type { Output } from "./env.ts";
+import type { Output } from "../env.ts";
 
 /**
  * A pino log: one record is one line whatever its fields hold. `json` as pino writes it, times in RFC 3339; `text` for people,

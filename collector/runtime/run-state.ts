@@ -2,9 +2,9 @@ import { isDeepStrictEqual } from "node:util";
 import type { Log } from "../../kit/log.ts";
 import { describeConfigError } from "../config/describe-config-error.ts";
 import type { Inspection, UsableInspection } from "../config/inspect.ts";
+import type { CollectorEnv } from "../env.ts";
 import { type DesiredConfigs, openDesiredConfigs } from "../management/desired-config.ts";
-import type { ConfigReport } from "../management/report.ts";
-import type { CollectorEnv } from "./env.ts";
+import type { ConfigReport } from "./heartbeat-report.ts";
 
 /** What is told of a run, whatever of it is being replaced. */
 export interface RunState {

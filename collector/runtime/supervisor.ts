@@ -9,16 +9,16 @@
 import { isDeepStrictEqual } from "node:util";
 import type { SourceConfig } from "../../proto/collector-config/parse.ts";
 import type { UsableInspection } from "../config/inspect.ts";
-import type { ProcessFacts } from "../management/report.ts";
+import type { CollectorEnv } from "../env.ts";
 import { openQueue, type Queue } from "../queue/queue.ts";
 import type { FileSourceDependencies } from "../sources/file/file-source.ts";
 import type { Source } from "../sources/source.ts";
 import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
-import { composeStatus } from "../status/compose-status.ts";
 import { type StatusSocket, serveStatus } from "../status/status-socket.ts";
 import { awaitChange } from "./await-change.ts";
+import { composeStatus } from "./compose-status.ts";
 import { type CoreContact, openCoreContact } from "./core-session.ts";
-import type { CollectorEnv } from "./env.ts";
+import type { ProcessFacts } from "./heartbeat-report.ts";
 import type { ReloadableLog } from "./reloadable-log.ts";
 import { createRunState, isSame, type RunState, refuse, reportOf } from "./run-state.ts";
 

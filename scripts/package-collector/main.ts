@@ -9,7 +9,7 @@ import { mkdir, mkdtemp, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { version } from "../../collector/runtime/version.ts";
+import { version } from "../../collector/version.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { readHeadCommit } from "../bundle/read-head-commit.ts";

@@ -1,4 +1,4 @@
-import type { CollectorEnv } from "../../collector/runtime/env.ts";
+import type { CollectorEnv } from "../../collector/env.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createTestClock, type TestClock } from "./clock.ts";

@@ -1,6 +1,6 @@
 import { hostname } from "node:os";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
-import { version } from "../../runtime/version.ts";
+import { version } from "../../version.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 import { encodeHostMetrics } from "./metrics.ts";
 import { type Readings, readHost } from "./readings.ts";

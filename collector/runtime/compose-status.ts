@@ -1,11 +1,11 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { UsableInspection } from "../config/inspect.ts";
-import type { ConfigReport, ProcessFacts } from "../management/report.ts";
 import type { QueueStats } from "../queue/stats.ts";
 import { renewalNotConfigured } from "../renewal/renewals.ts";
-import type { CoreContact } from "../runtime/core-session.ts";
 import type { Source } from "../sources/source.ts";
-import type { CollectorStatus } from "./status.ts";
+import type { CollectorStatus } from "../status/status.ts";
+import type { CoreContact } from "./core-session.ts";
+import type { ConfigReport, ProcessFacts } from "./heartbeat-report.ts";
 
 const time = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
 

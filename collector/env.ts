@@ -1,6 +1,6 @@
 import { arch, hostname, platform } from "node:os";
-import { type Clock, systemClock } from "../../kit/clock.ts";
-import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
+import { type Clock, systemClock } from "../kit/clock.ts";
+import { type Entropy, systemEntropy } from "../kit/entropy.ts";
 
 /** Where a command writes. */
 export interface Output {
