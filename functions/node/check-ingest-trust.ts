@@ -3,7 +3,7 @@ import { ConfigError } from "../../kit/env.ts";
 import { equalBytes } from "../../proto/x509.ts";
 import { type Authority, hasIssued, readAuthorities } from "../signer/authority.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
-import { blameVariable } from "./blame-variable.ts";
+import { withConfigError } from "./with-config-error.ts";
 
 /**
  * Fails the start when the ingest listener would refuse every certificate that core issues: a signing CA must be in
@@ -15,7 +15,7 @@ export const checkIngestTrust = async (
   cryptography: Cryptography,
 ): Promise<void> => {
   const variable = "SVC_INGEST_CLIENT_CA_FILE";
-  const trusted = await blameVariable(variable, () => readAuthorities(readFileSync(clientCaFile, "utf8")));
+  const trusted = await withConfigError(variable, () => readAuthorities(readFileSync(clientCaFile, "utf8")));
   for (const authority of signing) {
     for (const anchor of trusted) {
       if (equalBytes(anchor.der, authority.der) || (await hasIssued(anchor, authority, cryptography))) return;

@@ -6,9 +6,9 @@ import { type Authority, readAuthorities } from "../signer/authority.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
 import { createExternalCommand } from "../signer/external-command.ts";
 import type { Signer } from "../signer/signer.ts";
-import { blameVariable } from "./blame-variable.ts";
 import { loadLocalCa } from "./load-local-ca.ts";
 import { createSignerCommand } from "./run-signer-command.ts";
+import { withConfigError } from "./with-config-error.ts";
 
 /** A signer and the bundle that its certificates are verified against. */
 export interface LoadedSigner {
@@ -31,15 +31,15 @@ export interface SignerNeeds {
 export const signerLoader = async (config: SignerConfig, needs: SignerNeeds): Promise<() => Promise<LoadedSigner>> => {
   const { cryptography, clock, log, path } = needs;
   const readBundle = () =>
-    blameVariable("SVC_ENROLLMENT_CA_CERT_FILE", () => readAuthorities(readFileSync(config.caCertFile, "utf8")));
+    withConfigError("SVC_ENROLLMENT_CA_CERT_FILE", () => readAuthorities(readFileSync(config.caCertFile, "utf8")));
   if (config.kind === "local-ca") {
     const files = { certificateFile: config.caCertFile, keyFile: config.caKeyFile };
     return async () => {
       await readBundle();
-      return blameVariable("SVC_ENROLLMENT_CA_KEY_FILE", () => loadLocalCa({ ...files, cryptography }));
+      return withConfigError("SVC_ENROLLMENT_CA_KEY_FILE", () => loadLocalCa({ ...files, cryptography }));
     };
   }
-  const command = await blameVariable("SVC_ENROLLMENT_SIGNER_COMMAND", () =>
+  const command = await withConfigError("SVC_ENROLLMENT_SIGNER_COMMAND", () =>
     createSignerCommand({ command: config.command, path, log }),
   );
   return async () => {

@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { decodePemBundle } from "../../proto/pem.ts";
 import { readCertificate } from "../../proto/x509.ts";
-import { blameVariable } from "./blame-variable.ts";
 import { readKeyFile } from "./read-key-file.ts";
+import { withConfigError } from "./with-config-error.ts";
 
 /** Where a listener with mutual TLS has its certificate from. */
 export interface TlsFiles {
@@ -24,9 +24,9 @@ export interface TlsMaterial {
  * certificate, when the key is open to group or world, or when it is not the certificate's.
  */
 export const readTlsFiles = async ({ serverCertFile, serverKeyFile, clientCaFile }: TlsFiles): Promise<TlsMaterial> => {
-  const cert = await blameVariable("SVC_INGEST_SERVER_CERT_FILE", () => readCertificates(serverCertFile));
-  const ca = await blameVariable("SVC_INGEST_CLIENT_CA_FILE", () => readCertificates(clientCaFile));
-  const key = await blameVariable("SVC_INGEST_SERVER_KEY_FILE", () => {
+  const cert = await withConfigError("SVC_INGEST_SERVER_CERT_FILE", () => readCertificates(serverCertFile));
+  const ca = await withConfigError("SVC_INGEST_CLIENT_CA_FILE", () => readCertificates(clientCaFile));
+  const key = await withConfigError("SVC_INGEST_SERVER_KEY_FILE", () => {
     const pem = readKeyFile(serverKeyFile);
     checkPair(cert, pem);
     return pem;

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
-import { shareRuns } from "../../kit/share-runs.ts";
+import { singleFlight } from "../../kit/single-flight.ts";
 import type { CoreConfig } from "../config.ts";
 import { open } from "../http/guards.ts";
 import { type Reply, type Route, route } from "../http/route.ts";
@@ -52,7 +52,7 @@ export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonl
   }),
   readinessRoute(
     config.ops,
-    shareRuns(() => runChecks(checks.core, tools)),
+    singleFlight(() => runChecks(checks.core, tools)),
   ),
   route({
     method: "GET",

@@ -1,6 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
-import { TimedOut, within } from "../../kit/within.ts";
+import { TimedOut, withTimeout } from "../../kit/with-timeout.ts";
 
 /** What a check, or all of them together, found. `disabled`: not configured, and nothing wrong. */
 export type ReadinessStatus = "ready" | "not_ready" | "disabled";
@@ -45,7 +45,7 @@ export const runChecks = async (
 
 const findInTime = async (check: Check, { clock, log }: { clock: Clock; log: Log }): Promise<Finding> => {
   try {
-    return await within(checkTimeoutMs, clock, check.find());
+    return await withTimeout(checkTimeoutMs, clock, check.find());
   } catch (err) {
     if (err instanceof TimedOut) return { status: "not_ready", detail: err.message };
     log.warn({ check: check.name, err }, "readiness check failed");

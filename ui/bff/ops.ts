@@ -1,5 +1,5 @@
-import { shareRuns } from "../../kit/share-runs.ts";
-import { within } from "../../kit/within.ts";
+import { singleFlight } from "../../kit/single-flight.ts";
+import { withTimeout } from "../../kit/with-timeout.ts";
 import type { CoreClient } from "./core-client.ts";
 import type { Handler } from "./request.ts";
 import { findPersonBySubject } from "./sign-in/people.ts";
@@ -25,7 +25,7 @@ export const createReadiness = (
   };
   const passes = async (name: string, check: Promise<unknown>): Promise<boolean> => {
     try {
-      await within(checkTimeoutMs, clock, check);
+      await withTimeout(checkTimeoutMs, clock, check);
       return true;
     } catch (err) {
       log.warn({ check: name, err }, "readiness check failed");
@@ -33,7 +33,7 @@ export const createReadiness = (
     }
   };
   // Anybody may ask, and as often as they like.
-  const check = shareRuns((requestId: string) =>
+  const check = singleFlight((requestId: string) =>
     Promise.all([passes("database", checks.database()), passes("core", checks.core(requestId))]),
   );
   return async (c) => {

@@ -1,5 +1,5 @@
 import { readBytes } from "../../../kit/bytes.ts";
-import { within } from "../../../kit/within.ts";
+import { withTimeout } from "../../../kit/with-timeout.ts";
 import type { Web } from "../web.ts";
 
 /** What the provider answered, whatever its status. */
@@ -42,7 +42,7 @@ export const createAskProvider =
       return { status: response.status, text: new TextDecoder().decode(bytes) };
     };
     try {
-      return await within(timeoutMs, clock, ask());
+      return await withTimeout(timeoutMs, clock, ask());
     } finally {
       ended.abort();
     }

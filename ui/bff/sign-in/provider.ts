@@ -1,6 +1,6 @@
 import { createRemoteJWKSet, customFetch, errors, type JWTVerifyGetKey, jwtVerify } from "jose";
 import * as v from "valibot";
-import { shareRuns } from "../../../kit/share-runs.ts";
+import { singleFlight } from "../../../kit/single-flight.ts";
 import type { Web } from "../web.ts";
 import { type AskProvider, jsonOf } from "./ask-provider.ts";
 
@@ -75,7 +75,7 @@ export const createProvider = (
   const { issuer, clientId } = config.identityProvider;
   let known: { metadata: ProviderMetadata; keys: JWTVerifyGetKey; readAt: number } | undefined;
 
-  const read = shareRuns(async (): Promise<void> => {
+  const read = singleFlight(async (): Promise<void> => {
     const metadata = await readMetadata(issuer, ask);
     const same = known?.metadata.jwksUri === metadata.jwksUri ? known : undefined;
     const keys =

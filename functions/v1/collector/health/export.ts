@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { createPlaces } from "../../../../kit/places.ts";
+import { createSlots } from "../../../../kit/slots.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { type ExportedFleet, exportFleet } from "../../../domain/fleet/export-fleet.ts";
@@ -24,7 +24,7 @@ const idleMs = 60_000;
  * none at all; audited.
  */
 export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) => {
-  const places = createPlaces(exportsMax);
+  const slots = createSlots(exportsMax);
   return route({
     method: "GET",
     path: "/v1/collector/health/export.csv",
@@ -35,7 +35,7 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     problems: ["too_many_exports"],
     replies: { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } },
     handle: async ({ query: { kind, ...asked }, caller, origin }) => {
-      const leave = places(caller.userId);
+      const leave = slots(caller.userId);
       if (leave === null) throw new Problem("too_many_exports", { retryAfterSeconds: idleMs / 1000 });
       const fleet = await exportFleet(core, { kind, filter: filterOf(asked), operator: caller, origin, asked }).catch(
         (error: unknown) => {

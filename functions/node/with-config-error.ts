@@ -1,8 +1,8 @@
 import { ConfigError } from "../../kit/env.ts";
 import { fileFault } from "../../kit/file-fault.ts";
 
-/** Does `load`; what it throws becomes a `ConfigError` of `variable`, in words that quote neither its value nor file contents. */
-export const blameVariable = async <Result>(
+/** Runs `load`. Rethrows its failure as a `ConfigError` of `variable` that quotes neither the value nor file contents. */
+export const withConfigError = async <Result>(
   variable: string,
   load: () => Result | Promise<Result>,
 ): Promise<Result> => {

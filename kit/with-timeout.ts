@@ -1,12 +1,12 @@
 import type { Clock } from "./clock.ts";
 
-/** There was no answer in time; the message says within how many seconds. */
+/** Reports that a deadline passed; the message names its seconds. */
 export class TimedOut extends Error {
   override readonly name = "TimedOut";
 }
 
-/** What `work` comes to. Throws `TimedOut` when it takes longer than `ms`; the work itself is not stopped. */
-export const within = async <Result>(
+/** Returns the result of `work`. Throws `TimedOut` after `ms` milliseconds; does not cancel the work. */
+export const withTimeout = async <Result>(
   ms: number,
   clock: Pick<Clock, "sleep">,
   work: Result | Promise<Result>,

@@ -1,8 +1,8 @@
 /**
- * Calls that come while a run is under way share its outcome; the next one after it runs anew. So what anybody may ask for costs no
- * more for being asked often. The first caller's arguments count.
+ * Shares one run among the calls that arrive while it is in flight; the next call after it starts a new run. The arguments of the
+ * call that started the run are used.
  */
-export const shareRuns = <Arguments extends unknown[], Result>(
+export const singleFlight = <Arguments extends unknown[], Result>(
   run: (...given: Arguments) => Promise<Result>,
 ): ((...given: Arguments) => Promise<Result>) => {
   let running: Promise<Result> | undefined;

@@ -1,0 +1,13 @@
+import { expect, it } from "vitest";
+import { createSlots } from "./slots.ts";
+
+it("gives each key so many slots, and each place back once", () => {
+  const slots = createSlots(2);
+  const [first, second] = [slots("ada"), slots("ada")];
+  expect([slots("ada"), slots("grace")]).toEqual([null, expect.any(Function)]);
+  first?.();
+  first?.();
+  expect([slots("ada"), slots("ada")]).toEqual([expect.any(Function), null]);
+  second?.();
+  expect(slots("ada")).not.toBeNull();
+});

@@ -1,0 +1,20 @@
+/** Acquires a slot for `key`. Returns its release function, which is idempotent, or null at the limit. */
+export type Slots = (key: string) => (() => void) | null;
+
+/** Creates a counter of `max` slots a key. A key without acquired slots takes no memory. */
+export const createSlots = (max: number): Slots => {
+  const acquired = new Map<string, number>();
+  return (key) => {
+    const before = acquired.get(key) ?? 0;
+    if (before >= max) return null;
+    acquired.set(key, before + 1);
+    let isAcquired = true;
+    return () => {
+      if (!isAcquired) return;
+      isAcquired = false;
+      const left = (acquired.get(key) ?? 1) - 1;
+      if (left === 0) acquired.delete(key);
+      else acquired.set(key, left);
+    };
+  };
+};
