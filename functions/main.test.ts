@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, describe, expect, it } from "vitest";
+import { createTestCa } from "../scripts/lab-ca/test-pki.ts";
 import { createTestDatabase } from "../tests/database.ts";
-import { createTestCa } from "../tests/fakes/pki.ts";
 
 const program = new URL("./main.ts", import.meta.url).pathname;
 const directory = mkdtempSync(join(tmpdir(), "svc-server-"));

@@ -3,11 +3,12 @@ import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { rfc3339 } from "../kit/clock.ts";
 import type { ProofPurpose } from "../proto/management/proof.ts";
+import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
+import { createTestCsr, createTestKey } from "../scripts/lab-ca/test-pki.ts";
 import { type JsonSchema, type KnownValues, nastyValues, spoiledOf, valuesOf } from "./arbitrary-values.ts";
-import { createTestToken, enrollTestCollector, heartbeatBody, identityPrefix, manage, withProof } from "./collector.ts";
+import { createTestToken, enrollTestCollector, identityPrefix, manage, withProof } from "./collector.ts";
 import { undocumented } from "./conformance.ts";
 import { createTestCore } from "./core.ts";
-import { createTestCsr, createTestKey } from "./fakes/pki.ts";
 
 /*
  * Random requests, valid and not, made of the schemas of the API's document: whatever is sent, the answer is one that the document

@@ -11,12 +11,13 @@ import * as fleet from "../client/index.ts";
 import { connectFleet, type FleetClient, FleetError, items, pages } from "../client/index.ts";
 import { systemClock } from "../kit/clock.ts";
 import { encodePem } from "../proto/pem.ts";
-import { bridgeTokenOf } from "../scripts/demo/operator-api.ts";
+import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
+import { bridgeTokenOf } from "../scripts/lab/operator-api.ts";
+import { seedPeople } from "../scripts/lab/people.ts";
 import { createLabPki } from "../scripts/lab-ca/pki.ts";
-import { collectorOf, heartbeatBody, identityPrefix, type TestCollector, withProof } from "./collector.ts";
+import { createTestCsr, createTestKey } from "../scripts/lab-ca/test-pki.ts";
+import { collectorOf, identityPrefix, type TestCollector, withProof } from "./collector.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
-import { createTestCsr, createTestKey } from "./fakes/pki.ts";
-import { seedPeople } from "./people.ts";
 import { labCoreEnvironment, logged, type Program, startProgram, stopProgram } from "./program.ts";
 
 /* The generated client against a running core: a process of its own, over HTTP. */

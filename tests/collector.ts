@@ -2,8 +2,8 @@ import { hash, KeyObject, sign } from "node:crypto";
 import { composeIdentity } from "../proto/identity.ts";
 import { canonicalBody, type ProofPurpose, proofPayload } from "../proto/management/proof.ts";
 import { decodePem } from "../proto/pem.ts";
+import { createTestCsr, createTestKey, type TestKey, type TestKeyKind } from "../scripts/lab-ca/test-pki.ts";
 import type { Answer, Call, TestCore } from "./core.ts";
-import { createTestCsr, createTestKey, type TestKey, type TestKeyKind } from "./fakes/pki.ts";
 
 /** An enrolled host of a test: its key, its certificate, and how it calls core. */
 export interface TestCollector {
@@ -114,28 +114,3 @@ export const manage = (
     body: withProof(collector, purpose, body),
     ...call,
   });
-
-/** A heartbeat's body, all well, as of `now`; `over` replaces fields. */
-export const heartbeatBody = (now: number, over: Readonly<Record<string, unknown>> = {}): Record<string, unknown> => ({
-  sent_at: new Date(now).toISOString(),
-  boot_id: "boot-1",
-  collector: {
-    version: "1.2.3",
-    commit: "0123abc",
-    hostname: "web-1",
-    platform: "linux/amd64",
-    started_at: new Date(now - 60_000).toISOString(),
-  },
-  config: { valid: true, errors: [], running_config_hash: "a".repeat(64) },
-  queue: {
-    records: 3,
-    bytes: 4096,
-    max_bytes: 104_857_600,
-    oldest_record_age_seconds: 5,
-    dropped_records_total: 0,
-    at_risk: false,
-  },
-  forwarder: { connected: true, last_ack_at: new Date(now - 1000).toISOString(), last_error: null },
-  renewal: { status: "ok", last_attempt_at: null, next_attempt_at: null, last_error: null },
-  ...over,
-});

@@ -14,14 +14,14 @@ import type { Signer } from "../functions/signer/signer.ts";
 import type { Database } from "../functions/store/database.ts";
 import { routesOf } from "../functions/v1/index.ts";
 import type { Environment } from "../kit/env.ts";
+import { mintBridgeToken, type PersonName, people, seedPeople, testTenantId } from "../scripts/lab/people.ts";
+import { createTestCa, type TestCa } from "../scripts/lab-ca/test-pki.ts";
 import { undocumented } from "./conformance.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { createTestClock, type TestClock } from "./fakes/clock.ts";
 import { createSeededEntropy } from "./fakes/entropy.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
 import { createTestObserver, type Observation } from "./fakes/observer.ts";
-import { createTestCa, type TestCa } from "./fakes/pki.ts";
-import { mintBridgeToken, type PersonName, people, seedPeople, testTenantId } from "./people.ts";
 import { createWorkerFetch, type FetchAs } from "./workerd/fetch.ts";
 
 /** Who a request comes from, and what it carries. */

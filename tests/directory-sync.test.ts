@@ -3,9 +3,9 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
+import { startDirectoryApi } from "../scripts/lab/directory-api.ts";
+import { people, testTenantId } from "../scripts/lab/people.ts";
 import { createTestDatabase } from "./database.ts";
-import { startDirectoryApi } from "./fakes/directory-api.ts";
-import { people, testTenantId } from "./people.ts";
 import { logged, startProgram, stopProgram } from "./program.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "svc-directory-"));

@@ -6,13 +6,13 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import { bundlePrograms } from "../scripts/bundle/bundle-programs.ts";
-import { clientCertificateHeader, createCoreProcess } from "../scripts/demo/core-process.ts";
-import { startEdge } from "../scripts/demo/edge.ts";
-import { findPorts } from "../scripts/demo/ports.ts";
-import { createProcesses } from "../scripts/demo/processes.ts";
+import { clientCertificateHeader, createCoreProcess } from "../scripts/lab/core-process.ts";
+import { startEdge } from "../scripts/lab/edge.ts";
+import { people, seedPeople } from "../scripts/lab/people.ts";
+import { findPorts } from "../scripts/lab/ports.ts";
+import { createProcesses } from "../scripts/lab/processes.ts";
 import { createLabPki } from "../scripts/lab-ca/pki.ts";
 import { createTestDatabase } from "./database.ts";
-import { people, seedPeople } from "./people.ts";
 
 const page = "docs/enroll-by-hand.md";
 const cleanup = new AsyncDisposableStack();

@@ -10,10 +10,11 @@ import { certificate } from "../drizzle/schema/certificate.ts";
 import { signerLoader } from "../functions/node/load-signer.ts";
 import { createNodeCryptography } from "../functions/node/node-cryptography.ts";
 import { createClientCertificateReader } from "../functions/signer/certificate.ts";
-import { collectorOf, createTestToken, enrollTestCollector, heartbeatBody, manage } from "./collector.ts";
+import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
+import { createTestCa, createTestCsr, createTestKey } from "../scripts/lab-ca/test-pki.ts";
+import { collectorOf, createTestToken, enrollTestCollector, manage } from "./collector.ts";
 import { createTestCore } from "./core.ts";
 import { createTestLog } from "./fakes/log.ts";
-import { createTestCa, createTestCsr, createTestKey } from "./fakes/pki.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "external-signer-"));
 const file = (name: string) => join(dir, name);

@@ -5,8 +5,8 @@ import type { FleetFacets } from "../proto/fleet-health/facets.ts";
 import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../proto/fleet-health/row.ts";
 import { driftKinds, exportKinds, fleetSorts, fleetStates } from "../proto/fleet-health/vocabulary.ts";
+import { oddDeviceId, seedFleet } from "../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "./core.ts";
-import { oddDeviceId, seedFleet } from "./fleet.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 afterAll(() => test.close());

@@ -1,8 +1,8 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { open } from "../functions/http/guards.ts";
 import { type Route, route } from "../functions/http/route.ts";
+import type { PersonName } from "../scripts/lab/people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
-import type { PersonName } from "./people.ts";
 
 /** Everything that answers without credentials. A route enters this list by a decision, not by omission. */
 const openRoutes: readonly string[] = ["GET /healthz", "GET /readyz", "GET /v1/openapi.json"];

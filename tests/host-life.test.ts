@@ -5,10 +5,10 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseDocument } from "yaml";
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
-import { type Edge, startEdge } from "../scripts/demo/edge.ts";
+import { type Edge, startEdge } from "../scripts/lab/edge.ts";
+import { mintBridgeToken, people, seedPeople } from "../scripts/lab/people.ts";
 import { createLabPki, type LabPki } from "../scripts/lab-ca/pki.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
-import { mintBridgeToken, people, seedPeople } from "./people.ts";
 import { labCoreEnvironment, logged, type Program, startProgram, stopProgram } from "./program.ts";
 
 /*

@@ -4,7 +4,7 @@ import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { IngestService } from "../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type CoreProcess, prepareCoreProcess } from "./core-process.ts";
+import { type CoreProcess, prepareCoreProcess } from "../scripts/lab/ingest-core.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 
 let database: TestDatabase;

@@ -11,8 +11,6 @@ import { findCertificateStandings } from "../functions/store/certificate-standin
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
 import { encodePem } from "../proto/pem.ts";
-import { createTestDatabase, type TestDatabase } from "./database.ts";
-import { createTestLog, type TestLog } from "./fakes/log.ts";
 import {
   createTestCa,
   createTestKey,
@@ -21,7 +19,9 @@ import {
   type TestName,
   testNames,
   x509,
-} from "./fakes/pki.ts";
+} from "../scripts/lab-ca/test-pki.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { createTestLog, type TestLog } from "./fakes/log.ts";
 
 /** PEM of a client: what a TLS client presents. */
 export interface TestClient {

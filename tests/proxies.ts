@@ -4,8 +4,8 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
-import { findPorts, isListening } from "../scripts/demo/ports.ts";
-import { waitUntil } from "../scripts/demo/wait-until.ts";
+import { findPorts, isListening } from "../scripts/lab/ports.ts";
+import { waitUntil } from "../scripts/lab/wait-until.ts";
 import type { LabPki } from "../scripts/lab-ca/pki.ts";
 
 /** Proxies whose documented configuration is run as it stands. */

@@ -5,8 +5,9 @@ import type { Source, SourceDependencies } from "../collector/sources/source.ts"
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
-import { createEnrolledHost, type EnrolledHost } from "./fakes/enrolled-host.ts";
-import { type IngestPeer, startIngestPeer } from "./fakes/ingest-peer.ts";
+import { createEnrolledHost, type EnrolledHost } from "../scripts/lab/enrolled-host.ts";
+import { type IngestPeer, startIngestPeer } from "../scripts/lab/ingest-peer.ts";
+import { createTestCa } from "../scripts/lab-ca/test-pki.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
 import {
   issueFor,
@@ -15,7 +16,6 @@ import {
   type ManagementServer,
   startManagementServer,
 } from "./fakes/management-server.ts";
-import { createTestCa } from "./fakes/pki.ts";
 import { createSkippingClock, type SkippingClock } from "./fakes/skipping-clock.ts";
 
 /** A collector of real files and sockets in the test's process, between a fake ingest listener and a fake core. */

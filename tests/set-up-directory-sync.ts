@@ -9,9 +9,9 @@ import { parseServiceAccount } from "../functions/directory/service-account.ts";
 import { type DirectorySyncNeeds, syncDirectory } from "../functions/jobs/sync-directory.ts";
 import { openDatabaseSocket } from "../functions/node/database-socket.ts";
 import { createDirectoryLock } from "../functions/store/directory-lock.ts";
+import { startDirectoryApi } from "../scripts/lab/directory-api.ts";
+import { type DirectoryUser, directoryDomain, usualDirectory } from "../scripts/lab/directory-people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
-import { startDirectoryApi } from "./fakes/directory-api.ts";
-import { type DirectoryUser, directoryDomain, usualDirectory } from "./fakes/directory-people.ts";
 
 const { signal } = new AbortController();
 

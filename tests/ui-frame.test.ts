@@ -4,12 +4,12 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type PersonStatus, person } from "../drizzle/schema/operator.ts";
 import { systemClock } from "../kit/clock.ts";
 import type { Scope } from "../proto/operator/scopes.ts";
-import { launchBrowser } from "./browser.ts";
-import { readBuiltUi } from "./built-ui.ts";
+import { launchBrowser } from "../scripts/lab/browser.ts";
+import { readBuiltUi } from "../scripts/lab/built-ui.ts";
+import { type PersonName, people } from "../scripts/lab/people.ts";
+import { looks, uiStates, violationsOf } from "../scripts/lab/ui-states.ts";
+import { type Look, visitPage } from "../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "./collector.ts";
-import { type PersonName, people } from "./people.ts";
-import { looks, uiStates, violationsOf } from "./ui-states.ts";
-import { type Look, visitPage } from "./visit-page.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
 let web: TestWeb;

@@ -1,10 +1,11 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../kit/clock.ts";
-import { launchBrowser } from "./browser.ts";
-import { readBuiltUi } from "./built-ui.ts";
-import { createTestToken, enrollTestCollector, heartbeatBody, manage } from "./collector.ts";
-import { type Look, type PageVisit, visitPage } from "./visit-page.ts";
+import { launchBrowser } from "../scripts/lab/browser.ts";
+import { readBuiltUi } from "../scripts/lab/built-ui.ts";
+import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
+import { type Look, type PageVisit, visitPage } from "../scripts/lab/visit-page.ts";
+import { createTestToken, enrollTestCollector, manage } from "./collector.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
 /** What would run, or draw, if a page took it for markup. */

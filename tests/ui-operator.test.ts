@@ -4,12 +4,12 @@ import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { authenticationIdentity, person } from "../drizzle/schema/operator.ts";
 import type { ExportKind } from "../proto/fleet-health/vocabulary.ts";
-import { launchBrowser } from "./browser.ts";
-import { readBuiltUi } from "./built-ui.ts";
+import { launchBrowser } from "../scripts/lab/browser.ts";
+import { readBuiltUi } from "../scripts/lab/built-ui.ts";
+import { type PersonName, people } from "../scripts/lab/people.ts";
+import { seedFleet } from "../scripts/lab/seed-fleet.ts";
+import { visitPage } from "../scripts/lab/visit-page.ts";
 import { readCsv } from "./csv.ts";
-import { seedFleet } from "./fleet.ts";
-import { type PersonName, people } from "./people.ts";
-import { visitPage } from "./visit-page.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
 let web: TestWeb;

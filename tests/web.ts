@@ -2,6 +2,11 @@ import type { IncomingMessage } from "node:http";
 import { listenHttp } from "../functions/node/http-listener.ts";
 import type { Clock } from "../kit/clock.ts";
 import type { Environment } from "../kit/env.ts";
+import { type IdentityProvider, startIdentityProvider } from "../scripts/lab/identity-provider.ts";
+import { type PersonName, people } from "../scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "../scripts/lab/user-agent.ts";
+import type { SessionCookie } from "../scripts/lab/visit-page.ts";
+import { walkSignIn } from "../scripts/lab/walk-sign-in.ts";
 import { createApp } from "../ui/bff/app.ts";
 import { type Assets, createAssets } from "../ui/bff/assets.ts";
 import { parseWebConfig } from "../ui/bff/config.ts";
@@ -9,11 +14,7 @@ import { createSessions } from "../ui/bff/session.ts";
 import type { Fetch, Web } from "../ui/bff/web.ts";
 import { createTestCore, type TestCore, type TestCoreOptions } from "./core.ts";
 import type { TestClock } from "./fakes/clock.ts";
-import { type IdentityProvider, startIdentityProvider } from "./fakes/identity-provider.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
-import { type PersonName, people } from "./people.ts";
-import { createUserAgent, type UserAgent } from "./user-agent.ts";
-import { walkSignIn } from "./walk-sign-in.ts";
 
 /** Web on a loopback port, before a core in this process, with a real identity provider: `afterAll(() => web.close())`. */
 export interface TestWeb {
@@ -38,14 +39,6 @@ export interface TestWeb {
   signIn(name: PersonName, returnTo?: string): Promise<UserAgent>;
   /** Stops everything and drops the database. */
   close(): Promise<void>;
-}
-
-/** A session cookie. */
-export interface SessionCookie {
-  name: string;
-  value: string;
-  /** As a `Cookie` header has it. */
-  header: string;
 }
 
 /** What a test may choose. */

@@ -2,15 +2,15 @@ import { readdir, readFile, readlink, rename, symlink, unlink, writeFile } from 
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { decodePem } from "../../proto/pem.ts";
+import { createEnrolledHost, type EnrolledHost } from "../../scripts/lab/enrolled-host.ts";
+import { createTestCa, createTestKey, x509 } from "../../scripts/lab-ca/test-pki.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { createEnrolledHost, type EnrolledHost } from "../../tests/fakes/enrolled-host.ts";
 import {
   issueFor,
   type ManagementServer,
   refusal,
   startManagementServer,
 } from "../../tests/fakes/management-server.ts";
-import { createTestCa, createTestKey, x509 } from "../../tests/fakes/pki.ts";
 import { inspectConfig } from "../config/inspect.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import { runCommandLine } from "./command-line.ts";

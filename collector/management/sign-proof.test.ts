@@ -1,7 +1,7 @@
 import { createHash, createPrivateKey, createPublicKey, verify } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { canonicalBody, proofPayload } from "../../proto/management/proof.ts";
-import { createTestKey } from "../../tests/fakes/pki.ts";
+import { createTestKey } from "../../scripts/lab-ca/test-pki.ts";
 import { signBody } from "./sign-proof.ts";
 
 describe("signBody", () => {

@@ -2,9 +2,9 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
-import { type PlannedFault, startDirectoryApi } from "../../tests/fakes/directory-api.ts";
-import { adminGroup, auditorGroup, directoryDomain, usualDirectory } from "../../tests/fakes/directory-people.ts";
-import { people } from "../../tests/people.ts";
+import { type PlannedFault, startDirectoryApi } from "../../scripts/lab/directory-api.ts";
+import { adminGroup, auditorGroup, directoryDomain, usualDirectory } from "../../scripts/lab/directory-people.ts";
+import { people } from "../../scripts/lab/people.ts";
 import { type GoogleDirectoryOptions, readGoogleDirectory } from "./google-directory.ts";
 import { parseServiceAccount } from "./service-account.ts";
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { adminGroup, type DirectoryUser, usualDirectory } from "../../tests/fakes/directory-people.ts";
-import { people } from "../../tests/people.ts";
+import { adminGroup, type DirectoryUser, usualDirectory } from "../../scripts/lab/directory-people.ts";
+import { people } from "../../scripts/lab/people.ts";
 import { crowd, setUpDirectorySync } from "../../tests/set-up-directory-sync.ts";
 
 const fixture = await setUpDirectorySync();

@@ -1,8 +1,8 @@
 import { eq } from "drizzle-orm";
 import { describe, expect, it } from "vitest";
 import { authenticationIdentity } from "../../drizzle/schema/operator.ts";
-import { adminGroup, auditorGroup, directoryDomain, usualDirectory } from "../../tests/fakes/directory-people.ts";
-import { people } from "../../tests/people.ts";
+import { adminGroup, auditorGroup, directoryDomain, usualDirectory } from "../../scripts/lab/directory-people.ts";
+import { people } from "../../scripts/lab/people.ts";
 import { crowd, setUpDirectorySync } from "../../tests/set-up-directory-sync.ts";
 
 const fixture = await setUpDirectorySync();

@@ -8,7 +8,7 @@ import {
   type TestKey,
   testNames,
   x509,
-} from "../../tests/fakes/pki.ts";
+} from "../../scripts/lab-ca/test-pki.ts";
 import { createNodeCryptography } from "../node/node-cryptography.ts";
 import { readAuthorities } from "./authority.ts";
 import { type ClientCertificateReader, createClientCertificateReader, isWithinValidity } from "./certificate.ts";

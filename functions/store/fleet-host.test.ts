@@ -1,9 +1,9 @@
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { createTestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
-import { seedFleet } from "../../tests/fleet.ts";
 import { markUsed } from "../domain/certificate/use.ts";
 import { endAssignment, insertAssignment } from "./assignments.ts";
 import { updateAuthFailure } from "./auth-failures.ts";

@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { createTestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
-import { seedFleet } from "../../tests/fleet.ts";
 import { createHeartbeatWriter, type HealthReport } from "./heartbeats.ts";
 
 const clock = createTestClock();

@@ -2,8 +2,8 @@ import { eq } from "drizzle-orm";
 import { SignJWT, UnsecuredJWT } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
+import { mintBridgeToken } from "../../scripts/lab/people.ts";
 import { createTestCore } from "../../tests/core.ts";
-import { mintBridgeToken } from "../../tests/people.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -13,7 +13,7 @@ import type { Database } from "../../functions/store/database.ts";
 import { sha256 } from "../../kit/bytes.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy, uuidv7 } from "../../kit/entropy.ts";
-import { createTestCa, createTestCsr, createTestKey } from "../../tests/fakes/pki.ts";
+import { createTestCa, createTestCsr, createTestKey } from "../lab-ca/test-pki.ts";
 import { type Bench, quantile } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
 import { openBenchDatabase } from "./database.ts";

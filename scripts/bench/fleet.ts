@@ -11,7 +11,7 @@ import type { Database } from "../../functions/store/database.ts";
 import { sha256 } from "../../kit/bytes.ts";
 import { systemEntropy, uuidv7 } from "../../kit/entropy.ts";
 import { decodePem } from "../../proto/pem.ts";
-import { createTestCa } from "../../tests/fakes/pki.ts";
+import { createTestCa } from "../lab-ca/test-pki.ts";
 
 /** An enrolled host with its P-256 key. */
 export interface BenchHost {

@@ -10,8 +10,8 @@ import { type FleetPage, findFleetPage, summarizeFleet } from "../../functions/s
 import type { FleetFilter } from "../../functions/store/fleet-rows.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { fleetSorts } from "../../proto/fleet-health/vocabulary.ts";
-import { seedFleet } from "../../tests/fleet.ts";
-import { mintBridgeToken, people, seedPeople } from "../../tests/people.ts";
+import { mintBridgeToken, people, seedPeople } from "../lab/people.ts";
+import { seedFleet } from "../lab/seed-fleet.ts";
 import { type Bench, quantile } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
 import { openBenchDatabase } from "./database.ts";

@@ -6,7 +6,7 @@ import { createApp } from "../../functions/app.ts";
 import type { HttpContext } from "../../functions/http/request.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { canonicalBody, proofPayload } from "../../proto/management/proof.ts";
-import { heartbeatBody } from "../../tests/collector.ts";
+import { heartbeatBody } from "../lab/heartbeat-body.ts";
 import { type Bench, quantile, rated } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
 import { openBenchDatabase } from "./database.ts";

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { type CoreProcess, prepareCoreProcess } from "../../tests/core-process.ts";
+import { type CoreProcess, prepareCoreProcess } from "../lab/ingest-core.ts";
 import { type Bench, quantile, rated } from "./bench.ts";
 import { type BenchDatabase, openBenchDatabase } from "./database.ts";
 import { measureCopyLoop } from "./ingest/copy-loop.ts";

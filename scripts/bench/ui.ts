@@ -1,11 +1,11 @@
 import { parseArgs } from "node:util";
 import { systemClock } from "../../kit/clock.ts";
-import { launchBrowser } from "../../tests/browser.ts";
-import { readBuiltUi } from "../../tests/built-ui.ts";
-import { seedFleet } from "../../tests/fleet.ts";
-import { seedPeople } from "../../tests/people.ts";
-import { looks, uiStates } from "../../tests/ui-states.ts";
-import { visitPage } from "../../tests/visit-page.ts";
+import { launchBrowser } from "../lab/browser.ts";
+import { readBuiltUi } from "../lab/built-ui.ts";
+import { seedPeople } from "../lab/people.ts";
+import { seedFleet } from "../lab/seed-fleet.ts";
+import { looks, uiStates } from "../lab/ui-states.ts";
+import { visitPage } from "../lab/visit-page.ts";
 import type { Bench } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
 import { openBenchDatabase } from "./database.ts";

@@ -2,13 +2,13 @@ import { createApp as createCoreApp } from "../../functions/app.ts";
 import type { Core } from "../../functions/core.ts";
 import type { HttpContext } from "../../functions/http/request.ts";
 import { listenHttp } from "../../functions/node/http-listener.ts";
-import { type PersonName, people } from "../../tests/people.ts";
-import type { SessionCookie } from "../../tests/web.ts";
 import { createApp } from "../../ui/bff/app.ts";
 import type { Assets } from "../../ui/bff/assets.ts";
 import { parseWebConfig } from "../../ui/bff/config.ts";
 import { createSessions } from "../../ui/bff/session.ts";
 import type { Web } from "../../ui/bff/web.ts";
+import { type PersonName, people } from "../lab/people.ts";
+import type { SessionCookie } from "../lab/visit-page.ts";
 
 /** Web on a loopback port, in one process with the core behind it; its clock is core's. There is no identity provider. */
 export interface BenchWeb {

@@ -1,8 +1,8 @@
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
-import { type PersonName, people } from "../../tests/people.ts";
-import { createUserAgent, type UserAgent } from "../../tests/user-agent.ts";
-import { walkSignIn } from "../../tests/walk-sign-in.ts";
+import { type PersonName, people } from "../lab/people.ts";
+import { createUserAgent, type UserAgent } from "../lab/user-agent.ts";
+import { walkSignIn } from "../lab/walk-sign-in.ts";
 import type { World } from "./world.ts";
 
 /** What the people of the demo are to core and to web. */

@@ -13,15 +13,15 @@
 
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import { beaconSource } from "../fleet-sim/drive/wire.ts";
+import type { DemoCollector } from "../lab/enroll-collector.ts";
+import { waitUntil } from "../lab/wait-until.ts";
 import { checkOperators, type OperatorsReport } from "./check-operators.ts";
 import { type ContentCount, countContent } from "./count-content.ts";
 import { driveHosts, versionMin } from "./drive-hosts.ts";
-import type { DemoCollector } from "./enroll-collector.ts";
 import { readHealth } from "./health.ts";
 import { type RevocationReport, revokeHost } from "./revoke-host.ts";
 import { createSpanSender } from "./send-spans.ts";
 import { startWeb } from "./start-web.ts";
-import { waitUntil } from "./wait-until.ts";
 import { type Surroundings, startWorld, type World } from "./world.ts";
 
 /** What `demo --check` prints. */

@@ -1,7 +1,7 @@
 import { afterAll, expect, it } from "vitest";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { createTestCore } from "../../tests/core.ts";
-import { seedFleet } from "../../tests/fleet.ts";
+import { seedFleet } from "../lab/seed-fleet.ts";
 import { dateBack } from "./date-back.ts";
 
 const test = await createTestCore();

@@ -10,9 +10,9 @@ import { createNodeWire } from "../fleet-sim/drive/node-wire.ts";
 import type { Wire } from "../fleet-sim/drive/wire.ts";
 import type { Host } from "../fleet-sim/story/hosts.ts";
 import { createRandom, type Random } from "../fleet-sim/story/random.ts";
-import { clientCertificateHeader } from "./core-process.ts";
+import { clientCertificateHeader } from "../lab/core-process.ts";
+import { bridgeTokenOf } from "../lab/operator-api.ts";
 import { type Age, dateBack } from "./date-back.ts";
-import { bridgeTokenOf } from "./operator-api.ts";
 import type { Surroundings, World } from "./world.ts";
 
 /** The oldest release that the demo's core supports. */

@@ -1,5 +1,5 @@
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
-import type { OperatorApi } from "./operator-api.ts";
+import type { OperatorApi } from "../lab/operator-api.ts";
 
 /** What the identities of the demo's own collectors begin with. */
 export const identityPrefix = "spiffe://fleet.example.test/host/";

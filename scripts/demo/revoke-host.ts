@@ -2,10 +2,10 @@ import { readFile } from "node:fs/promises";
 import { failureOf } from "../../collector/forward/failure.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
-import type { DemoCollector } from "./enroll-collector.ts";
+import type { DemoCollector } from "../lab/enroll-collector.ts";
+import { waitUntil } from "../lab/wait-until.ts";
 import { readHealth } from "./health.ts";
 import { type IdleStream, openIdleStream, tryHeartbeat } from "./host-voice.ts";
-import { waitUntil } from "./wait-until.ts";
 import type { Surroundings, World } from "./world.ts";
 
 /** How core treats a host before and after its identity is revoked. */

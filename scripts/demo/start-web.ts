@@ -1,12 +1,12 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { stop as stopBundler } from "esbuild";
-import { startIdentityProvider } from "../../tests/fakes/identity-provider.ts";
-import { people, testTenantId } from "../../tests/people.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import { bundleUi } from "../bundle/bundle-ui.ts";
-import { findPorts, isPortFree } from "./ports.ts";
-import { waitUntil } from "./wait-until.ts";
+import { startIdentityProvider } from "../lab/identity-provider.ts";
+import { people, testTenantId } from "../lab/people.ts";
+import { findPorts, isPortFree } from "../lab/ports.ts";
+import { waitUntil } from "../lab/wait-until.ts";
 import type { Surroundings, World } from "./world.ts";
 
 /** Where operators sign in. */

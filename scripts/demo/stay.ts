@@ -1,10 +1,10 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import type { PersonName } from "../../tests/people.ts";
-import { people } from "../../tests/people.ts";
+import { bridgeTokenOf } from "../lab/operator-api.ts";
+import type { PersonName } from "../lab/people.ts";
+import { people } from "../lab/people.ts";
 import { driveHosts, versionMin } from "./drive-hosts.ts";
-import { bridgeTokenOf } from "./operator-api.ts";
 import { createSpanSender } from "./send-spans.ts";
 import { type DemoWeb, startWeb } from "./start-web.ts";
 import { type Surroundings, startWorld, type World } from "./world.ts";

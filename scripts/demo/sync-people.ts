@@ -1,7 +1,7 @@
 import type { Sql } from "postgres";
-import { type PersonName, people } from "../../tests/people.ts";
-import type { UserIds } from "./operator-api.ts";
-import { waitUntil } from "./wait-until.ts";
+import type { UserIds } from "../lab/operator-api.ts";
+import { type PersonName, people } from "../lab/people.ts";
+import { waitUntil } from "../lab/wait-until.ts";
 import type { Surroundings } from "./world.ts";
 
 /** Waits until core has synced the people of the demo from the directory; gives the ids that core gave them. */

@@ -5,19 +5,19 @@ import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
-import { startDirectoryApi } from "../../tests/fakes/directory-api.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
+import { type CoreProcess, clientCertificateHeader, createCoreProcess } from "../lab/core-process.ts";
+import { startDirectoryApi } from "../lab/directory-api.ts";
+import { type Edge, startEdge } from "../lab/edge.ts";
+import { type DemoCollector, type EnrollTarget, enrollCollector } from "../lab/enroll-collector.ts";
+import { createOperatorApi, type OperatorApi, type UserIds } from "../lab/operator-api.ts";
+import { findPorts, isListening } from "../lab/ports.ts";
+import { createProcesses, type Processes } from "../lab/processes.ts";
+import { waitUntil } from "../lab/wait-until.ts";
 import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
-import { type CoreProcess, clientCertificateHeader, createCoreProcess } from "./core-process.ts";
-import { type Edge, startEdge } from "./edge.ts";
-import { type DemoCollector, type EnrollTarget, enrollCollector } from "./enroll-collector.ts";
 import { identityPrefix } from "./health.ts";
-import { createOperatorApi, type OperatorApi, type UserIds } from "./operator-api.ts";
-import { findPorts, isListening } from "./ports.ts";
-import { createProcesses, type Processes } from "./processes.ts";
 import { awaitPeople } from "./sync-people.ts";
-import { waitUntil } from "./wait-until.ts";
 import { createLineWriter, type LineWriter } from "./write-lines.ts";
 
 /** What the demo's parts share. */

@@ -12,8 +12,8 @@ import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
 import { migrate } from "../../functions/store/migrate.ts";
-import { createTestCa } from "../../tests/fakes/pki.ts";
-import { mintBridgeToken, people, seedPeople } from "../../tests/people.ts";
+import { mintBridgeToken, people, seedPeople } from "../lab/people.ts";
+import { createTestCa } from "../lab-ca/test-pki.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 
 const { values } = parseArgs({ options: { port: { type: "string", default: "8787" } } });

@@ -10,10 +10,10 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { startTarget, type Target } from "../../tests/slow/attack-enroll/target.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
-import { clientCertificateHeader } from "../demo/core-process.ts";
-import { bridgeTokenOf } from "../demo/operator-api.ts";
+import { clientCertificateHeader } from "../lab/core-process.ts";
+import { bridgeTokenOf } from "../lab/operator-api.ts";
+import { startTarget, type Target } from "../lab/target.ts";
 
 const usage =
   "usage: bun run fleet-drive [-- --hosts N] [--seed N] [--duration 20s] [--interval 1s] [--concurrency N] [--many]\n";

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { fetchStatus } from "../../collector/status/status-socket.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
-import { setSources } from "../demo/enroll-collector.ts";
-import { waitUntil } from "../demo/wait-until.ts";
 import { type Surroundings, startWorld, type World } from "../demo/world.ts";
+import { setSources } from "../lab/enroll-collector.ts";
+import { waitUntil } from "../lab/wait-until.ts";
 
 /** What the executable did on a PATH that holds nothing. */
 export interface ExecutableReport {

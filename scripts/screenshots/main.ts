@@ -6,13 +6,13 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Core } from "../../functions/core.ts";
-import { launchBrowser } from "../../tests/browser.ts";
-import { readBuiltUi } from "../../tests/built-ui.ts";
-import { seedPeople } from "../../tests/people.ts";
-import { type Look, visitPage } from "../../tests/visit-page.ts";
 import { createBenchCore } from "../bench/core.ts";
 import { openBenchDatabase } from "../bench/database.ts";
 import { startBenchWeb } from "../bench/web.ts";
+import { launchBrowser } from "../lab/browser.ts";
+import { readBuiltUi } from "../lab/built-ui.ts";
+import { seedPeople } from "../lab/people.ts";
+import { type Look, visitPage } from "../lab/visit-page.ts";
 import { pictureFleet } from "./fleet.ts";
 
 const folder = fileURLToPath(new URL("../../docs/images/", import.meta.url));

@@ -207,7 +207,7 @@ const importFault = (part: Part, { to, kind, typeOnly, dynamic }: ImportEdge): s
     const owner = parts.find(({ owns }) => owns?.includes(to));
     return owner === undefined || owner === part ? undefined : `${owner.name} alone imports it`;
   }
-  if (isTest(to)) return part.name === "scripts" ? undefined : "programs do not import tests";
+  if (isTest(to)) return "programs and scripts do not import tests";
   const target = partOf(to);
   if (target !== part && target.dynamic?.includes(to) && !dynamic && !typeOnly)
     return "it is loaded when it is needed, by import()";

@@ -4,7 +4,14 @@ import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { encodePem } from "../../proto/pem.ts";
-import { createTestCa, createTestKey, issueTestCertificate, type TestCa, type TestKey, x509 } from "./pki.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  type TestCa,
+  type TestKey,
+  x509,
+} from "../../scripts/lab-ca/test-pki.ts";
 
 /** A request as the server saw it. */
 export interface ManagementCall {

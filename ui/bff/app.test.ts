@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { people } from "../../tests/people.ts";
+import { people } from "../../scripts/lab/people.ts";
 import { startTestWeb } from "../../tests/web.ts";
 import { createApp } from "./app.ts";
 import { createAssets } from "./assets.ts";

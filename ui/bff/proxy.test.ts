@@ -1,7 +1,7 @@
 import { decodeJwt } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
 import { listenHttp } from "../../functions/node/http-listener.ts";
-import { people } from "../../tests/people.ts";
+import { people } from "../../scripts/lab/people.ts";
 import { startTestWeb } from "../../tests/web.ts";
 import { createApp } from "./app.ts";
 import { proxiedRoutes } from "./proxy.ts";

@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { collectorConfig, configAssignment } from "../../../drizzle/schema/config.ts";
-import { createTestToken, enrollTestCollector, heartbeatBody, manage } from "../../../tests/collector.ts";
+import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import { createTestToken, enrollTestCollector, manage } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
 
 const test = await createTestCore();

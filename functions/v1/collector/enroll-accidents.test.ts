@@ -3,9 +3,10 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
 import { enrollmentFailure, enrollmentRefusal, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
-import { collectorOf, createTestToken, heartbeatBody, identityPrefix, manage } from "../../../tests/collector.ts";
+import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab-ca/test-pki.ts";
+import { collectorOf, createTestToken, identityPrefix, manage } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
-import { createTestCsr, createTestKey, type TestKey } from "../../../tests/fakes/pki.ts";
 import { tellRefusals } from "../../domain/enrollment/tell-refusals.ts";
 import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
 

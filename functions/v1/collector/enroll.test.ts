@@ -2,8 +2,8 @@ import { X509Certificate } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
+import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../scripts/lab-ca/test-pki.ts";
 import { createTestCore } from "../../../tests/core.ts";
-import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../tests/fakes/pki.ts";
 import { isWellFormedToken } from "../../domain/enrollment/bootstrap-token.ts";
 
 const test = await createTestCore();

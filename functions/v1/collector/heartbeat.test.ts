@@ -4,17 +4,17 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { collectorHealth } from "../../../drizzle/schema/fleet.ts";
+import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import { createTestCa, createTestKey, issueTestCertificate } from "../../../scripts/lab-ca/test-pki.ts";
 import {
   createTestToken,
   enrollTestCollector,
-  heartbeatBody,
   manage,
   payloadOf,
   type TestCollector,
   withProof,
 } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
-import { createTestCa, createTestKey, issueTestCertificate } from "../../../tests/fakes/pki.ts";
 import { lockCertificate } from "../../store/certificates.ts";
 import { lockIdentity } from "../../store/identities.ts";
 

@@ -3,16 +3,16 @@ import { and, eq } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
+import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab-ca/test-pki.ts";
 import {
   collectorOf,
   createTestToken,
   enrollTestCollector,
-  heartbeatBody,
   manage,
   type TestCollector,
 } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
-import { createTestCsr, createTestKey, type TestKey } from "../../../tests/fakes/pki.ts";
 import type { Signer } from "../../signer/signer.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */

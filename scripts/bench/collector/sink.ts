@@ -1,4 +1,4 @@
-import { startIngestPeer } from "../../../tests/fakes/ingest-peer.ts";
+import { startIngestPeer } from "../../lab/ingest-peer.ts";
 
 /**
  * The far end of the bench as a process of its own: an ingest service that acknowledges at once and keeps nothing. Prints one line of

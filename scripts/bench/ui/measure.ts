@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
-import { looks, type UiState, violationsOf } from "../../../tests/ui-states.ts";
-import { visitPage } from "../../../tests/visit-page.ts";
 import { uiPath } from "../../bundle/bundle-ui.ts";
+import { looks, type UiState, violationsOf } from "../../lab/ui-states.ts";
+import { visitPage } from "../../lab/visit-page.ts";
 
 /** Where pages are measured. */
 export type Stage = Parameters<typeof visitPage>[0];

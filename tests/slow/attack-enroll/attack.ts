@@ -1,4 +1,4 @@
-import type { Target } from "./target.ts";
+import type { Target } from "../../../scripts/lab/target.ts";
 
 /** What an attack did and what held. */
 export interface AttackReport {

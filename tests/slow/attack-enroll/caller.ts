@@ -2,10 +2,11 @@ import { once } from "node:events";
 import { Agent, type IncomingMessage, request } from "node:http";
 import { text } from "node:stream/consumers";
 import { encodePem } from "../../../proto/pem.ts";
-import { clientCertificateHeader } from "../../../scripts/demo/core-process.ts";
-import { collectorOf, heartbeatBody, identityPrefix, type TestCollector, withProof } from "../../collector.ts";
-import { createTestCsr, createTestKey, type TestKey } from "../../fakes/pki.ts";
-import type { Target } from "./target.ts";
+import { clientCertificateHeader } from "../../../scripts/lab/core-process.ts";
+import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import type { Target } from "../../../scripts/lab/target.ts";
+import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab-ca/test-pki.ts";
+import { collectorOf, identityPrefix, type TestCollector, withProof } from "../../collector.ts";
 
 /** An answer of core. */
 export interface Answer {

@@ -5,11 +5,11 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { startTarget } from "../../../scripts/lab/target.ts";
 import type { Attack, AttackReport } from "./attack.ts";
 import { attackFreeze } from "./freeze.ts";
 import { attackLimit } from "./limit.ts";
 import { attackLineage } from "./lineage.ts";
-import { startTarget } from "./target.ts";
 import { attackThrottle } from "./throttle.ts";
 
 const attacks: Readonly<Record<string, Attack>> = {

@@ -12,8 +12,8 @@ import { runCommandLine } from "../../../collector/commands/command-line.ts";
 import { inspectConfig } from "../../../collector/config/inspect.ts";
 import { openIdentityDirectory } from "../../../collector/identity/identity-directory.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
+import { createEnrolledHost } from "../../../scripts/lab/enrolled-host.ts";
 import { createTestCollectorEnv } from "../../fakes/collector-env.ts";
-import { createEnrolledHost } from "../../fakes/enrolled-host.ts";
 import { issueFor, startManagementServer } from "../../fakes/management-server.ts";
 
 const calls = ["mkdir", "rename", "symlink", "fsync", "fdatasync", "unlink", "rmdir", "fchmod", "readlink"];

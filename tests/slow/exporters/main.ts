@@ -15,9 +15,9 @@ import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { openBenchDatabase } from "../../../scripts/bench/database.ts";
 import { bundlePrograms, programPaths } from "../../../scripts/bundle/bundle-programs.ts";
-import { findPorts } from "../../../scripts/demo/ports.ts";
-import { waitUntil } from "../../../scripts/demo/wait-until.ts";
-import { prepareCoreProcess } from "../../core-process.ts";
+import { prepareCoreProcess } from "../../../scripts/lab/ingest-core.ts";
+import { findPorts } from "../../../scripts/lab/ports.ts";
+import { waitUntil } from "../../../scripts/lab/wait-until.ts";
 import { exportByGrpc, spansOf, traceRequest } from "../../otlp.ts";
 import { type OtlpAddresses, type OtlpSender, patientSenders, sendBySdkOverGrpc } from "../../otlp-senders.ts";
 

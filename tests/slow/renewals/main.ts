@@ -12,8 +12,8 @@ import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { countContent } from "../../../scripts/demo/count-content.ts";
 import { readHealth } from "../../../scripts/demo/health.ts";
-import { waitUntil } from "../../../scripts/demo/wait-until.ts";
 import { type Surroundings, startWorld, type World } from "../../../scripts/demo/world.ts";
+import { waitUntil } from "../../../scripts/lab/wait-until.ts";
 
 const certificateSeconds = 300;
 /** Half of the lifetime, a tenth of it as jitter, and what a start and a lost answer take. */

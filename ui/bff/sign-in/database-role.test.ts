@@ -2,9 +2,9 @@ import { readFileSync } from "node:fs";
 import { afterAll, describe, expect, it } from "vitest";
 import { openDatabaseSocket } from "../../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../../functions/store/database.ts";
-import { people } from "../../../tests/people.ts";
-import { createUserAgent } from "../../../tests/user-agent.ts";
-import { walkSignIn } from "../../../tests/walk-sign-in.ts";
+import { people } from "../../../scripts/lab/people.ts";
+import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
+import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
 import { startTestWeb } from "../../../tests/web.ts";
 
 /** The statements that docs/deploy.md tells operators to run. */

@@ -1,8 +1,8 @@
 import { generateKeyPair, SignJWT, UnsecuredJWT } from "jose";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { people } from "../../../scripts/lab/people.ts";
+import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
 import { startTamperingProvider, type Tampering } from "../../../tests/fakes/tampering-provider.ts";
-import { people } from "../../../tests/people.ts";
-import { createUserAgent } from "../../../tests/user-agent.ts";
 import { startTestWeb } from "../../../tests/web.ts";
 
 let now = Date.now();

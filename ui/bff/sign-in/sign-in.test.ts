@@ -1,9 +1,9 @@
 import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { authenticationIdentity, person } from "../../../drizzle/schema/operator.ts";
-import { people } from "../../../tests/people.ts";
-import { createUserAgent } from "../../../tests/user-agent.ts";
-import { walkSignIn } from "../../../tests/walk-sign-in.ts";
+import { people } from "../../../scripts/lab/people.ts";
+import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
+import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
 import { startTestWeb } from "../../../tests/web.ts";
 
 const web = await startTestWeb();

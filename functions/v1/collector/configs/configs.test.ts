@@ -1,12 +1,7 @@
 import { afterAll, describe, expect, it } from "vitest";
 import shared from "../../../../proto/collector-config/vectors.json" with { type: "json" };
-import {
-  createTestToken,
-  enrollTestCollector,
-  heartbeatBody,
-  manage,
-  type TestCollector,
-} from "../../../../tests/collector.ts";
+import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
+import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../../tests/collector.ts";
 import { createTestCore } from "../../../../tests/core.ts";
 import { cpuMillisecondsOf } from "../../../../tests/cpu-time.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, expect, it } from "vitest";
+import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../../../tests/core.ts";
-import { seedFleet } from "../../../../tests/fleet.ts";
 import { healthExportRoute } from "./export.ts";
 
 // A core of this process also in the workerd run, where each request has its own and so its own places.

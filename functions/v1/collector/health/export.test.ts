@@ -2,9 +2,9 @@ import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../../../tests/core.ts";
 import { readCsv } from "../../../../tests/csv.ts";
-import { seedFleet } from "../../../../tests/fleet.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -1,7 +1,8 @@
 import { afterAll, describe, expect, it } from "vitest";
 import type { FleetHealthDetail } from "../../../../proto/fleet-health/detail.ts";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
-import { createTestToken, enrollTestCollector, heartbeatBody, manage } from "../../../../tests/collector.ts";
+import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
+import { createTestToken, enrollTestCollector, manage } from "../../../../tests/collector.ts";
 import { createTestCore } from "../../../../tests/core.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });

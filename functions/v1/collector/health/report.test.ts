@@ -1,7 +1,8 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
+import { heartbeatBody as bodyOf } from "../../../../scripts/lab/heartbeat-body.ts";
+import { createTestCsr, createTestKey } from "../../../../scripts/lab-ca/test-pki.ts";
 import {
-  heartbeatBody as bodyOf,
   createTestToken,
   enrollTestCollector,
   identityPrefix,
@@ -9,7 +10,6 @@ import {
   type TestCollector,
 } from "../../../../tests/collector.ts";
 import { createTestCore } from "../../../../tests/core.ts";
-import { createTestCsr, createTestKey } from "../../../../tests/fakes/pki.ts";
 
 interface Row {
   identity_id: string;

@@ -2,7 +2,14 @@ import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { encodePem } from "../../proto/pem.ts";
-import { createTestCa, createTestKey, issueTestCertificate, type TestCa, type TestKey, type TestName } from "./pki.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  type TestCa,
+  type TestKey,
+  type TestName,
+} from "../lab-ca/test-pki.ts";
 
 /** The directories of a host as `enroll` leaves them, with a pair that a throw-away authority issued. */
 export interface EnrolledHost {

@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { encodePem } from "../proto/pem.ts";
-import { createTestCa, createTestKey, issueTestCertificate, type TestCa, testNames, x509 } from "./fakes/pki.ts";
+import { encodePem } from "../../proto/pem.ts";
+import { createTestCa, createTestKey, issueTestCertificate, type TestCa, testNames, x509 } from "../lab-ca/test-pki.ts";
 
-const main = fileURLToPath(new URL("../functions/main.ts", import.meta.url));
+const main = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));
 
 /** `svc-server` as a process of its own, with an ingest listener for `localhost`, to be killed and started again. */
 export interface CoreProcess {

@@ -1,7 +1,7 @@
 import { readdir, readFile } from "node:fs/promises";
 import { join, relative } from "node:path";
-import { bundleUi, uiPath } from "../scripts/bundle/bundle-ui.ts";
-import { type Assets, createAssets } from "../ui/bff/assets.ts";
+import { type Assets, createAssets } from "../../ui/bff/assets.ts";
+import { bundleUi, uiPath } from "../bundle/bundle-ui.ts";
 
 /** The user interface as it is shipped, for `startTestWeb`; built first when its sources have changed. */
 export const readBuiltUi = async (): Promise<Assets> => {

@@ -1,7 +1,7 @@
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Browser } from "playwright-core";
-import { oneAtATime } from "../scripts/one-at-a-time.ts";
+import { oneAtATime } from "../one-at-a-time.ts";
 
 /**
  * A Chromium without a window, from npm alone; close it when done. It unpacks its shared libraries too, so it starts on a machine that

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import type { Database } from "../functions/store/database.ts";
+import type { Database } from "../../functions/store/database.ts";
 
 /** How hosts of a seeded fleet are named: every 97th has what patterns, CSV and SQL trip over. */
 export const oddDeviceId = "@odd%_\\";

@@ -20,7 +20,7 @@ import {
   type TestCa,
   testNames,
   x509,
-} from "./pki.ts";
+} from "../lab-ca/test-pki.ts";
 
 /** What the peer may be told to do wrong, or to refuse. Changed at any time by a test. */
 export interface PeerBehaviour {

@@ -1,9 +1,9 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../kit/clock.ts";
-import { testTenantId } from "../../tests/people.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabPki } from "../lab-ca/pki.ts";
+import { testTenantId } from "./people.ts";
 import type { Processes, Running } from "./processes.ts";
 import { waitUntil } from "./wait-until.ts";
 

@@ -1,4 +1,4 @@
-import { people } from "../people.ts";
+import { people } from "./people.ts";
 
 /** A user of the directory, as an administrator would describe one. Absent flags are false. */
 export interface DirectoryUser {
@@ -28,7 +28,7 @@ export const directoryDomain = "example.test";
 export const adminGroup = `svc-admin@${directoryDomain}`;
 export const auditorGroup = `svc-auditor@${directoryDomain}`;
 
-/** The people of tests/people.ts with their groups: a sync of them gives the scopes that `people` has. */
+/** The people of scripts/lab/people.ts with their groups: a sync of them gives the scopes that `people` has. */
 export const usualDirectory: DirectoryState = {
   users: Object.values(people).map(({ subject, email, displayName }) => ({
     id: subject,

@@ -1,6 +1,21 @@
 import type { Browser, Page } from "playwright-core";
 import type { PersonName } from "./people.ts";
-import type { TestWeb } from "./web.ts";
+
+/** A session cookie of web. */
+export interface SessionCookie {
+  name: string;
+  value: string;
+  /** The pair as a `Cookie` header carries it. */
+  header: string;
+}
+
+/** A web that pages are visited on. */
+export interface VisitedWeb {
+  /** Where browsers reach it. */
+  origin: string;
+  /** Issues a session for this person. */
+  sessionOf(name: PersonName): Promise<SessionCookie>;
+}
 
 /** How a page is looked at: 1440 × 900 px, in light and by the machine's clock unless told. */
 export interface Look {
@@ -24,7 +39,7 @@ export interface PageVisit {
 
 /** Opens a page as a person who is signed in, or as nobody, in a context of its own: `page.context().close()`. */
 export const visitPage = async (
-  { browser, web }: { browser: Browser; web: Pick<TestWeb, "origin" | "sessionOf"> },
+  { browser, web }: { browser: Browser; web: VisitedWeb },
   person: PersonName | null,
   path: string,
   { width = 1440, height = 900, scheme = "light", now, slowdown = 1 }: Look = {},

@@ -1,17 +1,17 @@
 import { join } from "node:path";
 import type { Sql } from "postgres";
-import { openDatabaseSocket } from "../../../functions/node/database-socket.ts";
-import { connectDatabase } from "../../../functions/store/database.ts";
-import { systemClock } from "../../../kit/clock.ts";
-import { systemEntropy } from "../../../kit/entropy.ts";
-import { bundlePrograms } from "../../../scripts/bundle/bundle-programs.ts";
-import { createCoreProcess } from "../../../scripts/demo/core-process.ts";
-import { createOperatorApi, type OperatorApi } from "../../../scripts/demo/operator-api.ts";
-import { findPorts } from "../../../scripts/demo/ports.ts";
-import { createProcesses, type Processes } from "../../../scripts/demo/processes.ts";
-import { createLabPki } from "../../../scripts/lab-ca/pki.ts";
-import { startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
-import { seedPeople } from "../../people.ts";
+import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { connectDatabase } from "../../functions/store/database.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { bundlePrograms } from "../bundle/bundle-programs.ts";
+import { createLabPki } from "../lab-ca/pki.ts";
+import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
+import { createCoreProcess } from "./core-process.ts";
+import { createOperatorApi, type OperatorApi } from "./operator-api.ts";
+import { seedPeople } from "./people.ts";
+import { findPorts } from "./ports.ts";
+import { createProcesses, type Processes } from "./processes.ts";
 
 /** A real core on loopback, to be attacked or driven, and its database, to be asked what is true. */
 export interface Target {

@@ -1,5 +1,5 @@
 import { systemClock } from "../../kit/clock.ts";
-import { mintBridgeToken, type PersonName, people } from "../../tests/people.ts";
+import { mintBridgeToken, type PersonName, people } from "./people.ts";
 
 /** Calls core as a person of the demo, with a bridge token minted for the call. Throws unless the answer is 2xx. */
 export type OperatorApi = <Answer>(as: PersonName, method: string, path: string, body?: object) => Promise<Answer>;
