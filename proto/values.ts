@@ -5,3 +5,14 @@ export const Id = v.pipe(v.string("must be a UUID"), v.uuid("must be a UUID"), v
 
 /** A moment in an answer: RFC 3339 in UTC with milliseconds. */
 export const Moment = v.pipe(v.string(), v.isoTimestamp());
+
+/** A whole number in a query, documented as the integer that it is. */
+export const QueryInteger = (min: number, max: number) =>
+  v.pipe(
+    v.string("must be given once"),
+    v.regex(/^\d{1,12}$/, "must be a whole number"),
+    v.metadata({ integer: { minimum: min, maximum: max } }),
+    v.transform(Number),
+    v.minValue(min, `must be at least ${min}`),
+    v.maxValue(max, `must be at most ${max}`),
+  );

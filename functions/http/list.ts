@@ -1,19 +1,9 @@
 import * as v from "valibot";
 import type { Secret } from "../../kit/secret.ts";
+import { QueryInteger } from "../../proto/values.ts";
 import type { Page, Paged } from "../store/page.ts";
 import { createCursorSeal } from "./cursor.ts";
 import type { Reply } from "./route.ts";
-
-/** A whole number in a query, documented as the integer that it is. */
-export const QueryInteger = (min: number, max: number) =>
-  v.pipe(
-    v.string("must be given once"),
-    v.regex(/^\d{1,12}$/, "must be a whole number"),
-    v.metadata({ integer: { minimum: min, maximum: max } }),
-    v.transform(Number),
-    v.minValue(min, `must be at least ${min}`),
-    v.maxValue(max, `must be at most ${max}`),
-  );
 
 /** The query fields of every list (contract, section 1): `limit` of 1 to 1000, 100 by default, and the opaque `cursor`. */
 export const listFields = {

@@ -1,8 +1,9 @@
 import { type SQL, sql } from "drizzle-orm";
 import { expiryDays, heartbeatAgeBounds } from "../../proto/fleet-health/facets.ts";
+import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { exportHolds, type FleetFilter, type FleetRules, fleetPredicate, hasHeartbeat, moments } from "./fleet-rows.ts";
+import { exportHolds, type FleetRules, fleetPredicate, hasHeartbeat, moments } from "./fleet-rows.ts";
 
 /** Counts of a fleet under a filter, its states included. Words are counted by name, in no order. */
 export interface FleetCounts {

@@ -1,5 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
+import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import {
   type Drift,
   type ExportKind,
@@ -12,7 +13,6 @@ import type { Executor } from "./database.ts";
 import {
   conditionHolds,
   exportHolds,
-  type FleetFilter,
   type FleetRules,
   fleetPredicate,
   hasForwarded,

@@ -5,9 +5,8 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { troubledFrom } from "../../drizzle/schema/fleet.ts";
-import type { Forwarding } from "../../proto/fleet-health/filter.ts";
+import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import {
-  type Drift,
   type ExportKind,
   type FleetCondition,
   type FleetState,
@@ -26,25 +25,6 @@ export interface FleetRules {
   platforms: readonly string[];
   /** Those of `versions` that are not SemVer or are below the minimum, decided by the semver library. */
   unsupportedVersions: readonly string[];
-}
-
-/** What a caller may ask for; absent means any. The parts combine by AND. */
-export interface FleetFilter {
-  states?: readonly FleetState[];
-  /** Substring of device, identity, platform or version, in any case. */
-  text?: string;
-  device?: string;
-  identity?: string;
-  platform?: string;
-  version?: string;
-  notVersion?: string;
-  drift?: Drift;
-  heartbeatOlderThanSeconds?: number;
-  /** The certificate, or its successor if that is later, expires within this time or has expired. */
-  expiresWithinSeconds?: number;
-  /** The last heartbeat is within the stale threshold: those that the summary counts as active. */
-  heartbeatRecent?: boolean;
-  forwarding?: Forwarding;
 }
 
 /** A moment as a constant of a statement, `seconds` after `at`. */
@@ -158,7 +138,7 @@ export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withSta
     const until = moment(now, within);
     return sql`(expired_from <= ${until} and certificate_not_after <= ${until})`;
   });
-  if (filter.heartbeatRecent) parts.push(heartbeatRecent(rules));
+  add(filter.heartbeat, () => heartbeatRecent(rules));
   add(filter.forwarding, (forwarding) => (forwarding === "never" ? neverForwarded : hasForwarded));
   add(filter.text, (text) => textFound(text, rules));
   return parts.length === 0 ? sql`true` : sql.join(parts, sql` and `);

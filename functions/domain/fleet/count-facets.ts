@@ -1,6 +1,7 @@
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { Core } from "../../core.ts";
 import { countFleet, type FleetCounts } from "../../store/fleet-facets.ts";
-import type { FleetFilter, FleetRules } from "../../store/fleet-rows.ts";
+import type { FleetRules } from "../../store/fleet-rows.ts";
 import { readFleetRules } from "./rules.ts";
 import { fleetThresholds } from "./thresholds.ts";
 

@@ -1,7 +1,8 @@
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../core.ts";
 import { type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet-report.ts";
-import type { FleetFilter, FleetRules } from "../../store/fleet-rows.ts";
+import type { FleetRules } from "../../store/fleet-rows.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";
 import type { Operator } from "../operator/operator.ts";
 import { readFleetRules } from "./rules.ts";

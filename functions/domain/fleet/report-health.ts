@@ -1,3 +1,4 @@
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { Core } from "../../core.ts";
 import {
   type FleetPage,
@@ -7,7 +8,6 @@ import {
   findFleetPage,
   summarizeFleet,
 } from "../../store/fleet-report.ts";
-import type { FleetFilter } from "../../store/fleet-rows.ts";
 import type { FleetThresholds } from "../../store/fleet-thresholds.ts";
 import { readFleetRules } from "./rules.ts";
 import { fleetThresholds } from "./thresholds.ts";

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { createSlots } from "../../../../kit/slots.ts";
+import { filterFromQuery, fleetFilterFields } from "../../../../proto/fleet-health/filter.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { type ExportedFleet, exportFleet } from "../../../domain/fleet/export-fleet.ts";
@@ -9,10 +10,9 @@ import { route } from "../../../http/route.ts";
 import { textStream } from "../../../http/text-stream.ts";
 import { Problem } from "../../../problems.ts";
 import { type ExportColumn, exportColumns } from "./export-columns.ts";
-import { filterFields, filterOf } from "./query.ts";
 import { healthRowView } from "./row.ts";
 
-const ExportQuery = v.strictObject({ kind: v.picklist(exportKinds, "must be a kind of export"), ...filterFields });
+const ExportQuery = v.strictObject({ kind: v.picklist(exportKinds, "must be a kind of export"), ...fleetFilterFields });
 
 /** Of one operator at once, in this core: twice what the page offers. */
 const exportsMax = 8;
@@ -37,12 +37,16 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     handle: async ({ query: { kind, ...asked }, caller, origin }) => {
       const leave = slots(caller.userId);
       if (leave === null) throw new Problem("too_many_exports", { retryAfterSeconds: idleMs / 1000 });
-      const fleet = await exportFleet(core, { kind, filter: filterOf(asked), operator: caller, origin, asked }).catch(
-        (error: unknown) => {
-          leave();
-          throw error;
-        },
-      );
+      const fleet = await exportFleet(core, {
+        kind,
+        filter: filterFromQuery(asked),
+        operator: caller,
+        origin,
+        asked,
+      }).catch((error: unknown) => {
+        leave();
+        throw error;
+      });
       const name = `fleet-${kind.replaceAll("_", "-")}-${fleet.rules.now.toISOString().slice(0, 10)}.csv`;
       return {
         status: 200,

@@ -1,11 +1,12 @@
+import * as v from "valibot";
 import { expiryDays, FleetFacets, facetValuesMax, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
+import { filterFromQuery, fleetFilterFields } from "../../../../proto/fleet-health/filter.ts";
 import type { Core } from "../../../core.ts";
 import { countFacets } from "../../../domain/fleet/count-facets.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { FleetCounts } from "../../../store/fleet-facets.ts";
 import type { FleetRules } from "../../../store/fleet-rows.ts";
-import { FilterQuery, filterOf } from "./query.ts";
 import { thresholdsView } from "./thresholds.ts";
 
 /** `GET /v1/collector/health/facets`: what the fleet is made of, and how many rows each export has. */
@@ -17,10 +18,10 @@ export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     summary:
       "Counts by version, platform, drift, heartbeat age, certificate expiry and export, under the report's filters",
     guard: scope(core, "audit"),
-    query: FilterQuery,
+    query: v.strictObject(fleetFilterFields),
     replies: { 200: { description: "The counts", schema: FleetFacets } },
     handle: async ({ query }) => {
-      const { rules, counts } = await countFacets(core, filterOf(query));
+      const { rules, counts } = await countFacets(core, filterFromQuery(query));
       return { status: 200, body: facetsView(rules, counts) };
     },
   });

@@ -1,13 +1,22 @@
+import * as v from "valibot";
+import { filterFromQuery, fleetFilterFields } from "../../../../proto/fleet-health/filter.ts";
 import { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { reportHealth } from "../../../domain/fleet/report-health.ts";
 import { createCursorSeal } from "../../../http/cursor.ts";
 import { scope } from "../../../http/guards.ts";
+import { listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import { filterOf, HealthQuery } from "./query.ts";
 import { healthRowView } from "./row.ts";
 import { thresholdsView } from "./thresholds.ts";
+
+const HealthQuery = v.strictObject({
+  ...fleetFilterFields,
+  sort: v.optional(v.picklist(fleetSorts, "must be a column that the report sorts by"), "identity"),
+  order: v.optional(v.picklist(["asc", "desc"], "must be asc or desc"), "asc"),
+  ...listFields,
+});
 
 /** `GET /v1/collector/health`: which hosts need a hand, and why. */
 export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
@@ -25,7 +34,7 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       const list = `health ${sort} ${order}`;
       const [value = "", id = ""] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const after = query.cursor === undefined ? null : { value, id };
-      const report = await reportHealth(core, filterOf(query), { sort, order, limit, after });
+      const report = await reportHealth(core, filterFromQuery(query), { sort, order, limit, after });
       const { generatedAt, thresholds, summary } = report;
       return {
         status: 200,
