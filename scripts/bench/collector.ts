@@ -7,7 +7,7 @@ import type { Bench } from "./bench.ts";
 import { exportSpans, spansRequest } from "./collector/exporter.ts";
 import { type Sink, startCollector, startSink } from "./collector/processes.ts";
 import { measureStoreLoop } from "./collector/store-loop.ts";
-import { cpuSecondsOf, memoryOf } from "./ingest/processes.ts";
+import { cpuSecondsOf, memoryOf } from "./process-usage.ts";
 
 const spansOfRequest = 100;
 const lineBytes = 200;

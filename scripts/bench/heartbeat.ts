@@ -11,7 +11,7 @@ import { type Bench, quantile, rated } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
 import { openBenchDatabase } from "./database.ts";
 import { type BenchHost, createBenchFleet } from "./fleet.ts";
-import { cpuSecondsOf } from "./ingest/processes.ts";
+import { cpuSecondsOf } from "./process-usage.ts";
 
 const goal = 0.6;
 const url = "http://core.bench/v1/collector/heartbeat";

@@ -4,8 +4,8 @@ import { type Bench, quantile, rated } from "./bench.ts";
 import { type BenchDatabase, openBenchDatabase } from "./database.ts";
 import { measureCopyLoop } from "./ingest/copy-loop.ts";
 import { measureGroupLoop } from "./ingest/group-loop.ts";
-import { cpuSecondsOf, memoryOf } from "./ingest/processes.ts";
 import { connectSender, type Sender, type SenderStream } from "./ingest/raw-sender.ts";
+import { cpuSecondsOf, memoryOf } from "./process-usage.ts";
 
 /**
  * Telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of `--payload` bytes, `--in-flight`

@@ -5,7 +5,7 @@
 import { readdirSync } from "node:fs";
 import { type Bench, describeMachine } from "./bench.ts";
 
-const own = new Set(["main.ts", "bench.ts", "core.ts", "database.ts", "fleet.ts", "web.ts"]);
+const own = new Set(["main.ts", "bench.ts", "core.ts", "database.ts", "fleet.ts", "process-usage.ts", "web.ts"]);
 const names = readdirSync(import.meta.dirname)
   .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts") && !own.has(file))
   .map((file) => file.slice(0, -3));

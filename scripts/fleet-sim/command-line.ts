@@ -2,7 +2,7 @@ import { CommandFailure, exitCode } from "../../collector/commands/command-failu
 import { systemEntropy } from "../../kit/entropy.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { type DriveRequest, type Options, readOptions, usage } from "./options.ts";
-import { scenarios } from "./story/scenarios.ts";
+import { scenarios } from "./scenario/scenarios.ts";
 import { checkWritable, writeWhole } from "./write-whole.ts";
 
 /** Where a command line writes, and what ends it early. */
@@ -49,7 +49,7 @@ export const runCommandLine = async (
 const simulationText = async ({ scenario, seed, durationSeconds }: Options): Promise<string> => {
   // Loaded on use: help and refusals need no database.
   const { predictHealth, withModelDatabase } = await import("./model/predict-health.ts");
-  const { simulationPlan } = await import("./story/plan.ts");
+  const { simulationPlan } = await import("./scenario/plan.ts");
   const { printSimulation, simulate } = await import("./simulate.ts");
   const plan = await simulationPlan({ scenario, seed, durationSeconds, hosts: scenarios[scenario].hosts });
   const simulation = await withModelDatabase((database) =>

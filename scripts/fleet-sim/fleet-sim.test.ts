@@ -10,11 +10,11 @@ import { driftKinds, fleetStates } from "../../proto/fleet-health/vocabulary.ts"
 import { createTestDatabase } from "../../tests/database.ts";
 import { runCommandLine } from "./command-line.ts";
 import { predictHealth } from "./model/predict-health.ts";
+import { stepsOf } from "./scenario/host-steps.ts";
+import { createHosts } from "./scenario/hosts.ts";
+import { createPlan, simulationPlan } from "./scenario/plan.ts";
+import { historyOf, type Step } from "./scenario/steps.ts";
 import { type Simulation, simulate } from "./simulate.ts";
-import { createHosts } from "./story/hosts.ts";
-import { stepsOf } from "./story/life.ts";
-import { createPlan, simulationPlan } from "./story/plan.ts";
-import { historyOf, type Step } from "./story/steps.ts";
 
 const program = fileURLToPath(new URL("main.ts", import.meta.url));
 const run = async (args: readonly string[], env: Record<string, string> = {}) => {

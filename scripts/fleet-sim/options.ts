@@ -2,7 +2,7 @@ import { usageFailure } from "../../collector/commands/command-failure.ts";
 import { type FlagSpec, type FlagValues, parseFlags } from "../../collector/commands/flags.ts";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { splitHostPort } from "../../proto/collector-config/schema.ts";
-import { type ScenarioName, scenarios } from "./story/scenarios.ts";
+import { type ScenarioName, scenarios } from "./scenario/scenarios.ts";
 
 const flags = {
   scenario: "text",

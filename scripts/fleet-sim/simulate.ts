@@ -1,10 +1,10 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { FleetHealth } from "./health/read-health.ts";
-import type { Told } from "./model/model-host.ts";
-import { createHosts, type Host } from "./story/hosts.ts";
-import { stepsOf } from "./story/life.ts";
-import type { Plan } from "./story/plan.ts";
-import { composeReport, historyOf, type Step, withoutOverwritten } from "./story/steps.ts";
+import type { HostHistory } from "./model/model-host.ts";
+import { stepsOf } from "./scenario/host-steps.ts";
+import { createHosts, type Host } from "./scenario/hosts.ts";
+import type { Plan } from "./scenario/plan.ts";
+import { composeReport, historyOf, type Step, withoutOverwritten } from "./scenario/steps.ts";
 
 /** One line of the events: what happened when, and to which host. */
 export type SimulatedEvent = { at: string; host?: string; event: string } & Readonly<
@@ -24,9 +24,11 @@ export interface Simulation {
 /** Plays a scenario by a virtual clock; `predict` tells its health at the end. */
 export const simulate = async (
   plan: Plan,
-  predict: (told: readonly Told[]) => Promise<FleetHealth>,
+  predict: (told: readonly HostHistory[]) => Promise<FleetHealth>,
 ): Promise<Simulation> => {
-  const told = createHosts(plan).map((host): Told => ({ host, steps: [...historyOf(plan, stepsOf(plan, host))] }));
+  const told = createHosts(plan).map(
+    (host): HostHistory => ({ host, steps: [...historyOf(plan, stepsOf(plan, host))] }),
+  );
   const health = await predict(told.map(({ host, steps }) => ({ host, steps: withoutOverwritten(steps) })));
   return {
     scenario: plan.scenario,
@@ -50,7 +52,7 @@ const hostView = (host: Host, enrolledAt: number) => ({
 });
 
 /** Every step of every host by time, then by host, between the beginning of the history and the report at its end. */
-const eventsOf = (plan: Plan, told: readonly Told[]): SimulatedEvent[] => {
+const eventsOf = (plan: Plan, told: readonly HostHistory[]): SimulatedEvent[] => {
   const steps = told.flatMap(({ host, steps }) => steps.map((step) => ({ host, step })));
   // The sort is stable: of one host, steps of one moment stay in their order.
   steps.sort((a, b) => a.step.at - b.step.at || a.host.index - b.host.index);

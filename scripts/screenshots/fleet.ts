@@ -8,9 +8,9 @@ import { ingestHost } from "../../drizzle/schema/ingest.ts";
 import { directorySync } from "../../drizzle/schema/operator.ts";
 import type { Database } from "../../functions/store/database.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
-import { createHosts, type Host } from "../fleet-sim/story/hosts.ts";
-import { type Plan, type PlannedConfigs, simulationPlan } from "../fleet-sim/story/plan.ts";
-import { createRandom, type Random } from "../fleet-sim/story/random.ts";
+import { createHosts, type Host } from "../fleet-sim/scenario/hosts.ts";
+import { type Plan, type PlannedConfigs, simulationPlan } from "../fleet-sim/scenario/plan.ts";
+import { createRandom, type Random } from "../fleet-sim/scenario/random.ts";
 import { people } from "../lab/people.ts";
 
 const dayMs = 86_400_000;

@@ -4,17 +4,17 @@ import { type Comparison, compareHealth } from "../health/compare-health.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
 import type { ModelDatabase } from "../model/play-steps.ts";
 import { predictHealth } from "../model/predict-health.ts";
-import { createHost, createHosts, type Host } from "../story/hosts.ts";
-import { stepsOf } from "../story/life.ts";
-import { createPlan, type Plan, type PlannedVersions } from "../story/plan.ts";
-import type { ScenarioName } from "../story/scenarios.ts";
-import { historyOf } from "../story/steps.ts";
-import { asItHappened } from "./as-it-happened.ts";
+import { stepsOf } from "../scenario/host-steps.ts";
+import { createHost, createHosts, type Host } from "../scenario/hosts.ts";
+import { createPlan, type Plan, type PlannedVersions } from "../scenario/plan.ts";
+import type { ScenarioName } from "../scenario/scenarios.ts";
+import { historyOf } from "../scenario/steps.ts";
 import { createDrivenHost, type DriveMeans } from "./driven-host.ts";
 import { createMeasurements, type Measurements } from "./measurements.ts";
+import { observedHistories } from "./observed-history.ts";
 import { createFleetOperator } from "./operator.ts";
 import { createPlayer, EnrollmentEnded, type Part, type Player } from "./player.ts";
-import { tellProgress } from "./tell-progress.ts";
+import { reportProgress } from "./report-progress.ts";
 import { expectStatus, type Wire } from "./wire.ts";
 
 /** What drives a fleet, and which. */
@@ -95,7 +95,7 @@ export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> =>
   const report = liveReport(options);
   const thresholds = (await report?.({}))?.thresholds ?? unknownThresholds;
   const plan = await drivePlan(options, thresholds);
-  const measure = tellProgress(createMeasurements(), options);
+  const measure = reportProgress(createMeasurements(), options);
   const means = createMeans(options, plan);
   // Policy and token before anything else: without them there is nothing to play.
   if (options.bootstrap === null) await means.bootstrapToken("usual");
@@ -251,7 +251,7 @@ const compare = async (
   plan: Plan,
   { parts, live }: { parts: readonly Part[]; live: FleetHealth },
 ): Promise<Comparison | null> => {
-  const told = asItHappened(plan, { parts, live, toleranceMs });
+  const told = observedHistories(plan, { parts, live, toleranceMs });
   const predicted = await options.withDatabase?.((database) =>
     predictHealth(database, { plan, told, pagesAt: live.pagesAt }),
   );

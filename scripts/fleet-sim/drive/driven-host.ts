@@ -3,8 +3,8 @@ import { createCsr } from "../../../collector/identity/csr.ts";
 import { signBody } from "../../../collector/management/sign-proof.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
-import type { Host } from "../story/hosts.ts";
-import { composeReport, type Step } from "../story/steps.ts";
+import type { Host } from "../scenario/hosts.ts";
+import { composeReport, type Step } from "../scenario/steps.ts";
 import type { FleetOperator } from "./operator.ts";
 import { type Answer, type Credentials, codeOf, expectStatus, textOf, type Wire, WireError } from "./wire.ts";
 

@@ -1,4 +1,4 @@
-import type { Plan } from "../story/plan.ts";
+import type { Plan } from "../scenario/plan.ts";
 import { expectStatus, textOf, type Wire } from "./wire.ts";
 
 /** What an admin does for a driven fleet. */

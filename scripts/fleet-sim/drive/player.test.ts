@@ -1,18 +1,18 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
-import type { Step } from "../story/steps.ts";
-import { createAgenda } from "./agenda.ts";
+import type { Step } from "../scenario/steps.ts";
 import type { DrivenHost } from "./driven-host.ts";
 import { createMeasurements } from "./measurements.ts";
 import { createPlayer, EnrollmentEnded } from "./player.ts";
+import { createSchedule } from "./schedule.ts";
 import { WireError } from "./wire.ts";
 
 describe("an agenda", () => {
   it("gives what is due in order of time, and of equal times in the order of arrival", () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 20 }), { maxLength: 100 }), (times) => {
-        const agenda = createAgenda<number>();
+        const agenda = createSchedule<number>();
         for (const [order, at] of times.entries()) agenda.add(at, order);
         const taken = Array.from({ length: times.length }, () => agenda.take());
         expect(taken.map((due) => [due?.at, due?.item])).toEqual(

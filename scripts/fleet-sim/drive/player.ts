@@ -5,11 +5,11 @@
  * enroll for the moment asks again, as without it the rest of its story would be lost.
  */
 import type { Clock } from "../../../kit/clock.ts";
-import type { Step } from "../story/steps.ts";
-import { createAgenda } from "./agenda.ts";
+import type { Step } from "../scenario/steps.ts";
 import type { DrivenHost } from "./driven-host.ts";
 import type { Measurements } from "./measurements.ts";
 import { endsEnrollment, explained } from "./refusals.ts";
+import { createSchedule } from "./schedule.ts";
 import { WireError } from "./wire.ts";
 
 /** A host and what is left of its story. */
@@ -61,7 +61,7 @@ const againMs = { first: 1000, max: 30_000 };
 /** Makes a player without parts. */
 export const createPlayer = (needs: PlayerNeeds): Player => {
   const { clock, measure, concurrency, ratePerSecond } = needs;
-  const agenda = createAgenda<Turn>();
+  const agenda = createSchedule<Turn>();
   const running = new Set<Promise<void>>();
   let waking = new AbortController();
   let startNotBefore = Number.NEGATIVE_INFINITY;

@@ -2,8 +2,8 @@ import { parseCoreConfig } from "../../../functions/config.ts";
 import type { Core } from "../../../functions/core.ts";
 import type { Database } from "../../../functions/store/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
-import type { Plan } from "../story/plan.ts";
-import { createRandom } from "../story/random.ts";
+import type { Plan } from "../scenario/plan.ts";
+import { createRandom } from "../scenario/random.ts";
 
 /** What core's verbs need of core, by a clock that stands where it is put. */
 export interface ModelCore extends Pick<Core, "config" | "db" | "entropy" | "observe"> {

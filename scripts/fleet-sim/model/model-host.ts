@@ -3,14 +3,14 @@ import { createHeartbeats, type TakeHeartbeat } from "../../../functions/domain/
 import type { CertificateRow } from "../../../functions/store/certificates.ts";
 import type { IdentityRow } from "../../../functions/store/identities.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Host } from "../story/hosts.ts";
-import type { Plan } from "../story/plan.ts";
-import { createRandom, type Random } from "../story/random.ts";
-import type { Step } from "../story/steps.ts";
+import type { Host } from "../scenario/hosts.ts";
+import type { Plan } from "../scenario/plan.ts";
+import { createRandom, type Random } from "../scenario/random.ts";
+import type { Step } from "../scenario/steps.ts";
 import type { ModelCore } from "./model-core.ts";
 
 /** A host with the steps that it is told by, the first its enrollment. */
-export interface Told {
+export interface HostHistory {
   host: Host;
   steps: readonly Step[];
 }
@@ -23,7 +23,7 @@ export interface ModelCertificate extends Pick<CertificateRow, "id" | "notBefore
 }
 
 /** A host as the model knows it. */
-export interface ModelHost extends Told {
+export interface ModelHost extends HostHistory {
   core: ModelCore;
   takeHeartbeat: TakeHeartbeat;
   identityId: string;
@@ -34,7 +34,11 @@ export interface ModelHost extends Told {
 }
 
 /** The host at the moment of its enrollment, for which `coreAt` makes a core. */
-export const createModelHost = (plan: Plan, { host, steps }: Told, coreAt: (now: number) => ModelCore): ModelHost => {
+export const createModelHost = (
+  plan: Plan,
+  { host, steps }: HostHistory,
+  coreAt: (now: number) => ModelCore,
+): ModelHost => {
   const [first] = steps;
   if (first?.kind !== "enroll") throw new Error("a host's first step is its enrollment");
   const core = coreAt(first.at);

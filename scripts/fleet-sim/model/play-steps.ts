@@ -13,10 +13,10 @@ import { commitFrames, openCommitClient } from "../../../functions/store/commit-
 import type { Database } from "../../../functions/store/database.ts";
 import { encodeEnvelopes } from "../../../functions/store/encode-envelopes.ts";
 import { insertIdentities } from "../../../functions/store/identities.ts";
-import type { Plan } from "../story/plan.ts";
+import type { Plan } from "../scenario/plan.ts";
 import { applyStep } from "./apply-step.ts";
 import { createModelCores, type ModelCore, modelOperator, modelOrigin } from "./model-core.ts";
-import { createModelHost, identityRow, issueCertificate, type ModelHost, type Told } from "./model-host.ts";
+import { createModelHost, type HostHistory, identityRow, issueCertificate, type ModelHost } from "./model-host.ts";
 
 /** What the model works on. */
 export interface ModelDatabase {
@@ -28,7 +28,7 @@ const lanes = 6;
 const enrollmentsMax = 500;
 
 /** Plays the steps of every host into the database. Throws when core answers a heartbeat otherwise than its step expects. */
-export const playSteps = async ({ db, url }: ModelDatabase, plan: Plan, told: Iterable<Told>): Promise<void> => {
+export const playSteps = async ({ db, url }: ModelDatabase, plan: Plan, told: Iterable<HostHistory>): Promise<void> => {
   const coreAt = createModelCores(db, plan);
   const start = coreAt(plan.startsAt - plan.past);
   const grants = { usual: await createGrant(start, plan, "usual"), short: await createGrant(start, plan, "short") };

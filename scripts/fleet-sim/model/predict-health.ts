@@ -11,9 +11,9 @@ import { healthReportRoute } from "../../../functions/v1/collector/health/report
 import { createBridge } from "../../../ui/bff/bridge.ts";
 import { startEmbeddedPostgres } from "../../postgres/embedded-postgres.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
-import type { Plan } from "../story/plan.ts";
+import type { Plan } from "../scenario/plan.ts";
 import { createModelCores, type ModelCore, modelOperator } from "./model-core.ts";
-import type { Told } from "./model-host.ts";
+import type { HostHistory } from "./model-host.ts";
 import { type ModelDatabase, playSteps } from "./play-steps.ts";
 
 /**
@@ -22,7 +22,7 @@ import { type ModelDatabase, playSteps } from "./play-steps.ts";
  */
 export const predictHealth = async (
   database: ModelDatabase,
-  { plan, told, pagesAt }: { plan: Plan; told: Iterable<Told>; pagesAt: readonly [number, ...number[]] },
+  { plan, told, pagesAt }: { plan: Plan; told: Iterable<HostHistory>; pagesAt: readonly [number, ...number[]] },
 ): Promise<FleetHealth> => {
   await playSteps(database, plan, told);
   const [now] = pagesAt;

@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { fraction, systemEntropy } from "../../../kit/entropy.ts";
 import { openBenchDatabase } from "../../../scripts/bench/database.ts";
-import { memoryOf } from "../../../scripts/bench/ingest/processes.ts";
+import { memoryOf } from "../../../scripts/bench/process-usage.ts";
 import { bundlePrograms } from "../../../scripts/bundle/bundle-programs.ts";
 import { prepareCoreProcess } from "../../../scripts/lab/ingest-core.ts";
 import { findPorts } from "../../../scripts/lab/ports.ts";

@@ -1,11 +1,11 @@
 import { describe, expect, it } from "vitest";
 import type { FleetHealth } from "../health/read-health.ts";
-import { createHosts } from "../story/hosts.ts";
-import { stepsOf } from "../story/life.ts";
-import { createPlan } from "../story/plan.ts";
-import { historyOf, type Step } from "../story/steps.ts";
-import { asItHappened } from "./as-it-happened.ts";
+import { stepsOf } from "../scenario/host-steps.ts";
+import { createHosts } from "../scenario/hosts.ts";
+import { createPlan } from "../scenario/plan.ts";
+import { historyOf, type Step } from "../scenario/steps.ts";
 import type { DrivenHost } from "./driven-host.ts";
+import { observedHistories } from "./observed-history.ts";
 
 describe("a history as it happened", async () => {
   const startsAt = Date.UTC(2026, 0, 1);
@@ -30,7 +30,7 @@ describe("a history as it happened", async () => {
         },
       ],
     } as unknown as FleetHealth;
-    const [told] = asItHappened(plan, { parts: [{ driven, steps: [].values(), times }], live, toleranceMs: 5000 });
+    const [told] = observedHistories(plan, { parts: [{ driven, steps: [].values(), times }], live, toleranceMs: 5000 });
     return told?.steps ?? [];
   };
   const lifetime = plan.ttlSeconds.usual * 1000;

@@ -7,7 +7,7 @@ const everyMs = 10_000;
  * Measurements that tell people every ten seconds how far a drive of `hosts` hosts is. A line comes with a step that ends: while
  * nothing is due nothing is said.
  */
-export const tellProgress = (
+export const reportProgress = (
   measure: Measurements,
   { clock, hosts, progress }: { clock: Clock; hosts: number; progress(line: string): void },
 ): Measurements => {

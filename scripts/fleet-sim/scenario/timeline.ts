@@ -10,7 +10,7 @@ export interface Span {
 }
 
 /** What a host's life is told from. */
-export interface Course {
+export interface Timeline {
   enrolledAt: number;
   ttl: "usual" | "short";
   /** When it asks for successors. Each is taken up with the next heartbeat, the last only if `takesUpLast`. */
@@ -28,11 +28,11 @@ export interface Course {
 }
 
 /** What the course of a role is made from: the course of a steady host, and the measures of the plan. */
-export interface CourseContext {
+export interface TimelineContext {
   plan: Plan;
   host: Host;
   random: Random;
-  steady: Course;
+  steady: Timeline;
   /** Of the heartbeat interval, and of the lifetime that the role's certificates have. */
   interval: number;
   lifetime: { usual: number; short: number };

@@ -1,18 +1,18 @@
-import type { Course, CourseContext } from "./course.ts";
 import type { Host } from "./hosts.ts";
 import type { Plan } from "./plan.ts";
 import { createRandom } from "./random.ts";
-import { roleCourses } from "./role-courses.ts";
+import { roleTimelines } from "./role-timelines.ts";
 import type { HostStatus, Step } from "./steps.ts";
+import type { Timeline, TimelineContext } from "./timeline.ts";
 
 const dayMs = 86_400_000;
 
 /** The course of a host. */
-export const courseOf = (plan: Plan, host: Host): Course => {
+export const timelineOf = (plan: Plan, host: Host): Timeline => {
   const random = createRandom(plan.seed, "course", host.index);
   const duration = plan.endsAt - plan.startsAt;
   const interval = plan.heartbeatIntervalSeconds * 1000;
-  const context: Omit<CourseContext, "steady"> = {
+  const context: Omit<TimelineContext, "steady"> = {
     plan,
     host,
     random,
@@ -22,12 +22,20 @@ export const courseOf = (plan: Plan, host: Host): Course => {
     silentAtLatest: plan.endsAt - Math.ceil(3.6 * interval),
     part: (length, min, max) => Math.floor(length * (min + (max - min) * random.fraction())),
   };
-  const steady = steadyCourse(context);
-  const course = { ...steady, ...roleCourses[host.role]?.({ ...context, steady }) };
+  const steady = steadyTimeline(context);
+  const course = { ...steady, ...roleTimelines[host.role]?.({ ...context, steady }) };
   return { ...course, acts: [...usualActs(context, course), ...course.acts] };
 };
 
-const steadyCourse = ({ plan, host, at, part, random, interval, lifetime }: Omit<CourseContext, "steady">): Course => {
+const steadyTimeline = ({
+  plan,
+  host,
+  at,
+  part,
+  random,
+  interval,
+  lifetime,
+}: Omit<TimelineContext, "steady">): Timeline => {
   const enrolledAt =
     // Old fleets were rolled out in the days before, so that few of them renew meanwhile.
     plan.past > 0 ? plan.startsAt - random.between(dayMs, 10 * dayMs) : plan.startsAt + part(at(1) - at(0), 0, 0.15);
@@ -80,7 +88,7 @@ const takesUpAt = (plan: Plan, host: Host): number =>
   rolloutAt(plan, host) + Math.floor(Math.min(plan.beat, (plan.endsAt - plan.startsAt) / 10) / 2);
 
 /** What every course has: the enrollment, the renewals, the rollout. */
-const usualActs = ({ plan, host }: Pick<CourseContext, "plan" | "host">, course: Course): Step[] => [
+const usualActs = ({ plan, host }: Pick<TimelineContext, "plan" | "host">, course: Timeline): Step[] => [
   { at: course.enrolledAt, kind: "enroll", ttl: course.ttl },
   ...course.renewals.map((at, certificate): Step => ({ at, kind: "renew", certificate })),
   ...(host.management === "assigned"

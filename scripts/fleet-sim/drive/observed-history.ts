@@ -1,9 +1,9 @@
 import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
 import type { FleetHealth } from "../health/read-health.ts";
-import type { Told } from "../model/model-host.ts";
-import { stepsOf } from "../story/life.ts";
-import type { Plan } from "../story/plan.ts";
-import { historyOf, type Step, withoutOverwritten } from "../story/steps.ts";
+import type { HostHistory } from "../model/model-host.ts";
+import { stepsOf } from "../scenario/host-steps.ts";
+import type { Plan } from "../scenario/plan.ts";
+import { historyOf, type Step, withoutOverwritten } from "../scenario/steps.ts";
 import type { Part } from "./player.ts";
 
 /**
@@ -11,10 +11,10 @@ import type { Part } from "./player.ts";
  * when it answered, and keeps when it wrote a heartbeat or issued a certificate; near a threshold the moment between them counts, so
  * the newest heartbeat, and an enrollment that no renewal followed, are told at the times that the report gives them, if that can be.
  */
-export const asItHappened = function* (
+export const observedHistories = function* (
   plan: Plan,
   { parts, live, toleranceMs }: { parts: readonly Part[]; live: FleetHealth; toleranceMs: number },
-): Generator<Told> {
+): Generator<HostHistory> {
   const rows = new Map(live.rows.map((row) => [row.identity, row]));
   for (const { driven, times } of parts) {
     const { host } = driven;

@@ -1,16 +1,16 @@
-import type { Course, CourseContext } from "./course.ts";
 import type { Role } from "./scenarios.ts";
 import { type HostStatus, queueAt, type Step } from "./steps.ts";
+import type { Timeline, TimelineContext } from "./timeline.ts";
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
 
 /** What of a steady host's course is different for a role. */
-type RoleCourse = (context: CourseContext) => Partial<Course>;
+type RoleTimeline = (context: TimelineContext) => Partial<Timeline>;
 
 /** A change of what a steady host would say. */
 const telling =
-  (change: (status: HostStatus, at: number, context: CourseContext) => Partial<HostStatus>): RoleCourse =>
+  (change: (status: HostStatus, at: number, context: TimelineContext) => Partial<HostStatus>): RoleTimeline =>
   (context) => ({
     statusAt: (at, idle) => {
       const status = context.steady.statusAt(at, idle);
@@ -26,11 +26,11 @@ const note = (at: number, event: string, details?: Readonly<Record<string, strin
 });
 
 /** Enrolled so long ago that the one renewal falls on `at`; in a young fleet as every host. */
-const enrolledBefore = ({ plan, steady, lifetime, part }: CourseContext, at: number): number =>
+const enrolledBefore = ({ plan, steady, lifetime, part }: TimelineContext, at: number): number =>
   plan.past > 0 ? at - part(lifetime.usual, 0.5, 0.6) : steady.enrolledAt;
 
 /** It is heard until `until` and no more. */
-const silentFrom = ({ heartbeats, forwards, renewals }: Course, until: number) => ({
+const silentFrom = ({ heartbeats, forwards, renewals }: Timeline, until: number) => ({
   renewals: renewals.filter((renewal) => renewal < until),
   heartbeats: heartbeats.map(({ from }) => ({ from, to: until })),
   forwards: forwards.map(({ from }) => ({ from, to: until })),
@@ -38,7 +38,7 @@ const silentFrom = ({ heartbeats, forwards, renewals }: Course, until: number) =
 
 /** Core refuses it from the middle of the history on; the host does not know better than to go on. */
 const revoked =
-  (outcome: "identity_revoked" | "certificate_revoked"): RoleCourse =>
+  (outcome: "identity_revoked" | "certificate_revoked"): RoleTimeline =>
   ({ at, steady, plan }) => {
     const from = at(0.5);
     const certificate = steady.renewals.filter((renewal) => renewal < from).length;
@@ -61,7 +61,7 @@ const revoked =
   };
 
 /** How roles differ from `steady`; a role that is not here is told by the host's version alone. */
-export const roleCourses: Readonly<Partial<Record<Role, RoleCourse>>> = {
+export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
   renewing: (context) => {
     const renewal = context.at(0.5);
     return { enrolledAt: enrolledBefore(context, renewal), renewals: [renewal] };
@@ -159,7 +159,7 @@ export const roleCourses: Readonly<Partial<Record<Role, RoleCourse>>> = {
     const { plan, lifetime, part, steady } = context;
     const enrolledAt = plan.endsAt - part(lifetime.short, 1.02, 1.08);
     const expiresAt = enrolledAt + lifetime.short;
-    const status: Course["statusAt"] = (moment, idle) => {
+    const status: Timeline["statusAt"] = (moment, idle) => {
       const told = steady.statusAt(moment, idle);
       const late = moment > enrolledAt + lifetime.short * 0.83;
       const overdue = moment > enrolledAt + lifetime.short * 0.6;

@@ -1,13 +1,13 @@
 import { describe, expect, it } from "vitest";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createMeasurements } from "./measurements.ts";
-import { tellProgress } from "./tell-progress.ts";
+import { reportProgress } from "./report-progress.ts";
 
 describe("the progress of a drive", () => {
   it("is told every ten seconds: who is enrolled, how fast, how late, and what failed", async () => {
     const clock = createTestClock(0);
     const lines: string[] = [];
-    const measure = tellProgress(createMeasurements(), { clock, hosts: 30, progress: (line) => lines.push(line) });
+    const measure = reportProgress(createMeasurements(), { clock, hosts: 30, progress: (line) => lines.push(line) });
     for (let second = 1; second <= 20; second++) {
       await clock.advance(1000);
       measure.late(second < 15 ? 0 : 2000);

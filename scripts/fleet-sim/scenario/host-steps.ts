@@ -3,16 +3,17 @@
  * enrollment; the life of a host depends on plan, host and seed alone, so that it can be told twice; and after the end of the history
  * it goes on for ever, as a host that still runs does.
  */
-import type { Course, Span } from "./course.ts";
-import { courseOf } from "./course-of.ts";
+
 import type { Host } from "./hosts.ts";
 import type { Plan } from "./plan.ts";
 import { createRandom, type Random } from "./random.ts";
 import type { HostStatus, Step } from "./steps.ts";
+import type { Span, Timeline } from "./timeline.ts";
+import { timelineOf } from "./timeline-of.ts";
 
 /** The steps of a host. Endless where the host outlives the history: see `historyOf`. */
 export const stepsOf = (plan: Plan, host: Host): Generator<Step> => {
-  const course = courseOf(plan, host);
+  const course = timelineOf(plan, host);
   const acts = course.acts.filter(({ kind }) => kind !== "forward" || plan.forwards);
   return merged([
     acts.sort((a, b) => a.at - b.at).values(),
@@ -21,7 +22,7 @@ export const stepsOf = (plan: Plan, host: Host): Generator<Step> => {
   ]);
 };
 
-const heartbeatsOf = function* (plan: Plan, host: Host, course: Course): Generator<Step> {
+const heartbeatsOf = function* (plan: Plan, host: Host, course: Timeline): Generator<Step> {
   const random = createRandom(plan.seed, "heartbeats", host.index);
   const interval = plan.heartbeatIntervalSeconds * 1000;
   const tail = random.between(Math.floor(0.1 * interval), interval);
@@ -41,7 +42,7 @@ const heartbeatsOf = function* (plan: Plan, host: Host, course: Course): Generat
 };
 
 /** Telemetry flows all the time; a frame now and then stands for it. */
-const forwardsOf = function* (plan: Plan, host: Host, course: Course): Generator<Step> {
+const forwardsOf = function* (plan: Plan, host: Host, course: Timeline): Generator<Step> {
   const random = createRandom(plan.seed, "forwards", host.index);
   const period = Math.max(plan.beat, Math.floor((plan.endsAt - plan.startsAt) / 4));
   const tail = random.between(0, Math.floor(period / 2));
@@ -57,7 +58,7 @@ const idleQueue = (random: Random): HostStatus["queue"] => {
 };
 
 /** Which certificate is in use: that of the last renewal that was taken up. */
-const certificateAt = ({ renewals, takesUpLast }: Course, at: number): number =>
+const certificateAt = ({ renewals, takesUpLast }: Timeline, at: number): number =>
   renewals.filter((renewal, index) => renewal < at && (takesUpLast || index < renewals.length - 1)).length;
 
 /**

@@ -5,7 +5,7 @@ export interface Due<Item> {
 }
 
 /** What is due, the earliest first; of equal times that which was put in first. A binary heap: 100,000 hosts stand in line. */
-export interface Agenda<Item> {
+export interface Schedule<Item> {
   add(at: number, item: Item): void;
   /** The time of the earliest; infinity when there is nothing. */
   nextAt(): number;
@@ -13,7 +13,7 @@ export interface Agenda<Item> {
 }
 
 /** An empty agenda. */
-export const createAgenda = <Item>(): Agenda<Item> => {
+export const createSchedule = <Item>(): Schedule<Item> => {
   const heap: (Due<Item> & { order: number })[] = [];
   let added = 0;
   const isBefore = (one: number, other: number): boolean => {
