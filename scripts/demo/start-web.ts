@@ -18,7 +18,7 @@ export interface DemoWeb {
 const usualPort = 3000;
 
 /**
- * Starts the identity provider and web, which reads the database as the role that docs/deploy.md describes. Web listens on 3000 if
+ * Starts the identity provider and web, which reads the database as the role that docs/deploy-web.md describes. Web listens on 3000 if
  * that is free and `usual` is asked for, else on another port, which is said.
  */
 export const startWeb = async (

@@ -28,7 +28,7 @@ export const artifacts: readonly Artifact[] = [
     render: () => replaceRegion(readFileSync("docs/operate.md", "utf8"), "configuration", renderCoreConfiguration()),
   },
   {
-    path: "docs/deploy.md",
-    render: () => replaceRegion(readFileSync("docs/deploy.md", "utf8"), "configuration", renderWebConfiguration()),
+    path: "docs/deploy-web.md",
+    render: () => replaceRegion(readFileSync("docs/deploy-web.md", "utf8"), "configuration", renderWebConfiguration()),
   },
 ];

@@ -22,7 +22,7 @@ const statementTimeoutMs = 5000;
 
 const usage = `svc-web: the operator interface of the collector fleet
 
-  svc-web                serve, configured by the environment (docs/deploy.md)
+  svc-web                serve, configured by the environment (docs/deploy-web.md)
   svc-web check-config   check the environment and exit: 0, or 78 with every fault by name
 `;
 

@@ -7,10 +7,10 @@ import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
 import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
 import { startTestWeb } from "../../../tests/web.ts";
 
-/** The statements that docs/deploy.md tells operators to run. */
+/** The statements that docs/deploy-web.md tells operators to run. */
 const documented =
   /database-role\.test\.ts -->\s+```sql\n(.*?)```/s.exec(
-    readFileSync(new URL("../../../docs/deploy.md", import.meta.url), "utf8"),
+    readFileSync(new URL("../../../docs/deploy-web.md", import.meta.url), "utf8"),
   )?.[1] ?? "";
 
 const role = `svc_web_${crypto.randomUUID().replaceAll("-", "")}`;
@@ -30,7 +30,7 @@ afterAll(async () => {
   await web.close();
 });
 
-describe("the database role that docs/deploy.md makes for web", () => {
+describe("the database role that docs/deploy-web.md makes for web", () => {
   it("is enough to sign in, and to be ready", async () => {
     const agent = createUserAgent();
     await walkSignIn(agent, { origin: web.origin, account: people.admin.subject });
