@@ -1,5 +1,5 @@
 import { rename, writeFile } from "node:fs/promises";
-import { inspectConfig, isUsable } from "../collector/config/inspect.ts";
+import { isUsable, loadConfig } from "../collector/config/load-config.ts";
 import { superviseCollector } from "../collector/runtime/supervisor.ts";
 import type { Source, SourceDependencies } from "../collector/sources/source.ts";
 import { systemEntropy } from "../kit/entropy.ts";
@@ -107,8 +107,8 @@ export const createRunningCollector = async (
       await rename(`${host.config}.new`, host.config);
     },
     start: async (createSource = () => ({ name: "idle", ...idle })) => {
-      const inspection = await inspectConfig(host.config, env);
-      if (!isUsable(inspection)) throw new Error(JSON.stringify(inspection.errors));
+      const loaded = await loadConfig(host.config, env);
+      if (!isUsable(loaded)) throw new Error(JSON.stringify(loaded.errors));
       const facts = {
         bootId: "ab".repeat(16),
         version: "0.1.0",
@@ -117,7 +117,7 @@ export const createRunningCollector = async (
         platform: "linux/amd64",
         startedAt: clock.now(),
       };
-      const run = superviseCollector({ inspection, env, facts, log, createSource }, stopping.signal);
+      const run = superviseCollector({ loaded, env, facts, log, createSource }, stopping.signal);
       done = run.catch(() => undefined);
       return { done: run };
     },

@@ -29,7 +29,7 @@ export const asCommandFailure = (error: unknown): unknown => {
 };
 
 /** Tells people why a request is made again, and when. */
-export const tellRepeat =
+export const reportRetry =
   (progress: (line: string) => void) =>
   ({ code, message }: ManagementFailure, waitSeconds: number): void =>
     progress(`${message} (${code}); trying again in ${waitSeconds} s`);

@@ -1,6 +1,6 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
-import { defaultConfigPath, type Inspection, inspectConfig } from "../config/inspect.ts";
+import { defaultConfigPath, type LoadedConfig, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import type { QueueStats } from "../queue/stats.ts";
 import { readCommit, version } from "../version.ts";
@@ -24,13 +24,13 @@ export const diag = defineCommand({
 `,
   flags: { config: "text" },
   run: async (flags, env) => {
-    const inspection = await inspectConfig(flags.config ?? defaultConfigPath, env);
-    return { exitCode: exitCode.done, lines: [], json: await composeBundle(inspection, env), jsonAlways: true };
+    const loaded = await loadConfig(flags.config ?? defaultConfigPath, env);
+    return { exitCode: exitCode.done, lines: [], json: await composeBundle(loaded, env), jsonAlways: true };
   },
 });
 
-const composeBundle = async (inspection: Inspection, env: CollectorEnv): Promise<object> => {
-  const { errors, runningConfigHash, config, certificate } = inspection;
+const composeBundle = async (loaded: LoadedConfig, env: CollectorEnv): Promise<object> => {
+  const { errors, runningConfigHash, config, certificate } = loaded;
   const stats = config ? await readStats(config, env) : null;
   return {
     version,
@@ -52,7 +52,7 @@ const composeBundle = async (inspection: Inspection, env: CollectorEnv): Promise
   };
 };
 
-const publicCertificate = ({ certificate, identity }: NonNullable<Inspection["certificate"]>) => ({
+const publicCertificate = ({ certificate, identity }: NonNullable<LoadedConfig["certificate"]>) => ({
   identity,
   serial_number: certificate.serialNumber.toLowerCase(),
   fingerprint_sha256: certificate.fingerprint256.replaceAll(":", "").toLowerCase(),

@@ -13,7 +13,7 @@ import {
   refusal,
   startManagementServer,
 } from "../../tests/fakes/management-server.ts";
-import { inspectConfig } from "../config/inspect.ts";
+import { loadConfig } from "../config/load-config.ts";
 import { runCommandLine } from "./command-line.ts";
 
 const token = `svcbt_${"A1b2C3d4E5".repeat(5).slice(0, 49)}`;
@@ -86,9 +86,9 @@ describe("enroll", () => {
     });
     expect((await lstat(join(etc(), "identity"))).mode & 0o777).toBe(0o700);
     for (const name of ["tls.crt", "tls.key"]) expect((await stat(current(name))).mode & 0o777).toBe(0o600);
-    const inspection = await inspectConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 });
-    expect(inspection.errors).toEqual([]);
-    expect(inspection.config).toMatchObject({
+    const loaded = await loadConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 });
+    expect(loaded.errors).toEqual([]);
+    expect(loaded.config).toMatchObject({
       hostId: undefined,
       forwarder: { endpoint: "localhost:8443", mtls: { caFile: join(etc(), "core-ca.pem"), serverName: undefined } },
       buffer: { dir: join(etc(), "data") },
@@ -170,7 +170,7 @@ describe("enroll", () => {
     expect([again.code, server.calls.length]).toEqual([0, 1]);
     expect(again.env.err()).toContain("the identity is kept");
     expect(await readFile(current("tls.crt"), "utf8")).toBe(before);
-    expect((await inspectConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 })).errors).toEqual([]);
+    expect((await loadConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 })).errors).toEqual([]);
   });
 
   it("does not replace another identity without --force, and with it draws a new key", async () => {

@@ -3,17 +3,17 @@ import { join } from "node:path";
 import type { Secret } from "../../kit/secret.ts";
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
 import { generateConfig } from "../config/generate.ts";
-import { inspectConfig } from "../config/inspect.ts";
+import { loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { checkIssued } from "../identity/check-issued.ts";
 import { type IdentityDirectory, openIdentityDirectory, pairFiles } from "../identity/identity-directory.ts";
 import { makePrivateDirectory, writeDurably } from "../identity/private-files.ts";
 import { callEnroll } from "../management/calls.ts";
-import { repeatCall } from "../management/repeat.ts";
+import { retryCall } from "../management/retry-call.ts";
 import { version } from "../version.ts";
 import { defineCommand, type Outcome } from "./command.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
-import { asCommandFailure, tellRepeat } from "./core-failure.ts";
+import { asCommandFailure, reportRetry } from "./core-failure.ts";
 import { type EnrollOptions, enrollFlags, readEnrollOptions, readToken } from "./enroll-options.ts";
 import { configFailure } from "./usable-config.ts";
 
@@ -100,7 +100,7 @@ const obtainPair = async (
       platform: env.platform,
       collector_version: version,
     });
-  const issued: CertificateIssued = await repeatCall(env.clock, call, tellRepeat(progress));
+  const issued: CertificateIssued = await retryCall(env.clock, call, reportRetry(progress));
   await directory.install({
     purpose: "enroll",
     certificatePem: checkIssued(issued, options.identity),
@@ -138,8 +138,8 @@ const describe = async (
   env: CollectorEnv,
   done: { kept: boolean; configKept: boolean; tokenFile: boolean },
 ): Promise<Outcome> => {
-  const inspection = await inspectConfig(options.paths.config, env);
-  if (inspection.errors.length > 0) throw configFailure(inspection.errors);
+  const loaded = await loadConfig(options.paths.config, env);
+  if (loaded.errors.length > 0) throw configFailure(loaded.errors);
   const next = [
     ...(done.tokenFile ? ["delete the token file"] : []),
     `start it: svc-collector run --config ${options.paths.config}`,
@@ -157,10 +157,10 @@ const describe = async (
       identity_kept: done.kept,
       config_kept: done.configKept,
       config: options.paths.config,
-      certificate: inspection.pair && {
-        serial_number: inspection.pair.certificate.serialNumber.toLowerCase(),
-        fingerprint_sha256: inspection.pair.fingerprintSha256,
-        not_after: inspection.pair.certificate.validToDate.toISOString(),
+      certificate: loaded.pair && {
+        serial_number: loaded.pair.certificate.serialNumber.toLowerCase(),
+        fingerprint_sha256: loaded.pair.fingerprintSha256,
+        not_after: loaded.pair.certificate.validToDate.toISOString(),
       },
       next,
     },

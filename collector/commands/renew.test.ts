@@ -11,7 +11,7 @@ import {
   refusal,
   startManagementServer,
 } from "../../tests/fakes/management-server.ts";
-import { inspectConfig } from "../config/inspect.ts";
+import { loadConfig } from "../config/load-config.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import { runCommandLine } from "./command-line.ts";
 
@@ -41,7 +41,7 @@ const pairInUse = async () => ({
   certificate: await readFile(host.certFile, "utf8"),
   key: await readFile(host.keyFile, "utf8"),
 });
-const isValid = async () => (await inspectConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
+const isValid = async () => (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
 
 describe("renew", () => {
   it("presents the pair, signs with it, and puts a fresh key with its certificate in use", async () => {

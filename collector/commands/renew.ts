@@ -1,15 +1,15 @@
 import { readFile } from "node:fs/promises";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
-import { defaultConfigPath, type UsableInspection } from "../config/inspect.ts";
+import { defaultConfigPath, type UsableConfig } from "../config/load-config.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import { identityDirectoryOf } from "../identity/identity-layout.ts";
-import { repeatCall } from "../management/repeat.ts";
+import { retryCall } from "../management/retry-call.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import { PairRefusedByConfigError, renewPair, renewTimeoutMs } from "../renewal/renew-credentials.ts";
 import { defineCommand } from "./command.ts";
 import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
-import { asCommandFailure, tellRepeat } from "./core-failure.ts";
+import { asCommandFailure, reportRetry } from "./core-failure.ts";
 import { readCoreUrl } from "./enroll-options.ts";
 import { configFailure, loadUsableConfig } from "./usable-config.ts";
 
@@ -25,18 +25,18 @@ export const renew = defineCommand({
 `,
   flags: { config: "text", core: "text", "ca-bundle": "text" },
   run: async (flags, env, progress) => {
-    const inspection = await loadUsableConfig(flags.config ?? defaultConfigPath, env);
-    const transport = await chooseTransport(inspection, flags.core, flags["ca-bundle"]);
-    const directory = openIdentityDirectory(identityDirectoryFor(inspection.config), env);
+    const loaded = await loadUsableConfig(flags.config ?? defaultConfigPath, env);
+    const transport = await chooseTransport(loaded, flags.core, flags["ca-bundle"]);
+    const directory = openIdentityDirectory(identityDirectoryFor(loaded.config), env);
     try {
       progress(`asking ${transport.baseUrl} for a successor of the certificate`);
       const pair = await renewPair({
-        configPath: inspection.path,
+        configPath: loaded.path,
         directory,
-        inUse: inspection.pair,
+        inUse: loaded.pair,
         transport,
         env,
-        repeat: (call) => repeatCall(env.clock, call, tellRepeat(progress)),
+        repeat: (call) => retryCall(env.clock, call, reportRetry(progress)),
       });
       return {
         exitCode: exitCode.done,
@@ -62,7 +62,7 @@ export const renew = defineCommand({
 });
 
 const chooseTransport = async (
-  { config, coreCaPem }: UsableInspection,
+  { config, coreCaPem }: UsableConfig,
   core: string | undefined,
   bundle: string | undefined,
 ): Promise<TransportOptions> => {

@@ -1,7 +1,7 @@
 import { flushCompileCache } from "node:module";
 import { setFlagsFromString } from "node:v8";
-import { defaultConfigPath } from "../config/inspect.ts";
-import { resumeTrial } from "../management/desired-config.ts";
+import { resumeTrial } from "../config/desired-config.ts";
+import { defaultConfigPath } from "../config/load-config.ts";
 import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
 import { createLog } from "../runtime/create-log.ts";
 import { createSource } from "../runtime/create-source.ts";
@@ -26,7 +26,7 @@ ran before runs on. SIGTERM and SIGINT stop it: what is not forwarded yet stays 
     const signal = env.stopSignal();
     const path = flags.config ?? defaultConfigPath;
     await resumeTrial(path, env);
-    const inspection = await loadUsableConfig(path, env);
+    const loaded = await loadUsableConfig(path, env);
     const facts = {
       bootId: env.entropy.bytes(16).toHex(),
       version,
@@ -35,13 +35,13 @@ ran before runs on. SIGTERM and SIGINT stop it: what is not forwarded yet stays 
       platform: env.platform,
       startedAt: env.clock.now(),
     };
-    const log = createReloadableLog((settings) => createLog(settings, env.stdout), inspection.config.log);
+    const log = createReloadableLog((settings) => createLog(settings, env.stdout), loaded.config.log);
     flushCompileCache();
     // A guest on its host: V8 would let garbage double the heap before it looks, and telemetry passing through is mostly garbage. A
     // third less memory under load for a few per cent of its throughput.
     setFlagsFromString("--heap-growing-percent=40");
     try {
-      await superviseCollector({ inspection, env, facts, log, createSource }, signal);
+      await superviseCollector({ loaded, env, facts, log, createSource }, signal);
     } catch (error) {
       throw asRunFailure(error);
     }

@@ -1,4 +1,4 @@
-import { defaultConfigPath, inspectConfig } from "../config/inspect.ts";
+import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import { describeStatus } from "../status/describe-status.ts";
 import { fetchStatus, NoStatusError } from "../status/status-socket.ts";
 import { defineCommand } from "./command.ts";
@@ -16,7 +16,7 @@ export const status = defineCommand({
   flags: { config: "text" },
   run: async (flags, env) => {
     // Only where its data are must be known: what else is wrong with the file is the running collector's to tell.
-    const { config, errors } = await inspectConfig(flags.config ?? defaultConfigPath, env);
+    const { config, errors } = await loadConfig(flags.config ?? defaultConfigPath, env);
     if (config === undefined) throw configFailure(errors);
     try {
       const found = await fetchStatus(config.buffer.dir);

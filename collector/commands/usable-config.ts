@@ -1,6 +1,6 @@
 import type { ConfigTextError } from "../../proto/collector-config/tree.ts";
 import { describeConfigError } from "../config/describe-config-error.ts";
-import { inspectConfig, isUsable, type UsableInspection } from "../config/inspect.ts";
+import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
 
@@ -19,8 +19,8 @@ export const configFailure = (errors: readonly ConfigTextError[]): CommandFailur
 export const loadUsableConfig = async (
   path: string,
   env: Pick<CollectorEnv, "effectiveUid">,
-): Promise<UsableInspection> => {
-  const inspection = await inspectConfig(path, env);
-  if (isUsable(inspection)) return inspection;
-  throw configFailure(inspection.errors);
+): Promise<UsableConfig> => {
+  const loaded = await loadConfig(path, env);
+  if (isUsable(loaded)) return loaded;
+  throw configFailure(loaded.errors);
 };

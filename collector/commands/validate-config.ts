@@ -1,5 +1,5 @@
 import { describeConfigError } from "../config/describe-config-error.ts";
-import { defaultConfigPath, inspectConfig } from "../config/inspect.ts";
+import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import { defineCommand } from "./command.ts";
 import { exitCode } from "./command-failure.ts";
 
@@ -10,7 +10,7 @@ export const validateConfig = defineCommand({
 `,
   flags: { config: "text" },
   run: async (flags, env) => {
-    const { errors, runningConfigHash } = await inspectConfig(flags.config ?? defaultConfigPath, env);
+    const { errors, runningConfigHash } = await loadConfig(flags.config ?? defaultConfigPath, env);
     const ok = errors.length === 0;
     return {
       exitCode: ok ? exitCode.done : exitCode.configInvalid,

@@ -13,7 +13,7 @@ export interface FileWatch {
   close(): void;
 }
 
-/** File events hasten a look; where there are none (network file systems, some containers), this finds every change. */
+/** File events trigger a look; where there are none (network file systems, some containers), this finds every change. */
 const pollMs = 5_000;
 /** Who writes a file often writes it in several steps. */
 const settleMs = 100;

@@ -110,7 +110,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       maxBytes = Math.floor(Math.min(maxBytes, refused.bytes) / 2);
       log.warn({ bytes_max: maxBytes }, "core refused a frame as too large; sending smaller ones");
     } else {
-      queue.setAside(refused.firstSequence, "frame_too_large", "the envelope alone is larger than core takes");
+      queue.moveToDeadLetters(refused.firstSequence, "frame_too_large", "the envelope alone is larger than core takes");
       log.warn({ sequence: refused.firstSequence }, "one envelope is larger than core takes; set aside");
     }
   };

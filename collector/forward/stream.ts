@@ -94,7 +94,7 @@ export const runStream = async (options: StreamOptions, inFlight: SentFrame[], s
   };
 
   const acknowledge = (ack: Ack) => {
-    for (const { sequence, code, message } of ack.rejected) queue.setAside(Number(sequence), code, message);
+    for (const { sequence, code, message } of ack.rejected) queue.moveToDeadLetters(Number(sequence), code, message);
     // Of a frame that is sent again, core's cursor is ahead; what was not sent again may still be rejected.
     const through = Math.min(Number(ack.ackedThrough), sent);
     while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift();

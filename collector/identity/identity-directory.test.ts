@@ -6,7 +6,7 @@ import { encodePem } from "../../proto/pem.ts";
 import { createEnrolledHost, type EnrolledHost } from "../../scripts/lab/enrolled-host.ts";
 import { createTestCa, issueTestCertificate, type TestKey, x509 } from "../../scripts/lab-ca/test-pki.ts";
 import { createFaultyFiles } from "../../tests/fakes/faulty-files.ts";
-import { inspectConfig } from "../config/inspect.ts";
+import { loadConfig } from "../config/load-config.ts";
 import { type IdentityDirectory, openIdentityDirectory } from "./identity-directory.ts";
 import type { FileSystem } from "./private-files.ts";
 
@@ -45,7 +45,7 @@ const setUp = async () => {
         ...(accept === undefined ? {} : { accept }),
       });
     });
-  const isValid = async () => (await inspectConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
+  const isValid = async () => (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
   const fingerprint = async () => (await open().current())?.fingerprintSha256;
   return { host, path, open, sign, renew, isValid, fingerprint };
 };

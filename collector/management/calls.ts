@@ -45,7 +45,7 @@ export const callHeartbeat = async (
   parseAnswer(HeartbeatResponse, await postSigned(transport, "heartbeat", "/v1/collector/heartbeat", caller, report));
 
 /** Fetches the config that is assigned to this host; without its text if that is `currentConfigId`. Throws `ManagementError`. */
-export const callConfigDesired = async (
+export const callDesiredConfig = async (
   transport: TransportOptions,
   caller: Caller,
   currentConfigId: string | undefined,

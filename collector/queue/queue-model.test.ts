@@ -26,7 +26,7 @@ const maxAgeSeconds = 100;
 const action = fc.oneof(
   { weight: 6, arbitrary: fc.record({ do: fc.constant("append"), sizes: fc.array(fc.nat(1500), { maxLength: 5 }) }) },
   { weight: 3, arbitrary: fc.record({ do: fc.constant("ack"), back: fc.nat(6) }) },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant("setAside"), back: fc.nat(6) }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant("moveToDeadLetters"), back: fc.nat(6) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("advance"), seconds: fc.nat(80) }) },
   { weight: 1, arbitrary: fc.record({ do: fc.constant("reopen") }) },
 );
@@ -86,9 +86,9 @@ it("Q6: agrees with a model under any order of appends, acks, set-asides, ageing
           } else if (what === "ack") {
             await queue.ack(place);
             model.records = model.records.filter(({ sequence }) => sequence > place);
-          } else if (what === "setAside") {
+          } else if (what === "moveToDeadLetters") {
             const there = model.records.some(({ sequence }) => sequence === place);
-            expect(queue.setAside(place, "code", "message")).toBe(there);
+            expect(queue.moveToDeadLetters(place, "code", "message")).toBe(there);
             model.records = model.records.filter(({ sequence }) => sequence !== place);
             model.deadLetters += there ? 1 : 0;
           } else if (what === "advance") {

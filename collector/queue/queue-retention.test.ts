@@ -65,8 +65,8 @@ describe("dead letters", () => {
   it("Q9: sets one record aside, counts it across restarts, and lets the rest flow", async () => {
     const queue = open();
     await queue.append([record("a"), record("b"), record("c")]);
-    expect(queue.setAside(2, "payload_too_large", "too large")).toBe(true);
-    expect(queue.setAside(2, "payload_too_large", "too large")).toBe(false);
+    expect(queue.moveToDeadLetters(2, "payload_too_large", "too large")).toBe(true);
+    expect(queue.moveToDeadLetters(2, "payload_too_large", "too large")).toBe(false);
     expect(sequences(queue)).toEqual([1, 3]);
     await queue.close();
     expect(open().stats()).toMatchObject({ records: 2, deadLetters: 1, droppedRecordsTotal: 0 });
@@ -75,7 +75,7 @@ describe("dead letters", () => {
   it("keeps the newest dead letters within a sixteenth of the cap", async () => {
     const queue = open({ maxDiskUsageBytes: 160_000 });
     for (let index = 0; index < 6; index++) await queue.append([record(`${index}`, 3000)]);
-    for (const sequence of sequences(queue)) queue.setAside(sequence, "x", "y");
+    for (const sequence of sequences(queue)) queue.moveToDeadLetters(sequence, "x", "y");
     expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, deadLetters: 6 });
     await queue.close();
     const database = new DatabaseSync(join(dir, "queue.db"), { readOnly: true });

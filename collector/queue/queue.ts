@@ -4,8 +4,8 @@ import { type MeasuredRecord, measureRecord } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError } from "./errors.ts";
 import { createPrivateDirectory, queueFiles } from "./files.ts";
 import { holdLock } from "./lock.ts";
-import { type IntactStoreOptions, openIntactStore } from "./open-intact-store.ts";
 import type { Checkpoint, NewRecord, QueuedRecord } from "./record.ts";
+import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
 import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
 import type { QueueStore } from "./store.ts";
 import { takeFitting, waitForRoom } from "./wait-for-room.ts";
@@ -43,7 +43,7 @@ export interface Queue {
    */
   ack(sequence: number, options?: { lingerMs?: number }): Promise<void>;
   /** Moves one record to the bounded dead-letter table, for good; false if it is not there any more. */
-  setAside(sequence: number, code: string, message: string): boolean;
+  moveToDeadLetters(sequence: number, code: string, message: string): boolean;
   /** Drops and counts the records older than `maxRecordAgeSeconds`; gives how many. */
   dropExpired(): number;
   /** Takes a new `queueId`, for a disk that was restored to an older state than core has acknowledged. */
@@ -67,7 +67,7 @@ export interface AppendOptions {
 }
 
 /** What a queue needs to know. `dir` is made, for its owner alone, if it is missing. */
-export interface QueueOptions extends QueueLimits, IntactStoreOptions {
+export interface QueueOptions extends QueueLimits, RecoveringStoreOptions {
   dropNewestOnFull: boolean;
   /** Records with these sequences were not as they were stored any more; they are set aside. */
   onDamaged?(sequences: readonly number[]): void;
@@ -93,7 +93,7 @@ export const openQueue = (options: QueueOptions): Queue => {
   const now = () => ({ ageMs: age(), wallMs: clock.now() });
   let store: QueueStore;
   try {
-    store = openIntactStore(options, now, () => schedule());
+    store = openRecoveringStore(options, now, () => schedule());
   } catch (error) {
     lock.release();
     throw error;
@@ -207,8 +207,9 @@ export const openQueue = (options: QueueOptions): Queue => {
 
   /** Sets aside what is not as it was stored; false while the disk does not take that. */
   const discard = (damaged: readonly number[]): boolean =>
-    writeIfPossible(({ setAside }) => {
-      for (const sequence of damaged) setAside(sequence, "damaged", "it is not as it was stored", deadLetterBounds);
+    writeIfPossible(({ moveToDeadLetters }) => {
+      for (const sequence of damaged)
+        moveToDeadLetters(sequence, "damaged", "it is not as it was stored", deadLetterBounds);
     });
 
   return {
@@ -258,10 +259,10 @@ export const openQueue = (options: QueueOptions): Queue => {
       else schedule();
       return promise;
     },
-    setAside: (sequence, code, message) => {
+    moveToDeadLetters: (sequence, code, message) => {
       let moved = false;
       store.transaction((transaction) => {
-        moved = transaction.setAside(sequence, code, message, deadLetterBounds);
+        moved = transaction.moveToDeadLetters(sequence, code, message, deadLetterBounds);
       });
       admitWaiting();
       return moved;

@@ -24,7 +24,12 @@ export interface QueueTransaction {
   /** Removes every record at or below `sequence`, which none of this transaction's is; gives how many there were. */
   deleteThrough(sequence: number): number;
   /** Moves a record to the dead letters and keeps these within their bounds; false if there is no such record. */
-  setAside(sequence: number, code: string, message: string, bounds: { recordsMax: number; bytesMax: number }): boolean;
+  moveToDeadLetters(
+    sequence: number,
+    code: string,
+    message: string,
+    bounds: { recordsMax: number; bytesMax: number },
+  ): boolean;
   putCheckpoint(checkpoint: Checkpoint): void;
 }
 
@@ -118,7 +123,7 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
       draft.bytes -= removed.bytes;
       return removed.records;
     },
-    setAside: (sequence, code, message, bounds) => {
+    moveToDeadLetters: (sequence, code, message, bounds) => {
       const taken = blocks.take(sequence);
       if (taken === null) return false;
       const { kind, observedAtMs, source, attributes, payload } = contentOf(taken.envelope);

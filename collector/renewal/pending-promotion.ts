@@ -4,24 +4,24 @@ import type { Pair } from "../identity/credentials.ts";
 import type { IdentityDirectory } from "../identity/identity-directory.ts";
 import { IdentityLockedError } from "../identity/lock.ts";
 
-/** Ends the probation of a pair that was just put in use: core takes it, or does not know it. */
-export interface Probation {
+/** Ends the promotion of a pair that was just put in use: core takes it, or does not know it. */
+export interface PendingPromotion {
   /** Core took the pair: the one before it is removed. Calls after the first cost nothing. */
   served(): void;
   /** Core does not know the pair: the one before it is taken up again, if it is still there. */
   unknown(): void;
 }
 
-/** The probation of `pair`, which is in use in `directory`. Acts in the background, and again later if another process is at it. */
-export const createProbation = async (options: {
+/** The promotion of `pair`, which is in use in `directory`. Acts in the background, and again later if another process is at it. */
+export const createPendingPromotion = async (options: {
   directory: IdentityDirectory;
   pair: Pair;
   clock: Clock;
   log: Log;
   /** Told the fingerprint of the pair that is in use again. */
-  onGoneBack(fingerprintSha256: string | undefined): void;
-}): Promise<Probation> => {
-  const { directory, pair, clock, log, onGoneBack } = options;
+  onRollback(fingerprintSha256: string | undefined): void;
+}): Promise<PendingPromotion> => {
+  const { directory, pair, clock, log, onRollback } = options;
   let open = await directory.isUnproven();
   let acting = false;
 
@@ -44,7 +44,7 @@ export const createProbation = async (options: {
   const goBack = async (): Promise<void> => {
     if (!(await directory.goBack(clock.now()))) return;
     log.warn({}, "core does not know the new certificate; the one before is in use again");
-    onGoneBack((await directory.current())?.fingerprintSha256);
+    onRollback((await directory.current())?.fingerprintSha256);
   };
 
   return {

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { type Inspection, inspectConfig } from "../config/inspect.ts";
+import { type LoadedConfig, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { checkIssued } from "../identity/check-issued.ts";
 import type { Pair } from "../identity/credentials.ts";
@@ -15,9 +15,9 @@ export const renewTimeoutMs = 45_000;
 /** The config does not validate with the new pair, and did with the old one; that is in use again. */
 export class PairRefusedByConfigError extends Error {
   override readonly name = "PairRefusedByConfigError";
-  readonly errors: Inspection["errors"];
+  readonly errors: LoadedConfig["errors"];
 
-  constructor(errors: Inspection["errors"]) {
+  constructor(errors: LoadedConfig["errors"]) {
     super("the config does not validate with the new pair; the old one is in use again");
     this.errors = errors;
   }
@@ -47,7 +47,7 @@ export const renewPair = (renewal: Renewal): Promise<Pair> => {
   return directory.locked(async () => {
     const pair = (await directory.current()) ?? inUse;
     if (pair.fingerprintSha256 !== inUse.fingerprintSha256) return pair;
-    const before = await inspectConfig(configPath, env);
+    const before = await loadConfig(configPath, env);
     const sentAt = createSentAt(join(directory.path, "sent-at.renew"), env);
     const request = await directory.prepare({
       purpose: "renew",
@@ -63,7 +63,7 @@ export const renewPair = (renewal: Renewal): Promise<Pair> => {
       certificatePem: checkIssued(issued, pair.identity),
       renewAfter: issued.renew_after,
       accept: async () => {
-        const after = await inspectConfig(configPath, env);
+        const after = await loadConfig(configPath, env);
         // A config that was broken before says nothing about the pair: a mistake in it must not let the certificate expire.
         if (before.errors.length === 0 && after.errors.length > 0) throw new PairRefusedByConfigError(after.errors);
       },

@@ -67,7 +67,7 @@ describe("createRenewals", () => {
   it("renews at once when core asks for it, and only then earlier than planned", async () => {
     const { clock, attempts, renewals, isOver } = setUp();
     await clock.advance(hour);
-    renewals.hasten();
+    renewals.trigger();
     expect(renewals.status().status).toBe("due");
     await clock.advance(0);
     expect(attempts).toEqual([hour]);

@@ -25,12 +25,12 @@ export const renewalNotConfigured: RenewalStatus = {
 /** Renews one pair in time. */
 export interface Renewals {
   /**
-   * Waits until the plan says so, or `hasten` was called, and renews; after a failure again and again, with growing pauses.
+   * Waits until the plan says so, or `trigger` was called, and renews; after a failure again and again, with growing pauses.
    * Resolves when it is done, or when the signal aborts. Never rejects.
    */
   run(signal: AbortSignal): Promise<void>;
   /** Core wants it renewed now. Does not shorten the pause after a failure. */
-  hasten(): void;
+  trigger(): void;
   status(): RenewalStatus;
 }
 
@@ -52,7 +52,7 @@ export const createRenewals = (options: {
   failures?: number;
 }): Renewals => {
   const { plan, renew, clock, entropy, log } = options;
-  let hastened = false;
+  let triggered = false;
   let refused = false;
   let failures = options.failures ?? 0;
   let lastAttemptAt: number | null = null;
@@ -64,7 +64,7 @@ export const createRenewals = (options: {
       : Number.NEGATIVE_INFINITY;
   let wake = Promise.withResolvers<void>();
 
-  const isDue = () => hastened || clock.now() >= plan.dueAt;
+  const isDue = () => triggered || clock.now() >= plan.dueAt;
 
   const attempt = async (signal: AbortSignal): Promise<boolean> => {
     lastAttemptAt = clock.now();
@@ -111,9 +111,9 @@ export const createRenewals = (options: {
         }
       }
     },
-    hasten: () => {
-      if (hastened) return;
-      hastened = true;
+    trigger: () => {
+      if (triggered) return;
+      triggered = true;
       log.info({}, "core asks for a renewal of the certificate");
       wake.resolve();
     },

@@ -1,10 +1,10 @@
 import { rfc3339 } from "../../kit/clock.ts";
-import type { UsableInspection } from "../config/inspect.ts";
+import type { UsableConfig } from "../config/load-config.ts";
 import type { QueueStats } from "../queue/stats.ts";
 import { renewalNotConfigured } from "../renewal/renewals.ts";
 import type { Source } from "../sources/source.ts";
 import type { CollectorStatus } from "../status/status.ts";
-import type { CoreContact } from "./core-session.ts";
+import type { CoreSession } from "./core-session.ts";
 import type { ConfigReport, ProcessFacts } from "./heartbeat-report.ts";
 
 const time = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
@@ -13,18 +13,18 @@ const time = (ms: number | null): string | null => (ms === null ? null : rfc3339
 export const composeStatus = (parts: {
   now: number;
   facts: ProcessFacts;
-  inspection: UsableInspection;
+  loaded: UsableConfig;
   report: ConfigReport;
   queue: QueueStats;
   /** Undefined in the moment in which one follows another. */
-  contact: CoreContact | undefined;
+  session: CoreSession | undefined;
   sources: readonly Source[];
 }): CollectorStatus => {
-  const { facts, inspection, report, queue, contact } = parts;
-  const { pair, config } = inspection;
-  const forwarder = contact?.forwarder() ?? { connected: false, lastAckAt: null, lastError: null };
-  const renewal = contact?.renewal() ?? renewalNotConfigured;
-  const heartbeat = contact?.heartbeat();
+  const { facts, loaded, report, queue, session } = parts;
+  const { pair, config } = loaded;
+  const forwarder = session?.forwarder() ?? { connected: false, lastAckAt: null, lastError: null };
+  const renewal = session?.renewal() ?? renewalNotConfigured;
+  const heartbeat = session?.heartbeat();
   return {
     version: facts.version,
     commit: facts.commit,

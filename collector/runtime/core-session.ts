@@ -1,24 +1,24 @@
 /*
  * All that speaks to core with one config and one pair: the forwarder, the heartbeats and the renewals. A change of either ends
- * the contact and opens another over the same queue; what was in flight is sent again from core's cursor, so no sequence is lost
+ * the session and opens another over the same queue; what was in flight is sent again from core's cursor, so no sequence is lost
  * or stored twice.
  */
 import { join } from "node:path";
 import type { Log } from "../../kit/log.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
-import type { UsableInspection } from "../config/inspect.ts";
+import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { createForwarder, type Forwarder, type ForwarderStatus } from "../forward/forwarder.ts";
 import { type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { identityDirectoryOf } from "../identity/identity-layout.ts";
-import { type Caller, callConfigDesired, callHeartbeat } from "../management/calls.ts";
+import { type Caller, callDesiredConfig, callHeartbeat } from "../management/calls.ts";
 import { runHeartbeats } from "../management/heartbeats.ts";
 import { ManagementError } from "../management/management-error.ts";
 import { createSentAt } from "../management/sent-at.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import type { Queue } from "../queue/queue.ts";
-import { createProbation, type Probation } from "../renewal/pending-promotion.ts";
+import { createPendingPromotion, type PendingPromotion } from "../renewal/pending-promotion.ts";
 import { renewPair, renewTimeoutMs } from "../renewal/renew-credentials.ts";
 import { planRenewal } from "../renewal/renewal-plan.ts";
 import { createRenewals, type RenewalStatus, type Renewals, renewalNotConfigured } from "../renewal/renewals.ts";
@@ -26,24 +26,24 @@ import { type ConfigReport, composeReport, type ProcessFacts } from "./heartbeat
 
 const callTimeoutMs = 30_000;
 
-/** What a contact is opened with. */
-export interface CoreContactOptions {
-  inspection: UsableInspection;
+/** What a session is opened with. */
+export interface CoreSessionOptions {
+  loaded: UsableConfig;
   queue: Queue;
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   facts: ProcessFacts;
   log: Log;
-  /** Of the contact before this one. */
+  /** Of the session before this one. */
   lastAckAt: number | null;
   lastHeartbeatAt: number | null;
   /** How often in a row core did not know a pair that it had issued. */
-  waysBack: number;
+  rollbacks: number;
   configReport(): ConfigReport;
   /** Core took the pair: it answered a heartbeat or acknowledged a frame. */
   onServed(): void;
-  onAnswer(answer: HeartbeatResponse, contact: Pick<CoreContact, "fetchDesired">): void;
+  onAnswer(answer: HeartbeatResponse, session: Pick<CoreSession, "fetchDesired">): void;
   /** The pair before is in use again on disk. */
-  onGoneBack(fingerprintSha256: string | undefined): void;
+  onRollback(fingerprintSha256: string | undefined): void;
 }
 
 /** How the heartbeats stand. */
@@ -54,8 +54,8 @@ export interface HeartbeatStatus {
   lastError: string | null;
 }
 
-/** An open contact. */
-export interface CoreContact {
+/** An open session. */
+export interface CoreSession {
   forwarder(): ForwarderStatus;
   renewal(): RenewalStatus;
   /** Undefined without `management.core_url`. */
@@ -68,32 +68,32 @@ export interface CoreContact {
   close(): Promise<void>;
 }
 
-/** Opens a contact: it forwards and heartbeats at once, and renews when that is due. */
-export const openCoreContact = async (options: CoreContactOptions): Promise<CoreContact> => {
-  const { inspection, env, log } = options;
+/** Opens a session: it forwards and heartbeats at once, and renews when that is due. */
+export const openCoreSession = async (options: CoreSessionOptions): Promise<CoreSession> => {
+  const { loaded, env, log } = options;
   const closing = new AbortController();
-  const path = identityDirectoryOf(inspection.config);
+  const path = identityDirectoryOf(loaded.config);
   const directory = path === undefined ? undefined : openIdentityDirectory(path, env);
-  const probation = await createProbationOf(options, directory);
+  const promotion = await openPromotion(options, directory);
   const renewals = await createRenewalsOf(options, directory);
   const served = () => {
-    probation?.served();
+    promotion?.served();
     options.onServed();
   };
-  const forwarder = createForwarderOf(options, served, probation);
+  const forwarder = createForwarderOf(options, served, promotion);
   const running = [forwarder.run(closing.signal)];
   if (renewals !== undefined) running.push(renewals.run(closing.signal));
-  const { buffer, management } = inspection.config;
-  const transport = transportOf(inspection, callTimeoutMs);
+  const { buffer, management } = loaded.config;
+  const transport = transportOf(loaded, callTimeoutMs);
   const callerFor = (purpose: "heartbeat" | "config_desired"): Caller => ({
-    pair: inspection.pair,
+    pair: loaded.pair,
     sentAt: createSentAt(join(buffer.dir, `sent-at.${purpose}`), env),
     signal: closing.signal,
   });
   const heartbeatCaller = callerFor("heartbeat");
   const desiredCaller = callerFor("config_desired");
   const fetchDesired = (currentConfigId: string | undefined) =>
-    callConfigDesired(transport, desiredCaller, currentConfigId);
+    callDesiredConfig(transport, desiredCaller, currentConfigId);
   const heartbeat: HeartbeatStatus = { lastSuccessAt: options.lastHeartbeatAt, lastError: null };
   let toldSkewSeconds = 0;
   const send = async () => {
@@ -112,13 +112,13 @@ export const openCoreContact = async (options: CoreContactOptions): Promise<Core
       log.warn({ skew_seconds: skewSeconds }, "the clock of this host is not core's");
     toldSkewSeconds = skewSeconds;
     served();
-    if (answer.renew_now) renewals?.hasten();
+    if (answer.renew_now) renewals?.trigger();
     options.onAnswer(answer, { fetchDesired });
     return answer;
   };
   const notice = (error: unknown): never => {
     heartbeat.lastError = error instanceof Error ? error.message : "unknown failure";
-    if (error instanceof ManagementError && error.failure.code === unknownCertificate) probation?.unknown();
+    if (error instanceof ManagementError && error.failure.code === unknownCertificate) promotion?.unknown();
     throw error;
   };
   if (management.coreUrl !== undefined)
@@ -149,46 +149,46 @@ const unknownCertificate = "certificate_unknown";
 /** A part that ends by itself is no reason to stop, one that fails is. */
 const endless = (part: Promise<void>): Promise<never> => part.then(() => new Promise<never>(() => undefined));
 
-const statusOf = (forwarder: Forwarder, { lastAckAt }: CoreContactOptions): ForwarderStatus => {
+const statusOf = (forwarder: Forwarder, { lastAckAt }: CoreSessionOptions): ForwarderStatus => {
   const status = forwarder.status();
   return { ...status, lastAckAt: status.lastAckAt ?? lastAckAt };
 };
 
-const transportOf = ({ config, coreCaPem }: UsableInspection, timeoutMs: number): TransportOptions => ({
+const transportOf = ({ config, coreCaPem }: UsableConfig, timeoutMs: number): TransportOptions => ({
   baseUrl: config.management.coreUrl ?? "",
   caPem: coreCaPem,
   serverName: config.management.serverName,
   timeoutMs,
 });
 
-const createProbationOf = async (
-  { inspection, env, log, onGoneBack }: CoreContactOptions,
+const openPromotion = async (
+  { loaded, env, log, onRollback }: CoreSessionOptions,
   directory: IdentityDirectory | undefined,
-): Promise<Probation | undefined> =>
-  directory && createProbation({ directory, pair: inspection.pair, clock: env.clock, log, onGoneBack });
+): Promise<PendingPromotion | undefined> =>
+  directory && createPendingPromotion({ directory, pair: loaded.pair, clock: env.clock, log, onRollback });
 
 /** None without core's URL, nor for files that are laid out by hand: those two cannot be replaced as one. */
 const createRenewalsOf = async (
-  { inspection, env, log, waysBack }: CoreContactOptions,
+  { loaded, env, log, rollbacks }: CoreSessionOptions,
   directory: IdentityDirectory | undefined,
 ): Promise<Renewals | undefined> => {
-  if (directory === undefined || inspection.config.management.coreUrl === undefined) return undefined;
-  const plan = planRenewal(inspection.pair, await directory.renewAfter());
+  if (directory === undefined || loaded.config.management.coreUrl === undefined) return undefined;
+  const plan = planRenewal(loaded.pair, await directory.renewAfter());
   const renew = async (signal: AbortSignal) => {
-    const { path: configPath, pair: inUse } = inspection;
-    const transport = transportOf(inspection, renewTimeoutMs);
+    const { path: configPath, pair: inUse } = loaded;
+    const transport = transportOf(loaded, renewTimeoutMs);
     const pair = await renewPair({ configPath, directory, inUse, transport, env, signal });
     log.info({ not_after: pair.certificate.validToDate.toISOString() }, "the certificate is renewed");
   };
-  return createRenewals({ plan, renew, ...env, log, failures: waysBack });
+  return createRenewals({ plan, renew, ...env, log, failures: rollbacks });
 };
 
 const createForwarderOf = (
-  { inspection, queue, env, log }: CoreContactOptions,
+  { loaded, queue, env, log }: CoreSessionOptions,
   onAck: () => void,
-  probation: Probation | undefined,
+  promotion: PendingPromotion | undefined,
 ): Forwarder => {
-  const { config, pair, ingestCaPem } = inspection;
+  const { config, pair, ingestCaPem } = loaded;
   const { endpoint, mtls, batch, maxInFlightFrames, compression } = config.forwarder;
   return createForwarder({
     endpoint,
@@ -207,7 +207,7 @@ const createForwarderOf = (
     log,
     onAck,
     onFailure: (reason) => {
-      if (reason === unknownCertificate) probation?.unknown();
+      if (reason === unknownCertificate) promotion?.unknown();
     },
   });
 };

@@ -228,7 +228,7 @@ describe("a change of the config while it runs", () => {
     await endWithoutGap(counter, done);
   });
 
-  it("starts and stops only the sources that a change concerns, and keeps the contact for them", async () => {
+  it("starts and stops only the sources that a change concerns, and keeps the session for them", async () => {
     const events: string[] = [];
     const create = (config: SourceConfig): Source => {
       const name = config.type === "file" ? (config.include[0] ?? "") : config.type;
@@ -243,7 +243,7 @@ describe("a change of the config while it runs", () => {
     await expect.poll(() => events.length).toBe(2);
     await collector.configure("sources: [{type: file, include: [/c]}, {type: file, include: [/b]}]\n");
     await expect.poll(() => events.slice(2)).toEqual(["stop /a", "start /c"]);
-    await expect.poll(() => collector.log.lines.at(-1)).toMatchObject({ fields: { contact_kept: true } });
+    await expect.poll(() => collector.log.lines.at(-1)).toMatchObject({ fields: { session_kept: true } });
   });
 
   it("runs the old sources again when a new one cannot start, and says why", async () => {

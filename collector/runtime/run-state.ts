@@ -1,66 +1,66 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Log } from "../../kit/log.ts";
 import { describeConfigError } from "../config/describe-config-error.ts";
-import type { Inspection, UsableInspection } from "../config/inspect.ts";
+import { type DesiredConfigs, openDesiredConfigs } from "../config/desired-config.ts";
+import type { LoadedConfig, UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
-import { type DesiredConfigs, openDesiredConfigs } from "../management/desired-config.ts";
 import type { ConfigReport } from "./heartbeat-report.ts";
 
 /** What is told of a run, whatever of it is being replaced. */
 export interface RunState {
-  inspection: UsableInspection;
+  loaded: UsableConfig;
   /** Why the files on disk are not what runs; empty when they are. */
   errors: readonly string[];
   /** What the files said when it could not be run; it is not tried again. */
-  refused: UsableInspection | undefined;
+  refused: UsableConfig | undefined;
   /** Of the config that all parts run with; the one before while a change takes effect. */
   servingHash: string | null;
   desired: DesiredConfigs;
-  /** Of the contact before the open one. */
+  /** Of the session before the open one. */
   lastAckAt: number | null;
   lastHeartbeatAt: number | null;
   /** How often in a row core did not know a pair that it had issued, and the pair that is in use again since. */
-  waysBack: number;
-  backTo: string | undefined;
+  rollbacks: number;
+  rolledBackTo: string | undefined;
 }
 
-/** The state of a run that starts with `inspection`. */
+/** The state of a run that starts with `loaded`. */
 export const createRunState = async (
-  inspection: UsableInspection,
+  loaded: UsableConfig,
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">,
   log: Log,
 ): Promise<RunState> => {
-  const desired = await openDesiredConfigs({ configPath: inspection.path, env, log, running: () => state });
-  const { runningConfigHash: servingHash } = inspection;
+  const desired = await openDesiredConfigs({ configPath: loaded.path, env, log, running: () => state });
+  const { runningConfigHash: servingHash } = loaded;
   const state: RunState = {
-    inspection,
+    loaded,
     errors: [],
     refused: undefined,
     servingHash,
     desired,
     lastAckAt: null,
     lastHeartbeatAt: null,
-    waysBack: 0,
-    backTo: undefined,
+    rollbacks: 0,
+    rolledBackTo: undefined,
   };
   return state;
 };
 
 /** What heartbeats and `status` tell of the config. */
-export const reportOf = ({ inspection, errors, desired }: RunState): ConfigReport => {
+export const reportOf = ({ loaded, errors, desired }: RunState): ConfigReport => {
   const { desiredHash, lastKnownGoodHash, errors: desiredErrors } = desired.report();
-  const { desiredConfigHash, lastKnownGoodConfigHash } = inspection.config.management;
+  const { desiredConfigHash, lastKnownGoodConfigHash } = loaded.config.management;
   return {
     valid: errors.length === 0,
     errors: [...errors, ...desiredErrors],
-    runningConfigHash: inspection.runningConfigHash,
+    runningConfigHash: loaded.runningConfigHash,
     desiredConfigHash: desiredHash ?? desiredConfigHash,
     lastKnownGoodConfigHash: lastKnownGoodHash ?? lastKnownGoodConfigHash,
   };
 };
 
 /** Takes note of what the files say while it cannot be run, or is what runs. */
-export const noteErrors = (state: RunState, found: Inspection, log: Log): void => {
+export const noteErrors = (state: RunState, found: LoadedConfig, log: Log): void => {
   if (isSame(found, state.refused)) return;
   state.refused = undefined;
   const errors = found.errors.map(describeConfigError);
@@ -72,7 +72,7 @@ export const noteErrors = (state: RunState, found: Inspection, log: Log): void =
 };
 
 /** What the files say could not be run; what ran before runs on. */
-export const refuse = (state: RunState, next: UsableInspection, error: unknown, log: Log): void => {
+export const refuse = (state: RunState, next: UsableConfig, error: unknown, log: Log): void => {
   state.refused = next;
   state.errors = [error instanceof Error ? error.message : "unknown reason"];
   state.desired.failed(state.errors);
@@ -80,10 +80,10 @@ export const refuse = (state: RunState, next: UsableInspection, error: unknown, 
 };
 
 /** Whether two inspections make no difference to what runs, nor to what is told of it. */
-export const isSame = (one: Inspection, other: Inspection | undefined): boolean =>
+export const isSame = (one: LoadedConfig, other: LoadedConfig | undefined): boolean =>
   other !== undefined && isDeepStrictEqual(essenceOf(one), essenceOf(other));
 
-const essenceOf = ({ errors, runningConfigHash, config, pair, ingestCaPem, coreCaPem }: Inspection) => ({
+const essenceOf = ({ errors, runningConfigHash, config, pair, ingestCaPem, coreCaPem }: LoadedConfig) => ({
   errors,
   runningConfigHash,
   config,

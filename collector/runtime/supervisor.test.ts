@@ -10,7 +10,7 @@ import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import { type ManagementServer, startManagementServer } from "../../tests/fakes/management-server.ts";
 import { runCommandLine } from "../commands/command-line.ts";
-import { inspectConfig, isUsable } from "../config/inspect.ts";
+import { isUsable, loadConfig } from "../config/load-config.ts";
 import { openQueue } from "../queue/queue.ts";
 import type { Source, SourceDependencies } from "../sources/source.ts";
 import { superviseCollector } from "./supervisor.ts";
@@ -41,8 +41,8 @@ const setUp = async (sources = "[{type: file, include: [/nowhere/*]}]", clock: P
     more: `sources: ${sources}\nmanagement: {core_url: "${server.url}", ca_file: core-ca.pem}\n`,
   });
   ends.push(host.remove);
-  const inspection = await inspectConfig(host.config, { effectiveUid: 1000 });
-  if (!isUsable(inspection)) throw new Error(JSON.stringify(inspection.errors));
+  const loaded = await loadConfig(host.config, { effectiveUid: 1000 });
+  if (!isUsable(loaded)) throw new Error(JSON.stringify(loaded.errors));
   const stop = new AbortController();
   const log = { ...createTestLog(), reload: () => undefined };
   const facts = {
@@ -57,10 +57,10 @@ const setUp = async (sources = "[{type: file, include: [/nowhere/*]}]", clock: P
   let count = 0;
   const supervise = (createSource: (name: string, dependencies: SourceDependencies) => Source) =>
     superviseCollector(
-      { inspection, env, facts, log, createSource: (_config, given) => createSource(`source-${++count}`, given) },
+      { loaded, env, facts, log, createSource: (_config, given) => createSource(`source-${++count}`, given) },
       stop.signal,
     );
-  const queueIsFree = () => openQueue({ ...inspection.config.buffer, ...env }).close();
+  const queueIsFree = () => openQueue({ ...loaded.config.buffer, ...env }).close();
   return { peer, server, host, stop, log, supervise, queueIsFree };
 };
 

@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 import { commands } from "../../collector/commands/command-line.ts";
 import { enrollPaths } from "../../collector/commands/enroll-options.ts";
-import { defaultConfigPath } from "../../collector/config/inspect.ts";
+import { defaultConfigPath } from "../../collector/config/load-config.ts";
 import { createCompletions } from "./completions.ts";
 
 const unit = fileURLToPath(new URL("../../packaging/systemd/svc-collector.service", import.meta.url));

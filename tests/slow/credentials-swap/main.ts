@@ -9,7 +9,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runCommandLine } from "../../../collector/commands/command-line.ts";
-import { inspectConfig } from "../../../collector/config/inspect.ts";
+import { loadConfig } from "../../../collector/config/load-config.ts";
 import { openIdentityDirectory } from "../../../collector/identity/identity-directory.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { createEnrolledHost } from "../../../scripts/lab/enrolled-host.ts";
@@ -41,7 +41,7 @@ const renewUnderStrace = async (options: readonly string[]): Promise<number | nu
   return code;
 };
 
-const isValid = async () => (await inspectConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
+const isValid = async () => (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
 const fingerprint = async () =>
   (await openIdentityDirectory(identity, { entropy: systemEntropy }).current())?.fingerprintSha256;
 

@@ -7,7 +7,7 @@ import { countQuarantined, quarantine } from "./quarantine.ts";
 import { openStore, type QueueStore } from "./store.ts";
 
 /** What the store of a queue needs to know. */
-export interface IntactStoreOptions {
+export interface RecoveringStoreOptions {
   dir: string;
   clock: Clock;
   entropy: Entropy;
@@ -21,8 +21,8 @@ export interface IntactStoreOptions {
  * uses the store need not know. What was to be done when the damage was found is done with the new one. Throws what `openStore` does,
  * and what the disk says while a file cannot be put aside; the next use tries again.
  */
-export const openIntactStore = (
-  options: IntactStoreOptions,
+export const openRecoveringStore = (
+  options: RecoveringStoreOptions,
   now: () => AgeReading,
   onReplaced: () => void,
 ): QueueStore => {

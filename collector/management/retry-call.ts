@@ -9,7 +9,7 @@ const waitSecondsMax = 10;
  * says (else 1 and 2 s). A longer `Retry-After` than 10 s is left to the caller: the failure is thrown at once. `onRepeat` is told
  * why, before each wait.
  */
-export const repeatCall = async <Result>(
+export const retryCall = async <Result>(
   clock: Clock,
   call: () => Promise<Result>,
   onRepeat: (failure: ManagementError["failure"], waitSeconds: number) => void = () => undefined,

@@ -5,8 +5,8 @@ import { configHash } from "../../proto/collector-config/hash.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { refusal } from "../../tests/fakes/management-server.ts";
 import { createRunningCollector, heartbeatAnswer, type RunningCollector } from "../../tests/running-collector.ts";
-import { resumeTrial } from "../management/desired-config.ts";
 import type { Source } from "../sources/source.ts";
+import { resumeTrial } from "./desired-config.ts";
 
 let collector: RunningCollector;
 beforeEach(async () => {

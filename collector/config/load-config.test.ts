@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterEach, describe, expect, it } from "vitest";
 import { createEnrolledHost, type EnrolledHost } from "../../scripts/lab/enrolled-host.ts";
 import { createTestKey, type TestName } from "../../scripts/lab-ca/test-pki.ts";
-import { inspectConfig, isUsable } from "./inspect.ts";
+import { isUsable, loadConfig } from "./load-config.ts";
 
 const hosts: EnrolledHost[] = [];
 const enrolledHost = async (options?: Parameters<typeof createEnrolledHost>[0]) => {
@@ -17,14 +17,14 @@ afterEach(async () => {
 
 const asUser = { effectiveUid: 1000 };
 
-describe("inspectConfig", () => {
+describe("loadConfig", () => {
   it("takes what enroll leaves, with paths from the file's own directory and the identity from the certificate", async () => {
     const host = await enrolledHost();
-    const inspection = await inspectConfig(host.config, asUser);
-    expect(inspection.errors).toEqual([]);
-    expect(isUsable(inspection)).toBe(true);
-    expect(inspection.config?.buffer.dir).toBe(join(host.dir, "data"));
-    expect(inspection.pair?.identity).toBe(host.identity);
+    const loaded = await loadConfig(host.config, asUser);
+    expect(loaded.errors).toEqual([]);
+    expect(isUsable(loaded)).toBe(true);
+    expect(loaded.config?.buffer.dir).toBe(join(host.dir, "data"));
+    expect(loaded.pair?.identity).toBe(host.identity);
   });
 
   const faults: [name: string, path: string, change: (host: EnrolledHost) => Promise<unknown>][] = [
@@ -66,7 +66,7 @@ describe("inspectConfig", () => {
   it.each(faults)("refuses %s at %j, and names no file", async (_name, path, change) => {
     const host = await enrolledHost();
     await change(host);
-    const { errors } = await inspectConfig(host.config, asUser);
+    const { errors } = await loadConfig(host.config, asUser);
     expect(errors.map((error) => error.path)).toEqual([path]);
     expect(JSON.stringify(errors)).not.toContain(host.dir);
   });
@@ -83,22 +83,22 @@ describe("inspectConfig", () => {
     ["an address for a name", [{ type: "ip", value: "127.0.0.1" }]],
   ])("refuses a certificate with %s", async (_name, names) => {
     const host = await enrolledHost({ names });
-    const { errors } = await inspectConfig(host.config, asUser);
+    const { errors } = await loadConfig(host.config, asUser);
     expect(errors.map(({ path }) => path)).toEqual(["forwarder.mtls.cert_file"]);
   });
 
   it("takes a DNS name, and a host_id that equals it", async () => {
     const host = await enrolledHost({ names: [{ type: "dns", value: "host.test" }], more: "host_id: host.test\n" });
-    expect((await inspectConfig(host.config, asUser)).errors).toEqual([]);
+    expect((await loadConfig(host.config, asUser)).errors).toEqual([]);
   });
 
   it("wants root acknowledged when it is root, and only then", async () => {
     const host = await enrolledHost();
-    expect((await inspectConfig(host.config, { effectiveUid: 0 })).errors.map(({ path }) => path)).toEqual([
+    expect((await loadConfig(host.config, { effectiveUid: 0 })).errors.map(({ path }) => path)).toEqual([
       "run_as_root_acknowledged",
     ]);
     await writeFile(host.config, `${host.configText}run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE\n`);
-    expect((await inspectConfig(host.config, { effectiveUid: 0 })).errors).toEqual([]);
-    expect((await inspectConfig(host.config, asUser)).errors).toEqual([]);
+    expect((await loadConfig(host.config, { effectiveUid: 0 })).errors).toEqual([]);
+    expect((await loadConfig(host.config, asUser)).errors).toEqual([]);
   });
 });

@@ -14,7 +14,7 @@ import { readPrivateText, UnsafeFileError } from "../identity/private-files.ts";
 export const defaultConfigPath = "/etc/svc-collector/collector.yaml";
 
 /** Everything that could be learned of a config file, whatever is wrong with it. It is usable if `errors` is empty. */
-export interface Inspection {
+export interface LoadedConfig {
   /** The absolute path of the file. */
   path: string;
   errors: ConfigTextError[];
@@ -31,16 +31,16 @@ export interface Inspection {
   coreCaPem?: string;
 }
 
-/** An inspection without faults. */
-export type UsableInspection = Inspection &
-  Required<Pick<Inspection, "config" | "certificate" | "pair" | "ingestCaPem">>;
+/** An loaded without faults. */
+export type UsableConfig = LoadedConfig &
+  Required<Pick<LoadedConfig, "config" | "certificate" | "pair" | "ingestCaPem">>;
 
 /** Whether a config can be run. */
-export const isUsable = (inspection: Inspection): inspection is UsableInspection =>
-  inspection.errors.length === 0 &&
-  inspection.config !== undefined &&
-  inspection.pair !== undefined &&
-  inspection.ingestCaPem !== undefined;
+export const isUsable = (loaded: LoadedConfig): loaded is UsableConfig =>
+  loaded.errors.length === 0 &&
+  loaded.config !== undefined &&
+  loaded.pair !== undefined &&
+  loaded.ingestCaPem !== undefined;
 
 /**
  * Reads a config file, validates it (contract §8) and checks it against this machine: the files it names exist and are what they
@@ -48,28 +48,28 @@ export const isUsable = (inspection: Inspection): inspection is UsableInspection
  * Relative paths count from the file's directory. Changes nothing, takes no lock, never throws; messages hold no value and no
  * path of a file.
  */
-export const inspectConfig = async (
+export const loadConfig = async (
   path: string,
   { effectiveUid }: { effectiveUid: number | undefined },
-): Promise<Inspection> => {
-  const inspection: Inspection = { path: resolve(path), errors: [], runningConfigHash: null };
-  const text = await readConfigText(inspection.path);
-  if (typeof text !== "string") return { ...inspection, errors: [text] };
-  inspection.runningConfigHash = await configHash(text);
+): Promise<LoadedConfig> => {
+  const loaded: LoadedConfig = { path: resolve(path), errors: [], runningConfigHash: null };
+  const text = await readConfigText(loaded.path);
+  if (typeof text !== "string") return { ...loaded, errors: [text] };
+  loaded.runningConfigHash = await configHash(text);
   const parsed = parseCollectorConfig(text);
-  if (!parsed.ok) return { ...inspection, errors: parsed.errors };
+  if (!parsed.ok) return { ...loaded, errors: parsed.errors };
 
-  const config = resolvePaths(parsed.config, dirname(inspection.path));
+  const config = resolvePaths(parsed.config, dirname(loaded.path));
   const { errorAt } = parsed;
-  inspection.config = config;
+  loaded.config = config;
   if (effectiveUid === 0 && !config.runAsRootAcknowledged)
-    inspection.errors.push(
+    loaded.errors.push(
       errorAt(["run_as_root_acknowledged"], `must be ${rootAcknowledgement} when the collector runs as root`),
     );
-  await inspectPair(inspection, config, errorAt);
-  await inspectAuthorities(inspection, config, errorAt);
-  await inspectBuffer(inspection, config, errorAt);
-  return inspection;
+  await inspectPair(loaded, config, errorAt);
+  await inspectAuthorities(loaded, config, errorAt);
+  await inspectBuffer(loaded, config, errorAt);
+  return loaded;
 };
 
 const wholeFile = (message: string): ConfigTextError => ({ path: "", line: 1, column: 1, message });
@@ -129,10 +129,10 @@ const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig =>
 type ErrorAt = ParsedTree["errorAt"];
 const mtlsPath = ["forwarder", "mtls"] as const;
 
-const inspectPair = async (inspection: Inspection, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
+const inspectPair = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
   const { certFile, keyFile } = config.forwarder.mtls;
   const refuse = (key: "cert_file" | "key_file", error: unknown) =>
-    void inspection.errors.push(
+    void loaded.errors.push(
       errorAt(
         [...mtlsPath, key],
         error instanceof PairError || error instanceof UnsafeFileError ? error.message : reading(error),
@@ -144,40 +144,40 @@ const inspectPair = async (inspection: Inspection, config: CollectorConfig, erro
   if (certificatePem.status === "rejected") return;
   try {
     const certificate = readCertificate(certificatePem.value);
-    inspection.certificate = certificate;
+    loaded.certificate = certificate;
     if (config.hostId !== undefined && config.hostId !== certificate.identity) {
-      inspection.errors.push(errorAt(["host_id"], "must equal the name in the certificate, byte for byte"));
+      loaded.errors.push(errorAt(["host_id"], "must equal the name in the certificate, byte for byte"));
       return;
     }
-    if (keyPem.status === "fulfilled") inspection.pair = joinPair(certificatePem.value, keyPem.value);
+    if (keyPem.status === "fulfilled") loaded.pair = joinPair(certificatePem.value, keyPem.value);
   } catch (error) {
     refuse(error instanceof PairError && error.part === "key" ? "key_file" : "cert_file", error);
   }
 };
 
-const inspectAuthorities = async (inspection: Inspection, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
+const inspectAuthorities = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
   const read = async (file: string, path: readonly string[]): Promise<string | undefined> => {
     try {
       const pem = await readFile(file, "utf8");
       if ((decodePemBundle(pem, "CERTIFICATE")?.length ?? 0) > 0) return pem;
-      inspection.errors.push(errorAt(path, "holds no PEM certificate"));
+      loaded.errors.push(errorAt(path, "holds no PEM certificate"));
     } catch (error) {
-      inspection.errors.push(errorAt(path, reading(error)));
+      loaded.errors.push(errorAt(path, reading(error)));
     }
     return undefined;
   };
   const ingestCaPem = await read(config.forwarder.mtls.caFile, [...mtlsPath, "ca_file"]);
-  if (ingestCaPem !== undefined) inspection.ingestCaPem = ingestCaPem;
+  if (ingestCaPem !== undefined) loaded.ingestCaPem = ingestCaPem;
   if (config.management.caFile === undefined) return;
   const coreCaPem = await read(config.management.caFile, ["management", "ca_file"]);
-  if (coreCaPem !== undefined) inspection.coreCaPem = coreCaPem;
+  if (coreCaPem !== undefined) loaded.coreCaPem = coreCaPem;
 };
 
-const inspectBuffer = async (inspection: Inspection, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
+const inspectBuffer = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
   try {
     if (!(await stat(config.buffer.dir)).isDirectory())
-      inspection.errors.push(errorAt(["buffer", "dir"], "is not a directory"));
+      loaded.errors.push(errorAt(["buffer", "dir"], "is not a directory"));
   } catch (error) {
-    if (reading(error) !== "does not exist") inspection.errors.push(errorAt(["buffer", "dir"], reading(error)));
+    if (reading(error) !== "does not exist") loaded.errors.push(errorAt(["buffer", "dir"], reading(error)));
   }
 };

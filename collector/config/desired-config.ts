@@ -14,13 +14,13 @@ import type { Log } from "../../kit/log.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
-import { describeConfigError } from "../config/describe-config-error.ts";
-import { refusedChanges } from "../config/desired-rules.ts";
-import { inspectConfig, type UsableInspection } from "../config/inspect.ts";
 import type { CollectorEnv } from "../env.ts";
 import { syncDirectory, writeDurably } from "../identity/private-files.ts";
+import { ManagementError } from "../management/management-error.ts";
+import { describeConfigError } from "./describe-config-error.ts";
+import { refusedChanges } from "./desired-rules.ts";
 import { type DesiredState, desiredFiles, readDesiredState, writeDesiredState } from "./desired-state.ts";
-import { ManagementError } from "./management-error.ts";
+import { loadConfig, type UsableConfig } from "./load-config.ts";
 
 type Env = Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
 type Assigned = HeartbeatResponse["desired_config"];
@@ -49,7 +49,7 @@ export const openDesiredConfigs = async (options: {
   configPath: string;
   env: Env;
   log: Log;
-  running(): { inspection: UsableInspection; errors: readonly string[] };
+  running(): { loaded: UsableConfig; errors: readonly string[] };
 }): Promise<DesiredConfigs> => {
   const { configPath, env, log, running } = options;
   let state = await readDesiredState(configPath);
@@ -101,27 +101,27 @@ export const openDesiredConfigs = async (options: {
   };
 
   const apply = async (fetched: Assignment) => {
-    const { inspection } = running();
+    const { loaded } = running();
     const { config_id: configId, config_hash: hash, yaml } = fetched;
-    if (hash === inspection.runningConfigHash) return save({ applied: configId, refused: null });
+    if (hash === loaded.runningConfigHash) return save({ applied: configId, refused: null });
     const text = await readFile(configPath, "utf8");
     // Somebody is at the file: what is on disk must be what runs before it can be the last known good one.
-    if ((await configHash(text)) !== inspection.runningConfigHash) return;
+    if ((await configHash(text)) !== loaded.runningConfigHash) return;
     if (yaml === undefined || (await configHash(yaml)) !== hash)
       return refuse(configId, ["its text does not have the hash that core assigned"]);
     const files = desiredFiles(configPath);
     const target = await realpath(configPath);
     const { mode } = await stat(target);
     await writeDurably(files.candidate, yaml, env, mode & 0o777);
-    const candidate = await inspectConfig(files.candidate, env);
+    const candidate = await loadConfig(files.candidate, env);
     const reasons = candidate.errors.map(describeConfigError);
-    if (candidate.config !== undefined) reasons.push(...refusedChanges(inspection.config, candidate.config));
+    if (candidate.config !== undefined) reasons.push(...refusedChanges(loaded.config, candidate.config));
     if (reasons.length > 0) return refuse(configId, reasons);
     await writeDurably(files.lastKnownGood, text, env, mode & 0o777);
     await save({
       trial: { config_id: configId, config_hash: hash, starts: 1 },
       refused: null,
-      last_known_good_hash: inspection.runningConfigHash,
+      last_known_good_hash: loaded.runningConfigHash,
     });
     try {
       await rename(files.candidate, target);
@@ -137,8 +137,8 @@ export const openDesiredConfigs = async (options: {
   if (state.trial !== null) watchTrial();
   return {
     assigned: (assigned, fetch) => {
-      const { inspection, errors } = running();
-      wanted = inspection.config.management.applyDesiredConfig ? assigned : null;
+      const { loaded, errors } = running();
+      wanted = loaded.config.management.applyDesiredConfig ? assigned : null;
       if (asked || state.trial !== null) return;
       const isKnown = wanted === null || [state.applied, state.refused?.config_id].includes(wanted.config_id);
       const forgets = state.refused !== null && state.refused.config_id !== wanted?.config_id;
@@ -206,7 +206,7 @@ export const resumeTrial = async (configPath: string, env: Env): Promise<boolean
   const state = await readDesiredState(configPath);
   const { trial } = state;
   if (trial === null) return false;
-  const { errors, runningConfigHash } = await inspectConfig(configPath, env);
+  const { errors, runningConfigHash } = await loadConfig(configPath, env);
   const gone = runningConfigHash !== trial.config_hash;
   if (errors.length === 0 && !gone && trial.starts < trialStartsMax) {
     await writeDesiredState(configPath, { ...state, trial: { ...trial, starts: trial.starts + 1 } }, env);
