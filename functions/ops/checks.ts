@@ -48,7 +48,7 @@ export const migrationsCheck = (pending: () => Promise<readonly string[]>): Chec
 
 /**
  * How old the newest snapshot of the directory is, and what is wrong with the sync. It only tells: scopes that are a little old serve
- * better than every core taken out of rotation at once (docs/decisions/2026-11-20-directory-age-is-told.md).
+ * better than every core taken out of rotation at once (docs/decisions/2026-11-20-old-snapshot-stays-ready.md).
  */
 export const directoryCheck = ({ db, clock }: { db: Database; clock: Clock }): Check => ({
   name: "directory",
