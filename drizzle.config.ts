@@ -1,6 +1,6 @@
 import { defineConfig } from "drizzle-kit";
 
-/** `drizzle-kit generate` turns the schema into SQL under drizzle/migrations; core applies it at boot. */
+/** Where `drizzle-kit generate` reads the schema and writes migrations; core applies them at start, then `drizzle/sql/`. */
 export default defineConfig({
   dialect: "postgresql",
   schema: "./drizzle/schema/index.ts",

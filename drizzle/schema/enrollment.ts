@@ -62,12 +62,12 @@ export const enrollmentReservation = pgTable(
     spkiSha256: bytea("spki_sha256").notNull(),
     /** A first enrollment counts under the policy's limits; a repeated one does not. */
     firstEnrollment: boolean("first_enrollment").notNull(),
+    expiresAt: moment("expires_at").notNull(),
     /**
      * Drawn before the signer runs (E2), so that a certificate that was signed and never recorded can still be named: 128 random
      * bits, lowercase hex. An external signer chooses its own.
      */
     serialNumber: text("serial_number").notNull().default(""),
-    expiresAt: moment("expires_at").notNull(),
   },
   (table) => [index("enrollment_reservation_policy").on(table.policyId)],
 );

@@ -5,11 +5,13 @@ import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { createTestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { markUsed } from "../domain/certificate/use.ts";
+import { readMigrations } from "../node/read-migrations.ts";
 import { endAssignment, insertAssignment } from "./assignments.ts";
 import { updateAuthFailure } from "./auth-failures.ts";
 import { updateActiveReplaced, updateCertificateRevoked, updateIdentityCertificatesRevoked } from "./certificates.ts";
 import type { Executor } from "./database.ts";
 import { lockIdentity, updateCollectorVersion, updateIdentityRevoked } from "./identities.ts";
+import { migrate } from "./migrate.ts";
 
 const database = await createTestDatabase();
 afterAll(() => database.drop());
@@ -146,6 +148,14 @@ describe("the row that the health report reads", () => {
     const [row] = await db.execute<{ at: string }>(sql`select last_heartbeat_at as at from fleet_host
       where identity_id = ${identityOf(1)}::uuid`);
     expect(new Date(row?.at ?? "").getTime()).toBe(heard);
+  });
+
+  it("is recomputed when a definition has changed", async () => {
+    await db.execute(sql`update fleet_host set platform = 'outdated' where identity_id = ${identityOf(2)}::uuid`);
+    const schema = await readMigrations();
+    const definitions = schema.definitions.map((file) => ({ ...file, sha256: "changed" }));
+    await migrate(database.connect().sql, { ...schema, definitions });
+    expect([...(await db.execute(sql`table fleet_host except table fleet_facts`))]).toEqual([]);
   });
 
   it("does not follow the words of the sessions that write: time zones, and plans made when the tables were small", async () => {

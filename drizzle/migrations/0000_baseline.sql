@@ -1,3 +1,11 @@
+CREATE TABLE "audit_chain" (
+	"seq" bigint PRIMARY KEY NOT NULL,
+	"event_id" uuid NOT NULL,
+	"prev_hash" "bytea" NOT NULL,
+	"hash" "bytea" NOT NULL,
+	CONSTRAINT "audit_chain_event" UNIQUE("event_id")
+);
+--> statement-breakpoint
 CREATE TABLE "audit_event" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"occurred_at" timestamp (3) with time zone NOT NULL,
@@ -13,6 +21,10 @@ CREATE TABLE "audit_event" (
 	"remote_addr" text,
 	"request_id" text,
 	"details" jsonb NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "audit_pending" (
+	"event_id" uuid PRIMARY KEY NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "certificate" (
@@ -33,7 +45,6 @@ CREATE TABLE "certificate" (
 	"first_used_at" timestamp (3) with time zone,
 	"replaced_at" timestamp (3) with time zone,
 	"revoked_at" timestamp (3) with time zone,
-	CONSTRAINT "certificate_serial_number" UNIQUE("serial_number"),
 	CONSTRAINT "certificate_fingerprint" UNIQUE("fingerprint_sha256")
 );
 --> statement-breakpoint
@@ -132,6 +143,15 @@ CREATE TABLE "enrollment_policy" (
 	CONSTRAINT "enrollment_policy_name" UNIQUE("name")
 );
 --> statement-breakpoint
+CREATE TABLE "enrollment_refusal" (
+	"address_key" text NOT NULL,
+	"minute_started_at" timestamp (3) with time zone NOT NULL,
+	"reason" text NOT NULL,
+	"refusals" bigint NOT NULL,
+	"last_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "enrollment_refusal_address_key_minute_started_at_reason_pk" PRIMARY KEY("address_key","minute_started_at","reason")
+);
+--> statement-breakpoint
 CREATE TABLE "enrollment_reservation" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"policy_id" uuid NOT NULL,
@@ -139,8 +159,8 @@ CREATE TABLE "enrollment_reservation" (
 	"identity" text NOT NULL,
 	"spki_sha256" "bytea" NOT NULL,
 	"first_enrollment" boolean NOT NULL,
-	"serial_number" text NOT NULL,
 	"expires_at" timestamp (3) with time zone NOT NULL,
+	"serial_number" text DEFAULT '' NOT NULL,
 	CONSTRAINT "enrollment_reservation_identity" UNIQUE("identity")
 );
 --> statement-breakpoint
@@ -174,7 +194,35 @@ CREATE TABLE "collector_health" (
 	"renewal_status" text NOT NULL,
 	"renewal_last_attempt_at" timestamp (3) with time zone,
 	"renewal_next_attempt_at" timestamp (3) with time zone,
-	"renewal_last_error" text
+	"renewal_last_error" text,
+	"config_invalid_since" timestamp (3) with time zone,
+	"queue_at_risk_since" timestamp (3) with time zone,
+	"renewal_failed_since" timestamp (3) with time zone,
+	"version_since" timestamp (3) with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "fleet_host" (
+	"identity_id" uuid PRIMARY KEY NOT NULL,
+	"certificate_id" uuid NOT NULL,
+	"enrolled_at" timestamp (3) with time zone NOT NULL,
+	"last_heartbeat_at" timestamp (3) with time zone NOT NULL,
+	"last_envelope_at" timestamp (3) with time zone NOT NULL,
+	"certificate_not_after" timestamp (3) with time zone NOT NULL,
+	"revoked_from" timestamp (3) with time zone NOT NULL,
+	"expired_from" timestamp (3) with time zone NOT NULL,
+	"expiring_from" timestamp (3) with time zone NOT NULL,
+	"queue_bytes" bigint NOT NULL,
+	"renewal_failed" boolean NOT NULL,
+	"config_invalid" boolean NOT NULL,
+	"queue_at_risk" boolean NOT NULL,
+	"drift" text COLLATE "C" NOT NULL,
+	"version" text COLLATE "C" NOT NULL,
+	"platform" text COLLATE "C" NOT NULL,
+	"identity" text COLLATE "C" NOT NULL,
+	"device_id" text COLLATE "C" NOT NULL,
+	"search" text COLLATE "C" NOT NULL,
+	"successor_id" uuid,
+	"assigned_config_hash" text COLLATE "C"
 );
 --> statement-breakpoint
 CREATE TABLE "ingest_cursor" (
@@ -197,13 +245,26 @@ CREATE TABLE "authentication_identity" (
 	CONSTRAINT "authentication_identity_tenant_id_subject_pk" PRIMARY KEY("tenant_id","subject")
 );
 --> statement-breakpoint
+CREATE TABLE "directory_sync" (
+	"singleton" boolean PRIMARY KEY DEFAULT true NOT NULL,
+	"syncs" integer NOT NULL,
+	"finished_at" timestamp (3) with time zone NOT NULL,
+	"outcome" text NOT NULL,
+	"reason_code" text,
+	"synced_at" timestamp (3) with time zone,
+	"failures" integer NOT NULL,
+	"missing_groups" text[] NOT NULL,
+	CONSTRAINT "directory_sync_singleton" CHECK ("directory_sync"."singleton")
+);
+--> statement-breakpoint
 CREATE TABLE "person" (
 	"user_id" uuid PRIMARY KEY NOT NULL,
 	"primary_email" text NOT NULL,
 	"display_name" text DEFAULT '' NOT NULL,
 	"status" text NOT NULL,
 	"scopes" text[] NOT NULL,
-	"synced_at" timestamp (3) with time zone NOT NULL
+	"synced_at" timestamp (3) with time zone NOT NULL,
+	"missed_syncs" integer DEFAULT 0 NOT NULL
 );
 --> statement-breakpoint
 ALTER TABLE "certificate" ADD CONSTRAINT "certificate_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
@@ -233,7 +294,13 @@ CREATE UNIQUE INDEX "config_assignment_current" ON "config_assignment" USING btr
 CREATE INDEX "config_assignment_identity" ON "config_assignment" USING btree ("identity_id","assigned_at");--> statement-breakpoint
 CREATE INDEX "bootstrap_token_policy" ON "bootstrap_token" USING btree ("policy_id");--> statement-breakpoint
 CREATE INDEX "enrollment_failure_address" ON "enrollment_failure" USING btree ("address_key","occurred_at");--> statement-breakpoint
+CREATE INDEX "enrollment_refusal_minute" ON "enrollment_refusal" USING btree ("minute_started_at");--> statement-breakpoint
 CREATE INDEX "enrollment_reservation_policy" ON "enrollment_reservation" USING btree ("policy_id");--> statement-breakpoint
-CREATE INDEX "collector_health_heartbeat" ON "collector_health" USING btree ("last_heartbeat_at","identity_id");--> statement-breakpoint
-CREATE INDEX "ingest_cursor_age" ON "ingest_cursor" USING btree ("host_id","updated_at");--> statement-breakpoint
+CREATE UNIQUE INDEX "fleet_host_identity" ON "fleet_host" USING btree ("identity");--> statement-breakpoint
+CREATE INDEX "fleet_host_certificate" ON "fleet_host" USING btree ("certificate_not_after","identity_id");--> statement-breakpoint
+CREATE INDEX "fleet_host_troubled" ON "fleet_host" USING btree ((case when renewal_failed or config_invalid or queue_at_risk then '-infinity'::timestamptz
+  else least(revoked_from, expired_from, expiring_from) end));--> statement-breakpoint
+CREATE INDEX "fleet_host_version" ON "fleet_host" USING btree ("version");--> statement-breakpoint
+CREATE INDEX "fleet_host_platform" ON "fleet_host" USING btree ("platform");--> statement-breakpoint
+CREATE UNIQUE INDEX "authentication_identity_person" ON "authentication_identity" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "person_email" ON "person" USING btree ("primary_email");

@@ -1,1 +1,0 @@
-ALTER TABLE "certificate" DROP CONSTRAINT "certificate_serial_number";

@@ -1,1 +1,0 @@
-ALTER TABLE "enrollment_reservation" DROP COLUMN "serial_number";

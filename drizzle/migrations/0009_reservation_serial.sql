@@ -1,1 +1,0 @@
-ALTER TABLE "enrollment_reservation" ADD COLUMN "serial_number" text DEFAULT '' NOT NULL;

@@ -1,0 +1,61 @@
+-- The view that "fleet_host" materializes: one row per enrolled collector, columns in the table's order. One index lookup per joined
+-- table, written as LATERAL … LIMIT 1 so that no other plan is possible: a session keeps its plpgsql plans, and a plan made while the
+-- tables were small would later scan them for every row. See docs/decisions/2026-11-20-fleet-host.md.
+
+CREATE OR REPLACE FUNCTION "fleet_drift"("desired" text, "running" text, "last_known_good" text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE
+		WHEN desired IS NULL THEN 'no_desired'
+		WHEN running IS NULL THEN 'unknown'
+		WHEN running = desired THEN 'in_sync'
+		WHEN running = last_known_good THEN 'on_last_known_good'
+		ELSE 'drifted'
+	END
+$$;
+
+CREATE OR REPLACE VIEW "fleet_facts" AS
+SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
+	coalesce(h.last_heartbeat_at, '-infinity') AS last_heartbeat_at,
+	coalesce(date_trunc('second', e.last_envelope_at), '-infinity') AS last_envelope_at,
+	c.not_after AS certificate_not_after,
+	CASE
+		WHEN i.revoked_at IS NOT NULL THEN '-infinity'
+		WHEN c.status = 'revoked' THEN coalesce(c.active_until, '-infinity')
+		ELSE 'infinity'
+	END::timestamptz(3) AS revoked_from,
+	greatest(c.not_after, s.not_after) AS expired_from,
+	-- "Less than a quarter of the lifetime is left" begins one millisecond, the precision of all timestamps, after exactly a quarter is
+	-- left. The interval is in seconds, not days: a second has the same length in every time zone.
+	greatest(c.not_after - make_interval(secs => extract(epoch FROM c.not_after - c.issued_at)::float8 * 0.25 - 0.001),
+		s.not_after)::timestamptz(3) AS expiring_from,
+	coalesce(h.queue_bytes, -1) AS queue_bytes,
+	coalesce(h.renewal_status = 'failed', false) AS renewal_failed,
+	coalesce(NOT h.config_valid, false) AS config_invalid,
+	coalesce(h.queue_at_risk OR h.dropped_since_previous, false) AS queue_at_risk,
+	fleet_drift(coalesce(a.config_hash, h.desired_config_hash), h.running_config_hash, h.last_known_good_config_hash) AS drift,
+	coalesce(h.collector_version, i.collector_version) AS version,
+	coalesce(h.platform, i.platform) AS platform,
+	i.identity, i.device_id,
+	lower(i.identity || CASE WHEN strpos(lower(i.identity), lower(i.device_id)) > 0 THEN '' ELSE E'\n' || i.device_id END) AS search,
+	s.id AS successor_id, a.config_hash AS assigned_config_hash
+FROM collector_identity i
+CROSS JOIN LATERAL (
+	-- A revoked certificate does not count as active: the row is revoked once the others have expired.
+	SELECT own.id, own.status, own.issued_at, own.not_after,
+		max(own.not_after) FILTER (WHERE own.status = 'active') OVER () AS active_until
+	FROM certificate own WHERE own.identity_id = i.id
+	ORDER BY own.first_used_at DESC NULLS LAST, own.issued_at DESC, own.id DESC LIMIT 1
+) c
+LEFT JOIN LATERAL (
+	SELECT last_heartbeat_at, queue_bytes, queue_at_risk, dropped_since_previous, renewal_status, config_valid, collector_version, platform,
+		desired_config_hash, running_config_hash, last_known_good_config_hash
+	FROM collector_health WHERE identity_id = i.id LIMIT 1
+) h ON true
+LEFT JOIN LATERAL (SELECT last_envelope_at FROM ingest_host WHERE host_id = i.identity LIMIT 1) e ON true
+LEFT JOIN LATERAL (
+	SELECT id, not_after FROM certificate
+	WHERE predecessor_id = c.id AND status = 'active' AND first_used_at IS NULL LIMIT 1
+) s ON true
+LEFT JOIN LATERAL (
+	SELECT (SELECT config_hash FROM collector_config WHERE id = config_id) FROM config_assignment
+	WHERE identity_id = i.id AND ended_at IS NULL LIMIT 1
+) a ON true;

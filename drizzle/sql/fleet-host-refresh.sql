@@ -1,0 +1,67 @@
+-- Recomputes rows of "fleet_host" from the view "fleet_facts", after changes of identities, certificates and assignments. Every writer
+-- of "fleet_host" locks its rows in the order of identity ids, so that writers cannot deadlock, and locks them before it reads the facts,
+-- so that the later of two writers sees what the earlier one wrote.
+
+CREATE OR REPLACE FUNCTION "fleet_host_refresh"("ids" uuid[]) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+BEGIN
+	PERFORM FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted
+	CROSS JOIN LATERAL (SELECT FROM fleet_host WHERE identity_id = wanted.id LIMIT 1 FOR NO KEY UPDATE) locked;
+	INSERT INTO fleet_host AS f SELECT facts.* FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted
+	CROSS JOIN LATERAL (SELECT * FROM fleet_facts WHERE identity_id = wanted.id LIMIT 1) facts
+	ON CONFLICT (identity_id) DO UPDATE SET
+		certificate_id = excluded.certificate_id, enrolled_at = excluded.enrolled_at,
+		last_heartbeat_at = excluded.last_heartbeat_at, last_envelope_at = excluded.last_envelope_at,
+		certificate_not_after = excluded.certificate_not_after, revoked_from = excluded.revoked_from,
+		expired_from = excluded.expired_from, expiring_from = excluded.expiring_from, queue_bytes = excluded.queue_bytes,
+		renewal_failed = excluded.renewal_failed, config_invalid = excluded.config_invalid,
+		queue_at_risk = excluded.queue_at_risk, drift = excluded.drift, version = excluded.version,
+		platform = excluded.platform, identity = excluded.identity, device_id = excluded.device_id,
+		search = excluded.search, successor_id = excluded.successor_id,
+		assigned_config_hash = excluded.assigned_config_hash;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION "fleet_host_refresh_identity"() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fleet_host_refresh(ARRAY[NEW.id]);
+	RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION "fleet_host_refresh_owner"() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fleet_host_refresh(ARRAY[NEW.identity_id]);
+	RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION "fleet_host_refresh_owners"() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	PERFORM fleet_host_refresh(array_agg(DISTINCT identity_id)) FROM changed HAVING count(*) > 0;
+	RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER "collector_identity_fleet_host"
+AFTER UPDATE OF "revoked_at", "platform", "collector_version" ON "collector_identity"
+FOR EACH ROW WHEN (ROW(OLD.revoked_at, OLD.platform, OLD.collector_version) IS DISTINCT FROM ROW(NEW.revoked_at, NEW.platform, NEW.collector_version))
+EXECUTE FUNCTION "fleet_host_refresh_identity"();
+
+CREATE OR REPLACE TRIGGER "certificate_issued_fleet_host" AFTER INSERT ON "certificate"
+REFERENCING NEW TABLE AS "changed" FOR EACH STATEMENT EXECUTE FUNCTION "fleet_host_refresh_owners"();
+
+CREATE OR REPLACE TRIGGER "certificate_fleet_host" AFTER UPDATE OF "status", "first_used_at" ON "certificate"
+FOR EACH ROW WHEN (ROW(OLD.status, OLD.first_used_at) IS DISTINCT FROM ROW(NEW.status, NEW.first_used_at))
+EXECUTE FUNCTION "fleet_host_refresh_owner"();
+
+-- Deferred: a bulk assignment is one long transaction. It locks the rows of its collectors at the commit, in the order of the changes,
+-- so that their heartbeats and envelopes do not wait for all of it. PostgreSQL cannot replace a constraint trigger in place.
+DROP TRIGGER IF EXISTS "config_assignment_fleet_host" ON "config_assignment";
+CREATE CONSTRAINT TRIGGER "config_assignment_fleet_host" AFTER INSERT OR UPDATE ON "config_assignment"
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "fleet_host_refresh_owner"();
+
+-- Recomputes the rows that an earlier definition of the view left different.
+SELECT fleet_host_refresh(array_agg(identity_id))
+FROM (SELECT identity_id FROM (TABLE fleet_facts EXCEPT TABLE fleet_host) facts ORDER BY identity_id) outdated
+HAVING count(*) > 0;
