@@ -1,4 +1,4 @@
-import { PairError } from "../identity/credentials.ts";
+import { CredentialsError } from "../identity/credentials.ts";
 import { IdentityLockedError } from "../identity/lock.ts";
 import { UnsafeFileError } from "../identity/private-files.ts";
 import { ManagementError, type ManagementFailure } from "../management/management-error.ts";
@@ -19,7 +19,7 @@ export const asCommandFailure = (error: unknown): unknown => {
     const { code, message, action } = error.failure;
     return new CommandFailure(exitCode.failed, code, `${message} (${code}); ${advice[action]}`, { cause: error });
   }
-  if (error instanceof PairError || error instanceof UnsafeFileError)
+  if (error instanceof CredentialsError || error instanceof UnsafeFileError)
     return new CommandFailure(exitCode.failed, "identity_invalid", `nothing was changed: ${error.message}`, {
       cause: error,
     });

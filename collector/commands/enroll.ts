@@ -6,7 +6,7 @@ import { generateConfig } from "../config/generate.ts";
 import { loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { checkIssued } from "../identity/check-issued.ts";
-import { type IdentityDirectory, openIdentityDirectory, pairFiles } from "../identity/identity-directory.ts";
+import { credentialFiles, type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { makePrivateDirectory, writeDurably } from "../identity/private-files.ts";
 import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
@@ -121,8 +121,8 @@ const writeFiles = async (options: EnrollOptions, env: CollectorEnv): Promise<bo
   if (!shared) await writeDurably(paths.ingestCa, ingestCaPem, env, 0o644);
   const text = generateConfig({
     endpoint: options.ingest,
-    certFile: join(paths.identity, "current", pairFiles.certificate),
-    keyFile: join(paths.identity, "current", pairFiles.key),
+    certFile: join(paths.identity, "current", credentialFiles.certificate),
+    keyFile: join(paths.identity, "current", credentialFiles.key),
     ingestCaFile: shared ? paths.coreCa : paths.ingestCa,
     bufferDir: paths.data,
     coreUrl: managed ? options.coreUrl : undefined,

@@ -7,7 +7,7 @@ import { type CollectorConfig, parseCollectorConfig } from "../../proto/collecto
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import { type ConfigTextError, configBytesMax, type ParsedTree } from "../../proto/collector-config/tree.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
-import { joinPair, type Pair, PairError, readCertificate } from "../identity/credentials.ts";
+import { type Credentials, CredentialsError, joinCredentials, readCertificate } from "../identity/credentials.ts";
 import { readPrivateText, UnsafeFileError } from "../identity/private-files.ts";
 
 /** Where a config is looked for without `--config`. */
@@ -25,7 +25,7 @@ export interface LoadedConfig {
   /** What the certificate says; there when it could be read. */
   certificate?: ReturnType<typeof readCertificate>;
   /** The certificate with its key; there when both are usable and the identity is the configured one. */
-  pair?: Pair;
+  pair?: Credentials;
   /** The text of `forwarder.mtls.ca_file` and of `management.ca_file`, when they could be read. */
   ingestCaPem?: string;
   coreCaPem?: string;
@@ -135,7 +135,7 @@ const inspectPair = async (loaded: LoadedConfig, config: CollectorConfig, errorA
     void loaded.errors.push(
       errorAt(
         [...mtlsPath, key],
-        error instanceof PairError || error instanceof UnsafeFileError ? error.message : reading(error),
+        error instanceof CredentialsError || error instanceof UnsafeFileError ? error.message : reading(error),
       ),
     );
   const [certificatePem, keyPem] = await Promise.allSettled([readFile(certFile, "utf8"), readPrivateText(keyFile)]);
@@ -149,9 +149,9 @@ const inspectPair = async (loaded: LoadedConfig, config: CollectorConfig, errorA
       loaded.errors.push(errorAt(["host_id"], "must equal the name in the certificate, byte for byte"));
       return;
     }
-    if (keyPem.status === "fulfilled") loaded.pair = joinPair(certificatePem.value, keyPem.value);
+    if (keyPem.status === "fulfilled") loaded.pair = joinCredentials(certificatePem.value, keyPem.value);
   } catch (error) {
-    refuse(error instanceof PairError && error.part === "key" ? "key_file" : "cert_file", error);
+    refuse(error instanceof CredentialsError && error.part === "key" ? "key_file" : "cert_file", error);
   }
 };
 

@@ -3,7 +3,7 @@ import { identityOfCertificate } from "../../proto/identity.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
 
 /** A certificate with its private key, checked to belong together. */
-export interface Pair {
+export interface Credentials {
   /** The certificate's single DNS or URI name. */
   readonly identity: string;
   readonly certificate: X509Certificate;
@@ -16,8 +16,8 @@ export interface Pair {
 }
 
 /** Why a text holds no usable certificate, or does not go with its key. The message quotes nothing. */
-export class PairError extends Error {
-  override readonly name = "PairError";
+export class CredentialsError extends Error {
+  override readonly name = "CredentialsError";
   readonly part: "certificate" | "key";
 
   constructor(part: "certificate" | "key", message: string, options?: ErrorOptions) {
@@ -34,30 +34,30 @@ const identityFaults = {
   bad_characters: "holds a certificate whose name has characters that no identity may have",
 } as const;
 
-/** The first certificate of a PEM text and its identity; throws `PairError`. */
+/** The first certificate of a PEM text and its identity; throws `CredentialsError`. */
 export const readCertificate = (pem: string): { certificate: X509Certificate; identity: string } => {
   const der = decodePemBundle(pem, "CERTIFICATE")?.[0];
-  if (der === undefined) throw new PairError("certificate", "holds no PEM certificate");
+  if (der === undefined) throw new CredentialsError("certificate", "holds no PEM certificate");
   const result = identityOfCertificate(der);
-  if (!result.ok) throw new PairError("certificate", identityFaults[result.reason]);
+  if (!result.ok) throw new CredentialsError("certificate", identityFaults[result.reason]);
   return { certificate: new X509Certificate(der), identity: result.identity };
 };
 
-/** Reads a private key in PEM; throws `PairError`. */
+/** Reads a private key in PEM; throws `CredentialsError`. */
 export const readPrivateKey = (pem: string): KeyObject => {
   try {
     return createPrivateKey(pem);
   } catch (cause) {
     // OpenSSL's own words are of no help, and could one day quote the text.
-    throw new PairError("key", "holds no private key in PEM without a passphrase", { cause });
+    throw new CredentialsError("key", "holds no private key in PEM without a passphrase", { cause });
   }
 };
 
-/** Joins a certificate text and a key text; throws `PairError` if one is unusable, or they do not belong together. */
-export const joinPair = (certificatePem: string, keyPem: string): Pair => {
+/** Joins a certificate text and a key text; throws `CredentialsError` if one is unusable, or they do not belong together. */
+export const joinCredentials = (certificatePem: string, keyPem: string): Credentials => {
   const { certificate, identity } = readCertificate(certificatePem);
   const privateKey = readPrivateKey(keyPem);
-  if (!certificate.checkPrivateKey(privateKey)) throw new PairError("key", "does not belong to the certificate");
+  if (!certificate.checkPrivateKey(privateKey)) throw new CredentialsError("key", "does not belong to the certificate");
   return {
     identity,
     certificate,

@@ -78,11 +78,11 @@ describe("the swap of a pair", () => {
         if ((await fingerprint()) === before) kept += 1;
         else {
           swapped += 1;
-          expect(await open().isUnproven(), `fault at step ${at}: the old pair is kept`).toBe(true);
+          expect(await open().isPendingPromotion(), `fault at step ${at}: the old pair is kept`).toBe(true);
         }
         await renew(open());
         expect(await isValid()).toBe(true);
-        await open().locked(() => open().settle());
+        await open().locked(() => open().promote());
         expect((await readdir(path)).sort()).toEqual(["current", "lock", "pairs"]);
         expect(await readdir(join(path, "pairs"))).toHaveLength(1);
         return faulty.operations;
@@ -98,7 +98,7 @@ describe("the swap of a pair", () => {
     const refuse = () => Promise.reject(new Error("not with this one"));
     await expect(renew(open(), refuse)).rejects.toThrow("not with this one");
     expect(await fingerprint()).toBe(before);
-    expect(await open().isUnproven()).toBe(false);
+    expect(await open().isPendingPromotion()).toBe(false);
     const subject = {
       purpose: "renew",
       identity: "https://fleet.test/d/host-1",
@@ -122,17 +122,17 @@ describe("the pair before", () => {
     const first = await fingerprint();
     await renew(open());
     const directory = open();
-    expect(await directory.isUnproven()).toBe(true);
-    expect(await directory.locked(() => directory.goBack(Date.UTC(2026, 5, 1)))).toBe(true);
+    expect(await directory.isPendingPromotion()).toBe(true);
+    expect(await directory.locked(() => directory.rollBack(Date.UTC(2026, 5, 1)))).toBe(true);
     expect(await fingerprint()).toBe(first);
     expect(await isValid()).toBe(true);
-    expect(await directory.isUnproven()).toBe(false);
-    expect(await directory.locked(() => directory.goBack(Date.UTC(2026, 5, 1)))).toBe(false);
+    expect(await directory.isPendingPromotion()).toBe(false);
+    expect(await directory.locked(() => directory.rollBack(Date.UTC(2026, 5, 1)))).toBe(false);
 
     await renew(open());
-    await directory.locked(() => directory.settle());
+    await directory.locked(() => directory.promote());
     expect(await readdir(join(path, "pairs"))).toHaveLength(1);
-    expect(await directory.locked(() => directory.goBack(Date.UTC(2026, 5, 1)))).toBe(false);
+    expect(await directory.locked(() => directory.rollBack(Date.UTC(2026, 5, 1)))).toBe(false);
     expect(await isValid()).toBe(true);
   });
 
@@ -140,7 +140,7 @@ describe("the pair before", () => {
     const { open, renew, fingerprint } = await setUp();
     await renew(open());
     const renewed = await fingerprint();
-    expect(await open().locked(() => open().goBack(Date.UTC(2100, 0)))).toBe(false);
+    expect(await open().locked(() => open().rollBack(Date.UTC(2100, 0)))).toBe(false);
     expect(await fingerprint()).toBe(renewed);
   });
 
@@ -150,7 +150,7 @@ describe("the pair before", () => {
       await renew(open());
       const faulty = createFaultyFiles({ at, lasting: true });
       const directory = open(faulty.files);
-      await directory.locked(() => directory.goBack(0)).catch(() => undefined);
+      await directory.locked(() => directory.rollBack(0)).catch(() => undefined);
       expect(await isValid(), `fault at step ${at}`).toBe(true);
       return faulty.operations;
     });
@@ -163,7 +163,7 @@ describe("the pair before", () => {
       const { csrPem } = await directory.prepare({ purpose: "enroll", identity: host.identity, certificateSha256: "" });
       await directory.install({ purpose: "enroll", certificatePem: await sign(csrPem), renewAfter });
     });
-    expect(await directory.isUnproven()).toBe(false);
+    expect(await directory.isPendingPromotion()).toBe(false);
     expect(await readFile(join(path, "current", "renew-after"), "utf8")).toBe(`${renewAfter}\n`);
     expect(await readlink(join(path, "current"))).toMatch(/^pairs\/[0-9a-f]{32}$/);
   });

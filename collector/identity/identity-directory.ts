@@ -5,16 +5,16 @@
  *
  * Invariants:
  * - `current` points at a whole pair whose halves belong together, or does not exist: it changes by one rename, and only to a
- *   pair that `joinPair` took and that is fsynced.
+ *   pair that `joinCredentials` took and that is fsynced.
  * - A key is on disk before its request leaves, and stays under `request` until its pair is in use: an answer that got lost is
  *   asked for again with the same key, and core gives the same certificate.
- * - Nothing is removed that `current` points at, nor the pair before it until `settle` says that the current one has served.
+ * - Nothing is removed that `current` points at, nor the pair before it until `promote` says that the current one has served.
  * - `previous` names the pair by which the current one was renewed, so core knows it for as long as it does not know the current.
  * All changes are made under the directory's lock.
  */
 import { basename, join } from "node:path";
 import { parseTimestamp } from "../../proto/management/text.ts";
-import { joinPair, type Pair } from "./credentials.ts";
+import { type Credentials, joinCredentials } from "./credentials.ts";
 import { createCsr, generateKeyPem } from "./csr.ts";
 import { withIdentityLock } from "./lock.ts";
 import {
@@ -43,7 +43,7 @@ export interface CertificateRequest {
 }
 
 /** Names of the files of a pair, relative to the directory that `current` points at. */
-export const pairFiles = { certificate: "tls.crt", key: "tls.key" } as const;
+export const credentialFiles = { certificate: "tls.crt", key: "tls.key" } as const;
 const renewAfterFile = "renew-after";
 
 /** A certificate for the prepared key, to be put in use. */
@@ -54,7 +54,7 @@ export interface Installation {
   /** When core wants it renewed, RFC 3339. */
   renewAfter: string;
   /** Rejects if the pair cannot stay in use: then the one before is put back. */
-  accept?: (pair: Pair) => Promise<void>;
+  accept?: (pair: Credentials) => Promise<void>;
 }
 
 /** One identity directory. Call its changing members only inside `locked`. */
@@ -62,24 +62,24 @@ export interface IdentityDirectory {
   readonly path: string;
   /** Runs `action` as the only one that changes this directory; throws `IdentityLockedError` if another is at it. */
   locked<Result>(action: () => Promise<Result>): Promise<Result>;
-  /** The pair in use; undefined if there is none. Throws `PairError` or `UnsafeFileError` if it is damaged. */
-  current(): Promise<Pair | undefined>;
+  /** The pair in use; undefined if there is none. Throws `CredentialsError` or `UnsafeFileError` if it is damaged. */
+  current(): Promise<Credentials | undefined>;
   /** When core wants the pair in use renewed, milliseconds since the epoch; undefined if that is not known. */
   renewAfter(): Promise<number | undefined>;
   /** The request for `subject`: the one on disk if it is for the same, else one with a fresh key, already durable. */
   prepare(subject: RequestSubject): Promise<CertificateRequest>;
   /**
-   * Puts the prepared key and its certificate in use, as one step. Throws `PairError` and changes nothing if the certificate is
+   * Puts the prepared key and its certificate in use, as one step. Throws `CredentialsError` and changes nothing if the certificate is
    * unusable or is not for the prepared key; whatever else fails, `current` points at the pair before or at the whole new one, and
    * the same request may be made again.
    */
-  install(installation: Installation): Promise<Pair>;
+  install(installation: Installation): Promise<Credentials>;
   /** Whether the pair in use is new and the one that it renews is still kept. */
-  isUnproven(): Promise<boolean>;
+  isPendingPromotion(): Promise<boolean>;
   /** The pair in use has served: the one before it is removed. */
-  settle(): Promise<void>;
+  promote(): Promise<void>;
   /** Core does not know the pair in use: takes up the one before it. False if there is none, or if it is damaged or expired. */
-  goBack(nowMs: number): Promise<boolean>;
+  rollBack(nowMs: number): Promise<boolean>;
 }
 
 /** Opens the identity directory `path` (made 0700 when it is first locked). Pairs have their files 0600. */
@@ -89,11 +89,11 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
   const previousLink = join(path, "previous");
   const pairs = join(path, "pairs");
   const request = join(path, "request");
-  const requestFiles = { subject: join(request, "subject.json"), key: join(request, pairFiles.key) };
+  const requestFiles = { subject: join(request, "subject.json"), key: join(request, credentialFiles.key) };
 
-  const readPair = async (directory: string): Promise<Pair> => {
-    const certificatePem = await files.readFile(join(directory, pairFiles.certificate), "utf8");
-    return joinPair(certificatePem, await readPrivateText(join(directory, pairFiles.key), files));
+  const readCredentials = async (directory: string): Promise<Credentials> => {
+    const certificatePem = await files.readFile(join(directory, credentialFiles.certificate), "utf8");
+    return joinCredentials(certificatePem, await readPrivateText(join(directory, credentialFiles.key), files));
   };
   /** Undefined also between the two steps of a swap or of a way back, when both links name one pair. */
   const previousTarget = async (): Promise<string | undefined> => {
@@ -107,13 +107,13 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
     for (const name of await files.readdir(pairs))
       if (!kept.includes(name)) await files.rm(join(pairs, name), { recursive: true, force: true });
   };
-  const writePair = async (pair: Pair, renewAfter: string): Promise<string> => {
+  const writePair = async (pair: Credentials, renewAfter: string): Promise<string> => {
     const name = pair.fingerprintSha256.slice(0, 32);
     const directory = join(pairs, name);
     await makePrivateDirectory(pairs, files);
     await makePrivateDirectory(directory, files);
-    await writeDurably(join(directory, pairFiles.certificate), pair.certificatePem, disk);
-    await writeDurably(join(directory, pairFiles.key), pair.keyPem, disk);
+    await writeDurably(join(directory, credentialFiles.certificate), pair.certificatePem, disk);
+    await writeDurably(join(directory, credentialFiles.key), pair.keyPem, disk);
     await writeDurably(join(directory, renewAfterFile), `${renewAfter}\n`, disk);
     await syncDirectory(pairs, files);
     return join("pairs", name);
@@ -130,7 +130,7 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
         () => true,
         () => false,
       );
-      return exists ? readPair(currentLink) : undefined;
+      return exists ? readCredentials(currentLink) : undefined;
     },
     renewAfter: async () => {
       const text = await files.readFile(join(currentLink, renewAfterFile), "utf8").catch(() => "");
@@ -152,7 +152,7 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
       return { keyPem, csrPem: createCsr(subject.identity, keyPem) };
     },
     install: async ({ purpose, certificatePem, renewAfter, accept }) => {
-      const pair = joinPair(certificatePem, await readPrivateText(requestFiles.key, files));
+      const pair = joinCredentials(certificatePem, await readPrivateText(requestFiles.key, files));
       const before = await linkTarget(currentLink, files);
       const target = await writePair(pair, renewAfter);
       // What an enrollment by force replaces may be another identity's, and must never come back.
@@ -177,15 +177,15 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
       await cleanUp().catch(() => undefined); // what is left is removed by the next one
       return pair;
     },
-    isUnproven: async () => (await previousTarget()) !== undefined,
-    settle: async () => {
+    isPendingPromotion: async () => (await previousTarget()) !== undefined,
+    promote: async () => {
       await files.rm(previousLink, { force: true });
       await keepOnly(await linkTarget(currentLink, files));
     },
-    goBack: async (nowMs) => {
+    rollBack: async (nowMs) => {
       const previous = await previousTarget();
       if (previous === undefined) return false;
-      const pair = await readPair(previousLink).catch(() => undefined);
+      const pair = await readCredentials(previousLink).catch(() => undefined);
       if (pair === undefined || pair.certificate.validToDate.getTime() <= nowMs) return false;
       await switchLink(currentLink, previous, disk);
       await files.rm(previousLink, { force: true });

@@ -1,6 +1,6 @@
 import { basename, dirname } from "node:path";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
-import { pairFiles } from "./identity-directory.ts";
+import { credentialFiles } from "./identity-directory.ts";
 
 /**
  * The identity directory that the config's pair lives in, if `cert_file` and `key_file` have the layout that `enroll` makes; only
@@ -12,7 +12,7 @@ export const identityDirectoryOf = ({ forwarder }: Pick<CollectorConfig, "forwar
   const known =
     basename(link) === "current" &&
     dirname(keyFile) === link &&
-    basename(certFile) === pairFiles.certificate &&
-    basename(keyFile) === pairFiles.key;
+    basename(certFile) === credentialFiles.certificate &&
+    basename(keyFile) === credentialFiles.key;
   return known ? dirname(link) : undefined;
 };

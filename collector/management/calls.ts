@@ -4,7 +4,7 @@ import { ConfigDesiredResponse } from "../../proto/management/config-desired.ts"
 import { CertificateIssued, type EnrollRequest } from "../../proto/management/enroll.ts";
 import { type HeartbeatReport, HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import type { ProofPurpose } from "../../proto/management/proof.ts";
-import type { Pair } from "../identity/credentials.ts";
+import type { Credentials } from "../identity/credentials.ts";
 import { type Answer, failureOf, ManagementError, parseObject } from "./management-error.ts";
 import type { SentAt } from "./sent-at.ts";
 import { signBody } from "./sign-proof.ts";
@@ -23,7 +23,7 @@ export const callEnroll = async (
 
 /** Who makes a management request: the pair that is presented and that signs, and the clock of its purpose. */
 export interface Caller {
-  pair: Pair;
+  pair: Credentials;
   sentAt: SentAt;
   signal?: AbortSignal;
 }

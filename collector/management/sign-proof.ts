@@ -1,9 +1,9 @@
 import { createHash, type KeyObject, sign } from "node:crypto";
 import { canonicalBody, type ProofPurpose, proofPayload } from "../../proto/management/proof.ts";
-import type { Pair } from "../identity/credentials.ts";
+import type { Credentials } from "../identity/credentials.ts";
 
 /** The identity that signs: the certificate presented in the same request, and its key. */
-export type Signer = Pick<Pair, "identity" | "fingerprintSha256" | "privateKey">;
+export type Signer = Pick<Credentials, "identity" | "fingerprintSha256" | "privateKey">;
 
 /** `body` with its `proof` (contract §4, proof of possession). `body` already holds `sent_at`. */
 export const signBody = <Body extends { sent_at: string }>(

@@ -4,6 +4,7 @@ import { connect as connectTcp, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { checkServerIdentity, connect as connectTls } from "node:tls";
 import { errorCode } from "../../kit/error-code.ts";
+import type { Credentials } from "../identity/credentials.ts";
 import { type Answer, ManagementError, type ManagementFailure } from "./management-error.ts";
 
 /** How to reach core. */
@@ -18,11 +19,7 @@ export interface TransportOptions {
   timeoutMs: number;
 }
 
-/** A client certificate. */
-export interface Credentials {
-  certificatePem: string;
-  keyPem: string;
-}
+type PemCredentials = Pick<Credentials, "certificatePem" | "keyPem">;
 
 const answerBytesMax = 1_048_576;
 
@@ -34,7 +31,7 @@ const answerBytesMax = 1_048_576;
  */
 export const postJson = async (
   options: TransportOptions,
-  request: { path: string; body: object; bearer?: string; credentials?: Credentials; signal?: AbortSignal },
+  request: { path: string; body: object; bearer?: string; credentials?: PemCredentials; signal?: AbortSignal },
 ): Promise<Answer> => {
   const url = new URL(options.baseUrl.replace(/\/+$/, "") + request.path);
   const timeout = AbortSignal.timeout(options.timeoutMs);
@@ -89,7 +86,7 @@ const connectionFailure = (error: unknown): ManagementFailure => {
   return { code: "unreachable", action: "retry", message: reason.slice(0, 300) || "the connection failed" };
 };
 
-const openConnection = (url: URL, options: TransportOptions, credentials: Credentials | undefined) => {
+const openConnection = (url: URL, options: TransportOptions, credentials: PemCredentials | undefined) => {
   const host = url.hostname.replace(/^\[|\]$/g, "");
   const { promise, resolve, reject } = Promise.withResolvers<"h2" | "http/1.1">();
   if (url.protocol === "http:") {

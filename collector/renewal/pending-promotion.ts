@@ -1,6 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
-import type { Pair } from "../identity/credentials.ts";
+import type { Credentials } from "../identity/credentials.ts";
 import type { IdentityDirectory } from "../identity/identity-directory.ts";
 import { IdentityLockedError } from "../identity/lock.ts";
 
@@ -15,14 +15,14 @@ export interface PendingPromotion {
 /** The promotion of `pair`, which is in use in `directory`. Acts in the background, and again later if another process is at it. */
 export const createPendingPromotion = async (options: {
   directory: IdentityDirectory;
-  pair: Pair;
+  pair: Credentials;
   clock: Clock;
   log: Log;
   /** Told the fingerprint of the pair that is in use again. */
   onRollback(fingerprintSha256: string | undefined): void;
 }): Promise<PendingPromotion> => {
   const { directory, pair, clock, log, onRollback } = options;
-  let open = await directory.isUnproven();
+  let open = await directory.isPendingPromotion();
   let acting = false;
 
   const end = async (act: () => Promise<void>): Promise<void> => {
@@ -41,18 +41,18 @@ export const createPendingPromotion = async (options: {
     }
   };
 
-  const goBack = async (): Promise<void> => {
-    if (!(await directory.goBack(clock.now()))) return;
+  const rollBack = async (): Promise<void> => {
+    if (!(await directory.rollBack(clock.now()))) return;
     log.warn({}, "core does not know the new certificate; the one before is in use again");
     onRollback((await directory.current())?.fingerprintSha256);
   };
 
   return {
     served: () => {
-      if (open && !acting) void end(() => directory.settle());
+      if (open && !acting) void end(() => directory.promote());
     },
     unknown: () => {
-      if (open && !acting) void end(goBack);
+      if (open && !acting) void end(rollBack);
     },
   };
 };

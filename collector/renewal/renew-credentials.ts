@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { type LoadedConfig, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { checkIssued } from "../identity/check-issued.ts";
-import type { Pair } from "../identity/credentials.ts";
+import type { Credentials } from "../identity/credentials.ts";
 import type { IdentityDirectory } from "../identity/identity-directory.ts";
 import { callRenew } from "../management/calls.ts";
 import { createSentAt } from "../management/sent-at.ts";
@@ -29,7 +29,7 @@ export interface Renewal {
   configPath: string;
   directory: IdentityDirectory;
   /** What this process runs with; if another pair is in use on disk meanwhile, nothing is done. */
-  inUse: Pair;
+  inUse: Credentials;
   transport: TransportOptions;
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   /** Makes the call, and may repeat it: the same request is answered with the same certificate. */
@@ -40,9 +40,9 @@ export interface Renewal {
 /**
  * Replaces the pair in use (contract §8): a fresh key, on disk before its request, a certificate for it by the current pair over
  * mutual TLS, and both put in use as one step. Gives the pair that is in use then. Whatever is thrown (`ManagementError`,
- * `PairError`, `IdentityLockedError`, `PairRefusedByConfigError`, or what the disk says), a whole pair is in use.
+ * `CredentialsError`, `IdentityLockedError`, `PairRefusedByConfigError`, or what the disk says), a whole pair is in use.
  */
-export const renewPair = (renewal: Renewal): Promise<Pair> => {
+export const renewPair = (renewal: Renewal): Promise<Credentials> => {
   const { configPath, directory, inUse, transport, env, signal, repeat = (call) => call() } = renewal;
   return directory.locked(async () => {
     const pair = (await directory.current()) ?? inUse;

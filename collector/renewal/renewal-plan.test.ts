@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import type { Pair } from "../identity/credentials.ts";
+import type { Credentials } from "../identity/credentials.ts";
 import { planRenewal, retryDelayMs } from "./renewal-plan.ts";
 
 const day = 86_400_000;
@@ -10,7 +10,7 @@ const pairOf = (fingerprintSha256: string, lifetimeMs = 20 * day) =>
   ({
     fingerprintSha256,
     certificate: { validFromDate: new Date(notBefore), validToDate: new Date(notBefore + lifetimeMs) },
-  }) as Pick<Pair, "certificate" | "fingerprintSha256">;
+  }) as Pick<Credentials, "certificate" | "fingerprintSha256">;
 
 describe("planRenewal", () => {
   it("adds 0 to 10 % of the lifetime to renew_after, by the certificate's hash alone", () => {

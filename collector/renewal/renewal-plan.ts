@@ -1,6 +1,6 @@
 import { fullJitterMs } from "../../kit/backoff.ts";
 import type { Entropy } from "../../kit/entropy.ts";
-import type { Pair } from "../identity/credentials.ts";
+import type { Credentials } from "../identity/credentials.ts";
 
 /** When a certificate is renewed; all times in milliseconds since the epoch. */
 export interface RenewalPlan {
@@ -20,7 +20,7 @@ const retry = { baseMs: 5_000, leastMs: 1_000, mostMs: 3_600_000 };
  * by the SHA-256 of the certificate. The same on every start, and spread over a fleet that was enrolled in one hour.
  */
 export const planRenewal = (
-  { certificate, fingerprintSha256 }: Pick<Pair, "certificate" | "fingerprintSha256">,
+  { certificate, fingerprintSha256 }: Pick<Credentials, "certificate" | "fingerprintSha256">,
   renewAfter: number | undefined,
 ): RenewalPlan => {
   const notBefore = certificate.validFromDate.getTime();

@@ -3,7 +3,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { failureOf } from "../../collector/forward/failure.ts";
-import type { Pair } from "../../collector/identity/credentials.ts";
+import type { Credentials } from "../../collector/identity/credentials.ts";
 import { callHeartbeat } from "../../collector/management/calls.ts";
 import { ManagementError } from "../../collector/management/management-error.ts";
 import { type Clock, rfc3339 } from "../../kit/clock.ts";
@@ -14,7 +14,7 @@ import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 /** Sends one signed heartbeat through the edge: `accepted`, or the code that it is refused with. */
 export const tryHeartbeat = async (
   target: { coreUrl: string; caPem: string },
-  pair: Pair,
+  pair: Credentials,
   clock: Clock,
 ): Promise<{ status: number; code: string }> => {
   const sentAt = {
@@ -65,7 +65,7 @@ export interface IdleStream {
 /** Opens a stream with a queue of its own; resolves once core has answered on it, rejects if core refuses. */
 export const openIdleStream = async (
   target: { endpoint: string; caPem: string },
-  pair: Pair,
+  pair: Credentials,
   { clock, entropy }: { clock: Clock; entropy: Entropy },
 ): Promise<IdleStream> => {
   const url = `https://${target.endpoint}`;

@@ -1,7 +1,7 @@
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
-import type { Pair } from "../../collector/identity/credentials.ts";
+import type { Credentials } from "../../collector/identity/credentials.ts";
 import { openIdentityDirectory } from "../../collector/identity/identity-directory.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
@@ -13,7 +13,7 @@ export interface DemoCollector {
   readonly name: string;
   readonly identity: string;
   /** Certificate and key as they are on disk, for what the demo says in this collector's name. */
-  pair(): Promise<Pair>;
+  pair(): Promise<Credentials>;
   start(): void;
   /** SIGKILL. */
   kill(): Promise<void>;

@@ -6,7 +6,7 @@ import { decodePem, encodePem } from "../../../proto/pem.ts";
 import type { Host } from "../scenario/hosts.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
 import type { FleetOperator } from "./operator.ts";
-import { type Answer, type Credentials, codeOf, expectStatus, textOf, type Wire, WireError } from "./wire.ts";
+import { type Answer, codeOf, expectStatus, type HostCredentials, textOf, type Wire, WireError } from "./wire.ts";
 
 /** What drives a host. */
 export interface DriveMeans {
@@ -26,7 +26,7 @@ export interface StepResult {
   at: number;
 }
 
-interface Held extends Credentials {
+interface Held extends HostCredentials {
   id: string;
   fingerprintSha256: string;
 }

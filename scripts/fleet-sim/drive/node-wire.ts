@@ -11,7 +11,7 @@ import { failureOf } from "../../../collector/forward/failure.ts";
 import { errorCode } from "../../../kit/error-code.ts";
 import { FrameSchema, IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { encodePem } from "../../../proto/pem.ts";
-import { type Answer, type Beacon, beaconSource, type Credentials, type Wire, WireError } from "./wire.ts";
+import { type Answer, type Beacon, beaconSource, type HostCredentials, type Wire, WireError } from "./wire.ts";
 
 /** An mTLS listener and what its certificate must be. */
 export interface TlsTarget {
@@ -125,7 +125,7 @@ const objectOf = (said: string): Answer["body"] => {
 /** Sends frames to an ingest listener, each over a connection of its own, as the host that the certificate names. */
 export const createForward =
   (target: TlsTarget): NonNullable<Wire["forward"]> =>
-  async ({ identity, queueId, sequence }: Beacon, { key, certificate }: Credentials) => {
+  async ({ identity, queueId, sequence }: Beacon, { key, certificate }: HostCredentials) => {
     const pair = { cert: encodePem(certificate, "CERTIFICATE"), key: encodePem(key, "PRIVATE KEY") };
     const session = new Http2SessionManager(target.url, {}, { ...tlsOptions(target), ...pair });
     const client = createClient(IngestService, createGrpcTransport({ baseUrl: target.url, sessionManager: session }));

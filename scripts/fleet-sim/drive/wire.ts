@@ -1,5 +1,5 @@
 /** A P-256 key and the certificate that core issued for it, kept as bytes: there may be 100,000 of them. */
-export interface Credentials {
+export interface HostCredentials {
   /** PKCS#8, DER. */
   key: Uint8Array;
   /** DER. */
@@ -28,9 +28,9 @@ export interface Wire {
   /** The HTTP API, with a bearer token. */
   call(request: { method: string; path: string; bearer: string; body?: object }): Promise<Answer>;
   /** A management request in the name of a host, over mutual TLS or what stands for it. */
-  manage(request: { path: string; body: object }, credentials: Credentials): Promise<Answer>;
+  manage(request: { path: string; body: object }, credentials: HostCredentials): Promise<Answer>;
   /** Sends a frame to the ingest listener; rejects with core's reason. Null where the listener is not told: nobody forwards then. */
-  forward: ((beacon: Beacon, credentials: Credentials) => Promise<void>) | null;
+  forward: ((beacon: Beacon, credentials: HostCredentials) => Promise<void>) | null;
   /** Makes a host's certificate look old (`ageCertificates`), where somebody holds the database. */
   age: ((identity: string) => Promise<void>) | null;
   close(): void;
