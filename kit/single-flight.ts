@@ -1,15 +1,16 @@
 /**
- * Shares one run among the calls that arrive while it is in flight; the next call after it starts a new run. The arguments of the
- * call that started the run are used.
+ * Shares one run among the calls of a key that arrive while it is in flight; the next call after it starts a new run. The arguments of
+ * the call that started the run are used.
  */
 export const singleFlight = <Arguments extends unknown[], Result>(
   run: (...given: Arguments) => Promise<Result>,
+  keyOf: (...given: Arguments) => string = () => "",
 ): ((...given: Arguments) => Promise<Result>) => {
-  let running: Promise<Result> | undefined;
+  const running = new Map<string, Promise<Result>>();
   return (...given) => {
-    running ??= run(...given).finally(() => {
-      running = undefined;
-    });
-    return running;
+    const key = keyOf(...given);
+    const shared = running.get(key) ?? run(...given).finally(() => running.delete(key));
+    running.set(key, shared);
+    return shared;
   };
 };

@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import type { Secret } from "../../kit/secret.ts";
 import { QueryInteger } from "../../proto/values.ts";
+import { Problem } from "../problems.ts";
 import type { Page, Paged } from "../store/page.ts";
-import { createCursorSeal } from "./cursor.ts";
 import type { Reply } from "./route.ts";
 
 /** The query fields of every list (contract, section 1): `limit` of 1 to 1000, 100 by default, and the opaque `cursor`. */
@@ -28,4 +28,62 @@ export const createList = (secret: Secret, name: string) => {
     const nextCursor = next === null ? null : await cursors.seal(name, [next]);
     return { status: 200, body: { items: rows.map(view), next_cursor: nextCursor } };
   };
+};
+
+/** Turns positions in a list into opaque text and back. A cursor of another list, order or deployment does not open. */
+export interface CursorSeal {
+  seal(list: string, position: readonly string[]): Promise<string>;
+  /** The position; 422 `validation_failed` for what `seal` did not write for this list. */
+  open(list: string, cursor: string): Promise<string[]>;
+}
+
+const macBytes = 16;
+
+/** Cursors authenticated by HMAC-SHA-256 under a key derived from `secret`, so that a tampered one is told from a good one. */
+export const createCursorSeal = (secret: Secret): CursorSeal => {
+  const key = crypto.subtle.importKey(
+    "raw",
+    new TextEncoder().encode(`svc-cursor-v1\n${secret.reveal()}`),
+    { name: "HMAC", hash: "SHA-256" },
+    false,
+    ["sign"],
+  );
+  const macOf = async (list: string, payload: string): Promise<Uint8Array> => {
+    const data = new TextEncoder().encode(`${list}\n${payload}`);
+    return new Uint8Array(await crypto.subtle.sign("HMAC", await key, data)).subarray(0, macBytes);
+  };
+  return {
+    async seal(list, position) {
+      const payload = JSON.stringify(position);
+      const mac = await macOf(list, payload);
+      const text = new TextEncoder().encode(payload);
+      const sealed = new Uint8Array(macBytes + text.length);
+      sealed.set(mac);
+      sealed.set(text, macBytes);
+      return textOf(sealed);
+    },
+    async open(list, cursor) {
+      try {
+        const sealed = Uint8Array.fromBase64(cursor, { alphabet: "base64url" });
+        if (textOf(sealed) !== cursor) throw foreign();
+        const payload = new TextDecoder("utf-8", { fatal: true }).decode(sealed.subarray(macBytes));
+        const mac = await macOf(list, payload);
+        if (sealed.length <= macBytes || !equalInConstantTime(mac, sealed.subarray(0, macBytes))) throw foreign();
+        return JSON.parse(payload) as string[];
+      } catch {
+        throw foreign();
+      }
+    },
+  };
+};
+
+const textOf = (sealed: Uint8Array): string => sealed.toBase64({ alphabet: "base64url", omitPadding: true });
+
+const foreign = (): Problem =>
+  new Problem("validation_failed", { errors: [{ path: "cursor", message: "is not a cursor of this list and order" }] });
+
+const equalInConstantTime = (a: Uint8Array, b: Uint8Array): boolean => {
+  let difference = a.length ^ b.length;
+  for (let at = 0; at < a.length; at++) difference |= (a[at] ?? 0) ^ (b[at] ?? 0);
+  return difference === 0;
 };

@@ -1,8 +1,7 @@
 import type { Hono } from "hono";
 import * as v from "valibot";
 import { Problem, type ProblemCode, type ProblemKind } from "../problems.ts";
-import { mediaTypeOf, readBody, readJson, readText } from "./json-body.ts";
-import { parse } from "./parse.ts";
+import { mediaTypeOf, parse, readBody, readJson, readText } from "./parse-request.ts";
 import type { HttpContext, HttpEnv, RequestOrigin } from "./request.ts";
 
 /** The body of a request, read at most once: operator routes only after the guard admitted the caller. */

@@ -1,7 +1,11 @@
 import type { DirectoryObserver } from "../core.ts";
 import { DirectoryFault, type DirectorySnapshot } from "../directory/snapshot.ts";
-import { applyDirectorySnapshot, type DirectoryCore, type SnapshotReport } from "../domain/directory/apply-snapshot.ts";
-import { recordDirectoryFailure } from "../domain/directory/record-failure.ts";
+import {
+  applyDirectorySnapshot,
+  type DirectoryCore,
+  recordDirectoryFailure,
+  type SnapshotReport,
+} from "../domain/directory/apply-snapshot.ts";
 import { countHeld, type DirectorySync, findDirectorySync } from "../store/directory.ts";
 import type { Exclusively } from "../store/directory-lock.ts";
 

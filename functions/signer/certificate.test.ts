@@ -9,9 +9,10 @@ import {
   testNames,
   x509,
 } from "../../scripts/lab-ca/test-pki.ts";
+import { isWithinValidity } from "../domain/certificate/authenticate.ts";
 import { createNodeCryptography } from "../node/node-cryptography.ts";
 import { readAuthorities } from "./authority.ts";
-import { type ClientCertificateReader, createClientCertificateReader, isWithinValidity } from "./certificate.ts";
+import { type ClientCertificateReader, createClientCertificateReader } from "./certificate.ts";
 import type { Cryptography, SignatureCheck } from "./cryptography.ts";
 
 const cryptography = createNodeCryptography();

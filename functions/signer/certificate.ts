@@ -69,12 +69,6 @@ export const createClientCertificateReader = (options: {
   };
 };
 
-/** Whether `now` lies within the certificate's validity, both ends included (RFC 5280, 4.1.2.5). */
-export const isWithinValidity = (
-  certificate: Pick<ClientCertificate, "notBefore" | "notAfter">,
-  now: number,
-): boolean => now >= certificate.notBefore && now < certificate.notAfter + 1000;
-
 const verifyClientCertificate = async (
   der: Uint8Array,
   fingerprintSha256: string,

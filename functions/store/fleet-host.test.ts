@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { createTestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
-import { markUsed } from "../domain/certificate/use.ts";
+import { markUsed } from "../domain/certificate/authenticate.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { endAssignment, insertAssignment } from "./assignments.ts";
 import { updateAuthFailure } from "./auth-failures.ts";

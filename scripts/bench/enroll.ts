@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { createApp } from "../../functions/app.ts";
-import { generateToken } from "../../functions/domain/enrollment/bootstrap-token.ts";
+import { generateToken } from "../../functions/domain/enrollment/rules.ts";
 import type { HttpContext } from "../../functions/http/request.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../../functions/node/node-cryptography.ts";
 import { readAuthorities } from "../../functions/signer/authority.ts";

@@ -2,8 +2,7 @@ import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { createApp } from "../../functions/app.ts";
-import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
-import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
+import { readFleetRules } from "../../functions/domain/fleet/report.ts";
 import type { HttpContext } from "../../functions/http/request.ts";
 import { countFleet } from "../../functions/store/fleet-facets.ts";
 import { type FleetPage, findFleetPage, summarizeFleet } from "../../functions/store/fleet-report.ts";
@@ -81,7 +80,7 @@ export const bench: Bench = async (args) => {
       return response;
     };
     const { db } = database;
-    const rules = await readFleetRules(db, { now: new Date(now), thresholds: fleetThresholds(core.config) });
+    const rules = await readFleetRules({ ...core, db });
 
     const pages: [name: string, filter: FleetFilter, page: FleetPage, path: string][] = [];
     for (const [name, { query, ...filter }] of Object.entries(filters))

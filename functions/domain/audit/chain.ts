@@ -1,6 +1,9 @@
 import canonicalize from "canonicalize";
 import { sha256 } from "../../../kit/bytes.ts";
+import { equalBytes } from "../../../proto/x509.ts";
 import type { AuditEventRow } from "../../store/audit.ts";
+import { countUnchainedEvents, findLinksAfter } from "../../store/audit-chain.ts";
+import type { Database } from "../../store/database.ts";
 
 /** An event as it stands in the database. */
 export type StoredAuditEvent = Required<AuditEventRow>;
@@ -16,3 +19,53 @@ export const chainHash = (seq: number, prevHash: Uint8Array, event: StoredAuditE
   const form = canonicalize({ ...event, occurredAt: event.occurredAt.toISOString(), seq });
   return sha256(`svc-audit-v1\n${prevHash.toHex()}\n${form}`);
 };
+
+/** What is wrong with the log at the first place where something is. */
+export type AuditFault =
+  | { kind: "gap" | "chain_broken" | "event_missing" | "event_edited"; seq: number }
+  | { kind: "event_unchained"; count: number };
+
+/** What a verification found: the head it went up to, for comparison with heads that were logged elsewhere. */
+export interface AuditVerification {
+  ok: boolean;
+  checked: number;
+  headSeq: number;
+  headHash: string;
+  fault: AuditFault | null;
+}
+
+const batch = 1000;
+
+/** Recomputes the chain from its beginning to its head in one snapshot, and finds edits, removals, insertions and gaps. */
+export const verifyAudit = (db: Database): Promise<AuditVerification> =>
+  db.transaction(
+    async (tx) => {
+      let seq = 0;
+      let hash: Uint8Array = genesisHash;
+      const found = (fault: AuditFault | null): AuditVerification => ({
+        ok: fault === null,
+        checked: seq,
+        headSeq: seq,
+        headHash: hash.toHex(),
+        fault,
+      });
+      for (;;) {
+        const links = await findLinksAfter(tx, seq, batch);
+        for (const { link, event } of links) {
+          const at = { seq: link.seq };
+          if (link.seq !== seq + 1) return found({ kind: "gap", seq: seq + 1 });
+          if (!equalBytes(link.prevHash, hash)) return found({ kind: "chain_broken", ...at });
+          if (event === null) return found({ kind: "event_missing", ...at });
+          if (!equalBytes(await chainHash(link.seq, hash, event), link.hash)) {
+            return found({ kind: "event_edited", ...at });
+          }
+          seq = link.seq;
+          hash = link.hash;
+        }
+        if (links.length < batch) break;
+      }
+      const unchained = await countUnchainedEvents(tx);
+      return found(unchained === 0 ? null : { kind: "event_unchained", count: unchained });
+    },
+    { isolationLevel: "repeatable read", accessMode: "read only" },
+  );

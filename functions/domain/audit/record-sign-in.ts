@@ -1,7 +1,7 @@
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { WebCaller } from "../operator/authenticate.ts";
-import { type Origin, operatorActor, recordAudit } from "./record.ts";
+import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 
 /** How a sign-in ended. Of a refused one, whom it was about as far as web knows. */
 export type SignIn =

@@ -15,10 +15,10 @@ import {
 import type { Executor } from "../../store/database.ts";
 import { findIdentity, type IdentityRow, lockIdentity, updateCollectorVersion } from "../../store/identities.ts";
 import { findPolicy } from "../../store/policies.ts";
-import { type Origin, recordAudit } from "../audit/record.ts";
-import { type AdmittedCollector, admitProof } from "./admit.ts";
+import { type Origin, recordAudit } from "../audit/audit-log.ts";
+import type { ProvenCollector } from "./authenticate.ts";
+import { type AdmittedCollector, admitProof } from "./authenticate.ts";
 import { type Issued, issuedBefore, issuedRow } from "./issued.ts";
-import type { ProvenCollector } from "./prove.ts";
 
 /** What renewal needs of core. */
 export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> & { signer: Signer };

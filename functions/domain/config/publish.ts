@@ -1,11 +1,15 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
+import type { FieldError } from "../../../kit/problem.ts";
+import { configHash } from "../../../proto/collector-config/hash.ts";
+import { parseCollectorConfig } from "../../../proto/collector-config/parse.ts";
+import { configBytesMax, parseTree } from "../../../proto/collector-config/tree.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type ConfigRow, findConfig, insertConfig, type ListedConfig, listConfigs } from "../../store/configs.ts";
 import type { Page, Paged } from "../../store/page.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";
-import type { Operator } from "../operator/operator.ts";
-import type { CheckedConfig } from "./check.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { findSecrets } from "./find-secrets.ts";
 
 /** Stores a checked config, byte for byte. The same text may be published again: each publication is a config of its own. */
 export const publishConfig = async (
@@ -48,3 +52,39 @@ export const getConfig = async ({ db }: Pick<Core, "db">, id: string): Promise<C
 /** One page of the published configs, newest first, without their text. */
 export const browseConfigs = ({ db }: Pick<Core, "db">, page: Page): Promise<Paged<ListedConfig>> =>
   listConfigs(db, page);
+
+/** A config that may be published. */
+export interface CheckedConfig {
+  yaml: string;
+  configHash: string;
+  sizeBytes: number;
+}
+
+/**
+ * Checks a collector config before it is published (contract, section 5): 413 `payload_too_large` over 256 KiB, 422
+ * `config_contains_secret`, 422 `config_invalid` by the collector's own schema. Places are told, values never.
+ */
+export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
+  const sizeBytes = new TextEncoder().encode(yaml).length;
+  if (sizeBytes > configBytesMax)
+    throw new Problem("payload_too_large", { detail: `A config is at most ${configBytesMax} bytes` });
+  // A NUL would pass a YAML parser inside a comment, and no database text holds it.
+  if (yaml.includes("\u0000")) throw invalid([{ path: "", message: "must not hold NUL characters" }]);
+  const tree = parseTree(yaml);
+  const secrets = findSecrets(tree.ok ? tree.tree : null, yaml);
+  if (secrets.length > 0) {
+    const errors = secrets.map(({ path, line, kind }): FieldError => {
+      const message = `holds ${kind}; refer to a local file instead`;
+      if (path !== null && tree.ok) return tree.errorAt(path, message);
+      return { path: "", line: line ?? 1, column: 1, message };
+    });
+    throw new Problem("config_contains_secret", { errors: errors.slice(0, 50) });
+  }
+  const parsed = parseCollectorConfig(yaml);
+  if (!parsed.ok) throw invalid(parsed.errors);
+  const hash = await configHash(yaml);
+  if (hash === null) throw invalid([{ path: "", message: "has no hash" }]);
+  return { yaml, configHash: hash, sizeBytes };
+};
+
+const invalid = (errors: readonly FieldError[]): Problem => new Problem("config_invalid", { errors });

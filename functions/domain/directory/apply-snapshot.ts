@@ -1,6 +1,6 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import type { DirectorySnapshot } from "../../directory/snapshot.ts";
+import type { DirectoryFaultCode, DirectorySnapshot } from "../../directory/snapshot.ts";
 import type { Executor } from "../../store/database.ts";
 import {
   confirmPeople,
@@ -12,7 +12,7 @@ import {
   writeAuthenticationIdentities,
   writePeople,
 } from "../../store/directory.ts";
-import { recordAudits } from "../audit/record.ts";
+import { recordAudits } from "../audit/audit-log.ts";
 import { refusalEntry, syncEntry } from "./audit-entries.ts";
 import { type DirectoryChanges, decideDirectoryChanges, type PersonState, type SuspectSetting } from "./rules.ts";
 
@@ -124,3 +124,13 @@ const missingGroupsOf = ({ admins, auditors }: DirectorySnapshot, domain: string
   ...(admins === null ? [`svc-admin@${domain}`] : []),
   ...(auditors === null ? [`svc-auditor@${domain}`] : []),
 ];
+
+/** Puts down that the directory could not be read, and why; people stay as the snapshot before left them. */
+export const recordDirectoryFailure = (
+  core: Pick<DirectoryCore, "db" | "clock">,
+  reasonCode: DirectoryFaultCode,
+): Promise<void> =>
+  core.db.transaction(async (tx) => {
+    const last = await lockDirectorySync(tx);
+    await saveDirectorySync(tx, endedWithoutSnapshot(core, last, { outcome: "failed", reasonCode }));
+  });

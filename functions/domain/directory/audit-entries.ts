@@ -1,5 +1,5 @@
 import type { DirectorySnapshot } from "../../directory/snapshot.ts";
-import type { Actor, AuditEntry } from "../audit/record.ts";
+import type { Actor, AuditEntry } from "../audit/audit-log.ts";
 import type { DirectoryChanges, HeldFor, PersonState } from "./rules.ts";
 
 const actor: Actor = { type: "system", id: "directory-sync", display: "directory sync" };

@@ -1,32 +1,73 @@
 import { sha256 } from "../../../kit/bytes.ts";
+import { singleFlight } from "../../../kit/single-flight.ts";
 import type { EnrollRequest } from "../../../proto/management/enroll.ts";
 import type { Core } from "../../core.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
 import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
 import { deleteReservations } from "../../store/reservations.ts";
-import type { Origin } from "../audit/record.ts";
+import { findTokenByHash } from "../../store/tokens.ts";
+import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
-import type { AdmittedToken } from "./admit-token.ts";
 import { createRecord } from "./record.ts";
-import { Refusal, type RefusedUse, type RefusingCore, refusing } from "./refuse.ts";
-import { createReserve, type EnrollmentRequest } from "./reserve.ts";
+import { EnrollmentRefusal, type RefusalCore, type RefusedUse, recordRefusals } from "./refuse.ts";
+import { admitUse, createReserve, type EnrollmentRequest } from "./reserve.ts";
+import { isWellFormedToken, tokenPrefixCharacters } from "./rules.ts";
 
 /** What enrollment needs of core. */
-export type EnrollCore = RefusingCore & Pick<Core, "config" | "cryptography"> & { signer: Signer };
+export type EnrollCore = RefusalCore & Pick<Core, "config" | "cryptography"> & { signer: Signer };
+
+/** A token that is neither revoked nor expired, under a policy that is not frozen, from an address that both allow. */
+export interface AdmittedToken {
+  tokenId: string;
+  tokenPrefix: string;
+  policyId: string;
+}
+
+/** Admits the token that a caller presents, null for none. */
+export type AdmitToken = (rawToken: string | null, origin: Origin) => Promise<AdmittedToken>;
+
+/**
+ * Creates the check of a bootstrap token before the request's body is read. It uses up nothing, and the reservation and the record check
+ * again. Throws 401 `token_invalid`, 403 `policy_frozen` or `source_not_allowed`, 429 `throttled`.
+ */
+export const createAdmitToken = (core: RefusalCore): AdmitToken => {
+  // Concurrent requests may share a look-up: its result is checked again under the policy's lock.
+  const findToken = singleFlight(
+    (tokenSha256: Uint8Array) => findTokenByHash(core.db, tokenSha256),
+    (tokenSha256) => tokenSha256.toHex(),
+  );
+  return (rawToken, origin) => {
+    const use: RefusedUse = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
+    return recordRefusals(core, use, origin, async () => {
+      if (rawToken === null || !isWellFormedToken(rawToken)) {
+        throw new EnrollmentRefusal("token_invalid", {
+          reason: rawToken === null ? "token_missing" : "token_malformed",
+        });
+      }
+      const tokenPrefix = rawToken.slice(0, tokenPrefixCharacters);
+      use.tokenPrefix = tokenPrefix;
+      const found = await findToken(await sha256(rawToken));
+      use.tokenId = found?.token.id ?? null;
+      use.policyId = found?.policy.id ?? null;
+      const { token, policy } = admitUse(found?.policy, found?.token, origin.remoteAddress, core.clock.now());
+      return { tokenId: token.id, tokenPrefix, policyId: policy.id };
+    });
+  };
+};
 
 /** Enrolls a host by a token that was admitted. */
 export type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin) => Promise<Issued>;
 
 /**
- * Enrolls hosts (contract, section 3, "Enroll"): reserve a place under every limit, sign outside any transaction, record. A
- * crash between the steps leaves a reservation that runs out after 60 s and a certificate that no row makes valid. Refusals are
- * audited; failed uses count against the remote address. Concurrent enrollments share the transactions of both steps.
+ * Creates the enrollment of hosts (docs/enroll.md): reserve a use under every limit, sign outside any transaction, record. A crash
+ * between the steps leaves a reservation that expires after 60 s and a certificate that no row makes valid. Refusals are audited; failed
+ * uses count against the remote address. Concurrent enrollments share the transactions of both steps.
  */
 export const createEnroll = (core: EnrollCore): Enroll => {
   const steps: Steps = { reserve: createReserve(core), record: createRecord(core) };
   return (token, body, origin) => {
     const use: RefusedUse = { ...token, identity: null };
-    return refusing(core, use, origin, async () => {
+    return recordRefusals(core, use, origin, async () => {
       const request = await checkedRequest(core, body, origin);
       use.identity = request.identity;
       const { enrolled, outcome } = await attempt(core, steps, token, request, origin);
@@ -67,7 +108,7 @@ const attempt = async (
   }
 };
 
-/** Whatever goes wrong in a signer is its failure, and only the log sees why. */
+/** Turns any failure of the signer into `signer_failed`; only the log has its cause. */
 const sign = async (
   signer: Signer,
   { csrPem, spki, identity }: EnrollmentRequest,
@@ -76,17 +117,18 @@ const sign = async (
   try {
     return await signer.sign({ csrPem, spki, identity, ...terms });
   } catch (cause) {
-    throw new Refusal("signer_failed", { cause });
+    throw new EnrollmentRefusal("signer_failed", { cause });
   }
 };
 
 const checkedRequest = async (core: EnrollCore, body: EnrollRequest, origin: Origin): Promise<EnrollmentRequest> => {
   const checked = await checkCsr(body.csr_pem, core.cryptography);
-  if (!checked.ok) throw new Refusal("csr_invalid", { reason: checked.fault, detail: csrFaultDetail[checked.fault] });
+  if (!checked.ok)
+    throw new EnrollmentRefusal("csr_invalid", { reason: checked.fault, detail: csrFaultDetail[checked.fault] });
   const { identity, spki } = checked.csr;
   if (identity.length > core.config.hostIdBytesMax) {
     const detail = `The identity is longer than ${core.config.hostIdBytesMax} bytes`;
-    throw new Refusal("identity_not_allowed", { reason: "identity_too_long", detail });
+    throw new EnrollmentRefusal("identity_not_allowed", { reason: "identity_too_long", detail });
   }
   return {
     identity,

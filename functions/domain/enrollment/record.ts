@@ -1,10 +1,9 @@
 /**
- * The second half of an enrollment: the issuing transaction, shared by concurrent requests. Invariants: token, policy and identity are
- * rechecked under the locks that revocation and freeze take; counts, identity, certificate and audit event commit together; a
- * refusal of one changes nothing for the others, and gives its place back.
+ * The second half of an enrollment: the transaction that records the certificate, shared by concurrent requests. Invariants: token,
+ * policy and identity are checked again under the locks that revocation and freeze take; counts, identity, certificate and audit event
+ * commit together; a refusal of one changes nothing for the others, and releases its reservation.
  */
 
-import { rfc3339 } from "../../../kit/clock.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { type IssuedCertificate, SignerFault } from "../../signer/signer.ts";
@@ -26,24 +25,24 @@ import {
 import { addEnrollments, lockPolicies } from "../../store/policies.ts";
 import { deleteReservations, type ReservationRow } from "../../store/reservations.ts";
 import { addTokenUses, lockTokens } from "../../store/tokens.ts";
-import { type AuditEntry, type Origin, recordAudits } from "../audit/record.ts";
+import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
-import { Refusal, type Refused, refusable } from "./refuse.ts";
+import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import { admitAgain, admitUse, type EnrollmentRequest } from "./reserve.ts";
 
-/** A certificate that was signed for a place. */
+/** A certificate that was signed for a reservation. */
 export interface Issue {
   request: EnrollmentRequest;
   reservation: ReservationRow;
   issued: IssuedCertificate;
-  /** When it was asked for, milliseconds since the epoch. */
+  /** When it was requested, milliseconds since the epoch. */
   now: number;
   origin: Origin;
 }
 
 type Needs = Pick<Core, "clock" | "entropy">;
 
-/** Records what was signed, or throws the `Refusal` that came about while it was. */
+/** Creates the record of a signed certificate, which throws an `EnrollmentRefusal` that arose while the signer ran. */
 export const createRecord = ({ db, ...needs }: Needs & { db: Database }): ((issue: Issue) => Promise<Issued>) => {
   const record = groupTransactions<Issue, ({ kind: "recorded" } & Issued) | Refused>(db, {
     run: (tx, issues) => recordAll(tx, needs, issues),
@@ -79,16 +78,16 @@ const recordAll = async (
   const known = [...identities.values()].map(({ id }) => id);
   const inUse = await findIdentitiesInUse(tx, known, new Date(now));
   const plans = issues.map((issue) =>
-    refusable((): Plan => {
+    catchRefusal((): Plan => {
       const { request, reservation, issued, origin } = issue;
       const { policyId, tokenId } = reservation;
       const { policy } = admitUse(policies.get(policyId), tokens.get(tokenId), origin.remoteAddress, now);
-      if (!held.has(reservation.id)) throw new Refusal("enrollment_in_progress");
+      if (!held.has(reservation.id)) throw new EnrollmentRefusal("enrollment_in_progress");
       const known = identities.get(request.identity);
-      // Somebody whose place ran out meanwhile may have had the name first, under another policy's lock.
+      // Since this reservation expired, another policy may have enrolled the identity, under its own lock.
       if (known) admitAgain(policy, known, inUse.has(known.id));
       if (fingerprints.has(issued.fingerprintSha256)) {
-        throw new Refusal("signer_failed", { cause: new SignerFault(issuedBefore) });
+        throw new EnrollmentRefusal("signer_failed", { cause: new SignerFault(issuedBefore) });
       }
       return planOf(issue, known, needs, now);
     }),
@@ -104,11 +103,11 @@ const recordAll = async (
   );
 };
 
-/** What one enrollment writes. */
+/** The rows of one enrollment. */
 interface Plan {
   kind: "plan";
   issue: Issue;
-  /** Whether the identity was there before. */
+  /** Whether the identity has enrolled before. */
   isKnown: boolean;
   identity: IdentityRow;
   certificate: CertificateRow;
@@ -138,7 +137,7 @@ const planOf = (issue: Issue, known: IdentityRow | undefined, { entropy }: Needs
 const write = async (tx: Executor, needs: Needs, plans: readonly Plan[], now: number): Promise<void> => {
   const at = new Date(now);
   const first = plans.filter(({ isKnown }) => !isKnown);
-  // In the order of ids, in which whoever changes several hosts takes them.
+  // In the order of ids, as everything that changes several hosts locks them.
   const again = plans.filter(({ isKnown }) => isKnown).toSorted((a, b) => (a.identity.id < b.identity.id ? -1 : 1));
   await Promise.all([
     insertIdentities(
@@ -176,7 +175,7 @@ const entryOf = ({ isKnown, identity, certificate, issue: { issued, origin } }: 
     token_id: identity.tokenId,
     certificate_id: certificate.id,
     fingerprint_sha256: issued.fingerprintSha256,
-    not_after: rfc3339(issued.notAfter),
+    not_after: certificate.notAfter.toISOString(),
     reenrolled: isKnown,
   },
 });

@@ -5,16 +5,16 @@ import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
 import { SignerFault } from "../../signer/signer.ts";
 import type { Executor } from "../../store/database.ts";
 import { countFailures, insertFailure } from "../../store/enrollment-failures.ts";
-import { countRefusal } from "../../store/enrollment-refusals.ts";
-import { type Origin, recordAudit } from "../audit/record.ts";
+import { countRefusal, takeRefusals } from "../../store/enrollment-refusals.ts";
+import { type Origin, recordAudit } from "../audit/audit-log.ts";
 
 const windowMs = 5 * 60_000;
 const failuresMax = 10;
-/** The audit log hears of refusals by the minute. */
-export const minuteMs = 60_000;
+/** Refusals are counted by the minute. */
+const minuteMs = 60_000;
 
-/** Why an enrollment is refused: the public code, and the reason that only the audit event holds. */
-export class Refusal extends Error {
+/** A refusal of an enrollment: the public problem, and the reason that only the audit event holds. */
+export class EnrollmentRefusal extends Error {
   readonly problem: Problem;
   readonly reason: string;
 
@@ -31,23 +31,23 @@ export class Refusal extends Error {
   }
 }
 
-/** A refusal as a result, where one of a group must not undo the others. */
+/** A refusal as a result: in a group, one refusal must not roll back the others. */
 export interface Refused {
   kind: "refused";
-  refusal: Refusal;
+  refusal: EnrollmentRefusal;
 }
 
-/** What `decide` gives, or the `Refusal` that it throws. */
-export const refusable = <Decision>(decide: () => Decision): Decision | Refused => {
+/** Returns the result of `decide`, or the `EnrollmentRefusal` that it throws. */
+export const catchRefusal = <Decision>(decide: () => Decision): Decision | Refused => {
   try {
     return decide();
   } catch (error) {
-    if (error instanceof Refusal) return { kind: "refused", refusal: error };
+    if (error instanceof EnrollmentRefusal) return { kind: "refused", refusal: error };
     throw error;
   }
 };
 
-/** Whom a refusal is recorded against, as far as it is known. */
+/** What a refusal is recorded against, as far as it is known. */
 export interface RefusedUse {
   tokenId: string | null;
   tokenPrefix: string | null;
@@ -56,11 +56,11 @@ export interface RefusedUse {
 }
 
 /** What recording a refusal needs of core. */
-export type RefusingCore = Pick<Core, "db" | "clock" | "entropy" | "observe">;
+export type RefusalCore = Pick<Core, "db" | "clock" | "entropy" | "observe">;
 
-/** Does a step of an enrollment; a `Refusal` of it is recorded and thrown as the problem to answer with, and both are counted. */
-export const refusing = async <Result>(
-  core: RefusingCore,
+/** Runs a step of an enrollment. Records an `EnrollmentRefusal` and throws its problem; counts every failure. */
+export const recordRefusals = async <Result>(
+  core: RefusalCore,
   use: RefusedUse,
   origin: Origin,
   step: () => Promise<Result>,
@@ -69,7 +69,7 @@ export const refusing = async <Result>(
     return await step();
   } catch (error) {
     const thrown =
-      error instanceof Refusal
+      error instanceof EnrollmentRefusal
         ? await core.db.transaction((tx) => refuse({ ...core, db: tx }, error, use, origin))
         : error;
     core.observe.enroll(thrown instanceof Problem ? thrown.code : "error");
@@ -78,13 +78,13 @@ export const refusing = async <Result>(
 };
 
 /**
- * Records a refused use and gives the problem to answer with. A 401 or 403 counts against the remote address; after ten in five
- * minutes the answer is 429 `throttled` instead. Only refusals pass through here, so a valid token enrolls from any address.
- * The audit log gets an event for the first of an address, reason and minute, and the count of all after it: `tellRefusals`.
+ * Records a refused use and returns the problem to answer with. A 401 or 403 counts against the remote address; after ten in five
+ * minutes the problem is 429 `throttled`. Only refusals come here, so a valid token enrolls from any address. Audits the first refusal
+ * of an address, reason and minute; `flushRefusalCounts` audits the count of the others.
  */
 const refuse = async (
   { db, clock, entropy }: Pick<Core, "clock" | "entropy"> & { db: Executor },
-  refusal: Refusal,
+  refusal: EnrollmentRefusal,
   use: RefusedUse,
   origin: Origin,
 ): Promise<Problem> => {
@@ -126,6 +126,50 @@ const refuse = async (
   return problem;
 };
 
-/** What an operator should know of a signer that failed; the caller never does. */
-const signerFault = ({ problem: { options } }: Refusal): { signer_fault?: string } =>
+/** Returns a signer's message for the audit event; the caller never gets it. */
+const signerFault = ({ problem: { options } }: EnrollmentRefusal): { signer_fault?: string } =>
   options.cause instanceof SignerFault ? { signer_fault: options.cause.message } : {};
+
+/** Requests of a minute may still be in flight when it ends. */
+const graceMs = 5000;
+const batch = 500;
+
+/**
+ * Audits how many uses each address was refused in each past minute, by reason; a single refusal has its own event already. Returns how
+ * many events it wrote. Safe to repeat and to run on several replicas: one transaction takes the counts and writes their events.
+ */
+export const flushRefusalCounts = async ({
+  db,
+  clock,
+  entropy,
+}: Pick<Core, "db" | "clock" | "entropy">): Promise<number> => {
+  const before = new Date(clock.now() - minuteMs - graceMs);
+  let written = 0;
+  for (;;) {
+    const taken = await db.transaction(async (tx) => {
+      const rows = await takeRefusals(tx, before, batch);
+      for (const { addressKey, minuteStartedAt, reason, refusals, lastAt } of rows) {
+        if (refusals === 1) continue;
+        written += 1;
+        await recordAudit(
+          tx,
+          { clock, entropy },
+          {
+            actor: { type: "collector", id: "", display: "unknown" },
+            action: "collector.enroll",
+            target: { type: "remote_address", id: addressKey },
+            outcome: "failure",
+            reason,
+            details: {
+              count: refusals,
+              minute: minuteStartedAt.toISOString(),
+              last_at: lastAt.toISOString(),
+            },
+          },
+        );
+      }
+      return rows.length;
+    });
+    if (taken < batch) return written;
+  }
+};

@@ -1,7 +1,7 @@
 /**
- * The first half of an enrollment: a place under every limit. Invariants: decisions on one policy are made one after the other,
- * under its lock, each with the places of those before it counted; concurrent requests share transactions, at most one of an
- * identity in each; a refusal of one changes nothing for the others.
+ * The first half of an enrollment: a reservation under every limit. Invariants: decisions on one policy are made one after the other
+ * under its lock, each counting the reservations before it; concurrent requests share transactions, at most one of an identity in each;
+ * a refusal of one changes nothing for the others.
  */
 
 import { addressAllowed } from "../../../kit/address.ts";
@@ -21,12 +21,12 @@ import {
 } from "../../store/reservations.ts";
 import { lockTokens, type TokenRow } from "../../store/tokens.ts";
 import type { Issued } from "../certificate/issued.ts";
-import { Refusal, type Refused, refusable } from "./refuse.ts";
+import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 
-/** For how long a place is held while the signer runs. */
+/** For how long a reservation counts while the signer runs. */
 const reservationMs = 60_000;
-/** For how long a lost answer is answered again. */
+/** For how long a request is answered with the certificate it was issued before, whose answer was lost. */
 const retryMs = 10 * 60_000;
 const hourMs = 3_600_000;
 
@@ -43,50 +43,57 @@ export interface EnrollmentRequest {
   remoteAddress: string;
 }
 
-/** Who asks for a place, and by which token. */
-export interface ReserveAsk {
+/** A request for a reservation, and its token. */
+export interface ReserveRequest {
   request: EnrollmentRequest;
   tokenId: string;
   policyId: string;
 }
 
-/** What the first transaction decides: a place to sign for, or the certificate of a request that was answered before. */
+/** The decision of the first transaction: a reservation to sign for, or the certificate that this request was issued before. */
 export type Reserved =
-  | { kind: "place"; reservation: ReservationRow; policy: PolicyRow }
+  | { kind: "reserved"; reservation: ReservationRow; policy: PolicyRow }
   | ({ kind: "issued" } & Issued);
 
 type Needs = Pick<Core, "clock" | "entropy">;
 
 /**
- * Decides under the policy's lock whether a request may enroll, and holds a place for it under every limit. Throws `Refusal`.
- * Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform; limits.
+ * Creates the decision, under the policy's lock, whether a request may enroll; it reserves a use under every limit or throws
+ * `EnrollmentRefusal`. Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform; limits.
  */
-export const createReserve = ({ db, ...needs }: Needs & { db: Database }): ((ask: ReserveAsk) => Promise<Reserved>) => {
-  const decide = groupTransactions<ReserveAsk, Reserved | Refused>(db, {
-    run: (tx, asks) => reserveAll(tx, needs, asks),
+export const createReserve = ({
+  db,
+  ...needs
+}: Needs & { db: Database }): ((asked: ReserveRequest) => Promise<Reserved>) => {
+  const decide = groupTransactions<ReserveRequest, Reserved | Refused>(db, {
+    run: (tx, requests) => reserveAll(tx, needs, requests),
     keyOf: ({ request }) => request.identity,
   });
-  return async (ask) => {
-    const decision = await decide(ask);
+  return async (request) => {
+    const decision = await decide(request);
     if (decision.kind === "refused") throw decision.refusal;
     return decision;
   };
 };
 
-const reserveAll = async (tx: Executor, needs: Needs, asks: readonly ReserveAsk[]): Promise<(Reserved | Refused)[]> => {
+const reserveAll = async (
+  tx: Executor,
+  needs: Needs,
+  requests: readonly ReserveRequest[],
+): Promise<(Reserved | Refused)[]> => {
   const now = needs.clock.now();
-  const facts = await loadFacts(tx, asks, now);
-  const decisions = asks.map((ask) => refusable(() => decide(facts, needs, ask, now)));
-  const places = decisions.flatMap((decision) => (decision.kind === "place" ? [decision.reservation] : []));
-  const taken = await insertReservations(tx, places);
+  const facts = await loadFacts(tx, requests, now);
+  const decisions = requests.map((each) => catchRefusal(() => decide(facts, needs, each, now)));
+  const reservations = decisions.flatMap((decision) => (decision.kind === "reserved" ? [decision.reservation] : []));
+  const taken = await insertReservations(tx, reservations);
   return decisions.map((decision) =>
-    decision.kind === "place" && !taken.has(decision.reservation.id)
-      ? { kind: "refused", refusal: new Refusal("enrollment_in_progress") }
+    decision.kind === "reserved" && !taken.has(decision.reservation.id)
+      ? { kind: "refused", refusal: new EnrollmentRefusal("enrollment_in_progress") }
       : decision,
   );
 };
 
-/** What decisions are made on. The counts grow with each place that is given. */
+/** What decisions are made on. The counts grow with each reservation. */
 interface Facts {
   policies: ReadonlyMap<string, PolicyRow>;
   tokens: ReadonlyMap<string, TokenRow>;
@@ -99,13 +106,13 @@ interface Facts {
   lastHourByPolicy: ReadonlyMap<string, number>;
 }
 
-/** All is read under the policies' locks: what is counted then cannot grow until the commit. */
-const loadFacts = async (tx: Executor, asks: readonly ReserveAsk[], now: number): Promise<Facts> => {
+/** Reads under the policies' locks: the counts cannot grow until the commit. */
+const loadFacts = async (tx: Executor, requests: readonly ReserveRequest[], now: number): Promise<Facts> => {
   const at = new Date(now);
-  const policyIds = [...new Set(asks.map(({ policyId }) => policyId))];
-  const tokenIds = [...new Set(asks.map(({ tokenId }) => tokenId))];
-  const names = asks.map(({ request }) => request.identity);
-  const keys = asks.map(({ request }) => request.spkiSha256);
+  const policyIds = [...new Set(requests.map(({ policyId }) => policyId))];
+  const tokenIds = [...new Set(requests.map(({ tokenId }) => tokenId))];
+  const names = requests.map(({ request }) => request.identity);
+  const keys = requests.map(({ request }) => request.spkiSha256);
   const policies = await lockPolicies(tx, policyIds);
   const [tokens, identities] = await Promise.all([
     lockTokens(tx, tokenIds),
@@ -140,11 +147,11 @@ const add = (counts: Map<string, number>, key: string, more: number): void => {
   counts.set(key, (counts.get(key) ?? 0) + more);
 };
 
-const decide = (facts: Facts, { clock, entropy }: Needs, ask: ReserveAsk, now: number): Reserved => {
-  const { request } = ask;
+const decide = (facts: Facts, { clock, entropy }: Needs, asked: ReserveRequest, now: number): Reserved => {
+  const { request } = asked;
   const { policy, token } = admitUse(
-    facts.policies.get(ask.policyId),
-    facts.tokens.get(ask.tokenId),
+    facts.policies.get(asked.policyId),
+    facts.tokens.get(asked.tokenId),
     request.remoteAddress,
     now,
   );
@@ -153,9 +160,9 @@ const decide = (facts: Facts, { clock, entropy }: Needs, ask: ReserveAsk, now: n
     (row) => row.tokenId === token.id && row.identityId === identity?.id && isSameKey(row, request),
   );
   if (issued && identity && identity.revokedAt === null) return { kind: "issued", certificate: issued, identity };
-  if (facts.reserved.has(request.identity)) throw new Refusal("enrollment_in_progress");
+  if (facts.reserved.has(request.identity)) throw new EnrollmentRefusal("enrollment_in_progress");
   if (token.maxUses > 0 && token.useCount + (facts.heldByToken.get(token.id) ?? 0) >= token.maxUses) {
-    throw new Refusal("token_invalid", { reason: "token_exhausted" });
+    throw new EnrollmentRefusal("token_invalid", { reason: "token_exhausted" });
   }
   admitDevice(policy, token, request);
   if (identity) admitAgain(policy, identity, facts.identitiesInUse.has(identity.id));
@@ -173,15 +180,15 @@ const decide = (facts: Facts, { clock, entropy }: Needs, ask: ReserveAsk, now: n
     serialNumber: entropy.bytes(16).toHex(),
     expiresAt: new Date(now + reservationMs),
   };
-  return { kind: "place", reservation, policy };
+  return { kind: "reserved", reservation, policy };
 };
 
 const isSameKey = (row: CertificateRow, { spkiSha256 }: EnrollmentRequest): boolean =>
   row.spkiSha256.toHex() === spkiSha256.toHex();
 
 /**
- * The policy and token of a use, if what must hold at the reservation and again at the issue does: the token lives, the policy
- * is open, the address is allowed. Throws `Refusal`.
+ * Returns the policy and token of a use that may enroll: the token is neither revoked nor expired, the policy is not frozen, both allow
+ * the address. Checked at the reservation and again at the record. Throws `EnrollmentRefusal`.
  */
 export const admitUse = (
   policy: PolicyRow | undefined,
@@ -189,39 +196,44 @@ export const admitUse = (
   remoteAddress: string,
   now: number,
 ): { policy: PolicyRow; token: TokenRow } => {
-  if (policy === undefined || token === undefined) throw new Refusal("token_invalid", { reason: "token_unknown" });
+  if (policy === undefined || token === undefined)
+    throw new EnrollmentRefusal("token_invalid", { reason: "token_unknown" });
   const state = tokenState(token, now);
-  if (state === "revoked" || state === "expired") throw new Refusal("token_invalid", { reason: `token_${state}` });
-  if (policy.frozenAt !== null) throw new Refusal("policy_frozen");
+  if (state === "revoked" || state === "expired")
+    throw new EnrollmentRefusal("token_invalid", { reason: `token_${state}` });
+  if (policy.frozenAt !== null) throw new EnrollmentRefusal("policy_frozen");
   const allowed =
     addressAllowed(policy.allowedSourceCidrs, remoteAddress) && addressAllowed(token.allowedSourceCidrs, remoteAddress);
-  if (!allowed) throw new Refusal("source_not_allowed");
+  if (!allowed) throw new EnrollmentRefusal("source_not_allowed");
   return { policy, token };
 };
 
 const admitDevice = (policy: PolicyRow, token: TokenRow, request: EnrollmentRequest): void => {
   if (!identityAllowed(policy.allowedIdentityPrefixes, request.deviceId, request.identity)) {
-    throw new Refusal("identity_not_allowed");
+    throw new EnrollmentRefusal("identity_not_allowed");
   }
-  if (token.boundDeviceId !== null && token.boundDeviceId !== request.deviceId) throw new Refusal("device_not_allowed");
-  if (!platformAllowed(policy.allowedPlatforms, request.platform)) throw new Refusal("platform_not_allowed");
+  if (token.boundDeviceId !== null && token.boundDeviceId !== request.deviceId)
+    throw new EnrollmentRefusal("device_not_allowed");
+  if (!platformAllowed(policy.allowedPlatforms, request.platform)) throw new EnrollmentRefusal("platform_not_allowed");
 };
 
-/** Whether an identity may enroll again, decided at the reservation and at the issue. Throws `Refusal`. */
+/** Throws `EnrollmentRefusal` unless an identity may enroll again. Checked at the reservation and again at the record. */
 export const admitAgain = (policy: PolicyRow, identity: IdentityRow, isInUse: boolean): void => {
   if (identity.revokedAt !== null) {
-    throw new Refusal("identity_revoked", { detail: "The identity was revoked, which is final: use a new device id" });
+    throw new EnrollmentRefusal("identity_revoked", {
+      detail: "The identity was revoked, which is final: use a new device id",
+    });
   }
-  if (policy.reenrollment === "deny" && isInUse) throw new Refusal("identity_exists");
+  if (policy.reenrollment === "deny" && isInUse) throw new EnrollmentRefusal("identity_exists");
 };
 
 const admitFirst = (policy: PolicyRow, { firstsByPolicy, lastHourByPolicy }: Facts): void => {
   const held = firstsByPolicy.get(policy.id) ?? 0;
   if (policy.maxEnrollments > 0 && policy.enrollmentCount + held >= policy.maxEnrollments) {
-    throw new Refusal("enrollment_limit_reached");
+    throw new EnrollmentRefusal("enrollment_limit_reached");
   }
   if (policy.maxEnrollmentsPerHour === 0) return;
   if ((lastHourByPolicy.get(policy.id) ?? 0) + held >= policy.maxEnrollmentsPerHour) {
-    throw new Refusal("enrollment_rate_limited", { retryAfterSeconds: 60 });
+    throw new EnrollmentRefusal("enrollment_rate_limited", { retryAfterSeconds: 60 });
   }
 };

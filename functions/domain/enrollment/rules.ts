@@ -1,3 +1,5 @@
+import type { Entropy } from "../../../kit/entropy.ts";
+import { Secret } from "../../../kit/secret.ts";
 import { composeIdentity } from "../../../proto/identity.ts";
 
 /** The cap of `certificate_ttl_seconds`: 30 days (spec, "Limits"). */
@@ -30,3 +32,45 @@ export const identityAllowed = (prefixes: readonly string[], deviceId: string, i
 /** Whether `os/arch` is among the allowed `os` and `os/arch`; an empty list allows any. */
 export const platformAllowed = (allowed: readonly string[], platform: string): boolean =>
   allowed.length === 0 || allowed.includes(platform) || allowed.includes(platform.split("/")[0] ?? "");
+
+const prefix = "svcbt_";
+const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const pattern = /^svcbt_[0-9A-Za-z]{49}$/;
+const secretBits = 256;
+const secretCharacters = 43;
+const checksumCharacters = 6;
+
+/** How many characters of a token are shown after its creation. */
+export const tokenPrefixCharacters = 12;
+
+/**
+ * A new bootstrap token (contract, section 3): `svcbt_`, 256 random bits in base62, and a CRC-32 of all before it. A secret
+ * scanner can recognise it, and a typo costs no query.
+ */
+export const generateToken = (entropy: Entropy): Secret => {
+  const bits = entropy.bytes(secretBits / 8).reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);
+  const body = prefix + base62(bits, secretCharacters);
+  return new Secret(body + checksum(body));
+};
+
+/** Whether `text` has a token's form and its checksum is right. Says nothing about whether core issued it. */
+export const isWellFormedToken = (text: string): boolean =>
+  pattern.test(text) && checksum(text.slice(0, -checksumCharacters)) === text.slice(-checksumCharacters);
+
+const checksum = (text: string): string => base62(BigInt(crc32(text)), checksumCharacters);
+
+const base62 = (value: bigint, characters: number): string => {
+  let text = "";
+  for (let rest = value; text.length < characters; rest /= 62n) text = (alphabet[Number(rest % 62n)] ?? "") + text;
+  return text;
+};
+
+/** CRC-32 as in IEEE 802.3 (reflected, polynomial 0xEDB88320), over the ASCII of `text`. */
+const crc32 = (text: string): number => {
+  let crc = 0xffffffff;
+  for (let at = 0; at < text.length; at++) {
+    crc ^= text.charCodeAt(at);
+    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
+  }
+  return (crc ^ 0xffffffff) >>> 0;
+};

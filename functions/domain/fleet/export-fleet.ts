@@ -3,10 +3,9 @@ import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../core.ts";
 import { type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet-report.ts";
 import type { FleetRules } from "../../store/fleet-rows.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";
-import type { Operator } from "../operator/operator.ts";
-import { readFleetRules } from "./rules.ts";
-import { fleetThresholds } from "./thresholds.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { readFleetRules } from "./report.ts";
 
 /** Rows read at once: enough for a scan to pay, few enough that neither memory nor the event loop notices. */
 const batchRows = 1000;
@@ -35,8 +34,7 @@ export const exportFleet = async (
   core: Pick<Core, "db" | "clock" | "config" | "entropy">,
   order: FleetExport,
 ): Promise<ExportedFleet> => {
-  const thresholds = fleetThresholds(core.config);
-  const rules = await readFleetRules(core.db, { now: new Date(core.clock.now()), thresholds });
+  const rules = await readFleetRules(core);
   return { rules, batches: readBatches(core, rules, order) };
 };
 

@@ -2,9 +2,8 @@ import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import type { Core } from "../../core.ts";
 import { hasAuditEventSince } from "../../store/audit.ts";
 import { createHeartbeatWriter, type HealthReport, type HeartbeatRecord } from "../../store/heartbeats.ts";
-import { type Origin, recordAudit } from "../audit/record.ts";
-import { admitted } from "../certificate/admit.ts";
-import { isExpired, type ProvenCollector } from "../certificate/prove.ts";
+import { type Origin, recordAudit } from "../audit/audit-log.ts";
+import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authenticate.ts";
 
 /** What heartbeats need of core. */
 export type HeartbeatCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "observe">;
@@ -39,9 +38,8 @@ export const createHeartbeats = (core: HeartbeatCore): TakeHeartbeat => {
 
   return async (caller, request, origin) => {
     const now = clock.now();
-    const { identity, fingerprintSha256 } = caller.certificate;
-    const use = { fingerprintSha256, sentAt: caller.sentAt, expired: isExpired(caller, now) };
-    const record = await write({ identity, use, report: reportOf(request) });
+    const { identity } = caller.certificate;
+    const record = await write({ identity, use: proofUseOf(caller, now), report: reportOf(request) });
     observe.heartbeat(record.outcome);
     const { certificateId, identityId } = await admitted(core, caller, record, origin);
     if (record.isCloneSuspected) await auditClone(core, { identity, identityId, certificateId }, origin);

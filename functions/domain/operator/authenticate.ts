@@ -2,28 +2,35 @@ import { errors, jwtVerify } from "jose";
 import type { Clock } from "../../../kit/clock.ts";
 import type { Secret } from "../../../kit/secret.ts";
 import { bridgeAudience, webSubject } from "../../../proto/operator/bridge-token.ts";
+import type { Scope } from "../../../proto/operator/scopes.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database.ts";
 import { findPerson } from "../../store/people.ts";
-import type { Operator } from "./operator.ts";
+
+/** A person who calls core, with the scopes that the database holds at the time of the call. */
+export interface Operator {
+  userId: string;
+  email: string;
+  scopes: readonly Scope[];
+}
+
+/** The caller of a route that web itself may call: a person, or null for web itself. */
+export type WebCaller = Operator | null;
 
 const leewaySeconds = 60;
 const lifetimeSecondsMax = 3600;
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /**
- * The operator that a bridge token names (spec, "Bridge token"; contract, section 2). Scopes are read from the database on each
- * call, so a change of the directory needs no new token. Anything wrong is one 401 `unauthenticated`; the reason is its cause.
+ * Returns the operator of a bridge token (docs/sign-in.md). Reads the scopes from the database on each call, so a change of the directory
+ * needs no new token. Throws 401 `unauthenticated` for any fault; the reason is its cause.
  */
 export const authenticateOperator = async (
   { db, ...needs }: { db: Database; clock: Clock; secret: Secret },
   token: string,
 ): Promise<Operator> => findOperator(db, await bridgeSubject(token, needs));
 
-/** Who web calls as where it may speak for itself: as a person, or as itself (null). */
-export type WebCaller = Operator | null;
-
-/** Like `authenticateOperator`, but takes a bridge token of web itself too (contract, section 10). */
+/** Like `authenticateOperator`, but accepts a bridge token of web itself too. */
 export const authenticateWeb = async (
   { db, ...needs }: { db: Database; clock: Clock; secret: Secret },
   token: string,
@@ -34,8 +41,8 @@ export const authenticateWeb = async (
 
 const findOperator = async (db: Database, subject: string): Promise<Operator> => {
   const row = uuid.test(subject) ? await findPerson(db, subject) : undefined;
-  if (row === undefined) throw refused("no such person");
-  if (row.status !== "active") throw refused(`the person is ${row.status}`);
+  if (row === undefined) throw rejected("no such person");
+  if (row.status !== "active") throw rejected(`the person is ${row.status}`);
   return { userId: row.userId, email: row.primaryEmail, scopes: row.scopes };
 };
 
@@ -49,16 +56,16 @@ const bridgeSubject = async (token: string, { clock, secret }: { clock: Clock; s
     currentDate: new Date(now),
     requiredClaims: ["sub", "aud", "iat", "exp"],
   }).catch((cause: unknown) => {
-    throw refused(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
+    throw rejected(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
   });
   const { aud, sub, iat, exp } = payload;
-  if (protectedHeader.typ !== "JWT") throw refused("typ is not JWT");
-  if (aud !== bridgeAudience) throw refused("aud is not core alone");
-  if (sub === undefined || iat === undefined || exp === undefined) throw refused("a claim is missing");
-  if (iat > now / 1000 + leewaySeconds) throw refused("iat is ahead");
-  if (exp - iat > lifetimeSecondsMax) throw refused("lives longer than an hour");
+  if (protectedHeader.typ !== "JWT") throw rejected("typ is not JWT");
+  if (aud !== bridgeAudience) throw rejected("aud is not core alone");
+  if (sub === undefined || iat === undefined || exp === undefined) throw rejected("a claim is missing");
+  if (iat > now / 1000 + leewaySeconds) throw rejected("iat is in the future");
+  if (exp - iat > lifetimeSecondsMax) throw rejected("lives longer than an hour");
   return sub;
 };
 
-const refused = (reason: string, cause?: unknown): Problem =>
+const rejected = (reason: string, cause?: unknown): Problem =>
   new Problem("unauthenticated", { cause: new Error(`bridge token: ${reason}`, { cause }) });

@@ -2,8 +2,8 @@ import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { createTestToken, enrollTestCollector } from "../../../tests/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/core.ts";
-import { verifyAudit } from "../../domain/audit/verify.ts";
-import { chainAuditEvents } from "../../jobs/chain-audit-events.ts";
+import { verifyAudit } from "../../domain/audit/chain.ts";
+import { chainAuditEvents } from "../../jobs/audit-jobs.ts";
 
 interface Listed {
   items: { id: string; seq: number | null; action: string; hash: string | null; actor: { display: string } }[];

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { Identifier, parseTimestamp, Timestamp } from "../../../proto/management/text.ts";
 import type { Core } from "../../core.ts";
-import { browseAuditEvents } from "../../domain/audit/browse.ts";
+import { browseAuditEvents } from "../../domain/audit/audit-log.ts";
 import { scope } from "../../http/guards.ts";
 import { createList, ListView, listFields } from "../../http/list.ts";
 import { route } from "../../http/route.ts";

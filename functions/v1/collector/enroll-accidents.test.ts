@@ -7,7 +7,7 @@ import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab-ca/test-pki.ts";
 import { collectorOf, createTestToken, identityPrefix, manage } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
-import { tellRefusals } from "../../domain/enrollment/tell-refusals.ts";
+import { flushRefusalCounts } from "../../domain/enrollment/refuse.ts";
 import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */
@@ -201,10 +201,10 @@ describe("where an enrollment comes from", () => {
     const events = () => db.select().from(auditEvent).where(eq(auditEvent.targetId, from));
     const all = () => db.select().from(auditEvent).where(eq(auditEvent.remoteAddr, from));
     expect((await all()).filter(({ outcome }) => outcome === "failure")).toHaveLength(1);
-    await tellRefusals(test.core);
+    await flushRefusalCounts(test.core);
     expect(await events()).toEqual([]);
     await clock.advance(65_001);
-    await Promise.all([tellRefusals(test.core), tellRefusals(test.core)]);
+    await Promise.all([flushRefusalCounts(test.core), flushRefusalCounts(test.core)]);
     expect(await events()).toMatchObject([
       { action: "collector.enroll", outcome: "failure", reason: "token_malformed", details: { count: 301 } },
     ]);

@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../scripts/lab-ca/test-pki.ts";
 import { createTestCore } from "../../../tests/core.ts";
-import { isWellFormedToken } from "../../domain/enrollment/bootstrap-token.ts";
+import { isWellFormedToken } from "../../domain/enrollment/rules.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

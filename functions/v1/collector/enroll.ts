@@ -1,8 +1,20 @@
 import { CertificateIssued, EnrollRequest } from "../../../proto/management/enroll.ts";
-import { createEnroll, type EnrollCore } from "../../domain/enrollment/enroll.ts";
-import { bootstrapToken } from "../../http/guards.ts";
-import { route } from "../../http/route.ts";
+import { type AdmittedToken, createAdmitToken, createEnroll, type EnrollCore } from "../../domain/enrollment/enroll.ts";
+import type { RefusalCore } from "../../domain/enrollment/refuse.ts";
+import { type Guard, route } from "../../http/route.ts";
 import { issuedView } from "./issued.ts";
+
+/** Admits a bootstrap token that may be used from here. Counts and audits every refusal, a missing token's too. */
+const bootstrapToken = (core: RefusalCore): Guard<AdmittedToken> => {
+  const admitToken = createAdmitToken(core);
+  return {
+    describe: { kind: "bootstrap_token" },
+    admit: (c) => {
+      const raw = /^Bearer ([!-~]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1] ?? null;
+      return admitToken(raw, c.get("origin"));
+    },
+  };
+};
 
 /** `POST /v1/collector/enroll`: a host's first certificate, for a bootstrap token and a certificate request. */
 export const enrollRoute = (core: EnrollCore) => {

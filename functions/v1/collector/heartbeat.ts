@@ -1,8 +1,8 @@
 import { rfc3339 } from "../../../kit/clock.ts";
 import { HeartbeatRequest, HeartbeatResponse } from "../../../proto/management/heartbeat.ts";
 import { createHeartbeats, type HeartbeatCore } from "../../domain/fleet/heartbeat.ts";
-import { collector, type ManagementCore, managementProblems } from "../../http/collector-guard.ts";
 import { route } from "../../http/route.ts";
+import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";
 
 /** `POST /v1/collector/heartbeat`: a host reports how it is. */
 export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {

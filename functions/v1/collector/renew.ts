@@ -1,8 +1,8 @@
 import { CertificateIssued } from "../../../proto/management/enroll.ts";
 import { RenewRequest } from "../../../proto/management/renew.ts";
 import { type RenewCore, renew } from "../../domain/certificate/renew.ts";
-import { collector, type ManagementCore, managementProblems } from "../../http/collector-guard.ts";
 import { route } from "../../http/route.ts";
+import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";
 import { issuedView } from "./issued.ts";
 
 /** `POST /v1/collector/renew`: a successor for the presented certificate. */

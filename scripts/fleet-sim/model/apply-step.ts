@@ -1,9 +1,8 @@
 import * as v from "valibot";
-import { recordAuthFailure } from "../../../functions/domain/certificate/auth-failure.ts";
-import type { ProvenCollector } from "../../../functions/domain/certificate/prove.ts";
-import { revokeCertificate, revokeIdentity } from "../../../functions/domain/certificate/revoke.ts";
-import { markUsed } from "../../../functions/domain/certificate/use.ts";
-import { assignConfig } from "../../../functions/domain/config/assign.ts";
+import type { ProvenCollector } from "../../../functions/domain/certificate/authenticate.ts";
+import { markUsed, recordAuthFailure } from "../../../functions/domain/certificate/authenticate.ts";
+import { revokeCertificate, revokeIdentity } from "../../../functions/domain/certificate/identities.ts";
+import { assignConfig } from "../../../functions/domain/config/desired-config.ts";
 import { Problem } from "../../../functions/problems.ts";
 import { insertCertificate } from "../../../functions/store/certificates.ts";
 import { updateCollectorVersion } from "../../../functions/store/identities.ts";

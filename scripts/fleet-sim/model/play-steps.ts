@@ -4,10 +4,9 @@
  * belongs to the model alone.
  */
 import { createHash } from "node:crypto";
-import { checkConfig } from "../../../functions/domain/config/check.ts";
-import { publishConfig } from "../../../functions/domain/config/publish.ts";
-import { createPolicy } from "../../../functions/domain/enrollment/create-policy.ts";
-import { createToken } from "../../../functions/domain/enrollment/create-token.ts";
+import { checkConfig, publishConfig } from "../../../functions/domain/config/publish.ts";
+import { createPolicy } from "../../../functions/domain/enrollment/policies.ts";
+import { createToken } from "../../../functions/domain/enrollment/tokens.ts";
 import { insertCertificates } from "../../../functions/store/certificates.ts";
 import { commitFrames, openCommitClient } from "../../../functions/store/commit-frames.ts";
 import type { Database } from "../../../functions/store/database.ts";

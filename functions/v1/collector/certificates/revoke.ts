@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Core } from "../../../core.ts";
-import { revokeCertificate } from "../../../domain/certificate/revoke.ts";
+import { revokeCertificate } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { Id, IdParams, Moment, ReasonBody } from "../../shapes.ts";

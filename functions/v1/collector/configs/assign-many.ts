@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Core } from "../../../core.ts";
-import { assignConfigToMany } from "../../../domain/config/assign.ts";
+import { assignConfigToMany } from "../../../domain/config/desired-config.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { Id, IdParams } from "../../shapes.ts";

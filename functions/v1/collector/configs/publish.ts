@@ -1,7 +1,6 @@
 import * as v from "valibot";
 import type { Core } from "../../../core.ts";
-import { checkConfig } from "../../../domain/config/check.ts";
-import { publishConfig } from "../../../domain/config/publish.ts";
+import { checkConfig, publishConfig } from "../../../domain/config/publish.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { Name } from "../../shapes.ts";

@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import { Identifier } from "../../../../proto/management/text.ts";
 import type { Core } from "../../../core.ts";
-import { createToken } from "../../../domain/enrollment/create-token.ts";
 import { tokenTtlSecondsDefault, tokenTtlSecondsMax } from "../../../domain/enrollment/rules.ts";
+import { createToken } from "../../../domain/enrollment/tokens.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { Count, IdParams, Prose } from "../../shapes.ts";

@@ -1,5 +1,5 @@
 import type { Core } from "../../../core.ts";
-import { createPolicy } from "../../../domain/enrollment/create-policy.ts";
+import { createPolicy } from "../../../domain/enrollment/policies.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { PolicyDraftBody, PolicyView, policyView } from "./policy.ts";

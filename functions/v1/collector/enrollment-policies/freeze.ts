@@ -1,5 +1,5 @@
 import type { Core } from "../../../core.ts";
-import { freezePolicy } from "../../../domain/enrollment/freeze-policy.ts";
+import { freezePolicy } from "../../../domain/enrollment/policies.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams, ReasonBody } from "../../shapes.ts";

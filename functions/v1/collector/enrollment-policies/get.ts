@@ -1,5 +1,5 @@
 import type { Core } from "../../../core.ts";
-import { getPolicy } from "../../../domain/enrollment/browse.ts";
+import { getPolicy } from "../../../domain/enrollment/policies.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";

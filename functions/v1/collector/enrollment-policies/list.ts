@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Core } from "../../../core.ts";
-import { browsePolicies } from "../../../domain/enrollment/browse.ts";
+import { browsePolicies } from "../../../domain/enrollment/policies.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";

@@ -4,12 +4,11 @@ import { filterFromQuery, fleetFilterFields } from "../../../../proto/fleet-heal
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { type ExportedFleet, exportFleet } from "../../../domain/fleet/export-fleet.ts";
-import { csvRecord } from "../../../http/csv.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { textStream } from "../../../http/text-stream.ts";
 import { Problem } from "../../../problems.ts";
-import { type ExportColumn, exportColumns } from "./export-columns.ts";
+import { csvRecord, type ExportColumn, exportColumns } from "./export-csv.ts";
 import { healthRowView } from "./row.ts";
 
 const ExportQuery = v.strictObject({ kind: v.picklist(exportKinds, "must be a kind of export"), ...fleetFilterFields });

@@ -2,12 +2,12 @@ import * as v from "valibot";
 import { expiryDays, FleetFacets, facetValuesMax, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
 import { filterFromQuery, fleetFilterFields } from "../../../../proto/fleet-health/filter.ts";
 import type { Core } from "../../../core.ts";
-import { countFacets } from "../../../domain/fleet/count-facets.ts";
+import { countFacets } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { FleetCounts } from "../../../store/fleet-facets.ts";
 import type { FleetRules } from "../../../store/fleet-rows.ts";
-import { thresholdsView } from "./thresholds.ts";
+import { thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/facets`: what the fleet is made of, and how many rows each export has. */
 export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) =>

@@ -1,13 +1,12 @@
 import * as v from "valibot";
 import { FleetHealthDetail, type FleetHistoryEvent } from "../../../../proto/fleet-health/detail.ts";
 import type { Core } from "../../../core.ts";
-import { inspectHost } from "../../../domain/fleet/inspect-host.ts";
+import { reportHost } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { CollectorEvent } from "../../../store/audit.ts";
 import { Id } from "../../shapes.ts";
-import { healthRowView } from "./row.ts";
-import { thresholdsView } from "./thresholds.ts";
+import { healthRowView, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/{identity_id}`: one collector, and what happened to it. */
 export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
@@ -21,7 +20,7 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     replies: { 200: { description: "The collector", schema: FleetHealthDetail } },
     problems: ["not_found"],
     handle: async ({ params }) => {
-      const { rules, row, history } = await inspectHost(core, params.identity_id);
+      const { rules, row, history } = await reportHost(core, params.identity_id);
       const body: FleetHealthDetail = {
         generated_at: rules.now.toISOString(),
         thresholds: thresholdsView(rules.thresholds),

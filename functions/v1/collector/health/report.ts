@@ -3,13 +3,11 @@ import { filterFromQuery, fleetFilterFields } from "../../../../proto/fleet-heal
 import { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
-import { reportHealth } from "../../../domain/fleet/report-health.ts";
-import { createCursorSeal } from "../../../http/cursor.ts";
+import { reportHealth } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
-import { listFields } from "../../../http/list.ts";
+import { createCursorSeal, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import { healthRowView } from "./row.ts";
-import { thresholdsView } from "./thresholds.ts";
+import { healthRowView, thresholdsView } from "./row.ts";
 
 const HealthQuery = v.strictObject({
   ...fleetFilterFields,
@@ -35,11 +33,12 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       const [value = "", id = ""] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const after = query.cursor === undefined ? null : { value, id };
       const report = await reportHealth(core, filterFromQuery(query), { sort, order, limit, after });
-      const { generatedAt, thresholds, summary } = report;
+      const { now, thresholds } = report.rules;
+      const { summary } = report;
       return {
         status: 200,
         body: {
-          generated_at: generatedAt.toISOString(),
+          generated_at: now.toISOString(),
           thresholds: thresholdsView(thresholds),
           summary: {
             enrolled: summary.enrolled,
@@ -48,7 +47,7 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
             never_forwarded: summary.neverForwarded,
             by_state: Object.fromEntries(fleetStates.map((state) => [state, summary.byState.get(state) ?? 0])),
           },
-          items: report.rows.map((row) => healthRowView(row, thresholds, generatedAt)),
+          items: report.rows.map((row) => healthRowView(row, thresholds, now)),
           next_cursor: report.next && (await cursors.seal(list, [report.next.value, report.next.id])),
         },
       };

@@ -1,3 +1,4 @@
+import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet-report.ts";
@@ -57,4 +58,13 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
     row.last_auth_failure_at !== null && row.last_auth_failure_reason !== null
       ? { at: moment(row.last_auth_failure_at), reason: row.last_auth_failure_reason }
       : null,
+});
+
+/** The view of thresholds. */
+export const thresholdsView = (thresholds: FleetThresholds): FleetThresholdsView => ({
+  heartbeat_interval_seconds: thresholds.heartbeatIntervalSeconds,
+  stale_after_seconds: thresholds.staleAfterSeconds,
+  enrolling_seconds: thresholds.enrollingSeconds,
+  cert_expiring_fraction: thresholds.certExpiringFraction,
+  min_version: thresholds.versionMin,
 });

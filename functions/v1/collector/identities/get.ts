@@ -1,5 +1,5 @@
 import type { Core } from "../../../core.ts";
-import { getIdentity } from "../../../domain/certificate/browse.ts";
+import { getIdentity } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { Core } from "../../../core.ts";
-import { browseCertificates } from "../../../domain/certificate/browse.ts";
+import { browseCertificates } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";

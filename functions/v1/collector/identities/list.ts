@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { Identifier } from "../../../../proto/management/text.ts";
 import type { Core } from "../../../core.ts";
-import { browseIdentities } from "../../../domain/certificate/browse.ts";
+import { browseIdentities } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";

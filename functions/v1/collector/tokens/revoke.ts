@@ -1,5 +1,5 @@
 import type { Core } from "../../../core.ts";
-import { revokeToken } from "../../../domain/enrollment/revoke-token.ts";
+import { revokeToken } from "../../../domain/enrollment/tokens.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams, ReasonBody } from "../../shapes.ts";

@@ -1,9 +1,11 @@
 import type { ActorType } from "../../../drizzle/schema/audit.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
-import { insertAuditEvents } from "../../store/audit.ts";
+import type { Core } from "../../core.ts";
+import { type AuditFilter, insertAuditEvents, type ListedAuditEvent, listAuditEvents } from "../../store/audit.ts";
 import type { Executor } from "../../store/database.ts";
-import type { Operator } from "../operator/operator.ts";
+import type { Page, Paged } from "../../store/page.ts";
+import type { Operator } from "../operator/authenticate.ts";
 
 /** Every action of the log, `noun.verb` (contract, section 10). */
 export type AuditAction =
@@ -93,3 +95,10 @@ export const recordAudits = (
       details: entry.details ?? {},
     })),
   );
+
+/** One page of the audit log, newest first. */
+export const browseAuditEvents = (
+  { db }: Pick<Core, "db">,
+  filter: AuditFilter,
+  page: Page,
+): Promise<Paged<ListedAuditEvent>> => listAuditEvents(db, filter, page);

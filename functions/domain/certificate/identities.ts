@@ -4,14 +4,23 @@ import {
   type CertificateRow,
   findActiveCertificates,
   findCertificate,
+  listCertificates,
   lockCertificate,
   updateCertificateRevoked,
   updateIdentityCertificatesRevoked,
 } from "../../store/certificates.ts";
-import { type IdentityRow, lockIdentity, updateIdentityRevoked } from "../../store/identities.ts";
+import {
+  findIdentity,
+  type IdentityFilter,
+  type IdentityRow,
+  listIdentities,
+  lockIdentity,
+  updateIdentityRevoked,
+} from "../../store/identities.ts";
+import type { Page, Paged } from "../../store/page.ts";
 import { notifyRevocation } from "../../store/revocations.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";
-import type { Operator } from "../operator/operator.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy">;
 
@@ -85,3 +94,27 @@ export const revokeCertificate = async (
       otherActiveCertificateIds: others.map((row) => row.id),
     };
   });
+
+/** One page of the identities, newest first. */
+export const browseIdentities = (
+  { db }: Pick<Core, "db">,
+  filter: IdentityFilter,
+  page: Page,
+): Promise<Paged<IdentityRow>> => listIdentities(db, filter, page);
+
+/** The identity. 404 `not_found`. */
+export const getIdentity = async ({ db }: Pick<Core, "db">, id: string): Promise<IdentityRow> => {
+  const identity = await findIdentity(db, id);
+  if (identity === undefined) throw new Problem("not_found");
+  return identity;
+};
+
+/** One page of an identity's certificates, newest first. 404 `not_found` for an identity that is not there. */
+export const browseCertificates = async (
+  core: Pick<Core, "db">,
+  identityId: string,
+  page: Page,
+): Promise<Paged<CertificateRow>> => {
+  await getIdentity(core, identityId);
+  return listCertificates(core.db, identityId, page);
+};

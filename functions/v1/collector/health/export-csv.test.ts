@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { csvRecord } from "./csv.ts";
+import { csvRecord } from "./export-csv.ts";
 
 describe("a CSV record", () => {
   it("I4: disarms what a spreadsheet takes for a formula, and leaves numbers and the rest alone", () => {

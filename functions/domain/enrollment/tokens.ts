@@ -4,10 +4,10 @@ import type { Secret } from "../../../kit/secret.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { lockPolicy } from "../../store/policies.ts";
-import { insertToken, type TokenRow } from "../../store/tokens.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";
-import type { Operator } from "../operator/operator.ts";
-import { generateToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
+import { insertToken, lockToken, type TokenRow, updateTokenRevoked } from "../../store/tokens.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { generateToken, tokenPrefixCharacters } from "./rules.ts";
 
 /** A token as an admin asks for it; every field decided, defaults applied. */
 export interface TokenDraft {
@@ -72,3 +72,32 @@ export const createToken = async (
     return { token, raw };
   });
 };
+
+/** Revokes a bootstrap token, idempotently: it enrolls nobody after the commit. 404 `not_found`. */
+export const revokeToken = async (
+  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  operator: Operator,
+  { tokenId, reasonCode }: { tokenId: string; reasonCode: string | null },
+  origin: Origin,
+): Promise<TokenRow> =>
+  db.transaction(async (tx) => {
+    const token = await lockToken(tx, tokenId);
+    if (token === undefined) throw new Problem("not_found");
+    if (token.revokedAt !== null) return token;
+    const revokedAt = new Date(clock.now());
+    await updateTokenRevoked(tx, tokenId, revokedAt);
+    await recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: operatorActor(operator),
+        action: "bootstrap_token.revoke",
+        target: { type: "bootstrap_token", id: tokenId },
+        outcome: "success",
+        reasonCode,
+        origin,
+        details: { policy_id: token.policyId, token_prefix: token.tokenPrefix },
+      },
+    );
+    return { ...token, revokedAt };
+  });

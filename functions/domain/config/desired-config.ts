@@ -3,7 +3,9 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
   type AssignmentRow,
+  type CurrentAssignment,
   endAssignment,
+  findCurrentAssignment,
   findLastKnownGoodHash,
   findOpenAssignment,
   insertAssignment,
@@ -11,8 +13,10 @@ import {
 import { type ConfigRow, findConfig, findNewestConfigByHash } from "../../store/configs.ts";
 import type { Executor } from "../../store/database.ts";
 import { type IdentityRow, lockIdentity } from "../../store/identities.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/record.ts";
-import type { Operator } from "../operator/operator.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { ProvenCollector } from "../certificate/authenticate.ts";
+import { admitProof } from "../certificate/authenticate.ts";
+import type { Operator } from "../operator/authenticate.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy">;
 
@@ -174,4 +178,14 @@ const assignLocked = async (
     },
   );
   return { assignment, config, previousConfigId: open?.configId ?? null };
+};
+
+/** The config assigned to the caller's own identity, null when none is; nobody else's can be asked for. */
+export const desiredConfig = async (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  caller: ProvenCollector,
+  origin: Origin,
+): Promise<CurrentAssignment | null> => {
+  const { identityId } = await admitProof(core, "config_desired", caller, origin);
+  return (await findCurrentAssignment(core.db, identityId)) ?? null;
 };

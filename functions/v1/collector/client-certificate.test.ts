@@ -1,9 +1,9 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { encodePem } from "../../proto/pem.ts";
-import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
-import { createTestKey } from "../../scripts/lab-ca/test-pki.ts";
-import { createTestToken, enrollTestCollector, type TestCollector, withProof } from "../../tests/collector.ts";
-import { type Call, createTestCore } from "../../tests/core.ts";
+import { encodePem } from "../../../proto/pem.ts";
+import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
+import { createTestKey } from "../../../scripts/lab-ca/test-pki.ts";
+import { createTestToken, enrollTestCollector, type TestCollector, withProof } from "../../../tests/collector.ts";
+import { type Call, createTestCore } from "../../../tests/core.ts";
 
 const name = "X-Client-Cert";
 const test = await createTestCore({ env: { SVC_ENROLLMENT_CLIENT_CERT_HEADER: name } });

@@ -1,6 +1,5 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
-import type { CsvCell } from "../../../http/csv.ts";
 
 /** A column of an export: the name in its first record, and a row's cell. */
 export type ExportColumn = readonly [name: string, cell: (row: FleetHealthRow) => CsvCell];
@@ -73,4 +72,20 @@ export const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
     ["last_known_good_config_hash", (row) => row.config.last_known_good_config_hash],
     ...seen,
   ],
+};
+
+/** What a cell holds: a number stays a number, null is an empty cell. */
+export type CsvCell = string | number | null;
+
+/** One record of RFC 4180, line break included. Text that a spreadsheet would take for a formula is disarmed by a leading `'`. */
+export const csvRecord = (cells: readonly CsvCell[]): string => `${cells.map(cellText).join(",")}\r\n`;
+
+/** Tab and CR are skipped by spreadsheets before they look for a formula; the full-width forms are taken for the plain ones by some. */
+const formulaStart = /^[=+\-@＝＋－＠\t\r]/;
+
+const cellText = (cell: CsvCell): string => {
+  if (cell === null) return "";
+  if (typeof cell === "number") return String(cell);
+  const text = formulaStart.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };

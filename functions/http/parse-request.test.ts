@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestCore } from "../../tests/core.ts";
 import { open } from "./guards.ts";
-import { bodyBytesMax } from "./json-body.ts";
+import { bodyBytesMax } from "./parse-request.ts";
 import { route } from "./route.ts";
 
 const test = await createTestCore({

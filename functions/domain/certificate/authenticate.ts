@@ -1,0 +1,209 @@
+import { rfc3339 } from "../../../kit/clock.ts";
+import {
+  canonicalBody,
+  clockSkewMsMax,
+  decodeProof,
+  type ProofPurpose,
+  proofPayload,
+} from "../../../proto/management/proof.ts";
+import { parseTimestamp } from "../../../proto/management/text.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import type { ClientCertificate } from "../../signer/certificate.ts";
+import { hasAuditEventSince } from "../../store/audit.ts";
+import { updateAuthFailure } from "../../store/auth-failures.ts";
+import { updateFirstUsed, updateReplaced } from "../../store/certificates.ts";
+import { lockIdentity, lockIdentityByName } from "../../store/identities.ts";
+import { type Admission, useProof } from "../../store/proof-uses.ts";
+import { type Origin, recordAudit } from "../audit/audit-log.ts";
+
+/** What verifying a proof needs of core. */
+export type ProveCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography" | "clientCertificates">;
+
+/** What admitting a collector, and recording why it was not admitted, needs of core. */
+export type AdmitCore = Pick<Core, "db" | "clock" | "entropy">;
+
+/** What a collector presents. */
+export interface Presented {
+  /** DER of the client certificate. */
+  der: Uint8Array;
+  purpose: ProofPurpose;
+  /** The whole body as parsed from JSON, unknown fields included. */
+  body: Readonly<Record<string, unknown>>;
+  sentAt: string;
+  proof: string;
+}
+
+/** A caller that holds the certificate's key and has just signed this request. The certificate's row has not been read yet. */
+export interface ProvenCollector {
+  certificate: ClientCertificate;
+  /** Milliseconds since the epoch. */
+  sentAt: number;
+}
+
+/** A caller whose certificate is active and whose proof has been used up. */
+export interface AdmittedCollector {
+  certificateId: string;
+  identityId: string;
+}
+
+/** An authentication failure of a known identity. */
+export interface AuthFailure {
+  identity: string;
+  /** The problem's code. */
+  reason: string;
+  certificateId?: string;
+  origin?: Origin;
+}
+
+/** Failures are recorded at most this often per identity, so that a flood of bad requests writes nothing. */
+const failureIntervalMs = 60_000;
+
+const encoder = new TextEncoder();
+
+/**
+ * Verifies a proof of possession (docs/api.md) as far as it needs no database: chain, usage, single name, clock, signature. Throws 401
+ * `certificate_identity_invalid`, `certificate_unknown`, `clock_skew` or `proof_invalid`; records the last two as the identity's last
+ * authentication failure.
+ */
+export const proveCollector = async (core: ProveCore, presented: Presented): Promise<ProvenCollector> => {
+  const { clock, cryptography, clientCertificates } = core;
+  const read = await clientCertificates.read(presented.der);
+  if (!read.ok) {
+    const code = read.fault === "identity_invalid" ? "certificate_identity_invalid" : "certificate_unknown";
+    throw new Problem(code, { cause: new Error(`client certificate: ${read.identityFault ?? read.fault}`) });
+  }
+  const { certificate } = read;
+  const now = clock.now();
+  const sentAt = parseTimestamp(presented.sentAt);
+  if (sentAt === undefined || Math.abs(now - sentAt) > clockSkewMsMax) {
+    await recordAuthFailure(core, { identity: certificate.identity, reason: "clock_skew" });
+    throw new Problem("clock_skew", { extensions: { server_time: rfc3339(now) } });
+  }
+  const payload = proofPayload({
+    purpose: presented.purpose,
+    identity: certificate.identity,
+    certificateSha256: certificate.fingerprintSha256,
+    sentAt: presented.sentAt,
+    bodySha256: await cryptography.sha256Hex(canonicalBody(presented.body)),
+  });
+  const signature = decodeProof(presented.proof);
+  const { spki, proofAlgorithm: algorithm } = certificate;
+  const data = encoder.encode(payload);
+  if (signature === undefined || !(await cryptography.verify({ spki, algorithm, data, signature }))) {
+    await recordAuthFailure(core, { identity: certificate.identity, reason: "proof_invalid" });
+    throw new Problem("proof_invalid");
+  }
+  return { certificate, sentAt };
+};
+
+/** Returns what the store decides a caller's admission by, at `now`. */
+export const proofUseOf = ({ certificate, sentAt }: ProvenCollector, now: number) => ({
+  fingerprintSha256: certificate.fingerprintSha256,
+  sentAt,
+  expired: !isWithinValidity(certificate, now),
+});
+
+/** Whether a certificate is valid at `now`; both of its dates are inclusive and count whole seconds. */
+export const isWithinValidity = (
+  { notBefore, notAfter }: Pick<ClientCertificate, "notBefore" | "notAfter">,
+  now: number,
+): boolean => now >= notBefore && now < notAfter + 1000;
+
+/** Admits a proven caller by its certificate's row, its `sent_at` and the rate limit, and marks the certificate used. */
+export const admitProof = async (
+  core: AdmitCore,
+  purpose: ProofPurpose,
+  caller: ProvenCollector,
+  origin: Origin,
+): Promise<AdmittedCollector> => {
+  const now = core.clock.now();
+  return admitted(core, caller, await useProof(core.db, purpose, proofUseOf(caller, now), now), origin);
+};
+
+/**
+ * Returns the caller that the store admitted; the first use of a certificate makes its predecessor `replaced`. Throws the problem of
+ * any other outcome (docs/api.md), and records a 401 as the identity's last authentication failure.
+ */
+export const admitted = async (
+  core: AdmitCore,
+  { certificate: { identity } }: ProvenCollector,
+  admission: Admission,
+  origin: Origin,
+): Promise<AdmittedCollector> => {
+  const { outcome, certificateId, identityId } = admission;
+  if (outcome === "admitted" && certificateId !== null && identityId !== null) {
+    if (admission.isFirstUse) await markUsed(core, { certificateId, identityId });
+    return { certificateId, identityId };
+  }
+  switch (outcome) {
+    case "stale_request": {
+      const lastSentAt = admission.lastSentAt === null ? null : rfc3339(admission.lastSentAt);
+      throw new Problem(outcome, { extensions: { last_sent_at: lastSentAt } });
+    }
+    case "rate_limited":
+      throw new Problem(outcome, { retryAfterSeconds: 60 });
+    case "admitted":
+      throw new Error("admitted without a certificate");
+    default: {
+      const failure = { identity, reason: outcome, origin, ...(certificateId === null ? {} : { certificateId }) };
+      await recordAuthFailure(core, failure);
+      throw new Problem(outcome, { kind: "unauthenticated" });
+    }
+  }
+};
+
+/**
+ * Marks a certificate used for the first time, by whatever request, and its predecessor `replaced`, in one transaction. Idempotent, and
+ * safe to repeat after a crash.
+ */
+export const markUsed = async (
+  { db, clock }: Pick<Core, "db" | "clock">,
+  { certificateId, identityId }: { certificateId: string; identityId: string },
+): Promise<void> =>
+  db.transaction(async (tx) => {
+    await lockIdentity(tx, identityId);
+    const at = new Date(clock.now());
+    const used = await updateFirstUsed(tx, certificateId, at);
+    if (used !== undefined && used.predecessorId !== null) await updateReplaced(tx, used.predecessorId, at);
+  });
+
+/**
+ * Records why an identity was last rejected, at most once a minute; ignores an unknown identity. The certificate's chain must have been
+ * verified. Audits the reuse of a `replaced` certificate, at most once a minute too.
+ */
+export const recordAuthFailure = async (core: AdmitCore, failure: AuthFailure): Promise<void> => {
+  const { identity, reason, certificateId } = failure;
+  const at = new Date(core.clock.now());
+  const due = new Date(at.getTime() - failureIntervalMs);
+  await updateAuthFailure(core.db, { identity, reason, at, due });
+  if (reason === "certificate_replaced" && certificateId !== undefined) {
+    await recordReuse(core, { ...failure, certificateId }, due);
+  }
+};
+
+const recordReuse = async (
+  { db, clock, entropy }: AdmitCore,
+  { identity, reason, certificateId, origin }: AuthFailure & { certificateId: string },
+  since: Date,
+): Promise<void> => {
+  const event = { action: "certificate.reuse_refused", targetId: certificateId } as const;
+  if (await hasAuditEventSince(db, { ...event, since })) return;
+  await db.transaction(async (tx) => {
+    // Under the identity's lock, so that concurrent refusals write one event.
+    const found = await lockIdentityByName(tx, identity);
+    if (found === undefined || (await hasAuditEventSince(tx, { ...event, since }))) return;
+    await recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: { type: "collector", id: found.id, display: identity },
+        action: event.action,
+        target: { type: "certificate", id: certificateId },
+        outcome: "failure",
+        reason,
+        ...(origin ? { origin } : {}),
+      },
+    );
+  });
+};

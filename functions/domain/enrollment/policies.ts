@@ -1,0 +1,109 @@
+import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import type { Page, Paged } from "../../store/page.ts";
+import * as store from "../../store/policies.ts";
+import { insertPolicy, lockPolicy, type PolicyRow, updatePolicyFrozen } from "../../store/policies.ts";
+import { listTokens, type TokenRow } from "../../store/tokens.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { certificateTtlSecondsMax } from "./rules.ts";
+
+/** A policy as an admin asks for it; every field decided, defaults applied. */
+export interface PolicyDraft {
+  name: string;
+  description: string | null;
+  allowedIdentityPrefixes: string[];
+  certificateTtlSeconds: number;
+  allowedPlatforms: string[];
+  maxEnrollments: number;
+  maxEnrollmentsPerHour: number;
+  allowedSourceCidrs: string[];
+  reenrollment: Reenrollment;
+}
+
+/** Creates an enrollment policy; a TTL above 30 days is capped. 409 `policy_name_taken`. */
+export const createPolicy = async (
+  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  operator: Operator,
+  draft: PolicyDraft,
+  origin: Origin,
+): Promise<PolicyRow> =>
+  db.transaction(async (tx) => {
+    const policy = await insertPolicy(tx, {
+      ...draft,
+      id: uuidv7({ clock, entropy }),
+      certificateTtlSeconds: Math.min(draft.certificateTtlSeconds, certificateTtlSecondsMax),
+      createdAt: new Date(clock.now()),
+      createdBy: operator.userId,
+    });
+    if (policy === undefined) throw new Problem("policy_name_taken");
+    await recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: operatorActor(operator),
+        action: "enrollment_policy.create",
+        target: { type: "enrollment_policy", id: policy.id },
+        outcome: "success",
+        origin,
+        details: {
+          name: policy.name,
+          allowed_identity_prefixes: policy.allowedIdentityPrefixes,
+          certificate_ttl_seconds: policy.certificateTtlSeconds,
+          allowed_platforms: policy.allowedPlatforms,
+          max_enrollments: policy.maxEnrollments,
+          max_enrollments_per_hour: policy.maxEnrollmentsPerHour,
+          allowed_source_cidrs: policy.allowedSourceCidrs,
+          reenrollment: policy.reenrollment,
+        },
+      },
+    );
+    return policy;
+  });
+
+/** Freezes a policy: final, idempotent, and its tokens stop enrolling with the commit. 404 `not_found`. */
+export const freezePolicy = async (
+  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  operator: Operator,
+  { policyId, reasonCode }: { policyId: string; reasonCode: string | null },
+  origin: Origin,
+): Promise<PolicyRow> =>
+  db.transaction(async (tx) => {
+    const policy = await lockPolicy(tx, policyId);
+    if (policy === undefined) throw new Problem("not_found");
+    if (policy.frozenAt !== null) return policy;
+    const frozenAt = new Date(clock.now());
+    await updatePolicyFrozen(tx, policyId, frozenAt);
+    await recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: operatorActor(operator),
+        action: "enrollment_policy.freeze",
+        target: { type: "enrollment_policy", id: policyId },
+        outcome: "success",
+        reasonCode,
+        origin,
+      },
+    );
+    return { ...policy, frozenAt };
+  });
+
+/** One page of the policies, newest first. */
+export const browsePolicies = ({ db }: Pick<Core, "db">, page: Page): Promise<Paged<store.PolicyRow>> =>
+  store.listPolicies(db, page);
+
+/** The policy. 404 `not_found`. */
+export const getPolicy = async ({ db }: Pick<Core, "db">, id: string): Promise<store.PolicyRow> => {
+  const policy = await store.findPolicy(db, id);
+  if (policy === undefined) throw new Problem("not_found");
+  return policy;
+};
+
+/** One page of a policy's tokens, newest first. 404 `not_found` for a policy that is not there. */
+export const browseTokens = async (core: Pick<Core, "db">, policyId: string, page: Page): Promise<Paged<TokenRow>> => {
+  await getPolicy(core, policyId);
+  return listTokens(core.db, policyId, page);
+};

@@ -1,0 +1,93 @@
+import { gte, valid } from "semver";
+import { historyMax } from "../../../proto/fleet-health/detail.ts";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { CoreConfig } from "../../config.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { type CollectorEvent, findCollectorEvents } from "../../store/audit.ts";
+import { countFleet, type FleetCounts } from "../../store/fleet-facets.ts";
+import {
+  type FleetPage,
+  type FleetPosition,
+  type FleetRow,
+  type FleetSummary,
+  findFleetPage,
+  findFleetRow,
+  findFleetWords,
+  summarizeFleet,
+} from "../../store/fleet-report.ts";
+import type { FleetRules } from "../../store/fleet-rows.ts";
+import type { FleetThresholds } from "../../store/fleet-thresholds.ts";
+
+/** What reading the fleet needs of core. */
+export type FleetCore = Pick<Core, "db" | "clock" | "config">;
+
+const missedHeartbeatsMax = 3;
+
+/** Returns the thresholds of a configuration. */
+export const fleetThresholds = (
+  config: Pick<CoreConfig, "heartbeatIntervalSeconds" | "collectorVersionMin">,
+): FleetThresholds => ({
+  heartbeatIntervalSeconds: config.heartbeatIntervalSeconds,
+  staleAfterSeconds: missedHeartbeatsMax * config.heartbeatIntervalSeconds,
+  enrollingSeconds: 15 * 60,
+  certExpiringFraction: 0.25,
+  versionMin: config.collectorVersionMin,
+});
+
+/** Returns the rules that decide the states now, and reads the versions and platforms of the fleet that they refer to. */
+export const readFleetRules = async ({ db, clock, config }: FleetCore): Promise<FleetRules> => {
+  const now = new Date(clock.now());
+  const thresholds = fleetThresholds(config);
+  const { versions, platforms } = await findFleetWords(db);
+  const unsupportedVersions = versions.filter((version) => !isSupported(version, thresholds.versionMin));
+  return { now, thresholds, versions, platforms, unsupportedVersions };
+};
+
+/** Whether a version is SemVer and at least the minimum. A leading "v" is not SemVer. */
+const isSupported = (version: string, minimum: string | null): boolean =>
+  valid(version) !== null && !version.startsWith("v") && (minimum === null || gte(version, minimum));
+
+/** A page of the fleet, and the summary of the whole fleet under the same rules. */
+export interface FleetReport {
+  rules: FleetRules;
+  summary: FleetSummary;
+  rows: FleetRow[];
+  next: FleetPosition | null;
+}
+
+/**
+ * Returns the fleet health report (docs/fleet-health.md). The summary applies the filter except its states. Page and summary are
+ * separate queries: a heartbeat that arrives between them may show in one only.
+ */
+export const reportHealth = async (core: FleetCore, filter: FleetFilter, page: FleetPage): Promise<FleetReport> => {
+  const rules = await readFleetRules(core);
+  const [summary, { rows, next }] = await Promise.all([
+    summarizeFleet(core.db, rules, filter),
+    findFleetPage(core.db, rules, filter, page),
+  ]);
+  return { rules, summary, rows, next };
+};
+
+/** Returns the counts that the page draws, under a filter with its states (docs/fleet-health.md). */
+export const countFacets = async (
+  core: FleetCore,
+  filter: FleetFilter,
+): Promise<{ rules: FleetRules; counts: FleetCounts }> => {
+  const rules = await readFleetRules(core);
+  return { rules, counts: await countFleet(core.db, rules, filter) };
+};
+
+/** Returns one host and its audit events, newest first. Throws 404 `not_found`. */
+export const reportHost = async (
+  core: FleetCore,
+  identityId: string,
+): Promise<{ rules: FleetRules; row: FleetRow; history: CollectorEvent[] }> => {
+  const rules = await readFleetRules(core);
+  const [row, history] = await Promise.all([
+    findFleetRow(core.db, rules, identityId),
+    findCollectorEvents(core.db, identityId, historyMax),
+  ]);
+  if (row === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  return { rules, row, history };
+};

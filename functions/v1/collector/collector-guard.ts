@@ -1,0 +1,105 @@
+import * as v from "valibot";
+import { readDer, tag } from "../../../proto/der.ts";
+import { ProofFields, type ProofPurpose, provableFault } from "../../../proto/management/proof.ts";
+import { decodePem } from "../../../proto/pem.ts";
+import type { Core } from "../../core.ts";
+import { type ProveCore, type ProvenCollector, proveCollector } from "../../domain/certificate/authenticate.ts";
+import { parse } from "../../http/parse-request.ts";
+import type { HttpContext } from "../../http/request.ts";
+import type { Body, DocumentedProblem, Guard } from "../../http/route.ts";
+import { Problem, type ProblemCode } from "../../problems.ts";
+
+const Proof = v.object(ProofFields);
+
+/** What the guard of collectors needs of core. */
+export type ManagementCore = ProveCore & Pick<Core, "config">;
+
+/** The problems that every management request may be answered with. */
+export const managementProblems = [
+  "client_certificate_required",
+  "client_certificate_header_invalid",
+  "certificate_identity_invalid",
+  "certificate_unknown",
+  "certificate_revoked",
+  "certificate_replaced",
+  "certificate_expired",
+  { code: "identity_revoked", kind: "unauthenticated" },
+  "clock_skew",
+  "proof_invalid",
+  "stale_request",
+  "rate_limited",
+] as const satisfies readonly DocumentedProblem[];
+
+/**
+ * Admits a collector that holds the key of a client certificate which chains to the bundle, and has signed this very body for this
+ * purpose (docs/api.md). The verb checks the certificate's row and `sent_at` with its own work: see `admitProof`. Calls `refused` with
+ * the code of each refusal.
+ */
+export const collector = (
+  core: ManagementCore,
+  purpose: ProofPurpose,
+  refused: (code: ProblemCode) => void = () => undefined,
+): Guard<ProvenCollector> => ({
+  describe: { kind: "collector" },
+  admit: (c, body) =>
+    admit(core, purpose, c, body).catch((error: unknown) => {
+      refused(error instanceof Problem ? error.code : "internal");
+      throw error;
+    }),
+});
+
+const admit = async (core: ManagementCore, purpose: ProofPurpose, c: HttpContext, body: Body) => {
+  const der = clientCertificateOf(c, core.config.clientCertificateHeader);
+  if (der === null) throw new Problem("client_certificate_required");
+  const request = await body.json();
+  if (!isObject(request)) throw unprovable("must be an object");
+  const message = provableFault(request);
+  if (message !== undefined) throw unprovable(message);
+  const { sent_at: sentAt, proof } = parse(Proof, request);
+  return proveCollector(core, { der, purpose, body: request, sentAt, proof });
+};
+
+const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
+const unprovable = (message: string): Problem => new Problem("validation_failed", { errors: [{ path: "", message }] });
+
+/** The most characters of the header, before decoding. */
+const headerCharactersMax = 16_384;
+
+/**
+ * Returns the DER of the caller's client certificate, null when there is none: from `header` where one is configured and the listener is
+ * the plain one, else from the TLS socket. Throws 400 `client_certificate_header_invalid` unless the header is one percent-encoded PEM
+ * certificate, given once.
+ */
+const clientCertificateOf = (c: HttpContext, header: string | null): Uint8Array | null => {
+  const { certificate, listener } = c.get("peer");
+  const value = header === null || listener === "ingest" ? undefined : c.req.header(header);
+  return value === undefined ? certificate : decodeHeader(value);
+};
+
+const decodeHeader = (value: string): Uint8Array => {
+  // The platform joins copies of a header with a comma, which no percent-encoded PEM holds; nor does it hold white space.
+  const encoded = value.length <= headerCharactersMax && /^[A-Za-z0-9%+/=._~-]+$/.test(value);
+  const der = encoded ? decodePem(decodePercent(value), "CERTIFICATE") : undefined;
+  if (der === undefined || !isOneElement(der)) throw new Problem("client_certificate_header_invalid");
+  return der;
+};
+
+const isOneElement = (der: Uint8Array): boolean => {
+  try {
+    readDer(der, tag.sequence);
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+/** Decodes percent-encoding alone: a `+` stays a `+`, as base64 needs it. */
+const decodePercent = (value: string): string => {
+  try {
+    return decodeURIComponent(value);
+  } catch {
+    return "";
+  }
+};
