@@ -1,6 +1,4 @@
-import { dirname } from "node:path";
-import { QueueLockedError } from "../collector/queue/errors.ts";
-import { holdLock } from "../collector/queue/lock.ts";
+import { acquireFileLock, type FileLock } from "../collector/files/lock.ts";
 import { systemClock } from "../kit/clock.ts";
 
 /**
@@ -16,13 +14,10 @@ export const oneAtATime = async <Result>(lockFile: string, work: () => Promise<R
   }
 };
 
-const hold = async (lockFile: string): Promise<{ release(): void }> => {
+const hold = async (lockFile: string): Promise<FileLock> => {
   for (;;) {
-    try {
-      return holdLock(lockFile, dirname(lockFile));
-    } catch (error) {
-      if (!(error instanceof QueueLockedError)) throw error;
-    }
+    const lock = acquireFileLock(lockFile);
+    if (lock !== null) return lock;
     await systemClock.sleep(20);
   }
 };

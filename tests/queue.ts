@@ -4,7 +4,7 @@ import type { NewRecord, QueuedRecord } from "../collector/queue/record.ts";
 import { systemClock } from "../kit/clock.ts";
 import { createSeededEntropy } from "./fakes/entropy.ts";
 
-/** A queue in `dir` with the defaults of the collector's config, on the machine's clock unless told otherwise. */
+/** Opens a queue in `dir` with the collector's default limits, on the system clock unless `options` has another. */
 export const openTestQueue = (dir: string, options: Partial<QueueOptions> = {}): Queue =>
   openQueue({
     dir,
@@ -18,16 +18,16 @@ export const openTestQueue = (dir: string, options: Partial<QueueOptions> = {}):
     ...options,
   });
 
-/** A record as it was given to the queue, with what the queue says of it. */
+/** A decoded record, with its sequence and size in the queue. */
 export type StoredRecord = NewRecord & Pick<QueuedRecord, "sequence" | "bytes">;
 
-/** Everything in the queue beyond a sequence, oldest first. */
+/** Reads all records above a sequence, oldest first. */
 export const readAll = (queue: Queue, beyond = 0): StoredRecord[] =>
   queue
     .read(beyond, { maxRecords: 1_000_000, maxBytes: Number.MAX_SAFE_INTEGER })
     .map(({ sequence, bytes, envelope }) => ({ ...decodeEnvelope(envelope), sequence, bytes }));
 
-/** A record of `text`, padded to `size` bytes. */
+/** Creates a record of `text`, padded to `size` bytes. */
 export const testRecord = (text: string, size = text.length): NewRecord => ({
   kind: "log_line",
   observedAtMs: 1_700_000_000_123,

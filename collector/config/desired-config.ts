@@ -15,7 +15,7 @@ import { configHash } from "../../proto/collector-config/hash.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import type { CollectorEnv } from "../env.ts";
-import { syncDirectory, writeDurably } from "../identity/private-files.ts";
+import { fsyncDirectory, writeDurably } from "../files/private-files.ts";
 import { ManagementError } from "../management/management-error.ts";
 import { describeConfigError } from "./describe-config-error.ts";
 import { refusedChanges } from "./desired-rules.ts";
@@ -129,7 +129,7 @@ export const openDesiredConfigs = async (options: {
       await save({ trial: null });
       throw error;
     }
-    await syncDirectory(dirname(target));
+    await fsyncDirectory(dirname(target));
     log.info({ config_id: configId, config_hash: hash }, "the desired config is on trial");
     watchTrial();
   };

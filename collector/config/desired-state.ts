@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import * as v from "valibot";
 import type { Entropy } from "../../kit/entropy.ts";
-import { writeDurably } from "../identity/private-files.ts";
+import { writeDurably } from "../files/private-files.ts";
 
 const Sha256 = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/));
 

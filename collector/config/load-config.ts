@@ -7,8 +7,8 @@ import { type CollectorConfig, parseCollectorConfig } from "../../proto/collecto
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import { type ConfigTextError, configBytesMax, type ParsedTree } from "../../proto/collector-config/tree.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
+import { readPrivateText, UnsafeFileError } from "../files/private-files.ts";
 import { type Credentials, CredentialsError, joinCredentials, readCertificate } from "../identity/credentials.ts";
-import { readPrivateText, UnsafeFileError } from "../identity/private-files.ts";
 
 /** Where a config is looked for without `--config`. */
 export const defaultConfigPath = "/etc/svc-collector/collector.yaml";

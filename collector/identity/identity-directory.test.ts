@@ -7,8 +7,8 @@ import { createEnrolledHost, type EnrolledHost } from "../../scripts/lab/enrolle
 import { createTestCa, issueTestCertificate, type TestKey, x509 } from "../../scripts/lab-ca/test-pki.ts";
 import { createFaultyFiles } from "../../tests/fakes/faulty-files.ts";
 import { loadConfig } from "../config/load-config.ts";
+import type { FileSystem } from "../files/private-files.ts";
 import { type IdentityDirectory, openIdentityDirectory } from "./identity-directory.ts";
-import type { FileSystem } from "./private-files.ts";
 
 const renewAfter = "2030-01-01T00:00:00.000Z";
 const hosts: EnrolledHost[] = [];

@@ -14,19 +14,19 @@
  */
 import { basename, join } from "node:path";
 import { parseTimestamp } from "../../proto/management/text.ts";
-import { type Credentials, joinCredentials } from "./credentials.ts";
-import { createCsr, generateKeyPem } from "./csr.ts";
-import { withIdentityLock } from "./lock.ts";
 import {
   type Disk,
+  fsyncDirectory,
   linkTarget,
   makePrivateDirectory,
   readPrivateText,
   switchLink,
-  syncDirectory,
   systemFiles,
   writeDurably,
-} from "./private-files.ts";
+} from "../files/private-files.ts";
+import { type Credentials, joinCredentials } from "./credentials.ts";
+import { createCsr, generateKeyPem } from "./csr.ts";
+import { withIdentityLock } from "./lock.ts";
 
 /** What a certificate request is about: while it is the same, a request that got no answer is repeated with its key. */
 export interface RequestSubject {
@@ -115,7 +115,7 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
     await writeDurably(join(directory, credentialFiles.certificate), pair.certificatePem, disk);
     await writeDurably(join(directory, credentialFiles.key), pair.keyPem, disk);
     await writeDurably(join(directory, renewAfterFile), `${renewAfter}\n`, disk);
-    await syncDirectory(pairs, files);
+    await fsyncDirectory(pairs, files);
     return join("pairs", name);
   };
 
@@ -147,7 +147,7 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
         await makePrivateDirectory(request, files);
         await writeDurably(requestFiles.key, keyPem, disk);
         await writeDurably(requestFiles.subject, subjectText, disk); // last: it vouches for the key
-        await syncDirectory(path, files);
+        await fsyncDirectory(path, files);
       }
       return { keyPem, csrPem: createCsr(subject.identity, keyPem) };
     },

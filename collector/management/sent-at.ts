@@ -3,7 +3,7 @@ import { type Clock, rfc3339 } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { clockSkewMsMax } from "../../proto/management/proof.ts";
 import { parseTimestamp } from "../../proto/management/text.ts";
-import { writeDurably } from "../identity/private-files.ts";
+import { writeDurably } from "../files/private-files.ts";
 
 /** Gives `sent_at` values that rise, also across restarts and when the clock is set back. */
 export interface SentAt {

@@ -4,22 +4,22 @@ import type { MeasuredRecord } from "./envelope.ts";
 import { bytesOf, MalformedRowError, numberOf } from "./format.ts";
 import type { QueuedRecord } from "./record.ts";
 
-/** The table `block`, which holds the records. Blocks do not overlap. What changes it belongs into a transaction. */
+/** The table `block`, which holds the records. Blocks do not overlap. Call its changing members inside a transaction. */
 export interface BlockTable {
-  /** Stores the records under `firstSequence` and those that follow it. */
+  /** Stores the records under consecutive sequences from `firstSequence`. */
   insert(records: readonly MeasuredRecord[], firstSequence: number, ageMs: number): void;
-  /** Removes every record at or below `sequence`; gives how many there were, and what they counted. */
+  /** Removes every record at or below `sequence`; returns their number and the sum of their sizes. */
   deleteThrough(sequence: number): { records: number; bytes: number };
-  /** Removes one record and gives it, damaged or not; null if it is not there. */
+  /** Removes and returns one record, corrupt or not; null if there is none. */
   take(sequence: number): QueuedRecord | null;
   /**
-   * Records above `sequence` in order, until either bound is reached; the first one is given even if it is over `bytesMax`. What is
-   * not as it was stored is left out, and its sequence is in `damaged`.
+   * Returns records above `sequence` in order, up to either bound, and always the first one. A record whose checksum is wrong is left
+   * out, and its sequence is in `corrupt`.
    */
-  read(sequence: number, recordsMax: number, bytesMax: number): { records: QueuedRecord[]; damaged: number[] };
-  /** The `ageMs` of the oldest record. */
+  read(sequence: number, recordsMax: number, bytesMax: number): { records: QueuedRecord[]; corrupt: number[] };
+  /** Returns the `ageMs` of the oldest record; null if there is none. */
   oldestAgeMs(): number | null;
-  /** The first sequence that was stored at or after `ageMs`, or null if none was. */
+  /** Returns the first sequence that was stored at or after `ageMs`; null if there is none. */
   firstSequenceSince(ageMs: number): number | null;
 }
 
@@ -31,12 +31,12 @@ interface Row {
 }
 
 /**
- * Records of one transaction share blocks up to this size: few rows for many lines, and little to write anew when core has
- * acknowledged a part of one.
+ * Records of one transaction share blocks up to this size: few rows for many lines, and little to rewrite when core acknowledges a
+ * part of one.
  */
 export const blockBytesMax = 64 * 1024;
 
-/** The table of an open database. */
+/** Prepares the statements for an open database. */
 export const createBlockTable = (database: DatabaseSync): BlockTable => {
   const insertRow = database.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?)");
   const sumThrough = database.prepare(
@@ -56,7 +56,7 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   const selectOldest = database.prepare("SELECT age_ms FROM block ORDER BY sequence LIMIT 1");
   const selectSince = database.prepare("SELECT sequence FROM block WHERE age_ms >= ? ORDER BY sequence LIMIT 1");
 
-  /** SQLite copies what it is given. Garbage by the megabyte costs more than the encoding. */
+  /** One buffer for all blocks: SQLite copies it, and garbage by the megabyte costs more than the encoding. */
   const scratch = Buffer.allocUnsafeSlow(blockBytesMax);
 
   const insertBlock = (
@@ -74,7 +74,7 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
     return row === undefined ? null : rowOf(row);
   };
 
-  /** Writes a block anew with what is kept of it: records that follow each other become a block each. Gives what the others counted. */
+  /** Replaces a block by one block for each run of kept records. Returns the sum of the removed sizes. */
   const reduce = (row: Row, ...kept: (readonly BlockRecord[])[]): number => {
     deleteRow.run(row.sequence);
     let removed = row.bytes;
@@ -118,22 +118,22 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
     },
     read: (sequence, recordsMax, bytesMax) => {
       const records: QueuedRecord[] = [];
-      const damaged: number[] = [];
+      const corrupt: number[] = [];
       let last = 0;
       let bytes = 0;
       for (const found of selectFrom.iterate(sequence + 1)) {
         const row = rowOf(found);
-        if (row.sequence <= last) throw new MalformedRowError("the blocks are out of order");
+        if (row.sequence <= last) throw new MalformedRowError("the blocks overlap or are out of order");
         for (const record of row.records) {
           last = record.sequence;
           if (last <= sequence) continue;
           bytes += record.bytes;
-          if (records.length > 0 && (records.length >= recordsMax || bytes > bytesMax)) return { records, damaged };
+          if (records.length > 0 && (records.length >= recordsMax || bytes > bytesMax)) return { records, corrupt };
           if (record.isIntact) records.push(record);
-          else damaged.push(last);
+          else corrupt.push(last);
         }
       }
-      return { records, damaged };
+      return { records, corrupt };
     },
     oldestAgeMs: () => {
       const row = selectOldest.get();
@@ -149,7 +149,8 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
 const rowOf = (row: Record<string, SQLOutputValue>): Row => {
   const [sequence, last] = [numberOf(row.sequence), numberOf(row.last_sequence)];
   const records = recordsOf({ index: bytesOf(row.record_index), envelopes: bytesOf(row.envelopes) }, sequence);
-  if (records.length !== last - sequence + 1) throw new MalformedRowError("a block holds more or less than it says");
+  if (records.length !== last - sequence + 1)
+    throw new MalformedRowError("a block does not have the records that its row names");
   return { sequence, bytes: numberOf(row.bytes), ageMs: numberOf(row.age_ms), records };
 };
 

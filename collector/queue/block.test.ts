@@ -18,14 +18,14 @@ const anyRecord: fc.Arbitrary<NewRecord> = fc.record({
 });
 const anySequence = fc.oneof(fc.integer({ min: 1, max: 40_000 }), fc.integer({ min: 1, max: 2 ** 52 }));
 
-/** A block as the database gives it back: its bytes are no Buffers. */
+/** Encodes a block as the database returns it: as plain Uint8Arrays. */
 const encode = (records: readonly NewRecord[], first: number) => {
   const { index, envelopes } = encodeBlock(records.map(measureRecord), first);
   return { index, envelopes: Uint8Array.from(envelopes) };
 };
 
 describe("a block", () => {
-  it("is what the protobuf library makes of the records, and gives them back one by one, as they were counted", () => {
+  it("equals the encoding of the protobuf library, and returns its records with their sizes", () => {
     const property = fc.property(fc.array(anyRecord, { minLength: 1, maxLength: 6 }), anySequence, (records, first) => {
       const block = encode(records, first);
       const envelopes = records.map(({ observedAtMs, ...rest }, index) => ({
@@ -45,7 +45,7 @@ describe("a block", () => {
     fc.assert(property, { numRuns: 200 });
   });
 
-  it("counts a record the same wherever its length takes a byte more", () => {
+  it("computes the same size from record and envelope wherever the length prefix grows by a byte", () => {
     for (const around of [128, 16_384, 2_097_152])
       for (let size = around - 50; size < around + 5; size++) {
         const record = testRecord("", size);
@@ -54,7 +54,7 @@ describe("a block", () => {
       }
   });
 
-  it("tells which record is damaged, whatever bit is turned over, and gives those that are not", () => {
+  it("detects the corrupt record for any flipped bit, and returns the intact ones", () => {
     const records = ["a", "b", "c"].map((text) => testRecord(text, 20));
     const whole = encode(records, 7);
     for (const part of ["index", "envelopes"] as const)
@@ -64,7 +64,7 @@ describe("a block", () => {
         const found = recordsOf(block, 7);
         const intact = found.filter(({ isIntact }) => isIntact);
         if (part === "envelopes") expect(intact).toHaveLength(2);
-        // A wrong end is that of one record and the beginning of the next; beyond the end of all, it harms nobody.
+        // A wrong end offset is the end of one record and the start of the next.
         else expect(intact.length).toBeGreaterThanOrEqual(1);
         for (const { sequence, envelope } of intact) expect(decodeEnvelope(envelope)).toEqual(records[sequence - 7]);
         expect(recordsOf(joinBlock(found), 7).map(({ isIntact }) => isIntact)).toEqual(
@@ -73,7 +73,7 @@ describe("a block", () => {
       }
   });
 
-  it("Q5: tells every record that zeros were written over, as a disk leaves what it lost", () => {
+  it("Q5: detects every record that is overwritten by zeros, as a disk leaves lost sectors", () => {
     const records = ["a", "b", "c"].map((text) => testRecord(text, 20));
     const whole = encode(records, 7);
     for (const part of ["index", "envelopes"] as const)
@@ -87,7 +87,7 @@ describe("a block", () => {
         }
   });
 
-  it("gives a time before 1970 as 1970, and refuses what is no time at all", () => {
+  it("encodes a time before 1970 as 1970, and rejects NaN", () => {
     const [early] = recordsOf(encode([{ ...testRecord("a"), observedAtMs: -1 }], 1), 1);
     expect(decodeEnvelope(early?.envelope ?? new Uint8Array()).observedAtMs).toBe(0);
     expect(() => measureRecord({ ...testRecord("a"), observedAtMs: Number.NaN })).toThrow(TypeError);

@@ -1,28 +1,28 @@
 import { crc32 } from "node:zlib";
-import { bytesOfEnvelope, encodeEnvelopes, type MeasuredRecord } from "./envelope.ts";
+import { bytesOfEnvelope, encodeRecords, type MeasuredRecord } from "./envelope.ts";
 import type { QueuedRecord } from "./record.ts";
 
 /**
- * A block: the envelopes of records whose sequences follow each other, one after the other, and an index of them, which says for each
- * where it ends and what its checksum is, as two little-endian numbers of 32 bits. With an index, a bit that is turned over harms one
- * record and not the way to those behind it.
+ * The concatenated envelopes of records with consecutive sequences, and their index: for each record its end offset and its CRC-32,
+ * as two little-endian 32-bit numbers. Because of the index, a flipped bit costs one record and not those behind it.
  */
 export interface Block {
   readonly index: Uint8Array;
   readonly envelopes: Uint8Array;
 }
 
-/** A record of a block, and whether it is as it was stored. */
+/** A record of a block. */
 export interface BlockRecord extends QueuedRecord {
   readonly checksum: number;
+  /** Whether its bytes have their checksum. */
   readonly isIntact: boolean;
 }
 
 const entryBytes = 8;
 
-/** A block of these records, from `firstSequence` on; in `scratch`, until that is used again, if it is given and large enough. */
+/** Encodes records from `firstSequence` on. Uses `scratch` if it is large enough: the block is then valid until its next use. */
 export const encodeBlock = (records: readonly MeasuredRecord[], firstSequence: number, scratch?: Buffer): Block => {
-  const { envelopes, ends } = encodeEnvelopes(records, firstSequence, scratch);
+  const { envelopes, ends } = encodeRecords(records, firstSequence, scratch);
   let start = 0;
   const entries = ends.map((end) => {
     const checksum = crc32(envelopes.subarray(start, end));
@@ -32,7 +32,7 @@ export const encodeBlock = (records: readonly MeasuredRecord[], firstSequence: n
   return { index: indexOf(entries), envelopes };
 };
 
-/** A block of what is left of another one. */
+/** Builds a block of records that were read from another one. */
 export const joinBlock = (records: readonly BlockRecord[]): Block => {
   let end = 0;
   const entries = records.map(({ envelope, checksum }) => {
@@ -42,7 +42,7 @@ export const joinBlock = (records: readonly BlockRecord[]): Block => {
   return { index: indexOf(entries), envelopes: Buffer.concat(records.map(({ envelope }) => envelope)) };
 };
 
-/** The records of a block, as views of it, whatever has become of it. */
+/** Returns the records of a block, as views of it. Never throws, whatever its bytes. */
 export const recordsOf = ({ index, envelopes }: Block, firstSequence: number): BlockRecord[] => {
   const view = new DataView(index.buffer, index.byteOffset, index.byteLength);
   const records: BlockRecord[] = [];
@@ -53,7 +53,7 @@ export const recordsOf = ({ index, envelopes }: Block, firstSequence: number): B
     const checksum = view.getUint32(at + 4, true);
     const envelope = envelopes.subarray(start, end);
     const bytes = bytesOfEnvelope(envelope.length, sequence);
-    // No envelope is empty, and the checksum of nothing is 0: an index of zeros would pass, and its records be gone without a word.
+    // No envelope is empty. The CRC-32 of nothing is 0, so an index of zeros would pass and its records would vanish unnoticed.
     const isIntact = envelope.length > 0 && crc32(envelope) === checksum;
     records.push({ sequence, bytes, envelope, checksum, isIntact });
     start = end;
@@ -63,9 +63,9 @@ export const recordsOf = ({ index, envelopes }: Block, firstSequence: number): B
 
 const indexOf = (entries: readonly { end: number; checksum: number }[]): Uint8Array => {
   const index = new DataView(new ArrayBuffer(entries.length * entryBytes));
-  for (const [place, { end, checksum }] of entries.entries()) {
-    index.setUint32(place * entryBytes, end, true);
-    index.setUint32(place * entryBytes + 4, checksum, true);
+  for (const [entry, { end, checksum }] of entries.entries()) {
+    index.setUint32(entry * entryBytes, end, true);
+    index.setUint32(entry * entryBytes + 4, checksum, true);
   }
   return new Uint8Array(index.buffer);
 };

@@ -1,24 +1,26 @@
+/*
+ * The queue stores a record as it is sent: encoded once, as a field `envelopes` of a `Frame` (docs/protocol.md). The concatenation of
+ * stored records is therefore a `Frame` with nothing but envelopes. Encoding is by hand, since it runs for every line of every file;
+ * decoding is rare and is the library's.
+ */
 import { fromBinary } from "@bufbuild/protobuf";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
 import { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { NewRecord } from "./record.ts";
 
-/**
- * Records as the queue keeps them: each is encoded once, as a field `envelopes` of a `Frame` (contract §7), and copied from there into
- * the frame that carries it. So one after the other they are a `Frame` with nothing but envelopes. By hand, as it is done for every
- * line of every file; decoded, which is rare, by the library.
- */
-
-/** A record, and what it counts against the queue's cap. */
+/** A record and its size against the queue's cap. */
 export interface MeasuredRecord {
   readonly record: NewRecord;
   readonly bytes: number;
 }
 
-/** What a record costs beside its text and payload: its sequence, and its part of a row and of a frame. */
+/** A record's overhead beside its text and payload: its sequence, and its share of a row and of a frame. */
 const overheadBytes = 64;
 
-/** A record with what it counts: more than its encoded envelope, and about what SQLite needs for it. Throws `TypeError` for no time. */
+/**
+ * Computes a record's size: more than its encoded envelope, and about what SQLite needs for it. Throws `TypeError` if its time is not
+ * a finite number.
+ */
 export const measureRecord = (record: NewRecord): MeasuredRecord => {
   const { kind, source, attributes, payload } = record;
   const { seconds, nanos } = timestampOf(record);
@@ -33,10 +35,10 @@ export const measureRecord = (record: NewRecord): MeasuredRecord => {
 };
 
 /**
- * Encodes the records under `firstSequence` and those that follow it, one after the other; `ends` is where each of them ends. Where they
- * fit, they are written into `scratch`, and are gone with its next use.
+ * Encodes the records under consecutive sequences from `firstSequence`; `ends` has the offset at which each one ends. If they fit,
+ * writes them into `scratch`: they are then valid until its next use.
  */
-export const encodeEnvelopes = (
+export const encodeRecords = (
   records: readonly MeasuredRecord[],
   firstSequence: number,
   scratch: Buffer = Buffer.alloc(0),
@@ -52,22 +54,22 @@ export const encodeEnvelopes = (
   return { envelopes: buffer, ends };
 };
 
-/** What the record counts whose envelope is `length` bytes long under `sequence`: what `measureRecord` said of it. */
+/** Returns what `measureRecord` returned for the record whose envelope has `length` bytes under `sequence`. */
 export const bytesOfEnvelope = (length: number, sequence: number): number => {
   let lengthBytes = 1;
   while (varintLength(length - 1 - lengthBytes) > lengthBytes) lengthBytes += 1;
   return Math.max(0, length - 1 - lengthBytes - numberLength(sequence) + overheadBytes);
 };
 
-/** What was stored as this envelope. Throws for anything else. */
+/** Decodes a stored envelope. Throws if it is malformed. */
 export const decodeEnvelope = (envelope: Uint8Array): NewRecord => {
   const [decoded] = fromBinary(FrameSchema, envelope).envelopes;
-  if (decoded?.observedAt === undefined) throw new TypeError("this is no envelope of a queue");
+  if (decoded?.observedAt === undefined) throw new TypeError("this is not an envelope of a queue");
   const { kind, observedAt, source, attributes, payload } = decoded;
   return { kind, observedAtMs: timestampMs(observedAt), source, attributes, payload };
 };
 
-/** First bytes of the fields: number and wire type, which is 0 for numbers and 2 for what has a length. */
+/** The tag of each field: its number and wire type, 0 for a varint and 2 for length-delimited. */
 const field = {
   envelope: 0x22,
   sequence: 0x08,
@@ -82,7 +84,7 @@ const field = {
   payload: 0x32,
 } as const;
 
-/** A wall clock that stands before 1970 gives 1970. */
+/** A time before 1970 becomes 1970. */
 const timestampOf = ({ observedAtMs }: NewRecord): { seconds: number; nanos: number } => {
   if (!Number.isFinite(observedAtMs)) throw new TypeError("a record's time is not a number");
   const ms = Math.max(0, Math.floor(observedAtMs));
@@ -95,7 +97,7 @@ const varintLength = (value: number): number => {
   return length;
 };
 
-/** With its tag, as all lengths of fields here. */
+/** The tag is included here and in the lengths below. */
 const numberLength = (value: number): number => 1 + varintLength(value);
 const fieldLength = (length: number): number => 1 + varintLength(length) + length;
 const timestampLength = (seconds: number, nanos: number): number => numberLength(seconds) + numberLength(nanos);
@@ -130,7 +132,7 @@ const writeEnvelope = (writer: Writer, measured: MeasuredRecord, sequence: numbe
   writer.at += payload.length;
 };
 
-/** A number, or the length of what follows. */
+/** Writes a varint field, or the tag and length of a length-delimited one. */
 const writeNumber = (writer: Writer, tag: number, value: number): void => {
   const { buffer } = writer;
   buffer[writer.at++] = tag;

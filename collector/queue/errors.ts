@@ -1,51 +1,51 @@
-/** Another process holds the queue's directory (case Q8). */
+import { sqliteCodeOf } from "../files/lock.ts";
+
+/** Another process uses the queue's directory (case Q8). */
 export class QueueLockedError extends Error {
-  constructor(dir: string, options?: ErrorOptions) {
-    super(
-      `another process is using the queue in ${dir}; stop it first, or give this one a buffer.dir of its own`,
-      options,
-    );
-    this.name = "QueueLockedError";
+  override readonly name = "QueueLockedError";
+
+  constructor(dir: string) {
+    super(`another process is using the queue in ${dir}; stop it first, or give this one a buffer.dir of its own`);
   }
 }
 
-/** The queue had no room until the caller's signal aborted. Nothing was stored: the caller still owns the records. */
+/** The queue stayed full until the caller's signal aborted. Nothing was stored: the caller still owns the records. */
 export class QueueFullError extends Error {
+  override readonly name = "QueueFullError";
+
   constructor(options?: ErrorOptions) {
     super("the queue is full", options);
-    this.name = "QueueFullError";
   }
 }
 
-/** The queue was closed before the records were stored. */
+/** The queue was closed before it stored the records. */
 export class QueueClosedError extends Error {
+  override readonly name = "QueueClosedError";
+
   constructor() {
     super("the queue is closed");
-    this.name = "QueueClosedError";
   }
 }
 
-/** The queue on disk was written by a newer collector; this one leaves it untouched. */
+/** The queue on disk has a format that this collector does not read (case Q10). Nothing on disk was changed. */
 export class QueueVersionError extends Error {
+  override readonly name = "QueueVersionError";
+
   constructor(dir: string, found: number, known: number) {
     super(
-      `the queue in ${dir} has format ${found}, and this collector knows formats up to ${known}; run the newer collector`,
+      `the queue in ${dir} has format ${found}, and this collector reads format ${known} alone; run the collector version that wrote it, or move the directory away to start with an empty queue`,
     );
-    this.name = "QueueVersionError";
   }
 }
 
-/** The queue on disk is not what a queue wrote: torn, overwritten, or with bits turned over. */
-export class QueueDamagedError extends Error {
+/** The queue's database is corrupt: truncated, overwritten, or with flipped bits. */
+export class QueueCorruptError extends Error {
+  override readonly name = "QueueCorruptError";
+
   constructor(dir: string, options?: ErrorOptions) {
-    super(`the queue in ${dir} is damaged`, options);
-    this.name = "QueueDamagedError";
+    super(`the queue in ${dir} is corrupt`, options);
   }
 }
 
-/** The primary result code of an SQLite error (sqlite.org/rescode.html), or null for any other error. */
-export const sqliteCodeOf = (error: unknown): number | null =>
-  error instanceof Error && "errcode" in error && typeof error.errcode === "number" ? error.errcode & 0xff : null;
-
-/** SQLITE_FULL, SQLITE_READONLY, SQLITE_IOERR: nothing was stored, and what is stored later may well be. */
+/** SQLITE_READONLY, SQLITE_IOERR and SQLITE_FULL: nothing was stored, and a later attempt may succeed. */
 export const isDiskUnwritable = (error: unknown): boolean => [8, 10, 13].includes(sqliteCodeOf(error) ?? 0);

@@ -9,7 +9,7 @@ import { openTestQueue, readAll } from "../../tests/queue.ts";
 
 const writer = join(import.meta.dirname, "../../tests/slow/queue-crash/writer.ts");
 
-/** Runs the writer and kills it with SIGKILL once it has printed `lines` lines; gives them. */
+/** Runs the writer, kills it with SIGKILL once it has printed `lines` lines, and returns them. */
 const runAndKill = (dir: string, seed: number, lines: number): Promise<string[]> =>
   new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [writer, dir, `${seed}`], { stdio: ["ignore", "pipe", "pipe"] });
@@ -24,9 +24,9 @@ const runAndKill = (dir: string, seed: number, lines: number): Promise<string[]>
     });
     child.on("error", reject);
     child.on("close", (_, signal) => {
-      // The last line may be torn by the kill.
+      // The kill may cut the last line off.
       if (signal === "SIGKILL") resolve(output.split("\n").slice(0, -1));
-      else reject(new Error(`the writer ended by itself: ${errors}`));
+      else reject(new Error(`the writer exited: ${errors}`));
     });
   });
 
@@ -42,7 +42,7 @@ const read = (dir: string) => {
   return queue.close().then(() => found);
 };
 
-it("Q1: after kill -9 at random moments every accepted record is there, once, and no sequence is used again", async () => {
+it("Q1: keeps every accepted record once, and uses no sequence twice, after kill -9 at random times", async () => {
   const seed = (Date.now() & 0xffff) + 1;
   console.log(`queue crash test: seed ${seed}`);
   const random = createSeededEntropy(seed);
@@ -64,7 +64,7 @@ it("Q1: after kill -9 at random moments every accepted record is there, once, an
     expect(counted(), "Q1: opens in under 2 s").toBeLessThan(2000);
     expect(found.next).toBeGreaterThanOrEqual(promised);
     expect(found.lastSequence).toBeGreaterThanOrEqual(Math.max(promisedSequence, lastSequence));
-    // One record per number, numbers from 0, so the sequence tells the number.
+    // One record for each number from 0 on, so the number follows from the sequence.
     expect(found.next).toBe(found.lastSequence);
     for (const { sequence, attributes } of found.records) expect(Number(attributes.number)).toBe(sequence - 1);
     const missing = new Set(Array.from({ length: found.lastSequence - acked }, (_, index) => acked + 1 + index));

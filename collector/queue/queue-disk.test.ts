@@ -11,7 +11,7 @@ import type { Queue, QueueOptions } from "./queue.ts";
 const opened: Queue[] = [];
 const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
 
-/** A file system of its own, small enough to fill; only root may mount one. */
+/** Whether this user may mount a small file system, to fill it. */
 const canMount = (() => {
   const at = mkdtempSync(join(tmpdir(), "queue-mount-"));
   const mounted = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", at], { timeout: 60_000 }).status === 0;
@@ -20,7 +20,7 @@ const canMount = (() => {
   return mounted;
 })();
 
-describe.skipIf(!canMount)("on a file system of its own (needs root)", () => {
+describe.skipIf(!canMount)("on a small file system (needs root)", () => {
   let disk: string;
   const open = (options: Partial<QueueOptions> = {}): Queue => {
     const queue = openTestQueue(join(disk, "queue"), options);
@@ -50,7 +50,7 @@ describe.skipIf(!canMount)("on a file system of its own (needs root)", () => {
   };
   const readOnly = (on: boolean) => execFileSync("mount", ["-o", `remount,${on ? "ro" : "rw"}`, disk]);
 
-  it("Q3: a full disk refuses what comes, keeps what it has, and takes it when there is room again", async () => {
+  it("Q3: rejects appends while the disk is full, keeps the stored records, and stores again when there is room", async () => {
     const queue = open();
     await queue.append([record("before")]);
     fillDisk();
@@ -62,7 +62,7 @@ describe.skipIf(!canMount)("on a file system of its own (needs root)", () => {
     expect(texts(open())).toEqual(["before", "after"]);
   });
 
-  it("Q3: with drop_newest_on_full it drops and counts instead, and the count is kept once it can be", async () => {
+  it("Q3: drops and counts on a full disk with drop_newest_on_full, and stores the count later", async () => {
     const queue = open({ dropNewestOnFull: true });
     await queue.append([record("before")]);
     fillDisk();
@@ -75,7 +75,7 @@ describe.skipIf(!canMount)("on a file system of its own (needs root)", () => {
     expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
   });
 
-  it("Q3: a read-only disk stops the start with the reason, harms nothing, and serves when it can be written again", async () => {
+  it("Q3: does not start on a read-only disk, names the reason, and starts when the disk is writable again", async () => {
     const queue = open();
     await queue.append([record("before")]);
     await queue.close();
@@ -86,8 +86,8 @@ describe.skipIf(!canMount)("on a file system of its own (needs root)", () => {
   });
 });
 
-/** Takes this process's `pwrite64`, with which SQLite writes, for the time of `act`; nothing else here uses it. */
-const startRefusing = async (): Promise<ChildProcess> => {
+/** Makes `pwrite64`, with which SQLite writes, fail in this process until the returned strace is killed. */
+const startFailingWrites = async (): Promise<ChildProcess> => {
   const inject = ["-e", "trace=pwrite64", "-e", "inject=pwrite64:error=EROFS"];
   const strace = spawn("strace", ["-f", "-o", "/dev/null", ...inject, "-p", `${process.pid}`], {
     stdio: ["ignore", "ignore", "pipe"],
@@ -100,20 +100,20 @@ describe.skipIf(spawnSync("strace", ["-V"], { timeout: 60_000 }).status !== 0)(
   "on a disk that turns read-only (needs strace)",
   () => {
     let dir: string;
-    let refusing: ChildProcess | undefined;
+    let failing: ChildProcess | undefined;
     const open = (options: Partial<QueueOptions> = {}): Queue => {
       const queue = openTestQueue(dir, options);
       opened.push(queue);
       return queue;
     };
     const turnReadOnly = async () => {
-      refusing = await startRefusing();
+      failing = await startFailingWrites();
     };
     const turnBack = async () => {
-      if (refusing === undefined) return;
-      const ended = once(refusing, "exit");
-      refusing.kill();
-      refusing = undefined;
+      if (failing === undefined) return;
+      const ended = once(failing, "exit");
+      failing.kill();
+      failing = undefined;
       await ended;
     };
     beforeEach(() => {
@@ -125,7 +125,7 @@ describe.skipIf(spawnSync("strace", ["-V"], { timeout: 60_000 }).status !== 0)(
       rmSync(dir, { recursive: true });
     });
 
-    it("Q3: a disk that turns read-only while it runs is waited for: nothing is taken, nothing lost, and all goes on after", async () => {
+    it("Q3: rejects appends and acks while the disk is read-only, loses nothing, and continues afterwards", async () => {
       const queue = open({ maxRecordAgeSeconds: 1_000 });
       await queue.append([record("before"), record("sent")]);
       await turnReadOnly();
@@ -143,7 +143,7 @@ describe.skipIf(spawnSync("strace", ["-V"], { timeout: 60_000 }).status !== 0)(
       expect(texts(open())).toEqual(["sent", "after"]);
     });
 
-    it("Q3: with drop_newest_on_full a disk that turns read-only costs the newest, counted", async () => {
+    it("Q3: drops and counts the newest while the disk is read-only, with drop_newest_on_full", async () => {
       const queue = open({ dropNewestOnFull: true });
       await queue.append([record("before")]);
       await turnReadOnly();
@@ -155,7 +155,7 @@ describe.skipIf(spawnSync("strace", ["-V"], { timeout: 60_000 }).status !== 0)(
       expect([texts(open()), opened.at(-1)?.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
     });
 
-    it("Q3: what is too old, or not as it was stored, waits on a read-only disk and stops nobody", async () => {
+    it("Q3: defers expiry while the disk is read-only, and keeps serving reads", async () => {
       const clock = createTestClock();
       const queue = open({ clock, maxRecordAgeSeconds: 100 });
       await queue.append([record("old")]);

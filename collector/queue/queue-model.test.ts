@@ -11,7 +11,7 @@ import { QueueFullError } from "./errors.ts";
 import { openQueue, type QueueOptions } from "./queue.ts";
 import type { NewRecord } from "./record.ts";
 
-/** What the queue is meant to be, without a disk: a list, a counter for each total, and a number for the next record. */
+/** The specification of the queue, in memory: a list, a counter for each total, and the next sequence. */
 interface Model {
   records: { sequence: number; bytes: number; storedAt: number; payload: string }[];
   next: number;
@@ -40,7 +40,7 @@ const recordOf = (text: string, size: number): NewRecord => ({
   payload: new TextEncoder().encode(text.padEnd(size, " ")),
 });
 
-it("Q6: agrees with a model under any order of appends, acks, set-asides, ageing and restarts", async () => {
+it("Q6: behaves like its model under any order of appends, acks, dead letters, expiry and restarts", async () => {
   const property = fc.asyncProperty(
     fc.array<Action>(action, { minLength: 1, maxLength: 30 }),
     fc.boolean(),
@@ -62,7 +62,7 @@ it("Q6: agrees with a model under any order of appends, acks, set-asides, ageing
       const used = () => model.records.reduce((sum, { bytes }) => sum + bytes, 0);
       try {
         for (const [step, { do: what, sizes = [], back = 0, seconds = 0 }] of actions.entries()) {
-          const place = Math.max(0, model.next - 1 - back);
+          const sequenceAt = Math.max(0, model.next - 1 - back);
           if (what === "append") {
             const records = sizes.map((size, index) => recordOf(`${step}/${index}`, size));
             const total = records.reduce((sum, record) => sum + measureRecord(record).bytes, 0);
@@ -84,13 +84,13 @@ it("Q6: agrees with a model under any order of appends, acks, set-asides, ageing
                   payload: new TextDecoder().decode(record.payload),
                 });
           } else if (what === "ack") {
-            await queue.ack(place);
-            model.records = model.records.filter(({ sequence }) => sequence > place);
+            await queue.ack(sequenceAt);
+            model.records = model.records.filter(({ sequence }) => sequence > sequenceAt);
           } else if (what === "moveToDeadLetters") {
-            const there = model.records.some(({ sequence }) => sequence === place);
-            expect(queue.moveToDeadLetters(place, "code", "message")).toBe(there);
-            model.records = model.records.filter(({ sequence }) => sequence !== place);
-            model.deadLetters += there ? 1 : 0;
+            const exists = model.records.some(({ sequence }) => sequence === sequenceAt);
+            expect(queue.moveToDeadLetters(sequenceAt, "code", "message")).toBe(exists);
+            model.records = model.records.filter(({ sequence }) => sequence !== sequenceAt);
+            model.deadLetters += exists ? 1 : 0;
           } else if (what === "advance") {
             await clock.advance(seconds * 1000 + 1000);
             const kept = model.records.filter(({ storedAt }) => storedAt >= clock.monotonic() - maxAgeSeconds * 1000);

@@ -31,7 +31,7 @@ afterEach(async () => {
 });
 
 describe("age", () => {
-  it("drops and counts records over age, and makes room for those that wait", async () => {
+  it("drops and counts expired records, and makes room for waiting appends", async () => {
     const queue = open({ maxDiskUsageBytes: 5_000, maxRecordAgeSeconds: 60 });
     await queue.append([record("a", 2000)]);
     await clock.advance(50_000);
@@ -44,7 +44,7 @@ describe("age", () => {
     expect(queue.stats().droppedRecordsTotal).toBe(1);
   });
 
-  it("Q7: a wall clock wrong by ten years, in either direction, expires nothing", async () => {
+  it("Q7: expires nothing when the wall clock is wrong by ten years, in either direction", async () => {
     const tenYears = 315_576_000_000;
     const queue = open();
     await queue.append([record("a")]);
@@ -62,7 +62,7 @@ describe("age", () => {
 });
 
 describe("dead letters", () => {
-  it("Q9: sets one record aside, counts it across restarts, and lets the rest flow", async () => {
+  it("Q9: moves one record to the dead letters, counts it across restarts, and keeps the other records", async () => {
     const queue = open();
     await queue.append([record("a"), record("b"), record("c")]);
     expect(queue.moveToDeadLetters(2, "payload_too_large", "too large")).toBe(true);
@@ -72,7 +72,7 @@ describe("dead letters", () => {
     expect(open().stats()).toMatchObject({ records: 2, deadLetters: 1, droppedRecordsTotal: 0 });
   });
 
-  it("keeps the newest dead letters within a sixteenth of the cap", async () => {
+  it("keeps the newest dead letters, up to a sixteenth of the cap", async () => {
     const queue = open({ maxDiskUsageBytes: 160_000 });
     for (let index = 0; index < 6; index++) await queue.append([record(`${index}`, 3000)]);
     for (const sequence of sequences(queue)) queue.moveToDeadLetters(sequence, "x", "y");
@@ -90,7 +90,7 @@ describe("dead letters", () => {
 });
 
 describe("figures", () => {
-  it("counts records and bytes exactly, and says when the queue is at risk", async () => {
+  it("count records and bytes exactly, and report when the queue is at risk", async () => {
     const queue = open({ maxDiskUsageBytes: 10_000, atRiskBytesPercent: 50, atRiskOldestSeconds: 100 });
     await queue.append([record("a", 2000)]);
     expect(queue.stats()).toMatchObject({ records: 1, maxBytes: 10_000, oldestRecordAgeSeconds: 0, atRisk: false });
@@ -105,7 +105,7 @@ describe("figures", () => {
     expect(queue.stats()).toMatchObject({ oldestRecordAgeSeconds: 100, atRisk: true });
   });
 
-  it("are readable beside the running collector and after it, and null before it", async () => {
+  it("are readable while the collector runs and after it, and null before its first start", async () => {
     const risk = { maxDiskUsageBytes: 100_000, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400, clock };
     expect(readQueueStats(dir, risk)).toBeNull();
     const queue = open();

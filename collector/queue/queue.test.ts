@@ -2,12 +2,11 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
-import { QueueClosedError, QueueFullError, QueueLockedError, QueueVersionError } from "./errors.ts";
+import { QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 
 let dir: string;
@@ -33,7 +32,7 @@ afterEach(async () => {
 });
 
 describe("append and read", () => {
-  it("gives back what was stored, in order, also after a restart", async () => {
+  it("returns the stored records in order, also after a restart", async () => {
     const queue = open();
     await Promise.all([queue.append([record("a"), record("b")]), queue.append([record("c")])]);
     const { queueId } = queue;
@@ -47,14 +46,14 @@ describe("append and read", () => {
     expect(again.queueId).toEqual(queueId);
   });
 
-  it("stops reading at either bound, but never before the first record", async () => {
+  it("reads up to either bound, and at least one record", async () => {
     const queue = open();
     await queue.append([record("a", 1000), record("b", 1000), record("c", 1000)]);
     const read = (maxRecords: number, maxBytes: number) => queue.read(0, { maxRecords, maxBytes }).length;
     expect([read(2, 1e6), read(10, 2500), read(10, 1)]).toEqual([2, 2, 1]);
   });
 
-  it("never uses a sequence twice, also when the queue was emptied before a restart", async () => {
+  it("never uses a sequence twice, also when a restart found the queue empty", async () => {
     const queue = open();
     await queue.append([record("a"), record("b")]);
     await queue.ack(2);
@@ -65,7 +64,7 @@ describe("append and read", () => {
     expect(sequences(again)).toEqual([3]);
   });
 
-  it("stores checkpoints with the records they cover, and forgets them on null", async () => {
+  it("stores checkpoints with their records, and deletes them on null", async () => {
     const queue = open();
     await queue.append([record("a")], { checkpoints: [{ source: "file", key: "k", value: "1" }] });
     await queue.append([], { checkpoints: [{ source: "other", key: "k", value: "2" }] });
@@ -77,7 +76,7 @@ describe("append and read", () => {
     expect(again.checkpoints("other")).toEqual(new Map([["k", "2"]]));
   });
 
-  it("wakes a reader when a record beyond its place is stored, and not before", async () => {
+  it("wakes a reader when a record above its sequence is stored, and not before", async () => {
     const queue = open();
     const stop = new AbortController();
     let woken = false;
@@ -88,14 +87,14 @@ describe("append and read", () => {
     expect(woken).toBe(false);
     await queue.append([record("b")]);
     await waiting;
-    const gone = queue.waitBeyond(9, stop.signal);
+    const aborted = queue.waitBeyond(9, stop.signal);
     stop.abort(new Error("stop"));
-    await expect(gone).rejects.toThrow("stop");
+    await expect(aborted).rejects.toThrow("stop");
   });
 });
 
 describe("a full queue", () => {
-  it("holds appends in order until acks make room", async () => {
+  it("makes appends wait, in order, until acks make room", async () => {
     const queue = open({ maxDiskUsageBytes: 5_000 });
     await queue.append([record("a", 2000), record("b", 2000)]);
     const done: string[] = [];
@@ -109,32 +108,32 @@ describe("a full queue", () => {
     expect(readAll(queue).map(({ payload }) => payload[0])).toEqual([..."bcd"].map((letter) => letter.charCodeAt(0)));
   });
 
-  it("rejects with QueueFullError when the caller's patience ends, and stores nothing of it later", async () => {
+  it("rejects with QueueFullError when the caller's signal aborts, and stores nothing of it later", async () => {
     const queue = open({ maxDiskUsageBytes: 3_000 });
     await queue.append([record("a", 2000)]);
-    const patience = new AbortController();
-    const refused = queue.append([record("b", 2000)], { signal: patience.signal });
-    patience.abort();
+    const caller = new AbortController();
+    const refused = queue.append([record("b", 2000)], { signal: caller.signal });
+    caller.abort();
     await expect(refused).rejects.toThrow(QueueFullError);
-    await expect(queue.append([record("b", 2000)], { signal: patience.signal })).rejects.toThrow(QueueFullError);
+    await expect(queue.append([record("b", 2000)], { signal: caller.signal })).rejects.toThrow(QueueFullError);
     await queue.ack(1);
     await queue.append([record("c")]);
     expect(sequences(queue)).toEqual([2]);
   });
 
-  it("gives up, once there is room, what nobody wants any more, and goes on with the next", async () => {
+  it("rejects, once there is room, an append that is no longer wanted, and admits the next one", async () => {
     const queue = open({ maxDiskUsageBytes: 3_000 });
     await queue.append([record("a", 2000)]);
-    const gone = queue.append([record("b", 2000)], { isWanted: () => false });
+    const unwanted = queue.append([record("b", 2000)], { isWanted: () => false });
     const next = queue.append([record("c", 2000)], { isWanted: () => true });
-    const refused = expect(gone).rejects.toThrow(QueueFullError);
+    const refused = expect(unwanted).rejects.toThrow(QueueFullError);
     await queue.ack(1);
     await refused;
     expect(await next).toBe("stored");
     expect(sequences(queue)).toEqual([2]);
   });
 
-  it("drops and counts the newest when told to, checkpoints stored all the same", async () => {
+  it("drops and counts the newest with dropNewestOnFull, and stores the checkpoints", async () => {
     const queue = open({ maxDiskUsageBytes: 3_000, dropNewestOnFull: true });
     expect(await queue.append([record("a", 2000)])).toBe("stored");
     const checkpoints = [{ source: "file", key: "k", value: "9" }];
@@ -145,7 +144,7 @@ describe("a full queue", () => {
     expect(again.checkpoints("file").get("k")).toBe("9");
   });
 
-  it("Q6: drops and counts what could not fit an empty queue, instead of waiting for ever", async () => {
+  it("Q6: drops and counts an append that could not fit an empty queue, instead of waiting for ever", async () => {
     const queue = open({ maxDiskUsageBytes: 3_000 });
     expect(await queue.append([record("a", 4000)])).toBe("dropped");
     expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, droppedRecordsTotal: 1 });
@@ -168,7 +167,7 @@ describe("the files", () => {
       expect([file, statSync(join(dir, file)).mode & 0o077]).toEqual([file, 0]);
   });
 
-  it("Q8: refuses a second opener, in this process and in another one, and is free again after a close", async () => {
+  it("Q8: locks out a second opener, in this process and in another one, until it closes", async () => {
     const queue = open();
     expect(() => open()).toThrow(QueueLockedError);
     const second = spawnSync(
@@ -186,17 +185,9 @@ describe("the files", () => {
     await queue.close();
     expect(open().stats().records).toBe(1);
   });
-
-  it("Q10: leaves a queue of a newer collector untouched", () => {
-    const database = new DatabaseSync(join(dir, "queue.db"));
-    database.exec("PRAGMA user_version = 99");
-    database.close();
-    expect(() => open()).toThrow(QueueVersionError);
-    expect(() => open()).toThrow(QueueVersionError);
-  });
 });
 
-it("rotates its id on demand and keeps the records under their sequences", async () => {
+it("changes its queue id on demand and keeps the records under their sequences", async () => {
   const queue = open();
   await queue.append([record("a")]);
   const before = queue.queueId;
@@ -208,7 +199,7 @@ it("rotates its id on demand and keeps the records under their sequences", async
   expect([again.queueId, sequences(again)]).toEqual([queueId, [1]]);
 });
 
-it("rejects every append of a group whose transaction fails, and works again afterwards", async () => {
+it("rejects every append of a transaction that fails, and stores the next one", async () => {
   const queue = open();
   await queue.append([record("a")]);
   const bad = { checkpoints: [{ source: "s", key: "k", value: {} as string }] };

@@ -1,76 +1,75 @@
+/*
+ * The collector's queue on disk. Invariants:
+ * - `append` resolves with "stored" only after the records and their checkpoints are fsynced in one transaction, and only then are
+ *   the records readable. So a reader never sends a record that a crash could take back, and a source never continues from a
+ *   position whose records are not stored.
+ * - Sequences rise by one from 1 and are never used twice, also when every record is deleted.
+ * - Appends are admitted in the order of the calls. Those admitted in one turn of the event loop share a transaction.
+ * - The total size (`measureRecord`) of the stored and the admitted records never exceeds `maxDiskUsageBytes`.
+ * - One process has a queue open; `openQueue` throws `QueueLockedError` in any other.
+ */
+import { acquireFileLock } from "../files/lock.ts";
 import { createAgeClock } from "./age.ts";
-import { createAwaitedRecords } from "./awaited-records.ts";
 import { type MeasuredRecord, measureRecord } from "./envelope.ts";
-import { isDiskUnwritable, QueueClosedError, QueueFullError } from "./errors.ts";
-import { createPrivateDirectory, queueFiles } from "./files.ts";
-import { holdLock } from "./lock.ts";
+import { isDiskUnwritable, QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
+import { createQueueDirectory, queueFiles } from "./files.ts";
 import type { Checkpoint, NewRecord, QueuedRecord } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
 import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
 import type { QueueStore } from "./store.ts";
-import { takeFitting, waitForRoom } from "./wait-for-room.ts";
+import { createRecordWaiters, takeFitting, waitForRoom } from "./waiters.ts";
 
-/**
- * The collector's queue on disk. Invariants:
- * - `append` resolves with "stored" only after the records and the checkpoints that cover them are fsynced, in one transaction;
- *   nothing else makes a record readable. So a reader never sends what a crash could take back, and a source never goes on from
- *   a place whose records are not there.
- * - Sequences rise by one from 1 and are never used twice, also after every record is gone.
- * - Appends are admitted in the order of the calls. The admitted ones of one turn of the event loop share a transaction.
- * - The sum of what the stored and the admitted records count (`measureRecord`) never exceeds `maxDiskUsageBytes`.
- * - One process has a queue open; `openQueue` throws `QueueLockedError` in any other.
- */
+/** An open queue. */
 export interface Queue {
-  /** 16 random bytes that name this queue's numbering to core. */
+  /** 16 random bytes that identify this queue's sequences to core. */
   readonly queueId: Uint8Array<ArrayBuffer>;
   /** The sequence of the newest record ever stored; 0 in a new queue. */
   readonly lastSequence: number;
   /**
-   * Stores the records, together with the checkpoints, all or none. A full queue holds the call until there is room or `signal`
-   * aborts (`QueueFullError`). Resolves with "dropped", checkpoints stored and every record counted, if the queue drops the
-   * newest when full, or if the records could not fit an empty queue; without the checkpoints, if it drops the newest and the disk is
-   * what is full, read-only or failing. Any other rejection means that nothing was stored and the
-   * call may be made again.
+   * Stores the records and the checkpoints, all or none. While the queue is full, waits for room; rejects with `QueueFullError` when
+   * `signal` aborts. Resolves with "dropped" if the queue drops the newest when full, or if the records could not fit an empty queue:
+   * every record is then counted and the checkpoints are stored (they are not if the disk itself cannot be written). After any other
+   * rejection nothing was stored and the call may be repeated.
    */
   append(records: readonly NewRecord[], options?: AppendOptions): Promise<AppendOutcome>;
-  /** Records above `sequence` in order, within both bounds; the first is given even if it alone is over `maxBytes`. */
+  /** Returns records above `sequence` in order, within both bounds; the first one also if it alone is over `maxBytes`. */
   read(sequence: number, limits: { maxRecords: number; maxBytes: number }): QueuedRecord[];
   /** Resolves when `lastSequence` is above `sequence`; rejects with the signal's reason. */
   waitBeyond(sequence: number, signal: AbortSignal): Promise<void>;
   /**
-   * Removes every record at or below `sequence`. Resolves when that is on disk; until then a crash brings them back, unharmed. With
-   * `lingerMs` it waits so long for an append to share its transaction, unless an append waits for room.
+   * Removes every record at or below `sequence`. Resolves when that is on disk; after a crash before it, the records are still there.
+   * `lingerMs` is how long it may wait to share an append's transaction; it does not wait while an append waits for room.
    */
   ack(sequence: number, options?: { lingerMs?: number }): Promise<void>;
-  /** Moves one record to the bounded dead-letter table, for good; false if it is not there any more. */
+  /** Moves one record to the bounded dead-letter table; false if the queue no longer has it. */
   moveToDeadLetters(sequence: number, code: string, message: string): boolean;
-  /** Drops and counts the records older than `maxRecordAgeSeconds`; gives how many. */
+  /** Drops and counts the records older than `maxRecordAgeSeconds`; returns their number. */
   dropExpired(): number;
-  /** Takes a new `queueId`, for a disk that was restored to an older state than core has acknowledged. */
+  /** Changes `queueId`, for a disk that was restored to an older state than core has acknowledged. */
   rotateQueueId(): void;
-  /** The checkpoints of a source, by key, as of its last stored append. */
+  /** Returns the stored checkpoints of a source, by key. */
   checkpoints(source: string): Map<string, string>;
   stats(): QueueStats;
-  /** Stores what was admitted, rejects what waits with `QueueClosedError`, and gives up the lock. */
+  /** Stores the admitted appends, rejects the waiting ones with `QueueClosedError`, and releases the lock. */
   close(): Promise<void>;
 }
 
 /** What happened to the records of one `append`. */
 export type AppendOutcome = "stored" | "dropped";
 
-/** What may go with the records of one `append`. */
+/** Optional parts of an `append`. */
 export interface AppendOptions {
   checkpoints?: readonly Checkpoint[];
   signal?: AbortSignal;
-  /** Asked once there is room for a call that waited for it; if it says no, the call is given up like one whose signal aborted. */
+  /** Called when there is room for a call that waited; false rejects the call as if its signal had aborted. */
   isWanted?: () => boolean;
 }
 
-/** What a queue needs to know. `dir` is made, for its owner alone, if it is missing. */
+/** What a queue is opened with. `dir` is created with mode 0700 if it is missing. */
 export interface QueueOptions extends QueueLimits, RecoveringStoreOptions {
   dropNewestOnFull: boolean;
-  /** Records with these sequences were not as they were stored any more; they are set aside. */
-  onDamaged?(sequences: readonly number[]): void;
+  /** Called after records whose checksums are wrong were moved to the dead letters. */
+  onCorruptRecords?(sequences: readonly number[]): void;
 }
 
 interface Append {
@@ -84,11 +83,16 @@ interface Append {
 }
 
 const expiryCheckMs = 1_000;
-/** Opens the queue in `dir`, making it on first use; a damaged one is put aside and a new one made. Throws `QueueLockedError`, `QueueVersionError`, or what the disk says. */
+
+/**
+ * Opens the queue in `dir`, creating it on first use; quarantines and replaces a corrupt one. Throws `QueueLockedError`,
+ * `QueueVersionError`, or the file system's error.
+ */
 export const openQueue = (options: QueueOptions): Queue => {
   const { dir, maxDiskUsageBytes, maxRecordAgeSeconds, clock, entropy } = options;
-  createPrivateDirectory(dir);
-  const lock = holdLock(queueFiles(dir).lock, dir);
+  createQueueDirectory(dir);
+  const lock = acquireFileLock(queueFiles(dir).lock);
+  if (lock === null) throw new QueueLockedError(dir);
   let age = () => 0;
   const now = () => ({ ageMs: age(), wallMs: clock.now() });
   let store: QueueStore;
@@ -106,11 +110,11 @@ export const openQueue = (options: QueueOptions): Queue => {
   const waiting: Append[] = [];
   let ackThrough = 0;
   let acks: { resolve(): void; reject(error: unknown): void }[] = [];
-  const readers = createAwaitedRecords();
+  const readers = createRecordWaiters();
   let scheduled = false;
   let lingering: AbortController | undefined;
   let closed = false;
-  let unsavedDrops = 0; // for want of a disk that can be written
+  let unsavedDrops = 0; // dropped while the disk cannot be written
   let expiryCheckedAt = Number.NEGATIVE_INFINITY;
 
   const fits = (total: number) => store.state.bytes + admittedBytes + total <= maxDiskUsageBytes;
@@ -118,7 +122,7 @@ export const openQueue = (options: QueueOptions): Queue => {
   const schedule = () => {
     if (scheduled) return;
     scheduled = true;
-    // After the poll phase: every request that arrived in this turn shares the fsync.
+    // After the poll phase, so that all requests of this turn share one fsync.
     setImmediate(() => {
       scheduled = false;
       if (!closed) flush();
@@ -173,11 +177,11 @@ export const openQueue = (options: QueueOptions): Queue => {
     }
     for (const { resolve, dropped } of appends) resolve(dropped > 0 ? "dropped" : "stored");
     for (const { resolve } of acking) resolve();
-    readers.wake(store.state.nextSequence - 1);
+    readers.notify(store.state.nextSequence - 1);
     admitWaiting();
   };
 
-  /** Makes room by a change that may wait; false while the disk cannot be written. */
+  /** Commits a change that makes room; false while the disk cannot be written: the change may wait. */
   const writeIfPossible = (change: Parameters<QueueStore["transaction"]>[0]): boolean => {
     try {
       store.transaction(change);
@@ -205,11 +209,10 @@ export const openQueue = (options: QueueOptions): Queue => {
     return done ? dropped : 0;
   };
 
-  /** Sets aside what is not as it was stored; false while the disk does not take that. */
-  const discard = (damaged: readonly number[]): boolean =>
+  /** Moves corrupt records to the dead letters; false while the disk cannot be written. */
+  const removeCorrupt = (corrupt: readonly number[]): boolean =>
     writeIfPossible(({ moveToDeadLetters }) => {
-      for (const sequence of damaged)
-        moveToDeadLetters(sequence, "damaged", "it is not as it was stored", deadLetterBounds);
+      for (const sequence of corrupt) moveToDeadLetters(sequence, "damaged", "its checksum is wrong", deadLetterBounds);
     });
 
   return {
@@ -241,14 +244,14 @@ export const openQueue = (options: QueueOptions): Queue => {
     read: (sequence, { maxRecords, maxBytes }) => {
       dropExpired();
       for (;;) {
-        const { records, damaged } = store.read(sequence, maxRecords, maxBytes);
-        if (damaged.length === 0 || !discard(damaged)) return records;
-        options.onDamaged?.(damaged);
+        const { records, corrupt } = store.read(sequence, maxRecords, maxBytes);
+        if (corrupt.length === 0 || !removeCorrupt(corrupt)) return records;
+        options.onCorruptRecords?.(corrupt);
       }
     },
     waitBeyond: (sequence, signal) => {
       if (!signal.aborted && store.state.nextSequence - 1 > sequence) return Promise.resolve();
-      return readers.beyond(sequence, signal);
+      return readers.wait(sequence, signal);
     },
     ack: async (sequence, { lingerMs = 0 } = {}) => {
       if (closed) throw new QueueClosedError();

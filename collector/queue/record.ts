@@ -1,8 +1,8 @@
-/** One piece of telemetry as a source hands it over (contract §7, `Envelope` without its sequence). It does not change any more. */
+/** A record as a source appends it: an envelope (docs/protocol.md) without its sequence. Immutable. */
 export interface NewRecord {
   /** 1 to 64 characters of `[a-z0-9_]`. */
   readonly kind: string;
-  /** Wall time at which the source saw it, milliseconds since the Unix epoch. */
+  /** Wall time at which the source observed it, milliseconds since the Unix epoch. */
   readonly observedAtMs: number;
   /** The name of the source. */
   readonly source: string;
@@ -10,17 +10,17 @@ export interface NewRecord {
   readonly payload: Uint8Array;
 }
 
-/** A record that is on disk. */
+/** A record in the queue. */
 export interface QueuedRecord {
-  /** Rises from 1, never used twice in a queue. */
+  /** Rises from 1; a queue never uses one twice. */
   readonly sequence: number;
-  /** What the record counts against the queue's cap; more than the length of `envelope`. */
+  /** The record's size against the queue's cap; more than the length of `envelope`. */
   readonly bytes: number;
-  /** The record as it is sent: a field `envelopes` of a `Frame`, tag and length included. */
+  /** The encoded record, as it is sent: a field `envelopes` of a `Frame`, with its tag and length. */
   readonly envelope: Uint8Array;
 }
 
-/** Where a source stands in one of its inputs. `value` null forgets the key. */
+/** A source's position in one of its inputs. A null `value` deletes the key. */
 export interface Checkpoint {
   readonly source: string;
   readonly key: string;

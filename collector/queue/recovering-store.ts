@@ -1,25 +1,34 @@
+/*
+ * A store that survives the corruption of its file. Invariants:
+ * - A corrupt database is moved, whole, into `quarantine-<n>` beside it, before a new one is created. Nothing overwrites it.
+ * - The new database continues the totals and the checkpoints of the old one. If the corruption was found while the store was open,
+ *   it continues the queue id and the sequences too, so no sequence is used twice; otherwise it has a new queue id.
+ * - The operation that found the corruption is retried once, on the new database.
+ */
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { join } from "node:path";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
+import { fsyncDirectorySync } from "../files/private-files.ts";
 import type { AgeReading } from "./age.ts";
-import { QueueDamagedError } from "./errors.ts";
-import { isDamage, type QueueOrigin, readRemains } from "./format.ts";
-import { countQuarantined, quarantine } from "./quarantine.ts";
+import { QueueCorruptError } from "./errors.ts";
+import { queueFiles } from "./files.ts";
+import { isCorruption, type QueueOrigin, readRemains } from "./format.ts";
 import { openStore, type QueueStore } from "./store.ts";
 
-/** What the store of a queue needs to know. */
+/** What the store of a queue needs. */
 export interface RecoveringStoreOptions {
   dir: string;
   clock: Clock;
   entropy: Entropy;
-  /** A damaged queue was found and put into `folder`; this one begins anew. */
+  /** Called after a corrupt database was moved into `folder` and replaced. */
   onQuarantined?(folder: string, cause: unknown): void;
 }
 
 /**
- * Opens the store of a queue, and keeps it usable: whenever its file turns out to be damaged, at first or later, it is put aside and a
- * new one goes on with what is known of the old: totals, checkpoints, and, for one that was open, queue id and sequences, so that whoever
- * uses the store need not know. What was to be done when the damage was found is done with the new one. Throws what `openStore` does,
- * and what the disk says while a file cannot be put aside; the next use tries again.
+ * Opens the store of a queue. Whenever its database turns out to be corrupt, at the start or later, quarantines it, creates a new
+ * one and retries the operation. Throws what `openStore` throws, and the file system's error while the file cannot be moved: the
+ * next operation tries again.
  */
 export const openRecoveringStore = (
   options: RecoveringStoreOptions,
@@ -27,8 +36,8 @@ export const openRecoveringStore = (
   onReplaced: () => void,
 ): QueueStore => {
   const { dir, clock, entropy } = options;
-  /** Of the store that is damaged and not yet replaced. */
-  let broken: { cause: unknown; origin: QueueOrigin } | undefined;
+  /** Set while the database is corrupt and not yet replaced. */
+  let corrupt: { cause: unknown; origin: QueueOrigin } | undefined;
 
   const origin = (): QueueOrigin => ({
     queueId: entropy.bytes(16),
@@ -37,7 +46,7 @@ export const openRecoveringStore = (
     deadLetters: 0,
     ageMs: 0,
     wallMs: clock.now(),
-    quarantined: countQuarantined(dir),
+    quarantined: lastQuarantined(dir),
     quarantinedRecords: 0,
     checkpoints: [],
   });
@@ -46,7 +55,7 @@ export const openRecoveringStore = (
     try {
       return openStore(dir, origin, now);
     } catch (error) {
-      if (!(error instanceof QueueDamagedError)) throw error;
+      if (!(error instanceof QueueCorruptError)) throw error;
       const { state, checkpoints } = readRemains(dir);
       const { droppedRecords = 0, deadLetters = 0, records = 0, quarantinedRecords = 0 } = state ?? {};
       const totals = { droppedRecords, deadLetters, quarantinedRecords: quarantinedRecords + records };
@@ -54,10 +63,10 @@ export const openRecoveringStore = (
     }
   };
 
-  /** Once: what is damaged anew at once is not the file's fault. */
+  /** Replaces the database once: if the new one is corrupt at once too, the file is not the cause. */
   const replace = (from: QueueOrigin, cause: unknown): QueueStore => {
     const folder = quarantine(dir);
-    const replaced = openStore(dir, () => ({ ...from, quarantined: countQuarantined(dir) }), now);
+    const replaced = openStore(dir, () => ({ ...from, quarantined: lastQuarantined(dir) }), now);
     options.onQuarantined?.(folder, cause);
     return replaced;
   };
@@ -66,16 +75,16 @@ export const openRecoveringStore = (
 
   const use = <Result>(act: (store: QueueStore) => Result): Result => {
     try {
-      if (broken === undefined) return act(store);
+      if (corrupt === undefined) return act(store);
     } catch (cause) {
-      if (!isDamage(cause)) throw cause;
+      if (!isCorruption(cause)) throw cause;
       const { records, quarantinedRecords, ...state } = store.state;
       const totals = { ...state, quarantinedRecords: quarantinedRecords + records };
-      broken = { cause, origin: { ...totals, ...now(), checkpoints: store.allCheckpoints() } };
+      corrupt = { cause, origin: { ...totals, ...now(), checkpoints: store.allCheckpoints() } };
       store.close();
     }
-    store = replace(broken.origin, broken.cause);
-    broken = undefined;
+    store = replace(corrupt.origin, corrupt.cause);
+    corrupt = undefined;
     onReplaced();
     return act(store);
   };
@@ -91,7 +100,35 @@ export const openRecoveringStore = (
     checkpoints: (source) => store.checkpoints(source),
     allCheckpoints: () => store.allCheckpoints(),
     close: () => {
-      if (broken === undefined) store.close();
+      if (corrupt === undefined) store.close();
     },
   };
+};
+
+/** Older quarantines are removed, so that a disk that keeps flipping bits is not filled by them. */
+const quarantinesMax = 2;
+
+/** Returns the numbers of the quarantines in `dir`, newest first. */
+const quarantines = (dir: string): number[] =>
+  readdirSync(dir)
+    .flatMap((name) => {
+      const number = /^quarantine-(\d+)$/.exec(name)?.[1];
+      return number === undefined ? [] : [Number(number)];
+    })
+    .toSorted((a, b) => b - a);
+
+/** Returns how many databases of this directory were quarantined, ever: the number of the newest. */
+const lastQuarantined = (dir: string): number => quarantines(dir)[0] ?? 0;
+
+/** Moves the database and SQLite's files beside it into `quarantine-<n>`; returns that folder. Keeps the newest two. */
+const quarantine = (dir: string): string => {
+  const before = quarantines(dir);
+  const folder = join(dir, `quarantine-${(before[0] ?? 0) + 1}`);
+  mkdirSync(folder, { mode: 0o700 });
+  const { database } = queueFiles(dir);
+  for (const suffix of ["-shm", "-wal", ""])
+    if (existsSync(database + suffix)) renameSync(database + suffix, join(folder, `queue.db${suffix}`));
+  for (const old of before.slice(quarantinesMax - 1)) rmSync(join(dir, `quarantine-${old}`), { recursive: true });
+  fsyncDirectorySync(dir);
+  return folder;
 };

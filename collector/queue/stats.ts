@@ -3,9 +3,9 @@ import { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../../kit/clock.ts";
 import { ageAt } from "./age.ts";
 import { queueFiles } from "./files.ts";
-import { type QueueState, readOldestAge, readState } from "./format.ts";
+import { checkFormat, type QueueState, readOldestAge, readState } from "./format.ts";
 
-/** What bounds a queue, and from where on it counts as at risk (spec, collector config keys). */
+/** The bounds of a queue, and the thresholds at which it is at risk (docs/collector-config.md). */
 export interface QueueLimits {
   maxDiskUsageBytes: number;
   maxRecordAgeSeconds: number;
@@ -13,27 +13,27 @@ export interface QueueLimits {
   atRiskOldestSeconds: number;
 }
 
-/** The figures of a queue; the totals survive restarts. */
+/** The figures of a queue. Its totals survive restarts. */
 export interface QueueStats {
   records: number;
   bytes: number;
   maxBytes: number;
   /** Null when the queue is empty. */
   oldestRecordAgeSeconds: number | null;
-  /** Dropped by age or by a full queue, or lost with a damaged file. */
+  /** Dropped by age or by a full queue, or lost with a corrupt file. */
   droppedRecordsTotal: number;
-  /** Set aside since the queue was made; the table keeps the newest of them. */
+  /** All dead letters since the queue was created; the table keeps the newest. */
   deadLetters: number;
-  /** Damaged queues that were put aside in this directory, ever. */
+  /** Corrupt databases that were quarantined in this directory, ever. */
   quarantined: number;
-  /** Records that were in these, as far as it could be known. */
+  /** Records in those databases, as far as it is known. */
   quarantinedRecords: number;
   atRisk: boolean;
 }
 
 type Risk = Pick<QueueLimits, "maxDiskUsageBytes" | "atRiskBytesPercent" | "atRiskOldestSeconds">;
 
-/** The figures of a queue whose time is `nowAgeMs`. */
+/** Computes the figures of a queue whose time is `nowAgeMs`. */
 export const statsOf = (state: QueueState, oldestAgeMs: number | null, nowAgeMs: number, risk: Risk): QueueStats => {
   const oldestRecordAgeSeconds = oldestAgeMs === null ? null : Math.max(0, Math.floor((nowAgeMs - oldestAgeMs) / 1000));
   return {
@@ -52,14 +52,15 @@ export const statsOf = (state: QueueState, oldestAgeMs: number | null, nowAgeMs:
 };
 
 /**
- * The figures of the queue in `dir`, read beside a collector that may be running: takes no lock of the queue's and changes
- * nothing. Null if there is no queue yet.
+ * Reads the figures of the queue in `dir`, also while a collector runs: does not take the queue's lock and changes nothing.
+ * Returns null if there is no queue yet. Throws if it is corrupt or of another format.
  */
 export const readQueueStats = (dir: string, options: Risk & { clock: Pick<Clock, "now"> }): QueueStats | null => {
   const path = queueFiles(dir).database;
   if (!existsSync(path)) return null;
   const database = new DatabaseSync(path, { readOnly: true, timeout: 1_000 });
   try {
+    checkFormat(database, dir);
     database.exec("BEGIN");
     const state = readState(database);
     return statsOf(state, readOldestAge(database), ageAt(state, options.clock.now()), options);

@@ -1,29 +1,36 @@
+/*
+ * The queue's database. Invariants:
+ * - Every change is one transaction together with the `state` row, and is on disk (WAL, synchronous=FULL) when `transaction`
+ *   returns. If it throws, neither the disk nor `state` has changed.
+ * - `state.nextSequence` is above every sequence ever stored and only rises, also when every record is deleted.
+ * - `state.records` and `state.bytes` are the number and the total size of the records in the table `block`.
+ * - `checkpoints` mirrors the table in memory, so that they survive a corrupt file.
+ */
 import { DatabaseSync } from "node:sqlite";
+import { createPrivateFileSync } from "../files/private-files.ts";
 import { type BlockTable, blockBytesMax, createBlockTable } from "./block-table.ts";
 import { decodeEnvelope, type MeasuredRecord } from "./envelope.ts";
-import { isDiskUnwritable, QueueDamagedError } from "./errors.ts";
-import { createPrivateFile, queueFiles } from "./files.ts";
-import { isDamage, prepareDatabase, type QueueOrigin, type QueueState, readCheckpoints, readState } from "./format.ts";
+import { isDiskUnwritable, QueueCorruptError } from "./errors.ts";
+import { queueFiles } from "./files.ts";
+import {
+  isCorruption,
+  prepareQueueDatabase,
+  type QueueOrigin,
+  type QueueState,
+  readCheckpoints,
+  readState,
+} from "./format.ts";
 import type { Checkpoint, NewRecord } from "./record.ts";
 
-/**
- * The queue's database. Invariants:
- * - Everything that changes does so in one transaction together with the `state` row, and a transaction is on the disk (WAL,
- *   synchronous=FULL) when `transaction` returns. If it throws, neither the disk nor `state` has changed.
- * - `state.nextSequence` is above every sequence ever stored and only rises, also when every record is gone.
- * - `state.records` and `state.bytes` are the count and the sum over the records in the table `block`.
- * - `checkpoints` are those in the table, so that they outlive a file that is found damaged.
- */
-
-/** The changes that one transaction may hold. */
+/** The changes of one transaction. */
 export interface QueueTransaction {
-  /** The state as this transaction will leave it. */
+  /** The state as this transaction will commit it. */
   readonly state: QueueState;
   /** Stores a record under the next sequence. */
   insert(record: MeasuredRecord): void;
-  /** Removes every record at or below `sequence`, which none of this transaction's is; gives how many there were. */
+  /** Removes every record at or below `sequence` and returns their number. None may be of this transaction. */
   deleteThrough(sequence: number): number;
-  /** Moves a record to the dead letters and keeps these within their bounds; false if there is no such record. */
+  /** Moves a record to the dead letters and trims these to their bounds; false if there is no such record. */
   moveToDeadLetters(
     sequence: number,
     code: string,
@@ -33,9 +40,9 @@ export interface QueueTransaction {
   putCheckpoint(checkpoint: Checkpoint): void;
 }
 
-/** The database, opened for writing by one process. */
+/** The database, open for writing in one process. */
 export interface QueueStore extends Pick<BlockTable, "read" | "oldestAgeMs" | "firstSequenceSince"> {
-  /** As of the last transaction. */
+  /** The state after the last transaction. */
   readonly state: Readonly<QueueState>;
   transaction(change: (transaction: QueueTransaction) => void): void;
   checkpoints(source: string): Map<string, string>;
@@ -44,8 +51,8 @@ export interface QueueStore extends Pick<BlockTable, "read" | "oldestAgeMs" | "f
 }
 
 /**
- * Opens the queue's database in `dir`, making it on first use; all that it then holds is on the disk. The caller holds the directory's
- * lock. Throws `QueueDamagedError` if the file is no intact database, `QueueVersionError` if it is a newer collector's.
+ * Opens the queue's database in `dir`, creating it on first use; everything in it is then on disk. The caller has the directory's
+ * lock. Throws `QueueCorruptError`, or `QueueVersionError` for another format.
  */
 export const openStore = (
   dir: string,
@@ -53,14 +60,14 @@ export const openStore = (
   now: () => { ageMs: number; wallMs: number },
 ): QueueStore => {
   const path = queueFiles(dir).database;
-  createPrivateFile(path);
+  createPrivateFileSync(path);
   const database = new DatabaseSync(path, { timeout: 5_000 });
   try {
-    prepareDatabase(database, dir, origin);
+    prepareQueueDatabase(database, dir, origin);
     return createStore(database, now);
   } catch (error) {
     database.close();
-    if (isDamage(error)) throw new QueueDamagedError(dir, { cause: error });
+    if (isCorruption(error)) throw new QueueCorruptError(dir, { cause: error });
     throw error;
   }
 };
@@ -75,9 +82,9 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
   const insertDeadLetter = database.prepare("INSERT INTO dead_letter VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   const trimDeadLetters = database.prepare(
     `DELETE FROM dead_letter WHERE id IN (
-       SELECT id FROM (SELECT id, row_number() OVER newest AS place, sum(bytes) OVER newest AS total
+       SELECT id FROM (SELECT id, row_number() OVER newest AS position, sum(bytes) OVER newest AS total
                        FROM dead_letter WINDOW newest AS (ORDER BY id DESC))
-       WHERE place > ? OR total > ?)`,
+       WHERE position > ? OR total > ?)`,
   );
   const putCheckpoint = database.prepare("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)");
   const deleteCheckpoint = database.prepare("DELETE FROM checkpoint WHERE source = ? AND key = ?");
@@ -85,16 +92,16 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
 
   let state: QueueState = readState(database);
   const checkpoints = new Map<string, Map<string, string>>();
-  const keep = ({ source, key, value }: Checkpoint) => {
+  const mirror = ({ source, key, value }: Checkpoint) => {
     const own = checkpoints.get(source) ?? new Map<string, string>();
     checkpoints.set(source, own);
     if (value === null) own.delete(key);
     else own.set(key, value);
   };
-  for (const checkpoint of readCheckpoints(database)) keep(checkpoint);
-  let unkept: Checkpoint[] = [];
+  for (const checkpoint of readCheckpoints(database)) mirror(checkpoint);
+  let uncommitted: Checkpoint[] = [];
 
-  /** Collects records into blocks; `write` stores what is left. */
+  /** Groups records into blocks; `write` stores the last one. */
   const createBlockWriter = (draft: QueueState) => {
     let records: MeasuredRecord[] = [];
     let bytes = 0;
@@ -140,7 +147,7 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
       const { source, key, value } = checkpoint;
       if (value === null) deleteCheckpoint.run(source, key);
       else putCheckpoint.run(source, key, value);
-      unkept.push(checkpoint);
+      uncommitted.push(checkpoint);
     },
   });
 
@@ -150,7 +157,7 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
     },
     transaction: (change) => {
       const draft = { ...state, ...now() };
-      unkept = [];
+      uncommitted = [];
       begin.run();
       try {
         const writer = createBlockWriter(draft);
@@ -162,12 +169,12 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
       } catch (error) {
         // A failed COMMIT may have rolled back already.
         if (database.isTransaction) database.exec("ROLLBACK");
-        // What the log holds is in the database too, or can be: on a full disk that is the only room there is.
+        // Moves the log into the database: on a full disk that is the only way to free space.
         if (isDiskUnwritable(error)) database.exec("PRAGMA wal_checkpoint(TRUNCATE)");
         throw error;
       }
       state = draft;
-      unkept.forEach(keep);
+      uncommitted.forEach(mirror);
     },
     read: blocks.read,
     oldestAgeMs: blocks.oldestAgeMs,
@@ -179,7 +186,7 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
   };
 };
 
-/** What a dead letter says: the record, or the bytes of one that is damaged beyond that. */
+/** Returns the content of a dead letter: the decoded record, or the raw bytes if they cannot be decoded. */
 const contentOf = (envelope: Uint8Array): NewRecord => {
   try {
     return decodeEnvelope(envelope);

@@ -74,9 +74,9 @@ const runWithQueue = async (
   const { env, log } = options;
   const onQuarantined = (folder: string, err: unknown) =>
     log.error({ err, folder }, "the queue was damaged and put aside");
-  const onDamaged = (sequences: readonly number[]) =>
+  const onCorruptRecords = (sequences: readonly number[]) =>
     log.error({ sequences }, "records on disk are not as they were stored; set aside");
-  const queue = openQueue({ ...state.loaded.config.buffer, ...env, onQuarantined, onDamaged });
+  const queue = openQueue({ ...state.loaded.config.buffer, ...env, onQuarantined, onCorruptRecords });
   const { append, checkpoints } = queue;
   const sources = createSourceSet((config) =>
     options.createSource(config, { append, checkpoints, clock: env.clock, log }),

@@ -1,4 +1,4 @@
-import { type FileSystem, systemFiles } from "../../collector/identity/private-files.ts";
+import { type FileSystem, systemFiles } from "../../collector/files/private-files.ts";
 
 /** A real file system that fails at one step of a test's choice. */
 export interface FaultyFiles {

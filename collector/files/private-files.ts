@@ -5,7 +5,7 @@
  * (O_EXCL), is no link (O_NOFOLLOW) and is 0600 before its first byte.
  */
 
-import { constants } from "node:fs";
+import { closeSync, constants, fsyncSync, openSync } from "node:fs";
 import * as nodeFiles from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import type { Entropy } from "../../kit/entropy.ts";
@@ -35,12 +35,34 @@ const temporaryName = (path: string, entropy: Entropy): string =>
   join(dirname(path), `.${basename(path)}.${entropy.bytes(8).toHex()}`);
 
 /** Makes the entries of `directory` durable. */
-export const syncDirectory = async (directory: string, files = systemFiles): Promise<void> => {
+export const fsyncDirectory = async (directory: string, files = systemFiles): Promise<void> => {
   const handle = await files.open(directory, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
     await handle.sync();
   } finally {
     await handle.close();
+  }
+};
+
+/** As `fsyncDirectory`, and blocks the process meanwhile. */
+export const fsyncDirectorySync = (directory: string): void => {
+  const descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    fsyncSync(descriptor);
+  } finally {
+    closeSync(descriptor);
+  }
+};
+
+/**
+ * Creates an empty file with mode 0600 unless `path` exists. Never opens an existing file: closing any descriptor of a file
+ * releases every lock that this process has on it (POSIX record locks).
+ */
+export const createPrivateFileSync = (path: string): void => {
+  try {
+    closeSync(openSync(path, "wx", 0o600));
+  } catch (error) {
+    if (errorCode(error) !== "EEXIST") throw error;
   }
 };
 
@@ -71,7 +93,7 @@ export const writeDurably = async (path: string, text: string, disk: Disk, mode 
     await files.unlink(temporary).catch(() => undefined);
     throw error;
   }
-  await syncDirectory(dirname(path), files);
+  await fsyncDirectory(dirname(path), files);
 };
 
 /** Points the symbolic link `path` at `target` durably, in one step. */
@@ -85,7 +107,7 @@ export const switchLink = async (path: string, target: string, disk: Disk): Prom
     await files.unlink(temporary).catch(() => undefined);
     throw error;
   }
-  await syncDirectory(dirname(path), files);
+  await fsyncDirectory(dirname(path), files);
 };
 
 /** What the symbolic link `path` points at; undefined if there is none. Throws what else the disk says. */

@@ -1,0 +1,260 @@
+import { hash } from "node:crypto";
+import {
+  closeSync,
+  existsSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
+import type { Queue, QueueOptions } from "./queue.ts";
+import { readQueueStats } from "./stats.ts";
+
+let dir: string;
+const opened: Queue[] = [];
+const open = (options: Partial<QueueOptions> = {}, at = dir): Queue => {
+  const queue = openTestQueue(at, options);
+  opened.push(queue);
+  return queue;
+};
+const database = () => join(dir, "queue.db");
+const texts = (queue: Queue) => readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+
+/** Stores 60 records over many pages, and closes the queue. */
+const fill = async () => {
+  const queue = open();
+  for (let index = 0; index < 60; index++) await queue.append([record(`${index}`, 2000)]);
+  await queue.close();
+};
+
+const change = (statement: string) => {
+  const file = new DatabaseSync(database());
+  file.exec(statement);
+  file.close();
+};
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "queue-damage-"));
+});
+
+afterEach(async () => {
+  for (const queue of opened.splice(0)) await queue.close();
+  rmSync(dir, { recursive: true });
+});
+
+describe("Q5: a queue whose database is corrupt", () => {
+  const corruptions: Record<string, () => void> = {
+    truncated: () => truncateSync(database(), statSync(database()).size - 20_000),
+    "overwritten in the middle": () => overwrite(5 * 16_384, 3 * 16_384),
+    "without its header": () => overwrite(0, 100),
+    "with a flipped bit in a page header": () => {
+      const bytes = readFileSync(database());
+      bytes[4 * 16_384] = (bytes[4 * 16_384] ?? 0) ^ 0x08;
+      writeFileSync(database(), bytes);
+    },
+    "without its state row": () => change("DELETE FROM state"),
+    "with a sequence beyond 2^53": () => change("UPDATE state SET next_sequence = 1 << 62"),
+    "without a format number": () => change("PRAGMA user_version = 0"),
+    "with a negative format number": () => change("PRAGMA user_version = -4"),
+  };
+  const overwrite = (from: number, length: number) => {
+    const bytes = readFileSync(database());
+    bytes.set(createSeededEntropy(7).bytes(length), from);
+    writeFileSync(database(), bytes);
+  };
+
+  for (const [name, corrupt] of Object.entries(corruptions))
+    it(`(${name}) is quarantined and counted, and a new one stores records at once`, async () => {
+      await fill();
+      corrupt();
+      const seen: string[] = [];
+      const queue = open({ onQuarantined: (folder) => seen.push(folder), entropy: createSeededEntropy(2) });
+      expect(seen).toEqual([join(dir, "quarantine-1")]);
+      expect(existsSync(join(dir, "quarantine-1", "queue.db"))).toBe(true);
+      expect(queue.stats()).toMatchObject({ records: 0, quarantined: 1 });
+      await queue.append([record("new")]);
+      await queue.close();
+      const again = open({ onQuarantined: () => expect.fail("the new database is intact") });
+      expect([texts(again), again.stats().quarantined]).toEqual([["new"], 1]);
+    });
+
+  it("(missing) starts empty, with a new queue id", async () => {
+    await fill();
+    unlinkSync(database());
+    const queue = open({ entropy: createSeededEntropy(2) });
+    expect(queue.stats()).toMatchObject({ records: 0, quarantined: 0 });
+    await queue.append([record("new")]);
+    expect(texts(queue)).toEqual(["new"]);
+  });
+
+  it("keeps the newest two quarantines, and counts them all", async () => {
+    for (let round = 0; round < 4; round++) {
+      writeFileSync(database(), "this was never a database, and is long enough to be read as one ".repeat(20));
+      await open().close();
+    }
+    expect(readdirSync(dir).filter((name) => name.startsWith("quarantine"))).toEqual(["quarantine-3", "quarantine-4"]);
+    expect(open().stats().quarantined).toBe(4);
+  });
+
+  it("starts with a corrupt lock file", async () => {
+    await fill();
+    writeFileSync(join(dir, "queue.lock"), "x".repeat(4096));
+    expect(open().stats().records).toBe(60);
+    expect(() => open()).toThrow("another process");
+  });
+});
+
+describe("Q5: a queue whose database is found corrupt while it runs", () => {
+  const count = 900;
+  /** Opens a queue with more records than SQLite caches, all of them outside the WAL. */
+  const openLarge = async (options: Partial<QueueOptions> = {}) => {
+    const first = open();
+    const checkpoints = [{ source: "file", key: "1:2", value: "far" }];
+    await first.append(
+      Array.from({ length: count }, (_, index) => record(`${index}`, 8_000)),
+      { checkpoints },
+    );
+    await first.close();
+    return open(options);
+  };
+  const overwriteMiddle = () => {
+    const file = openSync(database(), "r+");
+    for (let page = 2; page < 400; page += 3) writeSync(file, Buffer.alloc(16_384, 0xaa), 0, 16_384, page * 16_384);
+    closeSync(file);
+  };
+
+  it("(by a sequence beyond 2^53) continues in a new file", async () => {
+    await fill();
+    change("UPDATE block SET last_sequence = last_sequence | (1 << 62)");
+    const seen: string[] = [];
+    const queue = open({ onQuarantined: (folder) => seen.push(folder) });
+    readAll(queue);
+    expect(seen).toEqual([join(dir, "quarantine-1")]);
+    await queue.append([record("after")]);
+    expect(texts(queue)).toEqual(["after"]);
+  });
+
+  it.each<[string, (queue: Queue) => Promise<unknown>]>([
+    ["by a read", async (queue) => readAll(queue)],
+    ["by an ack", (queue) => queue.ack(count - 1)],
+  ])("(%s) continues in a new file with the same queue id, and counts the lost records", async (_, find) => {
+    const seen: string[] = [];
+    const queue = await openLarge({ onQuarantined: (folder) => seen.push(folder) });
+    const { queueId } = queue;
+    overwriteMiddle();
+    await find(queue);
+    expect(seen).toEqual([join(dir, "quarantine-1")]);
+    expect(queue.stats()).toMatchObject({ records: 0, bytes: 0, quarantined: 1, quarantinedRecords: count });
+    expect(queue.stats().droppedRecordsTotal).toBe(count);
+    await queue.append([record("after")], { checkpoints: [{ source: "file", key: "3:4", value: "near" }] });
+    expect(readAll(queue)).toMatchObject([{ sequence: count + 1 }]);
+    await queue.close();
+    const again = open({ onQuarantined: () => expect.fail("the new database is intact") });
+    expect([again.queueId, texts(again)]).toEqual([queueId, ["after"]]);
+    expect([...again.checkpoints("file")]).toEqual([
+      ["1:2", "far"],
+      ["3:4", "near"],
+    ]);
+    expect(again.stats()).toMatchObject({ quarantined: 1, quarantinedRecords: count });
+  });
+
+  it("admits appends that waited for room", async () => {
+    const queue = await openLarge({ maxDiskUsageBytes: count * 8_200 });
+    const waiting = queue.append([record("waited", 100_000)]);
+    overwriteMiddle();
+    readAll(queue);
+    expect(await waiting).toBe("stored");
+    expect(queue.lastSequence).toBe(count + 1);
+  });
+});
+
+describe("Q5: a record with a flipped bit", () => {
+  it.each(["payload 7 of the records", "file.path"])(
+    "in its %j becomes a dead letter, counted, and the other records are read",
+    async (part) => {
+      const queue = open();
+      for (let index = 0; index < 20; index++) await queue.append([record(`payload ${index} of the records`)]);
+      await queue.close();
+      const bytes = readFileSync(database());
+      const at = bytes.indexOf(part);
+      bytes[at + 2] = (bytes[at + 2] ?? 0) ^ 0x01;
+      writeFileSync(database(), bytes);
+      const corrupt: number[] = [];
+      const again = open({
+        onQuarantined: () => expect.fail("the file is intact"),
+        onCorruptRecords: (sequences) => corrupt.push(...sequences),
+      });
+      expect(readAll(again)).toHaveLength(19);
+      expect(corrupt).toHaveLength(1);
+      expect(readAll(again).map(({ sequence }) => sequence)).not.toContain(corrupt[0]);
+      expect(again.stats()).toMatchObject({ records: 19, deadLetters: 1, quarantined: 0, droppedRecordsTotal: 0 });
+    },
+  );
+});
+
+it("Q5: a new queue continues the totals and checkpoints of the corrupt one", async () => {
+  const queue = open({ maxDiskUsageBytes: 60_000, dropNewestOnFull: true });
+  for (let index = 0; index < 60; index++) await queue.append([record(`${index}`, 2000)]);
+  const { records, droppedRecordsTotal } = queue.stats();
+  await queue.append([], { checkpoints: [{ source: "file", key: "1:2", value: "far" }] });
+  await queue.close();
+  const bytes = readFileSync(database());
+  bytes[6 * 16_384] = (bytes[6 * 16_384] ?? 0) ^ 0x08;
+  writeFileSync(database(), bytes);
+  const again = open();
+  expect(again.stats()).toMatchObject({
+    records: 0,
+    quarantined: 1,
+    quarantinedRecords: records,
+    droppedRecordsTotal: droppedRecordsTotal + records,
+  });
+  expect(again.checkpoints("file").get("1:2")).toBe("far");
+});
+
+describe("Q10: a queue of another format", () => {
+  /** The files of the directory and their hashes, without the lock. */
+  const snapshot = () =>
+    Object.fromEntries(
+      readdirSync(dir)
+        .filter((name) => name !== "queue.lock")
+        .map((name) => [name, hash("sha256", readFileSync(join(dir, name)))]),
+    );
+  const limits = { maxDiskUsageBytes: 1e8, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400 };
+
+  it.each([
+    ["older", 1, "WAL"],
+    ["older", 3, "DELETE"],
+    ["newer", 5, "WAL"],
+    ["newer", 99, "DELETE"],
+  ])(
+    "(%s: %i, journal %s) is refused with a clear message, and nothing changes on disk",
+    async (_, format, journal) => {
+      await fill();
+      change(`PRAGMA journal_mode = ${journal}; PRAGMA user_version = ${format}`);
+      const before = snapshot();
+      for (let attempt = 0; attempt < 2; attempt++)
+        expect(() => open({ onQuarantined: () => expect.fail("the file is intact") })).toThrow(
+          expect.objectContaining({
+            name: "QueueVersionError",
+            message: expect.stringContaining(`has format ${format}, and this collector reads format 4 alone`),
+          }),
+        );
+      expect(snapshot()).toEqual(before);
+      expect(() => readQueueStats(dir, { ...limits, clock: { now: Date.now } })).toThrow("has format");
+      change("PRAGMA user_version = 4");
+      expect(open().stats().records).toBe(60);
+    },
+  );
+});
