@@ -11,6 +11,7 @@ import * as fleet from "../client/index.ts";
 import { connectFleet, type FleetClient, FleetError, items, pages } from "../client/index.ts";
 import { systemClock } from "../kit/clock.ts";
 import { encodePem } from "../proto/pem.ts";
+import { coreEnvironment } from "../scripts/lab/core-process.ts";
 import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "../scripts/lab/operator-api.ts";
 import { seedPeople } from "../scripts/lab/people.ts";
@@ -18,7 +19,7 @@ import { createLabPki } from "../scripts/lab-ca/pki.ts";
 import { createTestCsr, createTestKey } from "../scripts/lab-ca/test-pki.ts";
 import { collectorOf, identityPrefix, type TestCollector, withProof } from "./collector.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
-import { labCoreEnvironment, logged, type Program, startProgram, stopProgram } from "./program.ts";
+import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 
 /* The generated client against a running core: a process of its own, over HTTP. */
 const secret = "a-test-secret-of-more-than-32-bytes";
@@ -40,7 +41,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
   await seedPeople(database.connect().db, Date.now());
   core = startProgram("functions/main.ts", [], {
-    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
+    ...coreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
     SVC_OPS_BEARER_TOKEN: "an-ops-token",
   });

@@ -51,7 +51,7 @@ beforeAll(async () => {
   const [httpPort = 0, ingestPort = 0] = await findPorts(2, systemEntropy);
   const authTokenSecret = systemEntropy.bytes(32).toHex();
   const core = await createCoreProcess(
-    { dir, databaseUrl: database.url, lab, authTokenSecret, httpPort, ingestPort },
+    { dir, databaseUrl: database.url, pki: lab, authTokenSecret, httpPort, ingestPort },
     { processes, clock: systemClock, signal: given.signal },
   );
   core.start();

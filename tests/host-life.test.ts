@@ -5,11 +5,12 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseDocument } from "yaml";
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
+import { coreEnvironment } from "../scripts/lab/core-process.ts";
 import { type Edge, startEdge } from "../scripts/lab/edge.ts";
 import { mintBridgeToken, people, seedPeople } from "../scripts/lab/people.ts";
 import { createLabPki, type LabPki } from "../scripts/lab-ca/pki.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
-import { labCoreEnvironment, logged, type Program, startProgram, stopProgram } from "./program.ts";
+import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 
 /*
  * The life of a host through the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The steps
@@ -59,7 +60,7 @@ beforeAll(async () => {
   db = database.connect();
   await seedPeople(db.db, Date.now());
   core = startProgram("functions/main.ts", [], {
-    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
+    ...coreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
     SVC_HEARTBEAT_INTERVAL: "11s",
   });

@@ -2,7 +2,6 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { systemClock } from "../kit/clock.ts";
-import type { LabPki } from "../scripts/lab-ca/pki.ts";
 
 /** A program of ours as a process, with what it logged. */
 export interface Program {
@@ -53,26 +52,3 @@ export const stopProgram = (program: Program): Promise<number | null> => {
   program.child.kill("SIGTERM");
   return program.exited;
 };
-
-/** The environment of a core with a lab's certificates, enrollment required at ingest, on free ports. */
-export const labCoreEnvironment = (options: {
-  databaseUrl: string;
-  pki: LabPki;
-  authTokenSecret: string;
-}): Record<string, string> => ({
-  PORT: "0",
-  SVC_HTTP_HOST: "127.0.0.1",
-  SVC_DATABASE_URL: options.databaseUrl,
-  SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
-  SVC_AUTH_TOKEN_SECRET: options.authTokenSecret,
-  SVC_DIRECTORY_DOMAIN: "example.test",
-  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
-  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
-  SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
-  SVC_INGEST_SERVER_CERT_FILE: options.pki.ingest.certFile,
-  SVC_INGEST_SERVER_KEY_FILE: options.pki.ingest.keyFile,
-  SVC_INGEST_CLIENT_CA_FILE: options.pki.enrollmentCa.certFile,
-  SVC_INGEST_REQUIRE_ENROLLMENT: "true",
-  SVC_ENROLLMENT_CA_CERT_FILE: options.pki.enrollmentCa.certFile,
-  SVC_ENROLLMENT_CA_KEY_FILE: options.pki.enrollmentCa.keyFile,
-});

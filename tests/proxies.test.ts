@@ -11,6 +11,7 @@ import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import { encodePem } from "../proto/pem.ts";
+import { coreEnvironment } from "../scripts/lab/core-process.ts";
 import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
 import { createOperatorApi, type OperatorApi } from "../scripts/lab/operator-api.ts";
 import { seedPeople } from "../scripts/lab/people.ts";
@@ -21,7 +22,7 @@ import { createTestKey } from "../scripts/lab-ca/test-pki.ts";
 import { enrollTestCollector, identityPrefix, type TestCollector, withProof } from "./collector.ts";
 import type { Api } from "./core.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
-import { labCoreEnvironment, logged, type Program, startProgram, stopProgram } from "./program.ts";
+import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 import { isInstalled, type ProxyName, type RunningProxy, startProxy } from "./proxies.ts";
 
 /*
@@ -54,7 +55,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
   db = database.connect();
   await seedPeople(db.db, Date.now());
-  const env = labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret });
+  const env = coreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret });
   core = startProgram("functions/main.ts", [], { ...env, SVC_ENROLLMENT_CLIENT_CERT_HEADER: header });
   headerless = startProgram("functions/main.ts", [], env);
   const ready = await logged(core, "ready");

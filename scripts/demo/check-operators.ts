@@ -1,24 +1,24 @@
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import type { Deployment } from "../lab/deployment.ts";
 import { type PersonName, people } from "../lab/people.ts";
 import { createUserAgent, type UserAgent } from "../lab/user-agent.ts";
 import { walkSignIn } from "../lab/walk-sign-in.ts";
-import type { World } from "./world.ts";
 
-/** What the people of the demo are to core and to web. */
+/** The demo's people as core and web know them. */
 export interface OperatorsReport {
-  /** How the newest sync of the directory ended, and whom it brought. */
+  /** The outcome of the newest directory sync, and the people that it wrote. */
   directory: { outcome: string; people: readonly { email: string; scopes: readonly string[] }[] };
-  /** A sign-in through the provider as each of them: the scopes that core then says they have, and the answer to `/fleet`'s report. */
+  /** After a sign-in through the provider as each person: the scopes in core, and the status of the fleet report. */
   sign_ins: readonly { email: string; scopes: readonly string[]; fleet: number }[];
-  /** The report as web gives it to the auditor. */
+  /** The report as web returns it to the auditor. */
   fleet: { rows: number; by_state: FleetHealthReport["summary"]["by_state"] };
   ok: boolean;
 }
 
-/** Signs in as everybody and reads what they may, as a browser does. `collectors` is how many the fleet must have. */
+/** Signs in as each person and reads what their scopes allow, as a browser does. Expects `collectors` rows in the fleet. */
 export const checkOperators = async (
-  { api, sql }: World,
+  { api, sql }: Deployment,
   { origin, collectors }: { origin: string; collectors: number },
 ): Promise<OperatorsReport> => {
   const { last_sync } = await api<{ last_sync: { outcome: string } | null }>("reader", "GET", "/v1/directory/status");
@@ -49,10 +49,10 @@ export const checkOperators = async (
       synced.length === names.length &&
       names.every((name, index) => {
         const { email, scopes } = people[name];
-        const isIt = (other: { email: string; scopes: readonly string[] } | undefined) =>
+        const isExpected = (other: { email: string; scopes: readonly string[] } | undefined) =>
           other?.email === email && other.scopes.toSorted().join() === scopes.toSorted().join();
         const fleetStatus = scopes.includes("audit") ? 200 : 403;
-        return synced.some(isIt) && isIt(signIns[index]) && signIns[index]?.fleet === fleetStatus;
+        return synced.some(isExpected) && isExpected(signIns[index]) && signIns[index]?.fleet === fleetStatus;
       }) &&
       rows === collectors &&
       fleetStates.every((state) => (byState[state] ?? 0) > 0),

@@ -2,23 +2,23 @@ import { fromBinary } from "@bufbuild/protobuf";
 import type { Sql } from "postgres";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { beaconSource } from "../fleet-sim/drive/wire.ts";
+import { idOfLine } from "../lab/line-writer.ts";
 import { spanIdAttribute } from "./send-spans.ts";
-import { idOfLine } from "./write-lines.ts";
 
-/** What PostgreSQL holds of what was sent, told apart by content alone: no sequence, no envelope is counted. */
+/** How much of the input is in PostgreSQL, by content: ids of spans and lines, not sequences or envelopes. */
 export interface ContentCount {
   sent: number;
   /** Spans and lines in the database, each copy counted. */
   stored: number;
   /** Copies beyond the first of an id. */
   duplicates: number;
-  /** Ids that were sent and are nowhere. */
+  /** Ids that were sent and not stored. */
   missing: number;
   /** Spans and lines whose id nobody sent. */
   foreign: number;
 }
 
-/** Opens every stored payload, but for those of simulated hosts, and compares the ids in it with those that were sent. */
+/** Parses every stored payload, except those of simulated hosts, and compares its ids with those that were sent. */
 export const countContent = async (sql: Sql, sent: ReadonlySet<string>): Promise<ContentCount> => {
   const copies = new Map<string, number>();
   let stored = 0;

@@ -1,6 +1,6 @@
 /**
- * The simulated part of the demo's fleet: real keys, certificates, proofs and frames, sent by this process. A history of some seconds
- * brings each host where its role says; what takes a real fleet weeks is then dated back in the demo's own database.
+ * The simulated part of the demo's fleet: real keys, certificates, proofs and frames, sent by this process. A timeline of some seconds
+ * brings each host to the state of its role; ages that a real fleet reaches in weeks are then backdated in the demo's own database.
  */
 import { readFile } from "node:fs/promises";
 import type { Clock } from "../../kit/clock.ts";
@@ -10,10 +10,11 @@ import { createNodeWire } from "../fleet-sim/drive/node-wire.ts";
 import type { Wire } from "../fleet-sim/drive/wire.ts";
 import type { Host } from "../fleet-sim/scenario/hosts.ts";
 import { createRandom, type Random } from "../fleet-sim/scenario/random.ts";
+import type { LabContext } from "../lab/context.ts";
 import { clientCertificateHeader } from "../lab/core-process.ts";
+import type { LabCore } from "../lab/lab-core.ts";
 import { bridgeTokenOf } from "../lab/operator-api.ts";
-import { type Age, dateBack } from "./date-back.ts";
-import type { Surroundings, World } from "./world.ts";
+import { type Age, backdate } from "./backdate.ts";
 
 /** The oldest release that the demo's core supports. */
 export const versionMin = "0.0.10";
@@ -33,19 +34,18 @@ const versions = {
 const seed = 7;
 const forwardEveryMs = 60_000;
 
-/** Enrolls `hosts` hosts and plays them for some seconds, then dates them back. The wire ends with `cleanup`. */
+/** Enrolls `hosts` hosts, simulates them for some seconds, then backdates them. The wire ends with `cleanup`. */
 export const driveHosts = async (
-  world: World,
-  { clock, signal, progress }: Surroundings,
+  { httpUrl, ingestEndpoint, pki, sql, authTokenSecret, userIds }: LabCore,
+  { clock, signal, progress }: LabContext,
   { hosts, seconds, cleanup }: { hosts: number; seconds: number; cleanup: AsyncDisposableStack },
 ): Promise<DrivenFleet> => {
-  const { core, lab, sql, authTokenSecret, userIds } = world;
   const wire = createNodeWire({
-    api: { url: core.httpUrl, caPem: undefined },
+    api: { url: httpUrl, caPem: undefined },
     management: { header: clientCertificateHeader },
     ingest: {
-      url: `https://${core.ingestEndpoint}`,
-      caPem: await readFile(lab.serverCaFile, "utf8"),
+      url: `https://${ingestEndpoint}`,
+      caPem: await readFile(pki.serverCaFile, "utf8"),
       serverName: undefined,
     },
     connectionsMax: 16,
@@ -59,9 +59,9 @@ export const driveHosts = async (
     datedBack: { intervalSeconds: Math.floor(seconds / 5) },
     versions,
     run: "demo",
-    // After the real ones in the order of identities.
+    // Sorted after the real ones.
     identityPrefix: "spiffe://fleet.example.test/simulated/",
-    wire: { ...wire, forward: wire.forward && forwardNowAndThen(wire.forward, clock) },
+    wire: { ...wire, forward: wire.forward && forwardEachMinute(wire.forward, clock) },
     operatorToken: () => bridgeTokenOf(authTokenSecret, "admin", userIds),
     bootstrap: null,
     clock,
@@ -72,15 +72,15 @@ export const driveHosts = async (
   });
   signal.throwIfAborted();
   const ages = agesOf(fleet.hosts);
-  await dateBack(sql, ages);
+  await backdate(sql, ages);
   progress(
-    `dated back in the demo's own database, as a fleet needs weeks for it: enrollments, certificates and silences of ${ages.length} simulated hosts`,
+    `backdated in the demo's own database, as a fleet takes weeks for it: enrollments, certificates and last heartbeats of ${ages.length} simulated hosts`,
   );
   return fleet;
 };
 
-/** A connection for each frame costs both ends more than everything else that a host says. */
-const forwardNowAndThen = (forward: NonNullable<Wire["forward"]>, clock: Clock): NonNullable<Wire["forward"]> => {
+/** Forwards once a minute: a connection for each frame costs both ends more than everything else that a host sends. */
+const forwardEachMinute = (forward: NonNullable<Wire["forward"]>, clock: Clock): NonNullable<Wire["forward"]> => {
   const forwarded = new Map<string, { at: number; sequence: number }>();
   return async (beacon, credentials) => {
     const { at, sequence } = forwarded.get(beacon.identity) ?? { at: Number.NEGATIVE_INFINITY, sequence: 0 };
@@ -91,7 +91,7 @@ const forwardNowAndThen = (forward: NonNullable<Wire["forward"]>, clock: Clock):
 };
 
 const agesOf = (hosts: readonly Host[]): Age[] => {
-  // The first of those that are down have been so for longer than their certificates lived.
+  // The first ones are down for longer than their certificates lived.
   const expired = hosts.filter(({ role }) => role === "down").slice(0, Math.ceil(hosts.length / 150));
   return hosts
     .filter(({ role }) => role !== "enrolling")
@@ -106,7 +106,7 @@ const ageOf = ({ identity, role }: Host, isExpired: boolean, random: Random): Ag
   const within = (from: number, to: number) => from + (to - from) * random.fraction();
   const usual = { certificateDays: within(0.2, 10.3), silentSeconds: 0 };
   const own = ((): Partial<typeof usual> => {
-    // It fell silent before its renewal was due.
+    // Down since before its renewal was due.
     if (isExpired) return { certificateDays: within(21.3, 23), silentSeconds: within(13, 20) * day };
     switch (role) {
       case "down":

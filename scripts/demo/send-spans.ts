@@ -3,18 +3,18 @@ import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace
 import { resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
 
-/** The attribute whose value no other span has. */
+/** The attribute that identifies a span. */
 export const spanIdAttribute = "demo.id";
 
 /** An application that is instrumented with the OpenTelemetry SDK. */
 export interface SpanSender {
-  /** Ends one span that is recognised by `id`. Never waits; the SDK exports in batches. */
+  /** Ends one span with this id. Never waits; the SDK exports in batches. */
   send(id: string): void;
-  /** Exports what is left and ends; throws if an export failed for good, as then spans are lost before they reach a collector. */
+  /** Exports the rest; throws if an export failed permanently, as then spans were lost before they reached a collector. */
   close(): Promise<void>;
 }
 
-/** The SDK's own exporter to `address` (host:port), batch processor before it, in its real default way of retrying. */
+/** Creates a sender with the SDK's own exporter to `address` (host:port), its batch processor and its default retries. */
 export const createSpanSender = (service: string, protocol: "grpc" | "http", address: string): SpanSender => {
   const failures = { count: 0, first: undefined as unknown };
   const exporter = recordFailures(
@@ -25,7 +25,7 @@ export const createSpanSender = (service: string, protocol: "grpc" | "http", add
   );
   const provider = new TracerProvider({
     resource: resourceFromAttributes({ "service.name": service }),
-    // A full queue of the processor would drop spans without a word.
+    // The processor drops spans silently when its queue is full.
     spanProcessors: [
       new BatchSpanProcessor({ exporter, maxQueueSize: 20_000, maxExportBatchSize: 50, scheduledDelayMillis: 100 }),
     ],

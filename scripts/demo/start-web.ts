@@ -3,11 +3,12 @@ import { join } from "node:path";
 import { stop as stopBundler } from "esbuild";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import { bundleUi } from "../bundle/bundle-ui.ts";
+import type { LabContext } from "../lab/context.ts";
 import { startIdentityProvider } from "../lab/identity-provider.ts";
+import type { LabCore } from "../lab/lab-core.ts";
 import { people, testTenantId } from "../lab/people.ts";
 import { findPorts, isPortFree } from "../lab/ports.ts";
 import { waitUntil } from "../lab/wait-until.ts";
-import type { Surroundings, World } from "./world.ts";
 
 /** Where operators sign in. */
 export interface DemoWeb {
@@ -15,21 +16,18 @@ export interface DemoWeb {
   origin: string;
 }
 
-const usualPort = 3000;
-
 /**
- * Starts the identity provider and web, which reads the database as the role that docs/deploy-web.md describes. Web listens on 3000 if
- * that is free and `usual` is asked for, else on another port, which is said.
+ * Starts the identity provider and web, which reads the database as the role that docs/deploy.md describes. Web listens on `usualPort`
+ * if that is free, else on another port, which it reports.
  */
 export const startWeb = async (
-  { core, sql, databaseUrl, processes, authTokenSecret }: World,
-  { dir, clock, entropy, signal, progress }: Surroundings,
-  { cleanup, usual }: { cleanup: AsyncDisposableStack; usual: boolean },
+  { httpUrl, sql, databaseUrl, processes, authTokenSecret }: LabCore,
+  { dir, clock, entropy, signal, progress }: LabContext,
+  { cleanup, usualPort }: { cleanup: AsyncDisposableStack; usualPort: number | null },
 ): Promise<DemoWeb> => {
-  const [anyPort = 0] = await findPorts(1, entropy);
-  const takesUsual = usual && (await isPortFree(usualPort));
-  if (usual && !takesUsual) progress(`port ${usualPort} is taken: web listens on ${anyPort}`);
-  const port = takesUsual ? usualPort : anyPort;
+  const [freePort = 0] = await findPorts(1, entropy);
+  const port = usualPort !== null && (await isPortFree(usualPort)) ? usualPort : freePort;
+  if (usualPort !== null && port !== usualPort) progress(`port ${usualPort} is taken: web listens on ${port}`);
   const origin = `http://localhost:${port}`;
   const provider = await startIdentityProvider({
     accounts: Object.entries(people).map(([role, { subject, email, displayName, scopes }]) => ({
@@ -47,7 +45,7 @@ export const startWeb = async (
     return file;
   };
   await bundleUi();
-  // Everything is bundled: its service would stay, with 160 MB.
+  // Nothing else is to be bundled; its service would keep 160 MB.
   await stopBundler();
   processes.start({
     name: "svc-web",
@@ -62,7 +60,7 @@ export const startWeb = async (
       IDP_NAME: "the demo provider",
       IDP_CLIENT_ID: provider.clientId,
       IDP_CLIENT_SECRET_FILE: await secret("client-secret", provider.clientSecret),
-      SVC_API_URL: `${core.httpUrl}/v1`,
+      SVC_API_URL: `${httpUrl}/v1`,
       SVC_AUTH_TOKEN_SECRET_FILE: await secret("web-auth-token-secret", authTokenSecret),
       SVC_DATABASE_URL: databaseUrl.replace("://postgres@", "://svc_web@"),
       SVC_TENANT_ID: testTenantId,

@@ -6,14 +6,14 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { programPaths } from "../bundle/bundle-programs.ts";
+import { describeError, type LabContext, withLab } from "../lab/context.ts";
 import { clientCertificateHeader } from "../lab/core-process.ts";
+import { type LabCore, startLabCore } from "../lab/lab-core.ts";
 import { bridgeTokenOf } from "../lab/operator-api.ts";
-import { startTarget, type Target } from "../lab/target.ts";
 
 const usage =
   "usage: bun run fleet-drive [-- --hosts N] [--seed N] [--duration 20s] [--interval 1s] [--concurrency N] [--many]\n";
@@ -51,39 +51,31 @@ const keepOperatorToken = async (dir: string, secret: string, cleanup: AsyncDisp
   return file;
 };
 
-/** Runs the simulator; what it says goes straight to whoever asked. A stop is handed on to it, so that it reports what it did. */
-const drive = async (target: Target, args: readonly string[], signal: AbortSignal): Promise<number> => {
-  const child = spawn(process.execPath, [programPaths["svc-fleet-sim"], "--drive", target.url, ...args], {
+/** Runs the simulator with our own stdout and stderr. An abort interrupts it, so that it reports what it did. */
+const drive = async (core: LabCore, args: readonly string[], signal: AbortSignal): Promise<number> => {
+  const child = spawn(process.execPath, [programPaths["svc-fleet-sim"], "--drive", core.httpUrl, ...args], {
     cwd: new URL("../..", import.meta.url),
     stdio: ["ignore", "inherit", "inherit"],
-    // Ctrl-C is for this process alone: it hands it on once.
+    // Ctrl-C goes to this process alone, which passes it on once.
     detached: true,
   });
-  const hand = () => child.kill("SIGINT");
-  if (signal.aborted) hand();
-  signal.addEventListener("abort", hand, { once: true });
+  const interrupt = () => child.kill("SIGINT");
+  if (signal.aborted) interrupt();
+  signal.addEventListener("abort", interrupt, { once: true });
   const [code] = (await once(child, "exit")) as [number | null];
   return code ?? 1;
 };
 
-const run = async ({ hosts, seed, duration, interval, concurrency, many }: Options): Promise<number> => {
-  const stop = new AbortController();
-  for (const name of ["SIGINT", "SIGTERM"] as const)
-    process.on(name, () => stop.abort(new Error(`stopped by ${name}`)));
-  const dir = await mkdtemp(join(tmpdir(), "svc-fleet-drive-"));
-  await using cleanup = new AsyncDisposableStack();
-  cleanup.defer(() => rm(dir, { recursive: true, force: true }));
-  const target = await startTarget({ dir, stop, env: { SVC_HEARTBEAT_INTERVAL: interval } }, cleanup);
-  const operatorTokenFile = await keepOperatorToken(dir, target.authTokenSecret, cleanup);
+const run = async (options: Options, context: LabContext, cleanup: AsyncDisposableStack): Promise<number> => {
+  const { hosts, seed, duration, interval, concurrency, many } = options;
+  const core = await startLabCore({ env: { SVC_HEARTBEAT_INTERVAL: interval } }, context, cleanup);
+  const operatorTokenFile = await keepOperatorToken(context.dir, core.authTokenSecret, cleanup);
   const args = [
     ...["--scenario", "fleet-100", "--seed", seed, "--hosts", hosts, "--duration", duration],
-    ...["--concurrency", concurrency, "--operator-token-file", operatorTokenFile, "--ca-bundle", target.serverCaFile],
-    ...(many ? ["--client-certificate-header", clientCertificateHeader] : ["--ingest", target.ingestEndpoint]),
+    ...["--concurrency", concurrency, "--operator-token-file", operatorTokenFile, "--ca-bundle", core.pki.serverCaFile],
+    ...(many ? ["--client-certificate-header", clientCertificateHeader] : ["--ingest", core.ingestEndpoint]),
   ];
-  // Awaited here: what was started is stopped when this function ends.
-  const code = await drive(target, args, stop.signal);
-  if (stop.signal.aborted) process.stderr.write(`fleet-drive: ${(stop.signal.reason as Error).message}\n`);
-  return code;
+  return drive(core, args, context.signal);
 };
 
 const options = readOptions();
@@ -91,8 +83,10 @@ if (options === undefined) {
   process.stderr.write(usage);
   process.exitCode = 2;
 } else {
-  process.exitCode = await run(options).catch((error: unknown) => {
-    process.stderr.write(`fleet-drive: ${error instanceof Error ? error.message : "unknown failure"}\n`);
-    return 1;
-  });
+  process.exitCode = await withLab({ name: "fleet-drive" }, (context, cleanup) => run(options, context, cleanup)).catch(
+    (error: unknown) => {
+      process.stderr.write(`fleet-drive: ${describeError(error)}\n`);
+      return 1;
+    },
+  );
 }

@@ -1,21 +1,47 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "../../kit/clock.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabPki } from "../lab-ca/pki.ts";
+import type { LabContext } from "./context.ts";
 import { testTenantId } from "./people.ts";
 import type { Processes, Running } from "./processes.ts";
 import { waitUntil } from "./wait-until.ts";
 
-/** Header in which the edge tells core who the collector is. */
+/** Header in which the edge passes the client certificate to core. */
 export const clientCertificateHeader = "X-Client-Cert";
 
-/** Core as a process of its own: it can be killed, and started again on the same ports. */
+/** Returns the environment of a core on loopback with a lab's certificates. Ports are free ones unless given. */
+export const coreEnvironment = (options: {
+  databaseUrl: string;
+  pki: LabPki;
+  authTokenSecret: string;
+  httpPort?: number;
+  ingestPort?: number;
+}): Record<string, string> => ({
+  PORT: String(options.httpPort ?? 0),
+  SVC_HTTP_HOST: "127.0.0.1",
+  SVC_DATABASE_URL: options.databaseUrl,
+  SVC_TENANT_ID: testTenantId,
+  SVC_AUTH_TOKEN_SECRET: options.authTokenSecret,
+  SVC_DIRECTORY_DOMAIN: "example.test",
+  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
+  // Required. A sync that cannot read it fails, and core keeps the people that were seeded.
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
+  SVC_INGEST_GRPC_ADDR: `127.0.0.1:${options.ingestPort ?? 0}`,
+  SVC_INGEST_SERVER_CERT_FILE: options.pki.ingest.certFile,
+  SVC_INGEST_SERVER_KEY_FILE: options.pki.ingest.keyFile,
+  SVC_INGEST_CLIENT_CA_FILE: options.pki.enrollmentCa.certFile,
+  SVC_INGEST_REQUIRE_ENROLLMENT: "true",
+  SVC_ENROLLMENT_CA_CERT_FILE: options.pki.enrollmentCa.certFile,
+  SVC_ENROLLMENT_CA_KEY_FILE: options.pki.enrollmentCa.keyFile,
+});
+
+/** Core as a process of its own, which can be killed and started again on the same ports. */
 export interface CoreProcess {
   readonly httpUrl: string;
   /** `host:port` of the mTLS listener. */
   readonly ingestEndpoint: string;
-  /** Starts it; it need not be ready yet. */
+  /** Starts it, and does not wait until it is ready. */
   start(): void;
   /** Resolves once HTTP and ingest are ready. */
   ready(): Promise<void>;
@@ -23,26 +49,35 @@ export interface CoreProcess {
   kill(): Promise<void>;
 }
 
-/** What core is told by its environment. */
+/** What the environment tells core. */
 export interface CoreSettings {
   dir: string;
   databaseUrl: string;
-  lab: LabPki;
+  pki: LabPki;
   authTokenSecret: string;
   httpPort: number;
   ingestPort: number;
-  /** The directory that people come from; without one, whoever starts core seeds them. */
-  directory?: { url: string; keyFile: string };
   /** Variables over the usual ones. */
   env?: Readonly<Record<string, string>>;
 }
 
-/** A core that has not been started. Everything it needs is in its environment and in files of `dir`. */
+/** Prepares the bundled core; writes its secret to `<dir>/auth-token-secret`. */
 export const createCoreProcess = async (
   settings: CoreSettings,
-  { processes, clock, signal }: { processes: Processes; clock: Clock; signal: AbortSignal },
+  { processes, clock, signal }: { processes: Processes } & Pick<LabContext, "clock" | "signal">,
 ): Promise<CoreProcess> => {
-  const env = await environmentOf(settings);
+  const secretFile = join(settings.dir, "auth-token-secret");
+  await writeFile(secretFile, `${settings.authTokenSecret}\n`, { mode: 0o600 });
+  const { SVC_AUTH_TOKEN_SECRET: _, ...usual } = coreEnvironment(settings);
+  const env = {
+    ...usual,
+    SVC_AUTH_TOKEN_SECRET_FILE: secretFile,
+    SVC_TRUST_LOOPBACK_OPS: "true",
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
+    // Below core's limit of six a minute, with room for those that the demo itself sends as a host.
+    SVC_HEARTBEAT_INTERVAL: "20s",
+    ...settings.env,
+  };
   const httpUrl = `http://127.0.0.1:${settings.httpPort}`;
   let running: Running | undefined;
   return {
@@ -60,37 +95,5 @@ export const createCoreProcess = async (
         return true;
       }).then(() => undefined),
     kill: async () => running?.kill(),
-  };
-};
-
-const environmentOf = async (settings: CoreSettings): Promise<Record<string, string>> => {
-  const { dir, lab } = settings;
-  const directoryKeyFile = settings.directory?.keyFile ?? join(dir, "directory.json");
-  const secretFile = join(dir, "auth-token-secret");
-  // Core requires one, and goes on without people when nothing can be synced with it.
-  if (settings.directory === undefined) await writeFile(directoryKeyFile, "{}\n", { mode: 0o600 });
-  await writeFile(secretFile, `${settings.authTokenSecret}\n`, { mode: 0o600 });
-  return {
-    PORT: String(settings.httpPort),
-    SVC_HTTP_HOST: "127.0.0.1",
-    SVC_DATABASE_URL: settings.databaseUrl,
-    SVC_TENANT_ID: testTenantId,
-    SVC_AUTH_TOKEN_SECRET_FILE: secretFile,
-    SVC_DIRECTORY_DOMAIN: "example.test",
-    SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
-    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: directoryKeyFile,
-    ...(settings.directory === undefined ? {} : { SVC_DIRECTORY_API_URL: settings.directory.url }),
-    SVC_TRUST_LOOPBACK_OPS: "true",
-    SVC_INGEST_GRPC_ADDR: `127.0.0.1:${settings.ingestPort}`,
-    SVC_INGEST_SERVER_CERT_FILE: lab.ingest.certFile,
-    SVC_INGEST_SERVER_KEY_FILE: lab.ingest.keyFile,
-    SVC_INGEST_CLIENT_CA_FILE: lab.enrollmentCa.certFile,
-    SVC_INGEST_REQUIRE_ENROLLMENT: "true",
-    SVC_ENROLLMENT_CA_CERT_FILE: lab.enrollmentCa.certFile,
-    SVC_ENROLLMENT_CA_KEY_FILE: lab.enrollmentCa.keyFile,
-    SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
-    // Below core's limit of six a minute with room for those that the demo itself sends in a host's name.
-    SVC_HEARTBEAT_INTERVAL: "20s",
-    ...settings.env,
   };
 };

@@ -1,10 +1,10 @@
 /**
- * A TLS edge in front of core, for labs: the place of nginx or a load balancer. It ends TLS, asks collectors for a certificate
- * without insisting, and passes `/v1` on to core's plain HTTP port.
+ * A TLS edge in front of core, for labs, in place of nginx or a load balancer. It terminates TLS, requests a client certificate
+ * without requiring one, and proxies `/v1` to core's plain HTTP port.
  *
- * Invariants: the client certificate header that core trusts comes from this TLS layer or not at all (whatever a caller sends
- * under that name is dropped, also by way of `Connection`); it is set only if the certificate chains to the enrollment CA and its
- * peer proved the key; core can tell that a request came through a proxy (`Via`).
+ * Invariants: the client certificate header that core trusts is set by this edge alone (a header that a caller sends is dropped, and
+ * `Connection` cannot remove the edge's); it is set only if the certificate chains to the enrollment CA and the peer proved its key;
+ * every request carries `Via`.
  */
 import { createServer } from "node:https";
 import type { AddressInfo } from "node:net";
@@ -13,7 +13,7 @@ import { getRequestListener, type HttpBindings } from "@hono/node-server";
 import { Hono } from "hono";
 import { proxy } from "hono/proxy";
 
-/** What an edge is made of; PEM texts. */
+/** PEM texts and where core is. */
 export interface EdgeOptions {
   certPem: string;
   keyPem: string;
@@ -21,13 +21,13 @@ export interface EdgeOptions {
   clientCaPem: string;
   /** Core's HTTP port: `http://127.0.0.1:8080`. */
   coreUrl: string;
-  /** What core has as `SVC_ENROLLMENT_CLIENT_CERT_HEADER`. */
+  /** Core's `SVC_ENROLLMENT_CLIENT_CERT_HEADER`. */
   clientCertificateHeader: string;
   /** 0 or absent: a free port. */
   port?: number;
-  /** Whether the answer to a request of this path is thrown away, after core has acted on it; 504 is said instead. */
-  losesAnswer?: (path: string) => boolean;
-  /** How long core may take to begin its answer; 60 s unless told, more than an external signer may take. */
+  /** Whether core's response to a request of this path is dropped and replaced by 504. */
+  dropsResponse?: (path: string) => boolean;
+  /** How long core may take to start its response; by default 60 s, more than an external signer's timeout. */
   timeoutMs?: number;
 }
 
@@ -39,22 +39,11 @@ export interface Edge {
   close(): Promise<void>;
 }
 
-/** Headers between two neighbours (RFC 9110, 7.6.1), and what `fetch` will not send. */
-const hopByHop = [
-  "connection",
-  "keep-alive",
-  "proxy-authenticate",
-  "proxy-authorization",
-  "proxy-connection",
-  "te",
-  "trailer",
-  "transfer-encoding",
-  "upgrade",
-  "expect",
-  "host",
-];
+/** Hop-by-hop headers (RFC 9110, 7.6.1), and those that `fetch` sets itself. */
+const ownHeaders =
+  "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding upgrade expect host";
 
-/** What a proxy says of the request before it; a caller's own word is not passed on. */
+/** Headers in which a proxy describes the request that it received; a caller's are dropped. */
 const isForwarding = (name: string): boolean =>
   name === "forwarded" || name === "via" || name === "x-real-ip" || name.startsWith("x-forwarded-");
 
@@ -93,14 +82,14 @@ const createEdgeApp = (options: EdgeOptions): Hono<{ Bindings: HttpBindings }> =
   const app = new Hono<{ Bindings: HttpBindings }>();
   app.all("/v1/*", async (c) => {
     const { socket } = c.env.incoming;
-    const headers = passedOn(c.req.raw.headers, clientCertificateHeader);
+    const headers = forwardedHeaders(c.req.raw.headers, clientCertificateHeader);
     headers.set("via", "1.1 edge");
     headers.set("x-forwarded-for", socket.remoteAddress ?? "");
     headers.set("x-forwarded-proto", "https");
     const certificate = verifiedCertificate(socket);
     if (certificate !== undefined) headers.set(clientCertificateHeader, encodeURIComponent(certificate));
     const { pathname, search } = new URL(c.req.url);
-    // An answer that has begun may take its time: exports are streamed.
+    // For the start of the response alone: exports are streamed.
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), timeoutMs);
     try {
@@ -110,7 +99,7 @@ const createEdgeApp = (options: EdgeOptions): Hono<{ Bindings: HttpBindings }> =
         redirect: "manual",
         signal: AbortSignal.any([c.req.raw.signal, late.signal]),
       });
-      return options.losesAnswer?.(pathname) ? refuse(504) : answer;
+      return options.dropsResponse?.(pathname) ? refuse(504) : answer;
     } catch {
       return refuse(late.signal.aborted ? 504 : 502);
     } finally {
@@ -121,16 +110,16 @@ const createEdgeApp = (options: EdgeOptions): Hono<{ Bindings: HttpBindings }> =
   return app;
 };
 
-/** The caller's headers without those that are the edge's to say. */
-const passedOn = (received: Headers, clientCertificateHeader: string): Headers => {
+/** Returns the caller's headers without those that the edge sets. */
+const forwardedHeaders = (received: Headers, clientCertificateHeader: string): Headers => {
   const headers = new Headers(received);
   const named = (received.get("connection") ?? "").split(",").map((name) => name.trim().toLowerCase());
-  const dropped = new Set([...hopByHop, ...named, clientCertificateHeader.toLowerCase()]);
+  const dropped = new Set([...ownHeaders.split(" "), ...named, clientCertificateHeader.toLowerCase()]);
   for (const name of received.keys()) if (dropped.has(name) || isForwarding(name)) headers.delete(name);
   return headers;
 };
 
-/** PEM of the peer's certificate, if the handshake verified it. */
+/** Returns the PEM of the peer's certificate if the handshake verified it. */
 const verifiedCertificate = (socket: unknown): string | undefined =>
   socket instanceof TLSSocket && socket.authorized ? socket.getPeerX509Certificate()?.toString() : undefined;
 

@@ -6,79 +6,76 @@ import { openIdentityDirectory } from "../../collector/identity/identity-directo
 import { systemEntropy } from "../../kit/entropy.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
-import type { Processes, Running } from "./processes.ts";
+import type { LabCore } from "./lab-core.ts";
+import type { Command, Running } from "./processes.ts";
 
-/** A host of the demo with its collector, enrolled; the collector is a process of its own while it runs. */
-export interface DemoCollector {
-  readonly name: string;
+/** A host with its enrolled collector, which is a process of its own while it runs. */
+export interface EnrolledCollector {
   readonly identity: string;
-  /** Certificate and key as they are on disk, for what the demo says in this collector's name. */
-  pair(): Promise<Credentials>;
-  start(): void;
+  readonly configFile: string;
+  /** Reads certificate and key as they are on disk. */
+  credentials(): Promise<Credentials>;
+  start(): Running;
   /** SIGKILL. */
   kill(): Promise<void>;
 }
 
-/** How a collector reaches core. */
-export interface EnrollTarget {
-  /** The edge's URL. */
-  coreUrl: string;
-  ingestEndpoint: string;
-  caFile: string;
+/** The host to enroll, in a directory of its own. */
+export interface Enrollment {
+  name: string;
+  dir: string;
+  token: string;
+  sources: readonly object[];
+  /** How to run the collector; the bundled program by default. */
+  command?: Command;
+}
+
+/** How it reaches core. */
+export interface EnrollmentTarget extends Pick<LabCore, "ingestEndpoint" | "pki" | "processes"> {
+  edgeUrl: string;
   identityPrefix: string;
 }
 
-/** Runs the collector's own `enroll` command in a directory of its own, then gives its config the sources. */
+/** Runs the collector's own `enroll` command, then puts the sources into its config as an operator would, comments kept. */
 export const enrollCollector = async (
-  options: { name: string; dir: string; token: string; sources: readonly object[]; target: EnrollTarget },
-  processes: Processes,
-): Promise<DemoCollector> => {
-  const { name, dir, token, sources, target } = options;
+  { name, dir, token, sources, command = { args: [programPaths["svc-collector"]] } }: Enrollment,
+  { edgeUrl, ingestEndpoint, pki, identityPrefix, processes }: EnrollmentTarget,
+): Promise<EnrolledCollector> => {
   await mkdir(dir, { recursive: true });
   const tokenFile = join(dir, "token");
   await writeFile(tokenFile, token, { mode: 0o600 });
   const configDir = join(dir, "etc");
   const configFile = join(configDir, "collector.yaml");
   const { code, stdout, stderr } = await processes.run({
+    ...command,
     args: [
-      ...[
-        programPaths["svc-collector"],
-        "enroll",
-        "--json",
-        "--core",
-        target.coreUrl,
-        "--ingest",
-        target.ingestEndpoint,
-      ],
-      ...["--token-file", tokenFile, "--device-id", name, "--identity-prefix", target.identityPrefix],
-      ...["--ca-bundle", target.caFile, "--config-dir", configDir],
+      ...command.args,
+      ...["enroll", "--json", "--core", edgeUrl, "--ingest", ingestEndpoint],
+      ...["--token-file", tokenFile, "--device-id", name, "--identity-prefix", identityPrefix],
+      ...["--ca-bundle", pki.serverCaFile, "--config-dir", configDir],
       ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", rootAcknowledgement] : []),
     ],
   });
   await rm(tokenFile);
   if (code !== 0) throw new Error(`${name} could not enroll (exit code ${code}): ${stdout}${stderr}`);
   const { identity } = JSON.parse(stdout) as { identity: string };
-  await setSources(configFile, sources);
+  const config = parseDocument(await readFile(configFile, "utf8"));
+  config.set("sources", config.createNode(sources));
+  await writeFile(configFile, config.toString({ lineWidth: 0 }));
 
   let running: Running | undefined;
   return {
-    name,
     identity,
-    pair: async () => {
-      const pair = await openIdentityDirectory(join(configDir, "identity"), { entropy: systemEntropy }).current();
-      if (pair === undefined) throw new Error(`${name} has no certificate`);
-      return pair;
+    configFile,
+    credentials: async () => {
+      const found = await openIdentityDirectory(join(configDir, "identity"), { entropy: systemEntropy }).current();
+      if (found === undefined) throw new Error(`${name} has no certificate`);
+      return found;
     },
     start: () => {
-      running = processes.start({ name, args: [programPaths["svc-collector"], "run", "--config", configFile] });
+      running = processes.start({ ...command, name, args: [...command.args, "run", "--config", configFile] });
+      return running;
     },
     kill: async () => running?.kill(),
   };
-};
-
-/** Edits the config as an operator would, comments kept. */
-export const setSources = async (configFile: string, sources: readonly object[]): Promise<void> => {
-  const document = parseDocument(await readFile(configFile, "utf8"));
-  document.set("sources", document.createNode(sources));
-  await writeFile(configFile, document.toString({ lineWidth: 0 }));
 };

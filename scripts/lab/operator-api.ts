@@ -1,29 +1,26 @@
 import { systemClock } from "../../kit/clock.ts";
 import { mintBridgeToken, type PersonName, people } from "./people.ts";
 
-/** Calls core as a person of the demo, with a bridge token minted for the call. Throws unless the answer is 2xx. */
+/** Calls core as a person, with a bridge token minted for the call. Throws unless the response is 2xx. */
 export type OperatorApi = <Answer>(as: PersonName, method: string, path: string, body?: object) => Promise<Answer>;
 
-/** Who is who to a core: the ids of `people`, where they were seeded and not synced from a directory. */
+/** The ids that the people have in a core. */
 export type UserIds = Readonly<Record<PersonName, string>>;
 
+/** The ids of people that were seeded and not synced from a directory. */
 const seededUserIds: UserIds = {
   admin: people.admin.userId,
   auditor: people.auditor.userId,
   reader: people.reader.userId,
 };
 
-/** Bridge token of a person for an hour, the longest that core takes; web's own live for five minutes. */
+/** Returns a bridge token of a person for an hour, the longest lifetime that core accepts. */
 export const bridgeTokenOf = (secret: string, name: PersonName, userIds = seededUserIds): Promise<string> => {
   const now = systemClock.now();
-  return mintBridgeToken(secret, {
-    sub: userIds[name],
-    now,
-    claims: { exp: Math.floor(now / 1000) + 3600 },
-  });
+  return mintBridgeToken(secret, { sub: userIds[name], now, claims: { exp: Math.floor(now / 1000) + 3600 } });
 };
 
-/** The operator side of the core at `baseUrl`. */
+/** Creates the operator side of the core at `baseUrl`. */
 export const createOperatorApi =
   (baseUrl: string, secret: string, userIds = seededUserIds): OperatorApi =>
   async <Answer>(as: PersonName, method: string, path: string, body?: object) => {
@@ -40,3 +37,15 @@ export const createOperatorApi =
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text.slice(0, 300)}`);
     return JSON.parse(text) as Answer;
   };
+
+/** Creates an enrollment policy and a bootstrap token of it, as an admin does. */
+export const createPolicyWithToken = async (
+  api: OperatorApi,
+  policy: { name: string; allowed_identity_prefixes: readonly string[] },
+  token: { ttl_seconds?: number; max_uses?: number } = {},
+): Promise<{ policyId: string; token: string }> => {
+  const path = "/v1/collector/enrollment-policies";
+  const { id } = await api<{ id: string }>("admin", "POST", path, policy);
+  const created = await api<{ token: string }>("admin", "POST", `${path}/${id}/tokens`, token);
+  return { policyId: id, token: created.token };
+};

@@ -1,12 +1,12 @@
 import { connect, createServer } from "node:net";
-import { type Entropy, fraction } from "../../kit/entropy.ts";
+import { type Entropy, fraction, systemEntropy } from "../../kit/entropy.ts";
 
-// Below the range from which systems take ports for outgoing connections: a program that was killed finds its port still free.
+// Below the range from which systems choose ports for outgoing connections: a program that was killed finds its port still free.
 const first = 18_000;
 const last = 31_999;
 
-/** `count` different ports of 127.0.0.1 that nobody listens on now, and that outgoing connections will not take. */
-export const findPorts = async (count: number, entropy: Entropy): Promise<number[]> => {
+/** Returns `count` different ports of 127.0.0.1 that are free now and that outgoing connections will not use. */
+export const findPorts = async (count: number, entropy: Entropy = systemEntropy): Promise<number[]> => {
   const found = new Set<number>();
   for (let attempt = 0; attempt < 1000 && found.size < count; attempt++) {
     const port = first + Math.floor(fraction(entropy) * (last - first + 1));
@@ -25,10 +25,10 @@ const isFree = (port: number, host = "127.0.0.1"): Promise<boolean> =>
     probe.listen(port, host, () => probe.close(() => resolve(true)));
   });
 
-/** Whether nobody listens on this port of `localhost`, by whichever address a browser takes that for. */
+/** Returns whether this port of `localhost` is free, on IPv4 and IPv6. */
 export const isPortFree = async (port: number): Promise<boolean> => (await isFree(port)) && (await isFree(port, "::1"));
 
-/** Whether somebody listens at `address` (host:port). */
+/** Returns whether `address` (host:port) accepts connections. */
 export const isListening = (address: string): Promise<boolean> =>
   new Promise((resolve) => {
     const { hostname, port } = new URL(`tcp://${address}`);

@@ -1,102 +1,99 @@
 /**
- * The child processes of a demo.
+ * The child processes of a command.
  *
- * Invariants: every child is known from its start to its exit; `stopAll` leaves none behind, and neither does a sudden end of this
- * process as long as its exit handlers run; a child that ends without being told to is a failure, never silence.
+ * Invariants: `stopAll` leaves no child behind, and neither does a sudden end of this process as long as its exit handlers run; a
+ * child that ends without `kill` or `stop` is reported as a failure.
  */
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, type ExecFileException, execFile, spawn } from "node:child_process";
 import { closeSync, openSync, readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 
 /** A program that runs. */
 export interface Running {
-  readonly name: string;
   readonly pid: number;
-  /** SIGKILL; resolves once the process is gone. */
+  /** SIGKILL; resolves once the process has exited. */
   kill(): Promise<void>;
-  /** SIGTERM, then SIGKILL after ten seconds; resolves once the process is gone. */
-  stop(): Promise<void>;
+  /** SIGTERM, then SIGKILL after ten seconds; resolves with the exit code, null after a signal. */
+  stop(): Promise<number | null>;
 }
 
-/** What to start. `name` is also the name of its log. */
-export interface Program {
-  name: string;
-  /** A TypeScript file of this repository and its arguments. */
+/** What to run: a TypeScript file of this repository and its arguments, or those of `executable`. */
+export interface Command {
   args: readonly string[];
+  executable?: string;
+  /** Beside PATH, HOME and TMPDIR, which a child inherits. */
   env?: Readonly<Record<string, string>>;
 }
 
-/** What a program that ran to its end left. */
+/** The result of a program that ran to its end. */
 export interface Finished {
   code: number | null;
   stdout: string;
   stderr: string;
 }
 
-/** Starts programs under this process's own Node, and ends them. */
+/** Starts programs and ends them. */
 export interface Processes {
-  start(program: Program): Running;
+  /** Starts a program that logs to `<name>.log`. */
+  start(program: Command & { name: string }): Running;
   /** Runs a program to its end. */
-  run(program: Omit<Program, "name">): Promise<Finished>;
-  /** Stops what runs, the latest started first. */
+  run(program: Command): Promise<Finished>;
+  /** Stops every program, the latest started first. */
   stopAll(): Promise<void>;
 }
 
-const patienceMs = 10_000;
-const root = new URL("../..", import.meta.url);
+const stopTimeoutMs = 10_000;
+const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Makes the keeper of processes whose logs go to `logDir`. `onFailure` hears of each program that ended by itself. */
+/** Creates them with logs in `logDir`; `onFailure` receives each program that ended by itself. */
 export const createProcesses = async (logDir: string, onFailure: (error: Error) => void): Promise<Processes> => {
   await mkdir(logDir, { recursive: true });
-  const alive = new Set<ChildProcess>();
+  const children = new Set<ChildProcess>();
   const running: Running[] = [];
-  process.once("exit", () => {
-    for (const child of alive) child.kill("SIGKILL");
-  });
-  const logFile = (name: string): string => join(logDir, `${name}.log`);
-  const logTail = (name: string): string =>
-    readFileSync(logFile(name), "utf8").trimEnd().split("\n").slice(-5).join("\n");
-
-  const launch = ({ args, env }: Omit<Program, "name">, output: "pipe" | number): ChildProcess => {
-    const child = spawn(process.execPath, [...args], {
-      cwd: root,
-      env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: process.env.TMPDIR, ...env },
-      stdio: ["ignore", output, output],
-      // Ctrl-C is for this process alone: it ends the others in their order.
-      detached: true,
-    });
-    alive.add(child);
-    child.once("exit", () => alive.delete(child));
-    child.once("error", () => alive.delete(child));
+  const killChildren = () => {
+    for (const child of children) child.kill("SIGKILL");
+  };
+  process.once("exit", killChildren);
+  const track = (child: ChildProcess): ChildProcess => {
+    children.add(child);
+    for (const end of ["exit", "error"]) child.once(end, () => children.delete(child));
     return child;
   };
+  const optionsOf = ({ env }: Command) => {
+    const { PATH, HOME, TMPDIR } = process.env;
+    // Ctrl-C goes to this process alone, which ends the others in their order.
+    return { cwd: root, env: { PATH, HOME, TMPDIR, ...env }, detached: true };
+  };
 
-  const start = (program: Program): Running => {
-    const log = openSync(logFile(program.name), "a", 0o600);
-    const child = launch(program, log);
+  const start: Processes["start"] = (program) => {
+    const { name, executable = process.execPath, args } = program;
+    const logFile = join(logDir, `${name}.log`);
+    const log = openSync(logFile, "a", 0o600);
+    const child = track(spawn(executable, [...args], { ...optionsOf(program), stdio: ["ignore", log, log] }));
     closeSync(log);
-    let told = false;
+    let expected = false;
     const exited = new Promise<void>((resolve) => {
-      const end = (how: string) => {
-        if (!told) onFailure(new Error(`${program.name} ended by itself (${how}): ${logTail(program.name)}`));
+      const onEnd = (how: string) => {
+        const logTail = readFileSync(logFile, "utf8").trimEnd().split("\n").slice(-5).join("\n");
+        if (!expected) onFailure(new Error(`${name} ended by itself (${how}): ${logTail}`));
         resolve();
       };
-      child.once("exit", (code, signal) => end(signal ?? `exit code ${code}`));
-      child.once("error", (error) => end(error.message));
+      child.once("exit", (code, signal) => onEnd(signal ?? `exit code ${code}`));
+      child.once("error", (error) => onEnd(error.message));
     });
     const end = async (signal: "SIGKILL" | "SIGTERM"): Promise<void> => {
-      told = true;
+      expected = true;
       child.kill(signal);
-      const impatience = setTimeout(() => child.kill("SIGKILL"), patienceMs);
+      const timeout = setTimeout(() => child.kill("SIGKILL"), stopTimeoutMs);
       await exited;
-      clearTimeout(impatience);
+      clearTimeout(timeout);
     };
-    const entry = {
-      name: program.name,
+    const entry: Running = {
       pid: child.pid ?? 0,
       kill: () => end("SIGKILL"),
-      stop: () => end("SIGTERM"),
+      stop: () => end("SIGTERM").then(() => child.exitCode),
     };
     running.push(entry);
     return entry;
@@ -106,18 +103,16 @@ export const createProcesses = async (logDir: string, onFailure: (error: Error) 
     start,
     run: (program) =>
       new Promise((resolve, reject) => {
-        const child = launch(program, "pipe");
-        const finished: Finished = { code: null, stdout: "", stderr: "" };
-        for (const stream of ["stdout", "stderr"] as const)
-          child[stream]?.setEncoding("utf8").on("data", (text: string) => {
-            finished[stream] += text;
-          });
-        child.once("error", reject);
-        child.once("close", (code) => resolve({ ...finished, code }));
+        const { executable = process.execPath, args } = program;
+        const onEnd = (error: ExecFileException | null, stdout: string, stderr: string) => {
+          if (typeof error?.code === "string") reject(error);
+          else resolve({ code: error === null ? 0 : (error.code ?? null), stdout, stderr });
+        };
+        track(execFile(executable, [...args], { ...optionsOf(program), maxBuffer: 64 << 20 }, onEnd));
       }),
     stopAll: async () => {
       for (const entry of running.reverse()) await entry.stop();
-      for (const child of alive) child.kill("SIGKILL");
+      killChildren();
     },
   };
 };

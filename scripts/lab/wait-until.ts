@@ -1,17 +1,17 @@
-import type { Clock } from "../../kit/clock.ts";
+import type { LabContext } from "./context.ts";
 
-/** Longer than a forwarder's longest pause (30 s) after an outage, on a machine that is busy with other things. */
-const patienceMs = 75_000;
+/** Longer than the collector's longest pause (30 s) after an outage, on a busy machine. */
+const usualTimeoutMs = 75_000;
 
 /**
- * Asks `probe` every `everyMs` until it gives something other than undefined, and gives that. A probe that throws counts as not
- * yet. Throws after `timeoutMs`, with what was waited for and the last failure.
+ * Calls `probe` every `everyMs` until it returns something other than undefined, and returns that. A probe that throws is retried.
+ * Throws after `timeoutMs`, with the last failure as the cause.
  */
 export const waitUntil = async <Found>(
-  options: { what: string; clock: Clock; signal: AbortSignal; timeoutMs?: number; everyMs?: number },
+  options: Pick<LabContext, "clock" | "signal"> & { what: string; timeoutMs?: number; everyMs?: number },
   probe: () => Promise<Found | undefined>,
 ): Promise<Found> => {
-  const { what, clock, signal, timeoutMs = patienceMs, everyMs = 50 } = options;
+  const { what, clock, signal, timeoutMs = usualTimeoutMs, everyMs = 50 } = options;
   const deadline = clock.monotonic() + timeoutMs;
   let cause: unknown;
   while (clock.monotonic() < deadline) {

@@ -1,4 +1,4 @@
-import type { Target } from "../../../scripts/lab/target.ts";
+import type { LabCore } from "../../../scripts/lab/lab-core.ts";
 
 /** What an attack did and what held. */
 export interface AttackReport {
@@ -11,7 +11,7 @@ export interface AttackReport {
 }
 
 /** Does harm, bounded, and says what came of it. */
-export type Attack = (target: Target) => Promise<AttackReport>;
+export type Attack = (core: LabCore) => Promise<AttackReport>;
 
 /** Runs `task` over all items, `atOnce` at a time; gives the results in the items' order. */
 export const inParallel = async <Item, Result>(

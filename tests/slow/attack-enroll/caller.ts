@@ -4,7 +4,8 @@ import { text } from "node:stream/consumers";
 import { encodePem } from "../../../proto/pem.ts";
 import { clientCertificateHeader } from "../../../scripts/lab/core-process.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import type { Target } from "../../../scripts/lab/target.ts";
+import type { LabCore } from "../../../scripts/lab/lab-core.ts";
+import { createPolicyWithToken } from "../../../scripts/lab/operator-api.ts";
 import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab-ca/test-pki.ts";
 import { collectorOf, identityPrefix, type TestCollector, withProof } from "../../collector.ts";
 
@@ -51,11 +52,11 @@ export interface Caller {
 }
 
 /** Makes a caller. `address` is its own on loopback; systems other than Linux have 127.0.0.1 alone. */
-export const createCaller = ({ url }: Pick<Target, "url">, address = "127.0.0.1"): Caller => {
+export const createCaller = ({ httpUrl }: Pick<LabCore, "httpUrl">, address = "127.0.0.1"): Caller => {
   const agent = new Agent({ keepAlive: true });
   const localAddress = process.platform === "linux" ? address : "127.0.0.1";
   const post = async (path: string, headers: Record<string, string>, body: object): Promise<Answer> => {
-    const sent = request(url + path, {
+    const sent = request(httpUrl + path, {
       method: "POST",
       agent,
       localAddress,
@@ -83,19 +84,13 @@ export const createCaller = ({ url }: Pick<Target, "url">, address = "127.0.0.1"
   };
 };
 
-/** A policy with an unlimited token, as an admin makes them. */
-export const createPolicy = async (
-  { operator }: Pick<Target, "operator">,
+/** Creates a policy with an unlimited token. */
+export const createPolicy = (
+  { api }: Pick<LabCore, "api">,
   policy: Readonly<Record<string, unknown>> = {},
 ): Promise<{ policyId: string; token: string }> => {
-  const path = "/v1/collector/enrollment-policies";
-  const { id } = await operator<{ id: string }>("admin", "POST", path, {
-    name: crypto.randomUUID(),
-    allowed_identity_prefixes: [identityPrefix],
-    ...policy,
-  });
-  const { token } = await operator<{ token: string }>("admin", "POST", `${path}/${id}/tokens`, { max_uses: 0 });
-  return { policyId: id, token };
+  const usual = { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] };
+  return createPolicyWithToken(api, { ...usual, ...policy }, { max_uses: 0 });
 };
 
 /** A host that is enrolled already. Throws when core refuses it. */

@@ -9,15 +9,15 @@ const atOnce = 25;
 const frozenAfter = 40;
 
 /** 150 hosts enroll, 25 at a time; an admin freezes the policy once 40 have their certificate. */
-export const attackFreeze: Attack = async (target) => {
-  const { policyId, token } = await createPolicy(target);
+export const attackFreeze: Attack = async (core) => {
+  const { policyId, token } = await createPolicy(core);
   const candidates = await inParallel(upTo(enrollments), 4, createCandidate);
-  const caller = createCaller(target, "127.0.3.1");
+  const caller = createCaller(core, "127.0.3.1");
   let issuedSoFar = 0;
   let isFrozen = false;
   let freezing: Promise<unknown> | undefined;
   const freeze = async () => {
-    await target.operator("admin", "POST", `/v1/collector/enrollment-policies/${policyId}/freeze`);
+    await core.api("admin", "POST", `/v1/collector/enrollment-policies/${policyId}/freeze`);
     isFrozen = true;
   };
   const outcomes = await inParallel(candidates, atOnce, async (candidate) => {
@@ -30,7 +30,7 @@ export const attackFreeze: Attack = async (target) => {
   const answers = outcomes.map(({ answer }) => answer);
   const issued = outcomes.filter(({ answer }) => answer.status === 201);
   const late = outcomes.filter(({ startedFrozen }) => startedFrozen);
-  const [rows] = await target.sql<{ certificates: number; counted: number; after: number }[]>`
+  const [rows] = await core.sql<{ certificates: number; counted: number; after: number }[]>`
     select count(c.id)::int as certificates, max(p.enrollment_count)::int as counted,
            count(c.id) filter (where i.enrolled_at > p.frozen_at)::int as after
     from enrollment_policy p join collector_identity i on i.policy_id = p.id join certificate c on c.identity_id = i.id

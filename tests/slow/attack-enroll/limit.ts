@@ -5,15 +5,15 @@ const enrollments = 200;
 const limit = 7;
 
 /** 200 hosts, each from an address of its own, enroll at the same moment under a policy that allows 7. */
-export const attackLimit: Attack = async (target) => {
-  const { policyId, token } = await createPolicy(target, { max_enrollments: limit });
+export const attackLimit: Attack = async (core) => {
+  const { policyId, token } = await createPolicy(core, { max_enrollments: limit });
   const hosts = await inParallel(upTo(enrollments), 4, async (at) => ({
-    caller: createCaller(target, `127.0.1.${at + 1}`),
+    caller: createCaller(core, `127.0.1.${at + 1}`),
     candidate: await createCandidate(),
   }));
   const answers = await Promise.all(hosts.map(({ caller, candidate }) => caller.enroll(candidate, token)));
   for (const { caller } of hosts) caller.close();
-  const [rows] = await target.sql<{ identities: number; certificates: number; counted: number; held: number }[]>`
+  const [rows] = await core.sql<{ identities: number; certificates: number; counted: number; held: number }[]>`
     select (select count(*)::int from collector_identity where policy_id = p.id) as identities,
            (select count(*)::int from certificate c join collector_identity i on i.id = c.identity_id
              where i.policy_id = p.id) as certificates,

@@ -10,9 +10,9 @@ const renewals = 10;
  * 10 renewals of one certificate at the same moment, each with a key of its own; then 10 of another certificate, all with the same
  * key, as a host does that hears no answer.
  */
-export const attackLineage: Attack = async (target) => {
-  const { token } = await createPolicy(target);
-  const caller = createCaller(target);
+export const attackLineage: Attack = async (core) => {
+  const { token } = await createPolicy(core);
+  const caller = createCaller(core);
   const attack = async (keyAt: (at: number) => ReturnType<typeof createTestKey>) => {
     const host = await createHost(caller, token);
     const keys = await Promise.all(upTo(renewals).map(keyAt));
@@ -25,7 +25,7 @@ export const attackLineage: Attack = async (target) => {
     return { host, answers, granted };
   };
   const active = async (identityId: string): Promise<number> =>
-    (await target.sql`select 1 from certificate where identity_id = ${identityId} and status = 'active'`).length;
+    (await core.sql`select 1 from certificate where identity_id = ${identityId} and status = 'active'`).length;
 
   const several = await attack(() => createTestKey());
   const activeBefore = await active(several.host.identityId);

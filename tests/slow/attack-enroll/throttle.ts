@@ -10,9 +10,9 @@ const address = "127.0.2.1";
 const freeFailures = 10;
 
 /** 2,000 tokens that core never issued, well formed, from one address; from that same address hosts with a good one enroll. */
-export const attackThrottle: Attack = async (target) => {
-  const { token } = await createPolicy(target);
-  const [attacker, neighbour] = [createCaller(target, address), createCaller(target, address)];
+export const attackThrottle: Attack = async (core) => {
+  const { token } = await createPolicy(core);
+  const [attacker, neighbour] = [createCaller(core, address), createCaller(core, address)];
   const candidate = await createCandidate();
   let floods = true;
   const flood = inParallel(upTo(badTokens), atOnce, () =>
@@ -31,7 +31,7 @@ export const attackThrottle: Attack = async (target) => {
   }
   const bad = await flood;
   for (const caller of [attacker, neighbour]) caller.close();
-  const events = await target.sql`
+  const events = await core.sql`
     select 1 from audit_event where action = 'collector.enroll' and outcome = 'failure' and remote_addr = ${address}`;
   const answered = tally(bad);
   const told = answered["401 token_invalid"] ?? 0;

@@ -1,34 +1,28 @@
 import { appendFile, copyFile, mkdir, rename, rm, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
-/** An application that logs to a file, and the rotation of that file. */
+/** An application that logs to a file, with the rotation of that file. */
 export interface LineWriter {
-  /** The file that is written to now. */
+  /** The file that is being written. */
   readonly file: string;
-  /** Pattern of that file and of those that were renamed. */
+  /** Pattern of that file and of the renamed ones. */
   readonly include: string;
   /** Appends one line for each id. */
   append(ids: readonly string[]): Promise<void>;
-  /** What logrotate does by default: the file is renamed, a new one takes its name. */
+  /** Renames the file and creates a new one, as logrotate does by default. */
   rotateByRename(): Promise<void>;
-  /** logrotate's `copytruncate`: the file is copied away and emptied. What nobody has read by then is lost to every reader. */
+  /** Copies and truncates the file, as logrotate's `copytruncate` does. Lines that no reader has read by then are lost. */
   rotateByCopy(): Promise<void>;
 }
 
 const padding = "x".repeat(120);
 const pattern = / id=(\S+) /;
 
-/** The id that a line was written for. */
+/** Returns the id that a line was written for. */
 export const idOfLine = (line: string): string | undefined => pattern.exec(line)?.[1];
 
-/**
- * Writes `app.log` in `dir`; renamed ones lie beside it, the newest `renamedMax` of them, copies in a directory of their own, where no
- * reader looks.
- */
-export const createLineWriter = async (
-  dir: string,
-  renamedMax: number = Number.POSITIVE_INFINITY,
-): Promise<LineWriter> => {
+/** Creates a writer of `<dir>/app.log`. Keeps the newest `renamedMax` renamed files beside it; copies go to a directory of their own. */
+export const createLineWriter = async (dir: string, renamedMax = Number.POSITIVE_INFINITY): Promise<LineWriter> => {
   const file = join(dir, "app.log");
   const copies = join(dir, "copies");
   await mkdir(copies, { recursive: true });

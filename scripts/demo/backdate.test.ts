@@ -2,7 +2,7 @@ import { afterAll, expect, it } from "vitest";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { createTestCore } from "../../tests/core.ts";
 import { seedFleet } from "../lab/seed-fleet.ts";
-import { dateBack } from "./date-back.ts";
+import { backdate } from "./backdate.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -21,7 +21,7 @@ it("dates back a host's enrollment, certificates and last signs of life, in what
   if (!silent || !expiring || !untouched) throw new Error("the seeded fleet has too few healthy hosts");
   const { sql } = test.database.connect();
   const usual = { enrolledDays: 30, certificateDays: 0, keepsSuccessor: false, silentSeconds: 0 };
-  await dateBack(sql, [
+  await backdate(sql, [
     { ...usual, identity: silent.identity, silentSeconds: 3600 },
     {
       ...usual,

@@ -1,22 +1,22 @@
 import type { Sql } from "postgres";
 
-/** How much older than it is a host is made to look. */
+/** By how much a host is backdated. */
 export interface Age {
   identity: string;
   /** Days since its enrollment, and since its certificates were issued. */
   enrolledDays: number;
   certificateDays: number;
-  /** Whether a successor stays as young as it is. */
+  /** Whether a successor keeps its dates. */
   keepsSuccessor: boolean;
-  /** Seconds since it was last heard of. */
+  /** Seconds since its last heartbeat and envelope. */
   silentSeconds: number;
 }
 
 /**
- * Dates back what core has stored of hosts: enrollment, certificates, the last heartbeat and envelope. Only rows change; the
- * certificates themselves end when they said they would, and the audit log keeps its true times. For a database of the demo's own.
+ * Backdates hosts in core's database: enrollment, certificates, the last heartbeat and envelope. Only rows change; the certificates
+ * themselves and the audit log keep their times.
  */
-export const dateBack = (sql: Sql, ages: readonly Age[]): Promise<unknown> =>
+export const backdate = (sql: Sql, ages: readonly Age[]): Promise<unknown> =>
   sql.begin(async (tx) => {
     await tx`create temporary table age on commit drop as select i.id, age.identity, "keepsSuccessor" as keeps_successor,
         make_interval(secs => 86400 * "enrolledDays") as enrolled, make_interval(secs => 86400 * "certificateDays") as issued,
@@ -30,6 +30,6 @@ export const dateBack = (sql: Sql, ages: readonly Age[]): Promise<unknown> =>
       from age where age.id = c.identity_id and (c.predecessor_id is null or not keeps_successor)`;
     await tx`update collector_health h set last_heartbeat_at = last_heartbeat_at - silent from age where age.id = h.identity_id`;
     await tx`update ingest_host set last_envelope_at = last_envelope_at - silent from age where age.identity = host_id`;
-    // Core never changes these dates, so nothing watches them.
+    // No trigger watches these dates, as core never changes them.
     await tx`select fleet_host_refresh(array_agg(id)) from age`;
   });

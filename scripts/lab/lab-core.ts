@@ -1,0 +1,89 @@
+import { join } from "node:path";
+import type { Sql } from "postgres";
+import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { connectDatabase } from "../../functions/store/database.ts";
+import { bundlePrograms } from "../bundle/bundle-programs.ts";
+import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
+import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
+import type { LabContext } from "./context.ts";
+import { type CoreProcess, createCoreProcess } from "./core-process.ts";
+import { startDirectoryApi } from "./directory-api.ts";
+import { createOperatorApi, type OperatorApi, type UserIds } from "./operator-api.ts";
+import { type PersonName, people, seedPeople } from "./people.ts";
+import { findPorts } from "./ports.ts";
+import { createProcesses, type Processes } from "./processes.ts";
+import { waitUntil } from "./wait-until.ts";
+
+/** A real core on loopback with a durable PostgreSQL of its own. */
+export interface LabCore extends CoreProcess {
+  pki: LabPki;
+  authTokenSecret: string;
+  /** The ids that the people have in this core. */
+  userIds: UserIds;
+  api: OperatorApi;
+  sql: Sql;
+  databaseUrl: string;
+  /** For programs beside core. */
+  processes: Processes;
+}
+
+/**
+ * Starts PostgreSQL (fsync on) and core. With `directory`, people are synced from a directory API, else they are seeded. What is
+ * started is put on `cleanup` at once, so that a failure half-way leaves nothing behind.
+ */
+export const startLabCore = async (
+  { env = {}, directory = false }: { env?: Readonly<Record<string, string>>; directory?: boolean },
+  context: LabContext,
+  cleanup: AsyncDisposableStack,
+): Promise<LabCore> => {
+  const { dir, clock, entropy, signal, abort, progress } = context;
+  signal.throwIfAborted();
+  progress("bundling the programs; starting PostgreSQL with fsync and a lab CA");
+  const bundled = bundlePrograms(signal);
+  // Awaited below, where a failure counts.
+  bundled.catch(() => undefined);
+  const postgres = await startEmbeddedPostgres();
+  cleanup.defer(() => postgres.stop("immediate"));
+  await bundled;
+  signal.throwIfAborted();
+  const pki = await createLabPki({ dir: join(dir, "lab"), clock });
+  const processes = await createProcesses(join(dir, "logs"), abort);
+  cleanup.defer(() => processes.stopAll());
+  const authTokenSecret = entropy.bytes(32).toHex();
+  const [httpPort = 0, ingestPort = 0] = await findPorts(2, entropy);
+  const databaseUrl = postgres.url();
+  const directoryEnv = directory ? await startDirectory(dir, cleanup) : {};
+  const core = await createCoreProcess(
+    { dir, databaseUrl, pki, authTokenSecret, httpPort, ingestPort, env: { ...directoryEnv, ...env } },
+    { processes, clock, signal },
+  );
+  progress(`starting core: it migrates the database and listens${directory ? ", then syncs people" : ""}`);
+  core.start();
+  await core.ready();
+  const database = connectDatabase({ url: databaseUrl, connectionsMax: 2, openSocket: openDatabaseSocket });
+  cleanup.defer(() => database.close());
+  if (!directory) await seedPeople(database.db, clock.now());
+  const { sql } = database;
+  const userIds = await awaitPeople(sql, context);
+  const api = createOperatorApi(core.httpUrl, authTokenSecret, userIds);
+  return { ...core, pki, authTokenSecret, userIds, api, sql, databaseUrl, processes };
+};
+
+const startDirectory = async (dir: string, cleanup: AsyncDisposableStack): Promise<Record<string, string>> => {
+  const directory = await startDirectoryApi();
+  cleanup.defer(() => directory.close());
+  return {
+    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: await directory.writeKeyFile(dir),
+    SVC_DIRECTORY_API_URL: directory.url,
+  };
+};
+
+/** Waits until core has everybody; returns their ids. */
+const awaitPeople = (sql: Sql, { clock, signal }: LabContext): Promise<UserIds> =>
+  waitUntil({ what: "core has synced the directory", clock, signal }, async () => {
+    const rows = await sql<{ subject: string; userId: string }[]>`
+      select subject, user_id as "userId" from authentication_identity join person using (user_id) where status = 'active'`;
+    const idOf = (name: PersonName) => rows.find(({ subject }) => subject === people[name].subject)?.userId;
+    const [admin, auditor, reader] = [idOf("admin"), idOf("auditor"), idOf("reader")];
+    return admin && auditor && reader ? { admin, auditor, reader } : undefined;
+  });
