@@ -40,11 +40,11 @@ import {
 } from "./ops/checks.ts";
 import { type Ops, opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
-import { findCertificateStandings } from "./store/certificate-standings.ts";
+import { findCertificateStandings } from "./store/certificates.ts";
 import { type ConnectedDatabase, connectDatabase, connectionsMaxDefault } from "./store/database.ts";
 import { createDirectoryLock } from "./store/directory-lock.ts";
+import { revocationChannel } from "./store/identities.ts";
 import { pendingMigrations } from "./store/migrate.ts";
-import { revocationChannel } from "./store/revocations.ts";
 import { routesOf } from "./v1/index.ts";
 
 const shutdownGraceMs = 10_000;

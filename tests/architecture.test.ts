@@ -48,7 +48,7 @@ describe("architecture", () => {
     [
       "a route that skips the domain",
       "functions/v1/a.ts",
-      'import { findPerson } from "../store/people.ts";',
+      'import { findPerson } from "../store/directory.ts";',
       /v1 may import types alone of store/,
     ],
     [

@@ -7,7 +7,7 @@ import { createIngest, type Ingest, type IngestNeeds } from "../functions/ingest
 import { type IngestListener, ingestPeerOf, startIngestListener } from "../functions/node/ingest-listener.ts";
 import { loadFiles, type Reloaded } from "../functions/node/reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "../functions/node/tls-files.ts";
-import { findCertificateStandings } from "../functions/store/certificate-standings.ts";
+import { findCertificateStandings } from "../functions/store/certificates.ts";
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
 import { encodePem } from "../proto/pem.ts";

@@ -2,7 +2,7 @@ import { createContextKey } from "@connectrpc/connect";
 import type { Clock } from "../../kit/clock.ts";
 import type { IdentityResult } from "../../proto/identity.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
-import type { CertificateStanding } from "../store/certificate-standings.ts";
+import type { CertificateStanding } from "../store/certificates.ts";
 
 /** The client certificate of a connection, which TLS has verified against the ingest client CA. */
 export interface CallerCertificate {

@@ -10,8 +10,8 @@ import { createTestCore, type TestCore } from "../../tests/core.ts";
 import { connectForeign, type ForeignClient, openForward, submit } from "../../tests/grpc-client.ts";
 import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
-import { findCertificateStandings } from "../store/certificate-standings.ts";
-import { revocationChannel } from "../store/revocations.ts";
+import { findCertificateStandings } from "../store/certificates.ts";
+import { revocationChannel } from "../store/identities.ts";
 import type { CertificateRegister } from "./admission.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 

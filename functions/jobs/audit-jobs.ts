@@ -2,8 +2,8 @@ import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
 import { chainHash, genesisHash } from "../domain/audit/chain.ts";
 import { flushRefusalCounts } from "../domain/enrollment/refuse.ts";
-import type { AuditLink } from "../store/audit-chain.ts";
-import { findHead, findPendingEvents, insertLinks, tryLockAppender } from "../store/audit-chain.ts";
+import type { AuditLink } from "../store/audit.ts";
+import { findHead, findPendingEvents, insertLinks, tryLockAppender } from "../store/audit.ts";
 import type { Database } from "../store/database.ts";
 
 const chainIntervalMs = 1000;

@@ -2,11 +2,10 @@ import type { Clock } from "../../kit/clock.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
 import { judgeLicense, type LicenseSource } from "../domain/licensing/license.ts";
 import type { Signer } from "../signer/signer.ts";
-import { countCollectors } from "../store/count-collectors.ts";
-import type { Database } from "../store/database.ts";
+import { type Database, readServerSettings } from "../store/database.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 import { countHeld, findDirectorySync } from "../store/directory.ts";
-import { readServerSettings } from "../store/server-settings.ts";
+import { countCollectors } from "../store/identities.ts";
 import type { Check, Finding } from "./readiness.ts";
 
 const ready = (detail: string): Finding => ({ status: "ready", detail });

@@ -1,7 +1,7 @@
 import { and, count, eq, gt, lt, sql } from "drizzle-orm";
 import { authenticationIdentity, directorySync, type PersonStatus, person } from "../../drizzle/schema/operator.ts";
 import type { Database, Executor } from "./database.ts";
-import { insertRows } from "./insert-rows.ts";
+import { insertRows } from "./query-parts.ts";
 
 /** How the newest sync ended. */
 export type DirectorySync = Omit<typeof directorySync.$inferSelect, "singleton">;
@@ -132,3 +132,9 @@ export const countPeople = async (db: Database): Promise<PeopleCounts> => {
 };
 
 const holding = (scope: string) => sql<number>`count(*) filter (where ${scope} = any(${person.scopes}))::int`;
+
+/** The person with this user id, whatever the status; undefined when there is none. */
+export const findPerson = async (db: Executor, userId: string) => {
+  const [row] = await db.select().from(person).where(eq(person.userId, userId)).limit(1);
+  return row;
+};

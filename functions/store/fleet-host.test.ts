@@ -6,11 +6,10 @@ import { createTestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { markUsed } from "../domain/certificate/authenticate.ts";
 import { readMigrations } from "../node/read-migrations.ts";
-import { endAssignment, insertAssignment } from "./assignments.ts";
-import { updateAuthFailure } from "./auth-failures.ts";
 import { updateActiveReplaced, updateCertificateRevoked, updateIdentityCertificatesRevoked } from "./certificates.ts";
+import { endAssignment, insertAssignment } from "./configs.ts";
 import type { Executor } from "./database.ts";
-import { lockIdentity, updateCollectorVersion, updateIdentityRevoked } from "./identities.ts";
+import { lockIdentity, updateAuthFailure, updateCollectorVersion, updateIdentityRevoked } from "./identities.ts";
 import { migrate } from "./migrate.ts";
 
 const database = await createTestDatabase();

@@ -13,8 +13,7 @@ import {
   fleetConditions,
   fleetStates,
 } from "../../proto/fleet-health/vocabulary.ts";
-import type { FleetThresholds } from "./fleet-thresholds.ts";
-import { substring } from "./substring.ts";
+import { substring } from "./query-parts.ts";
 
 /** The moment and the thresholds that the states are decided by, and the words of the fleet. */
 export interface FleetRules {
@@ -155,3 +154,16 @@ const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
     if (words.length > 0) parts.push(oneOf(column, words));
   return sql`(${sql.join(parts, sql` or `)})`;
 };
+
+/** What the states are decided by; the report states them with its answer. */
+export interface FleetThresholds {
+  heartbeatIntervalSeconds: number;
+  /** No heartbeat for longer than this is stale. */
+  staleAfterSeconds: number;
+  /** For how long after enrollment a silent host is `enrolling` and not yet stale. */
+  enrollingSeconds: number;
+  /** A certificate with a smaller part of its lifetime left, and no successor, is expiring. */
+  certExpiringFraction: number;
+  /** Oldest supported SemVer version; null supports any. */
+  versionMin: string | null;
+}

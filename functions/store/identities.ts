@@ -1,10 +1,7 @@
-import { and, count, eq, gt, ilike, isNotNull, isNull, or } from "drizzle-orm";
+import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
-import { anyOf } from "./any-of.ts";
 import type { Executor } from "./database.ts";
-import { insertRows } from "./insert-rows.ts";
-import { type Page, type Paged, paged, pageOf } from "./page.ts";
-import { substring } from "./substring.ts";
+import { anyOf, insertRows, type Page, type Paged, paged, pageOf, substring } from "./query-parts.ts";
 
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;
@@ -103,4 +100,35 @@ export const listIdentities = async (
     tokenId === undefined ? undefined : eq(collectorIdentity.tokenId, tokenId),
   ]);
   return paged(await db.select().from(collectorIdentity).where(where).orderBy(orderBy).limit(limit), page);
+};
+
+/** Keeps a failure unless one was kept after `due`; gives the identity's id if it did. */
+export const updateAuthFailure = async (
+  db: Executor,
+  { identity, reason, at, due }: { identity: string; reason: string; at: Date; due: Date },
+): Promise<string | undefined> => {
+  const { lastAuthFailureAt } = collectorIdentity;
+  const [row] = await db
+    .update(collectorIdentity)
+    .set({ lastAuthFailureAt: at, lastAuthFailureReason: reason })
+    .where(and(eq(collectorIdentity.identity, identity), or(isNull(lastAuthFailureAt), lte(lastAuthFailureAt, due))))
+    .returning({ id: collectorIdentity.id });
+  return row?.id;
+};
+
+/** How many identities are enrolled and not revoked. */
+export const countCollectors = async (db: Executor): Promise<number> => {
+  const [row] = await db
+    .select({ enrolled: count() })
+    .from(collectorIdentity)
+    .where(isNull(collectorIdentity.revokedAt));
+  return row?.enrolled ?? 0;
+};
+
+/** The channel that every replica listens on, so that open ingest streams are rechecked at once. */
+export const revocationChannel = "svc_revocation";
+
+/** Tells every replica, with the commit, that something of this identity was revoked. */
+export const notifyRevocation = async (db: Executor, identity: string): Promise<void> => {
+  await db.execute(sql`select pg_notify(${revocationChannel}, ${identity})`);
 };

@@ -4,7 +4,7 @@ import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { type AuditFilter, insertAuditEvents, type ListedAuditEvent, listAuditEvents } from "../../store/audit.ts";
 import type { Executor } from "../../store/database.ts";
-import type { Page, Paged } from "../../store/page.ts";
+import type { Page, Paged } from "../../store/query-parts.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** Every action of the log, `noun.verb` (contract, section 10). */

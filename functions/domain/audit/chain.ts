@@ -2,7 +2,7 @@ import canonicalize from "canonicalize";
 import { sha256 } from "../../../kit/bytes.ts";
 import { equalBytes } from "../../../proto/x509.ts";
 import type { AuditEventRow } from "../../store/audit.ts";
-import { countUnchainedEvents, findLinksAfter } from "../../store/audit-chain.ts";
+import { countUnchainedEvents, findLinksAfter } from "../../store/audit.ts";
 import type { Database } from "../../store/database.ts";
 
 /** An event as it stands in the database. */

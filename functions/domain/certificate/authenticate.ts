@@ -11,9 +11,8 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { ClientCertificate } from "../../signer/certificate.ts";
 import { hasAuditEventSince } from "../../store/audit.ts";
-import { updateAuthFailure } from "../../store/auth-failures.ts";
 import { updateFirstUsed, updateReplaced } from "../../store/certificates.ts";
-import { lockIdentity, lockIdentityByName } from "../../store/identities.ts";
+import { lockIdentity, lockIdentityByName, updateAuthFailure } from "../../store/identities.ts";
 import { type Admission, useProof } from "../../store/proof-uses.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 

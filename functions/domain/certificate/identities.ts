@@ -15,10 +15,10 @@ import {
   type IdentityRow,
   listIdentities,
   lockIdentity,
+  notifyRevocation,
   updateIdentityRevoked,
 } from "../../store/identities.ts";
-import type { Page, Paged } from "../../store/page.ts";
-import { notifyRevocation } from "../../store/revocations.ts";
+import type { Page, Paged } from "../../store/query-parts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

@@ -3,14 +3,16 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import {
   type AssignmentRow,
+  type ConfigRow,
   type CurrentAssignment,
   endAssignment,
+  findConfig,
   findCurrentAssignment,
   findLastKnownGoodHash,
+  findNewestConfigByHash,
   findOpenAssignment,
   insertAssignment,
-} from "../../store/assignments.ts";
-import { type ConfigRow, findConfig, findNewestConfigByHash } from "../../store/configs.ts";
+} from "../../store/configs.ts";
 import type { Executor } from "../../store/database.ts";
 import { type IdentityRow, lockIdentity } from "../../store/identities.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";

@@ -6,7 +6,7 @@ import { configBytesMax, parseTree } from "../../../proto/collector-config/tree.
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type ConfigRow, findConfig, insertConfig, type ListedConfig, listConfigs } from "../../store/configs.ts";
-import type { Page, Paged } from "../../store/page.ts";
+import type { Page, Paged } from "../../store/query-parts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { findSecrets } from "./find-secrets.ts";

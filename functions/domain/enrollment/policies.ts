@@ -2,10 +2,16 @@ import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import type { Page, Paged } from "../../store/page.ts";
 import * as store from "../../store/policies.ts";
-import { insertPolicy, lockPolicy, type PolicyRow, updatePolicyFrozen } from "../../store/policies.ts";
-import { listTokens, type TokenRow } from "../../store/tokens.ts";
+import {
+  insertPolicy,
+  listTokens,
+  lockPolicy,
+  type PolicyRow,
+  type TokenRow,
+  updatePolicyFrozen,
+} from "../../store/policies.ts";
+import type { Page, Paged } from "../../store/query-parts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { certificateTtlSecondsMax } from "./rules.ts";

@@ -15,6 +15,7 @@ import {
   updateActiveReplaced,
 } from "../../store/certificates.ts";
 import type { Database, Executor } from "../../store/database.ts";
+import { deleteReservations, type ReservationRow } from "../../store/enrollments.ts";
 import { groupTransactions } from "../../store/group-transactions.ts";
 import {
   type IdentityRow,
@@ -22,9 +23,7 @@ import {
   lockIdentitiesByName,
   updateIdentityReenrolled,
 } from "../../store/identities.ts";
-import { addEnrollments, lockPolicies } from "../../store/policies.ts";
-import { deleteReservations, type ReservationRow } from "../../store/reservations.ts";
-import { addTokenUses, lockTokens } from "../../store/tokens.ts";
+import { addEnrollments, addTokenUses, lockPolicies, lockTokens } from "../../store/policies.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";

@@ -4,8 +4,7 @@ import type { Core } from "../../core.ts";
 import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
 import { SignerFault } from "../../signer/signer.ts";
 import type { Executor } from "../../store/database.ts";
-import { countFailures, insertFailure } from "../../store/enrollment-failures.ts";
-import { countRefusal, takeRefusals } from "../../store/enrollment-refusals.ts";
+import { countFailures, countRefusal, insertFailure, takeRefusals } from "../../store/enrollments.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 
 const windowMs = 5 * 60_000;

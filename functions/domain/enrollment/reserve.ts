@@ -9,17 +9,16 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { type CertificateRow, findEnrolledCertificates, findIdentitiesInUse } from "../../store/certificates.ts";
 import type { Database, Executor } from "../../store/database.ts";
-import { groupTransactions } from "../../store/group-transactions.ts";
-import { countEnrolledSince, type IdentityRow, lockIdentitiesByName } from "../../store/identities.ts";
-import { lockPolicies, type PolicyRow } from "../../store/policies.ts";
 import {
   countReservations,
   deleteExpiredReservations,
   findReserved,
   insertReservations,
   type ReservationRow,
-} from "../../store/reservations.ts";
-import { lockTokens, type TokenRow } from "../../store/tokens.ts";
+} from "../../store/enrollments.ts";
+import { groupTransactions } from "../../store/group-transactions.ts";
+import { countEnrolledSince, type IdentityRow, lockIdentitiesByName } from "../../store/identities.ts";
+import { lockPolicies, lockTokens, type PolicyRow, type TokenRow } from "../../store/policies.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";

@@ -1,6 +1,6 @@
 import { type FleetCondition, fleetConditions } from "../../../proto/fleet-health/vocabulary.ts";
 import type { FleetRow } from "../../store/fleet-report.ts";
-import type { FleetThresholds } from "../../store/fleet-thresholds.ts";
+import type { FleetThresholds } from "../../store/fleet-rows.ts";
 
 /** Why a row is in a state: since when as far as core knows, and the evidence in words. */
 export interface Condition {

@@ -16,8 +16,7 @@ import {
   findFleetWords,
   summarizeFleet,
 } from "../../store/fleet-report.ts";
-import type { FleetRules } from "../../store/fleet-rows.ts";
-import type { FleetThresholds } from "../../store/fleet-thresholds.ts";
+import type { FleetRules, FleetThresholds } from "../../store/fleet-rows.ts";
 
 /** What reading the fleet needs of core. */
 export type FleetCore = Pick<Core, "db" | "clock" | "config">;

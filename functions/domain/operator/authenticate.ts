@@ -5,7 +5,7 @@ import { bridgeAudience, webSubject } from "../../../proto/operator/bridge-token
 import type { Scope } from "../../../proto/operator/scopes.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database.ts";
-import { findPerson } from "../../store/people.ts";
+import { findPerson } from "../../store/directory.ts";
 
 /** A person who calls core, with the scopes that the database holds at the time of the call. */
 export interface Operator {

@@ -2,7 +2,7 @@ import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet-report.ts";
-import type { FleetThresholds } from "../../../store/fleet-thresholds.ts";
+import type { FleetThresholds } from "../../../store/fleet-rows.ts";
 import { certificateStatus } from "../certificates/certificate.ts";
 
 const moment = (text: string): string => new Date(text).toISOString();

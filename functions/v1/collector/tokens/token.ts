@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { tokenState } from "../../../domain/enrollment/rules.ts";
-import type { TokenRow } from "../../../store/tokens.ts";
+import type { TokenRow } from "../../../store/policies.ts";
 import { Id, Moment } from "../../shapes.ts";
 
 const view = {

@@ -1,8 +1,7 @@
-import { and, count, eq, lte, or, sql } from "drizzle-orm";
-import { enrollmentReservation } from "../../drizzle/schema/enrollment.ts";
-import { anyOf } from "./any-of.ts";
+import { and, count, eq, gt, inArray, lt, lte, or, sql } from "drizzle-orm";
+import { enrollmentFailure, enrollmentRefusal, enrollmentReservation } from "../../drizzle/schema/enrollment.ts";
 import type { Executor } from "./database.ts";
-import { insertRows } from "./insert-rows.ts";
+import { anyOf, insertRows } from "./query-parts.ts";
 
 /** A reservation's row. */
 export type ReservationRow = typeof enrollmentReservation.$inferSelect;
@@ -59,4 +58,56 @@ export const countReservations = (db: Executor, policyIds: readonly string[]) =>
     .from(enrollmentReservation)
     .where(anyOf(policyId, policyIds))
     .groupBy(policyId, tokenId);
+};
+
+/** Failed uses of an address after a moment. */
+export const countFailures = async (db: Executor, addressKey: string, since: Date): Promise<number> => {
+  const [row] = await db
+    .select({ failures: count() })
+    .from(enrollmentFailure)
+    .where(and(eq(enrollmentFailure.addressKey, addressKey), gt(enrollmentFailure.occurredAt, since)));
+  return row?.failures ?? 0;
+};
+
+/** Records a failed use, and forgets those of the address that no window reaches any more. */
+export const insertFailure = async (
+  db: Executor,
+  row: typeof enrollmentFailure.$inferInsert,
+  forgetBefore: Date,
+): Promise<void> => {
+  await db
+    .delete(enrollmentFailure)
+    .where(and(eq(enrollmentFailure.addressKey, row.addressKey), lt(enrollmentFailure.occurredAt, forgetBefore)));
+  await db.insert(enrollmentFailure).values(row);
+};
+
+/** A minute's refused uses of one address for one reason. */
+export type RefusalRow = typeof enrollmentRefusal.$inferSelect;
+
+/** Counts one refused use; true for the first of its address, minute and reason, and for that one alone. */
+export const countRefusal = async (
+  db: Executor,
+  { addressKey, minuteStartedAt, reason, at }: { addressKey: string; minuteStartedAt: Date; reason: string; at: Date },
+): Promise<boolean> => {
+  const { refusals, lastAt } = enrollmentRefusal;
+  const [row] = await db
+    .insert(enrollmentRefusal)
+    .values({ addressKey, minuteStartedAt, reason, refusals: 1, lastAt: at })
+    .onConflictDoUpdate({
+      target: [enrollmentRefusal.addressKey, enrollmentRefusal.minuteStartedAt, enrollmentRefusal.reason],
+      set: { refusals: sql`${refusals} + 1`, lastAt: sql`greatest(${lastAt}, excluded.last_at)` },
+    })
+    .returning({ refusals });
+  return row?.refusals === 1;
+};
+
+/** Takes away, and gives, at most `limit` counts of minutes that began before a moment; what another takes meanwhile is left out. */
+export const takeRefusals = async (db: Executor, before: Date, limit: number): Promise<RefusalRow[]> => {
+  const due = db
+    .select({ place: sql`ctid` })
+    .from(enrollmentRefusal)
+    .where(lt(enrollmentRefusal.minuteStartedAt, before))
+    .limit(limit)
+    .for("update", { skipLocked: true });
+  return db.delete(enrollmentRefusal).where(inArray(sql`ctid`, due)).returning();
 };

@@ -4,8 +4,7 @@ import { bootstrapToken, enrollmentReservation } from "../../drizzle/schema/enro
 import { createTestToken } from "../../tests/collector.ts";
 import { createTestCore } from "../../tests/core.ts";
 import { createTestDatabase } from "../../tests/database.ts";
-import { anyOf } from "./any-of.ts";
-import { insertRows } from "./insert-rows.ts";
+import { anyOf, insertRows } from "./query-parts.ts";
 
 const database = await createTestDatabase();
 const { db } = database.connect();
