@@ -1,8 +1,7 @@
-import { deployment } from "../../drizzle/schema/deployment.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { ConfigError } from "../../kit/env.ts";
 import type { Log } from "../../kit/log.ts";
-import type { ConnectedDatabase, Database } from "../store/database.ts";
+import { type ConnectedDatabase, claimDeployment } from "../store/database.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 import { migrate } from "../store/migrate.ts";
 import { readMigrations } from "./read-migrations.ts";
@@ -35,11 +34,4 @@ export const prepareDatabase = async (
   if (owner !== tenantId) {
     throw new ConfigError([{ variable: "SVC_TENANT_ID", message: "is not the tenant that this database belongs to" }]);
   }
-};
-
-/** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */
-const claimDeployment = async (db: Database, tenantId: string, now: Date): Promise<string> => {
-  await db.insert(deployment).values({ tenantId, createdAt: now }).onConflictDoNothing();
-  const [row] = await db.select().from(deployment);
-  return row?.tenantId ?? tenantId;
 };

@@ -21,7 +21,7 @@ const failure = (promise: PromiseLike<unknown>): Promise<unknown> =>
 describe("connectDatabase", () => {
   it("writes and reads array columns exactly, without asking the server for its types", async () => {
     const { db } = database.connect();
-    const awkward = ['a"b', "{brace},comma", "", "NULL", " ", "ünïcode", "a\nb"];
+    const awkward = ['a"b', "back\\slash", "{brace},comma", "", "NULL", " ", "ünïcode", "a\nb"];
     const id = crypto.randomUUID();
     await db.insert(enrollmentPolicy).values({
       id,

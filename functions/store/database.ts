@@ -50,6 +50,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     max: options.connectionsMax ?? connectionsMaxDefault,
     // Saves a round trip at each connect, and behaves the same in workerd.
     fetch_types: false,
+    types: { textArray },
     connect_timeout: options.connectTimeoutSeconds ?? 5,
     connection: {
       application_name: options.applicationName ?? "svc-server",
@@ -66,6 +67,17 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     sql: client,
     close: (timeoutSeconds = 5) => client.end({ timeout: timeoutSeconds }),
   };
+};
+
+/** `text[]`, written by drizzle and read here: drizzle's own reader (0.45.4) drops backslashes, and keeps what the driver has parsed. */
+const textArray = {
+  to: 1009,
+  from: [1009],
+  serialize: String,
+  parse: (literal: string): string[] =>
+    Array.from(literal.matchAll(/"((?:[^"\\]|\\.)*)"|([^{},"]+)/gs), ([, quoted, plain = ""]) =>
+      quoted === undefined ? plain : quoted.replace(/\\(.)/gs, "$1"),
+    ),
 };
 
 /** postgres.js knows no unix socket in a URL: takes the directory out of it. */
@@ -98,4 +110,11 @@ export const readServerSettings = async (db: Executor): Promise<ServerSettings> 
       pg_is_in_recovery() as recovering`);
   if (row === undefined) throw new Error("the server returned no row");
   return { version: row.version, fsync: row.fsync, inRecovery: row.recovering };
+};
+
+/** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */
+export const claimDeployment = async (db: Executor, tenantId: string, now: Date): Promise<string> => {
+  await db.insert(schema.deployment).values({ tenantId, createdAt: now }).onConflictDoNothing();
+  const [row] = await db.select().from(schema.deployment);
+  return row?.tenantId ?? tenantId;
 };
