@@ -2,7 +2,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../kit/clock.ts";
 import { launchBrowser } from "../scripts/lab/browser.ts";
-import { readBuiltUi } from "../scripts/lab/built-ui.ts";
+import { buildUi } from "../scripts/lab/built-ui.ts";
 import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
 import { type Look, type PageVisit, visitPage } from "../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, manage } from "./collector.ts";
@@ -14,9 +14,9 @@ const hostile = '<img src=x onerror="globalThis.taken=1">';
 let web: TestWeb;
 let browser: Browser;
 beforeAll(async () => {
-  const [assets, launched] = await Promise.all([readBuiltUi(), launchBrowser()]);
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
   browser = launched;
-  web = await startTestWeb({ assets, clock: systemClock });
+  web = await startTestWeb({ ui, clock: systemClock });
   const { token } = await createTestToken(web.core);
   const hosts = [];
   for (const deviceId of ["edge-1", "edge-2", hostile])

@@ -1,4 +1,7 @@
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { listenHttp } from "../functions/node/http-listener.ts";
 import type { Clock } from "../kit/clock.ts";
 import type { Environment } from "../kit/env.ts";
@@ -7,72 +10,78 @@ import { type PersonName, people } from "../scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "../scripts/lab/user-agent.ts";
 import type { SessionCookie } from "../scripts/lab/visit-page.ts";
 import { walkSignIn } from "../scripts/lab/walk-sign-in.ts";
-import { createApp } from "../ui/bff/app.ts";
-import { type Assets, createAssets } from "../ui/bff/assets.ts";
+import { createWebApp } from "../ui/bff/app.ts";
 import { parseWebConfig } from "../ui/bff/config.ts";
 import { createSessions } from "../ui/bff/session.ts";
-import type { Fetch, Web } from "../ui/bff/web.ts";
+import type { Fetch, Web, WebUi } from "../ui/bff/web.ts";
 import { createTestCore, type TestCore, type TestCoreOptions } from "./core.ts";
 import type { TestClock } from "./fakes/clock.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
 
-/** Web on a loopback port, before a core in this process, with a real identity provider: `afterAll(() => web.close())`. */
+/** Web on a loopback port, with core in this process and a real identity provider: `afterAll(() => web.close())`. */
 export interface TestWeb {
-  /** Where browsers find it: `http://127.0.0.1:<port>`. */
+  /** The address for browsers: `http://127.0.0.1:<port>`. */
   origin: string;
-  /** The core behind it: its database (`core.db`), its log, `core.api` for what operators do beside the page. */
+  /** The core: its database (`core.db`), its log, and `core.api` for calls beside the page. */
   core: TestCore;
-  /** Time of web and core; it began at the machine's own and stands still unless moved: `await clock.advance(ms)`. */
+  /** The clock of web and core. It starts at the machine's time and moves only by `await clock.advance(ms)`. */
   clock: TestClock;
-  /** What web logged. */
+  /** Web's log. */
   log: TestLog;
   identityProvider: IdentityProvider;
-  /** The app itself, for requests that need no socket, and to walk its routes. */
-  app: ReturnType<typeof createApp>;
+  /** The app, for requests without a socket and to list its routes. */
+  app: ReturnType<typeof createWebApp>;
   web: Web;
   /**
-   * A session as after a sign-in, without one: `{ name, value, header }`. For a browser:
+   * Issues a session without a sign-in: `{ name, value, header }`. For a browser:
    * `context.addCookies([{ name, value, url: web.origin }])`; for fetch: `headers: { Cookie: header }`.
    */
   sessionOf(name: PersonName): Promise<SessionCookie>;
-  /** A user agent that has walked the whole sign-in as this person; with `returnTo`, from that page. */
+  /** Signs in as this person, from the page `returnTo`; returns the user agent. */
   signIn(name: PersonName, returnTo?: string): Promise<UserAgent>;
   /** Stops everything and drops the database. */
   close(): Promise<void>;
 }
 
-/** What a test may choose. */
+/** Options of a test. */
 export interface TestWebOptions {
-  /** Environment variables of web over the usual ones. */
+  /** Environment variables that override web's defaults. */
   env?: Environment;
-  /** Options of the core behind it. */
+  /** Options of core. */
   core?: TestCoreOptions;
-  /** The built user interface; a page of one line unless told. For the real one: `createAssets(files of dist/ui)`. */
-  assets?: Assets;
-  /** A clock in place of the one that stands still, such as `systemClock` for a page that counts seconds. */
+  /** The UI; by default a page of one line. For the real one: `buildUi()`. */
+  ui?: WebUi;
+  /** A clock to use instead, such as `systemClock` for a page that counts seconds. */
   clock?: Clock;
-  /** The database that web reads, in place of core's own connection. */
+  /** The database that web reads, instead of core's connection. */
   db?: (core: TestCore) => Web["db"];
 }
 
 const authTokenSecret = "a-test-secret-of-more-than-32-bytes";
 const apiUrl = "http://core.test/v1";
 
-/** What stands in for a build: a page, a script with a hashed name, and its compressed forms. */
-export const fixtureAssets = (): Promise<Assets> => {
-  const bytes = (text: string) => new TextEncoder().encode(text);
-  return createAssets([
-    { path: "index.html", bytes: bytes("<!doctype html><title>Collector fleet</title><div id=root></div>") },
-    { path: "assets/app-1a2b3c4d.js", bytes: bytes("export {};") },
-    { path: "assets/app-1a2b3c4d.js.br", bytes: bytes("as brotli") },
-    { path: "assets/app-1a2b3c4d.js.gz", bytes: bytes("as gzip") },
-    { path: "favicon.svg", bytes: bytes("<svg xmlns='http://www.w3.org/2000/svg'/>") },
-    { path: "assets/login-5e6f7a8b.css", bytes: bytes("main { margin: auto }") },
-    { path: "manifest.json", bytes: bytes('{"design/login.css":{"file":"assets/login-5e6f7a8b.css"}}') },
-  ]);
+/** Writes a small build of the UI: a page, a script with a hashed name, and its compressed forms. */
+const writeFixtureUi = async (): Promise<WebUi> => {
+  const folder = await mkdtemp(join(tmpdir(), "svc-ui-"));
+  const manifest = { "design/login.css": { file: "assets/login-5e6f7a8b.css" } };
+  const files = {
+    "index.html": "<!doctype html><title>Collector fleet</title><div id=root></div>",
+    "assets/app-1a2b3c4d.js": "export {};",
+    "assets/app-1a2b3c4d.js.br": "as brotli",
+    "assets/app-1a2b3c4d.js.gz": "as gzip",
+    "favicon.svg": "<svg xmlns='http://www.w3.org/2000/svg'/>",
+    "assets/login-5e6f7a8b.css": "main { margin: auto }",
+    "manifest.json": JSON.stringify(manifest),
+    ".vite/manifest.json": JSON.stringify(manifest),
+  };
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(folder, path)), { recursive: true });
+    await writeFile(join(folder, path), text);
+  }
+  return { folder, manifest };
 };
 
-/** Starts it: one a test file, as it costs half a second. */
+/** Starts web: once per test file, because it takes half a second. */
 export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWeb> => {
   const core = await createTestCore({
     // The provider is in the machine's time.
@@ -82,7 +91,7 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
     ...(options.clock ? { core: { clock: options.clock, ...options.core?.core } } : {}),
   });
   const { clock } = core.core;
-  // The provider must know where web is before web can be told of the provider.
+  // The provider needs web's address, and web's configuration needs the provider's: the app comes last.
   let app: TestWeb["app"] | undefined;
   const listener = await listenHttp(
     { fetch: (request, env) => app?.fetch(request, env) ?? new Response(null, { status: 503 }) },
@@ -112,6 +121,7 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
     },
   );
   const log = createTestLog();
+  const fixture = await writeFixtureUi();
   const web: Web = {
     config,
     db: options.db?.(core) ?? core.db,
@@ -119,9 +129,9 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
     entropy: core.core.entropy,
     log,
     fetch: overCore(core),
-    assets: options.assets ?? (await fixtureAssets()),
+    ui: options.ui ?? fixture,
   };
-  app = createApp(web, {
+  app = createWebApp(web, {
     remoteAddressOf: (c) => (c.env?.incoming as IncomingMessage | undefined)?.socket.remoteAddress ?? "127.0.0.1",
   });
   const sessions = createSessions(web);
@@ -149,11 +159,12 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
       await listener.close(1000);
       await identityProvider.close();
       await core.close();
+      await rm(fixture.folder, { recursive: true });
     },
   };
 };
 
-/** Core's paths go to the core in this process, everything else over the network. */
+/** Sends requests for core to the core in this process, and others over the network. */
 const overCore =
   (core: TestCore): Fetch =>
   (url, init) =>

@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { systemClock } from "../../kit/clock.ts";
 import { launchBrowser } from "../lab/browser.ts";
-import { readBuiltUi } from "../lab/built-ui.ts";
+import { buildUi } from "../lab/built-ui.ts";
 import { seedPeople } from "../lab/people.ts";
 import { seedFleet } from "../lab/seed-fleet.ts";
 import { looks, uiStates } from "../lab/ui-states.ts";
@@ -86,7 +86,7 @@ const withFleet = async <Result>(
     };
     if (count > 0) await grow(count);
     const core = createBenchCore(database, { signer: null, clientCertificates: {} as never }, systemClock.now);
-    const web = await startBenchWeb(core, { url: database.url, assets: await readBuiltUi() });
+    const web = await startBenchWeb(core, { url: database.url, ui: await buildUi() });
     try {
       return await work({ browser, web }, grow);
     } finally {

@@ -2,11 +2,10 @@ import { createApp as createCoreApp } from "../../functions/app.ts";
 import type { Core } from "../../functions/core.ts";
 import type { HttpContext } from "../../functions/http/request.ts";
 import { listenHttp } from "../../functions/node/http-listener.ts";
-import { createApp } from "../../ui/bff/app.ts";
-import type { Assets } from "../../ui/bff/assets.ts";
+import { createWebApp } from "../../ui/bff/app.ts";
 import { parseWebConfig } from "../../ui/bff/config.ts";
 import { createSessions } from "../../ui/bff/session.ts";
-import type { Web } from "../../ui/bff/web.ts";
+import type { Web, WebUi } from "../../ui/bff/web.ts";
 import { type PersonName, people } from "../lab/people.ts";
 import type { SessionCookie } from "../lab/visit-page.ts";
 
@@ -20,11 +19,8 @@ export interface BenchWeb {
 }
 
 /** Starts it with a built user interface. */
-export const startBenchWeb = async (
-  core: Core,
-  { url, assets }: { url: string; assets: Assets },
-): Promise<BenchWeb> => {
-  let app: ReturnType<typeof createApp> | undefined;
+export const startBenchWeb = async (core: Core, { url, ui }: { url: string; ui: WebUi }): Promise<BenchWeb> => {
+  let app: ReturnType<typeof createWebApp> | undefined;
   const listener = await listenHttp(
     { fetch: (request, env) => app?.fetch(request, env) ?? new Response(null, { status: 503 }) },
     { port: 0, host: "127.0.0.1" },
@@ -49,8 +45,8 @@ export const startBenchWeb = async (
   const peer = { remoteAddress: "127.0.0.1", certificate: null, listener: "http" };
   const coreApp = createCoreApp(core, { peerOf: (c: HttpContext) => c.env.peer });
   const fetch: Web["fetch"] = async (path, init) => coreApp.fetch(new Request(path, init), { peer });
-  const web: Web = { config, db, clock, entropy, log, fetch, assets };
-  app = createApp(web, { remoteAddressOf: () => "127.0.0.1" });
+  const web: Web = { config, db, clock, entropy, log, fetch, ui };
+  app = createWebApp(web, { remoteAddressOf: () => "127.0.0.1" });
   const sessions = createSessions(web);
   return {
     origin,

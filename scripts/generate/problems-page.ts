@@ -1,6 +1,6 @@
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
 import { unreadableRequests } from "../../kit/unreadable-request.ts";
-import { problemCatalog as webProblemCatalog } from "../../ui/bff/problems.ts";
+import { webProblemCatalog } from "../../ui/bff/problems.ts";
 import { markdownTable } from "./markdown-table.ts";
 
 const meaning = {

@@ -1,16 +1,9 @@
-import { readdir, readFile } from "node:fs/promises";
-import { join, relative } from "node:path";
-import { type Assets, createAssets } from "../../ui/bff/assets.ts";
+import { readFile } from "node:fs/promises";
+import type { WebUi } from "../../ui/bff/web.ts";
 import { bundleUi, uiPath } from "../bundle/bundle-ui.ts";
 
-/** The user interface as it is shipped, for `startTestWeb`; built first when its sources have changed. */
-export const readBuiltUi = async (): Promise<Assets> => {
+/** Builds the operator UI if its sources changed, and returns it as web serves it. */
+export const buildUi = async (): Promise<WebUi> => {
   await bundleUi();
-  const entries = await readdir(uiPath, { recursive: true, withFileTypes: true });
-  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
-  return createAssets(
-    await Promise.all(
-      files.map(async (file) => ({ path: relative(uiPath, file), bytes: new Uint8Array(await readFile(file)) })),
-    ),
-  );
+  return { folder: uiPath, manifest: JSON.parse(await readFile(`${uiPath}/manifest.json`, "utf8")) };
 };

@@ -10,7 +10,7 @@ import { createBenchCore } from "../bench/core.ts";
 import { openBenchDatabase } from "../bench/database.ts";
 import { startBenchWeb } from "../bench/web.ts";
 import { launchBrowser } from "../lab/browser.ts";
-import { readBuiltUi } from "../lab/built-ui.ts";
+import { buildUi } from "../lab/built-ui.ts";
 import { seedPeople } from "../lab/people.ts";
 import { type Look, visitPage } from "../lab/visit-page.ts";
 import { pictureFleet } from "./fleet.ts";
@@ -93,12 +93,12 @@ const database = await openBenchDatabase();
 const browser = await launchBrowser();
 try {
   const silent: Pick<Core, "signer" | "clientCertificates"> = { signer: null, clientCertificates: {} as never };
-  const assets = await readBuiltUi();
+  const ui = await buildUi();
   const now = Date.UTC(2026, 0, 15, 12);
   await seedPeople(database.db, now);
   const plain = createBenchCore(database, silent, () => now);
   const core = { ...plain, config: { ...plain.config, collectorVersionMin: "1.4.0" } };
-  const web = await startBenchWeb(core, { url: database.url, assets });
+  const web = await startBenchWeb(core, { url: database.url, ui });
   await mkdir(folder, { recursive: true });
 
   const take = async ({ name, path, look, ready, fault }: Picture): Promise<void> => {

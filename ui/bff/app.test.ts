@@ -1,23 +1,22 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { people } from "../../scripts/lab/people.ts";
 import { startTestWeb } from "../../tests/web.ts";
-import { createApp } from "./app.ts";
-import { createAssets } from "./assets.ts";
+import { createWebApp } from "./app.ts";
 import { proxiedRoutes } from "./proxy.ts";
 
 const web = await startTestWeb();
 afterAll(() => web.close());
 const remoteAddressOf = () => "192.0.2.7";
-/** The same, as browsers that come by https see it. */
-const securely = { ...web.web, config: { ...web.web.config, origin: "https://fleet.example", secure: true } };
-const secureApp = createApp(securely, { remoteAddressOf });
+/** The same app on https. */
+const secureWeb = { ...web.web, config: { ...web.web.config, origin: "https://fleet.example", secure: true } };
+const secureApp = createWebApp(secureWeb, { remoteAddressOf });
 const cookie = (await web.sessionOf("admin")).header;
 const request = (path: string, init: RequestInit = {}, { app = web.app, origin = web.origin } = {}) =>
   app.fetch(new Request(new URL(path, origin), init), {});
 const post = (path: string, headers: Record<string, string>, body = "{}") =>
   request(path, { method: "POST", headers: { Cookie: cookie, ...headers }, body });
 
-/** Every way in: what the router dispatches on, and what falls through it. */
+/** Every registered path, and some that are not. */
 const paths = (app: typeof web.app): { method: string; path: string }[] => [
   ...app.routes
     .filter(({ method, path }) => method !== "ALL" && path !== "/*" && path !== "*")
@@ -28,8 +27,8 @@ const paths = (app: typeof web.app): { method: string; path: string }[] => [
   })),
 ];
 
-describe("A7: every answer", () => {
-  it("forbids inline script and style, frames, sniffing and what comes from elsewhere", async () => {
+describe("A7: every response", () => {
+  it("forbids inline script and style, frames, sniffing and other origins", async () => {
     const visited = paths(web.app);
     expect(visited.length).toBeGreaterThan(proxiedRoutes.length + 10);
     for (const { method, path } of visited)
@@ -63,7 +62,7 @@ describe("A7: every answer", () => {
       }
   });
 
-  it("on https holds the browser to it, and every cookie is secure", async () => {
+  it("sends HSTS and only Secure cookies on https", async () => {
     for (const { method, path } of paths(secureApp)) {
       const answer = await request(path, { method, headers: { Origin: "https://fleet.example" } }, { app: secureApp });
       expect(answer.headers.get("strict-transport-security")).toBe("max-age=31536000");
@@ -82,7 +81,7 @@ describe("A7: every answer", () => {
     );
   });
 
-  it("carries the caller's request id if it is well-formed, and a problem names it", async () => {
+  it("has the request's X-Request-Id if it is well-formed, and a problem names it", async () => {
     const withId = (id: string) => request("/api/nowhere", { headers: { "X-Request-Id": id } });
     const answer = await withId("order-66.a_B");
     expect(answer.headers.get("x-request-id")).toBe("order-66.a_B");
@@ -101,10 +100,10 @@ describe("A7: every answer", () => {
   });
 });
 
-describe("A5: a request that another page made the browser send", () => {
+describe("A5: a request from another site's page", () => {
   const json = { "Content-Type": "application/json" };
 
-  it("is refused when it changes something: another origin, none, or no media type", async () => {
+  it("is rejected when it changes something: another origin, none, or no media type", async () => {
     const refused = await Promise.all([
       post("/api/auth/logout", json),
       post("/api/auth/logout", { ...json, Origin: "https://evil.example" }),
@@ -124,13 +123,13 @@ describe("A5: a request that another page made the browser send", () => {
     expect((await post("/api/auth/logout", { ...json, Origin: web.origin })).status).toBe(204);
   });
 
-  it("is refused when it reads: the browser says which site it came from", async () => {
+  it("is rejected when the browser marks a read as another site's", async () => {
     const from = async (site: string, path = "/api/session") =>
       (await request(path, { headers: { Cookie: cookie, "Sec-Fetch-Site": site } })).status;
     expect(await Promise.all(["cross-site", "same-site", "same-origin", "none"].map((site) => from(site)))).toEqual([
       403, 403, 200, 200,
     ]);
-    // Links lead here from other sites, and the way back from the provider is one.
+    // Other sites may link to the sign-in, and the provider redirects to the callback.
     expect(await from("cross-site", "/api/auth/login")).toBe(302);
     expect(await from("cross-site", "/api/auth/callback/idp")).toBe(303);
     expect(await from("cross-site", "/fleet")).toBe(404);
@@ -141,7 +140,7 @@ describe("a page", () => {
   const page = (path: string, headers: Record<string, string> = {}) =>
     request(path, { headers: { Accept: "text/html", ...headers } });
 
-  it("is the application for who has a session, whatever the path, and the way to sign in for others", async () => {
+  it("is the application with a session, on any path, and a redirect to the sign-in page without one", async () => {
     const answer = await page("/fleet/anything", { Cookie: cookie });
     expect([answer.status, await answer.text()]).toEqual([200, expect.stringContaining("<div id=root>")]);
     const stranger = await page("/fleet?state=stale&q=a b");
@@ -154,7 +153,7 @@ describe("a page", () => {
     expect((await request("/fleet", { method: "POST", headers: { Accept: "text/html" } })).status).toBe(404);
   });
 
-  it("A6: to sign in leads back to this origin alone", async () => {
+  it("A6: to sign in returns only to this origin", async () => {
     for (const evil of ["//evil.example", "/\\evil.example", "https://evil.example", "/.//evil.example"]) {
       const query = new URLSearchParams({ return_to: evil });
       expect(await (await page(`/login?${query}`)).text()).toContain('href="/api/auth/login"');
@@ -163,7 +162,7 @@ describe("a page", () => {
     }
   });
 
-  it("to sign in shows no text of the address, and needs no script", async () => {
+  it("to sign in shows no text of the address and needs no script", async () => {
     const hostile = "<script>alert(1)</script>";
     for (const query of [
       { reason: hostile, id: hostile },
@@ -179,13 +178,13 @@ describe("a page", () => {
     }
   });
 
-  it("to sign in leads on who is signed in already, unless it has something to say", async () => {
+  it("to sign in redirects a signed-in person unless it has a message", async () => {
     expect((await page("/login?return_to=/fleet", { Cookie: cookie })).headers.get("location")).toBe("/fleet");
     expect((await page("/login?reason=suspended", { Cookie: cookie })).status).toBe(200);
   });
 
-  it("to sign in is plain where the application is not built, and there is no application then", async () => {
-    const bare = createApp({ ...web.web, assets: await createAssets([]) }, { remoteAddressOf });
+  it("to sign in is plain when the UI is not built, and the application is 404", async () => {
+    const bare = createWebApp({ ...web.web, ui: undefined }, { remoteAddressOf });
     const at = (path: string) => request(path, { headers: { Accept: "text/html", Cookie: cookie } }, { app: bare });
     expect(await (await request("/login", {}, { app: bare })).text()).not.toContain("stylesheet");
     expect((await at("/fleet")).status).toBe(404);
@@ -196,7 +195,7 @@ describe("a page", () => {
 describe("an asset", () => {
   const asset = (headers: Record<string, string> = {}, path = "/assets/app-1a2b3c4d.js") => request(path, { headers });
 
-  it("comes in the best coding that the browser takes, and is kept for good when its name is hashed", async () => {
+  it("has the best accepted coding, and is immutable when its name is hashed", async () => {
     const codings = { "br, gzip": "br", gzip: "gzip", "gzip, br;q=0": "gzip", "br;q=0.0": null, "": null };
     const etags = new Set<string | null>();
     for (const [accepted, coding] of Object.entries(codings)) {
@@ -213,7 +212,7 @@ describe("an asset", () => {
     expect(etags.size).toBe(3);
   });
 
-  it("is not sent again to who has it", async () => {
+  it("is 304 for a browser that has it", async () => {
     for (const path of ["/assets/app-1a2b3c4d.js", "/favicon.svg"]) {
       const etag = (await asset({}, path)).headers.get("etag") ?? "";
       const again = await asset({ "If-None-Match": `"other", W/${etag}` }, path);
@@ -221,14 +220,14 @@ describe("an asset", () => {
     }
   });
 
-  it("is never a page: a missing one is 404, and the manifest and the page's own file are not served", async () => {
+  it("is 404 when missing; the manifest, hidden files and index.html are not served", async () => {
     for (const path of ["/assets/app-00000000.js", "/manifest.json", "/.vite/manifest.json", "/assets/", "/index.html"])
       expect([path, (await asset({ Cookie: cookie }, path)).status]).toEqual([path, 404]);
   });
 });
 
 describe("probes", () => {
-  it("tell that the process is up, and whether the database and core answer", async () => {
+  it("report that the process is up, and whether the database and core answer", async () => {
     expect(await (await request("/healthz")).json()).toEqual({ status: "ready", checks: [] });
     const check = (name: string, status: string) => ({ name, status, detail: null });
     const ready = await request("/readyz");
@@ -236,7 +235,7 @@ describe("probes", () => {
       200,
       { status: "ready", checks: [check("database", "ready"), check("core", "ready")] },
     ]);
-    const lonely = createApp(
+    const lonely = createWebApp(
       { ...web.web, fetch: () => Promise.reject(new TypeError("fetch failed")) },
       { remoteAddressOf },
     );
@@ -247,46 +246,41 @@ describe("probes", () => {
     ]);
   });
 
-  it("ask the database and core once for all who ask at the same time", async () => {
+  it("share one check among concurrent requests", async () => {
     let asked = 0;
     const fetch = async () => {
       asked += 1;
       return new Response();
     };
-    const app = createApp({ ...web.web, fetch }, { remoteAddressOf });
+    const app = createWebApp({ ...web.web, fetch }, { remoteAddressOf });
     const answers = await Promise.all(Array.from({ length: 50 }, () => request("/readyz", {}, { app })));
     expect(answers.map(({ status }) => status)).toEqual(Array(50).fill(200));
     expect(asked).toBe(1);
   });
 
-  it("answer within two seconds when what they ask hangs", async () => {
-    const hanging = createApp({ ...web.web, fetch: () => new Promise(() => undefined) }, { remoteAddressOf });
+  it("answer within two seconds when core hangs", async () => {
+    const hanging = createWebApp({ ...web.web, fetch: () => new Promise(() => undefined) }, { remoteAddressOf });
     const answer = request("/readyz", {}, { app: hanging });
     while (!web.log.text().includes("no answer within 2 s")) await web.clock.advance(500);
     expect((await answer).status).toBe(503);
   });
 });
 
-describe("a method that a path does not take", () => {
-  it("is told which it does", async () => {
+describe("an unsupported method", () => {
+  it("is 405 with the supported ones", async () => {
     const answer = await request("/login", { method: "PUT" });
     expect([answer.status, answer.headers.get("allow")]).toEqual([405, "GET"]);
     expect(await answer.json()).toMatchObject({ code: "method_not_allowed", allowed_methods: ["GET"] });
   });
 });
 
-describe("an error that nobody expected", () => {
-  it("is a problem document that says nothing of it; the log does", async () => {
-    const assets = {
-      ...web.web.assets,
-      find: (path: string) => {
-        if (path === "/icon.svg") return undefined;
-        throw new Error("secret of the assets");
-      },
-    };
-    const broken = createApp({ ...web.web, assets }, { remoteAddressOf });
-    const answer = await request("/fleet", {}, { app: broken });
+describe("an unexpected error", () => {
+  it("is a problem document without detail; the log has it", async () => {
+    const fetch = async () =>
+      Object.assign(new Response("{}"), { json: () => Promise.reject(new Error("secret of core")) });
+    const broken = createWebApp({ ...web.web, fetch }, { remoteAddressOf });
+    const answer = await request("/api/session", { headers: { Cookie: cookie } }, { app: broken });
     expect([answer.status, await answer.text()]).toEqual([500, expect.not.stringContaining("secret")]);
-    expect(web.log.text()).toContain("secret of the assets");
+    expect(web.log.text()).toContain("secret of core");
   });
 });

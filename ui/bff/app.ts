@@ -1,15 +1,14 @@
 import { Hono } from "hono";
+import { etag } from "hono/etag";
+import { secureHeaders } from "hono/secure-headers";
 import { uuidv7 } from "../../kit/entropy.ts";
 import { isRequestId } from "../../kit/request-id.ts";
 import { createCoreClient } from "./core-client.ts";
 import { createReadiness, health } from "./ops.ts";
-import { checkOrigin } from "./origin-check.ts";
 import { createPages } from "./pages.ts";
-import { Problem } from "./problems.ts";
+import { createProblemRenderer, WebProblem } from "./problems.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
-import { renderProblem } from "./render-problem.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
-import { securityHeaders } from "./security-headers.ts";
 import { createSessions } from "./session.ts";
 import { callbackPath } from "./sign-in/authorization-code.ts";
 import { createSignIn } from "./sign-in/routes.ts";
@@ -17,19 +16,19 @@ import { createSessionRoute, createSignedIn } from "./signed-in.ts";
 import type { Web } from "./web.ts";
 
 /** What differs between a listener and a test. */
-export interface AppOptions {
-  /** The direct remote address of a request. */
+export interface WebAppOptions {
+  /** Returns the direct remote address of a request. */
   remoteAddressOf(c: WebContext): string;
 }
 
-/** Other sites lead to these: the way to the provider harms nobody, and the way back from it has its own proof, `state`. */
-const fromElsewhere: readonly string[] = ["/api/auth/login", callbackPath];
+/** Other sites may link to the sign-in, and the provider redirects to the callback, which `state` protects. */
+const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath];
 
 /**
- * Web's HTTP app (contract, section 12). Order: request id, headers of every answer, origin check, routes; every error leaves
- * through one translator.
+ * Creates web's HTTP app (docs/deploy-web.md). Order: request id, headers of every response, origin check, routes. One translator renders
+ * every error.
  */
-export const createApp = (web: Web, { remoteAddressOf }: AppOptions): Hono<WebEnv> => {
+export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono<WebEnv> => {
   const { config, clock, entropy, log } = web;
   const app = new Hono<WebEnv>();
   const sessions = createSessions(web);
@@ -40,7 +39,6 @@ export const createApp = (web: Web, { remoteAddressOf }: AppOptions): Hono<WebEn
   const proxy = createProxy({ sessions, core });
   const pages = createPages(web, sessions);
 
-  const fixedHeaders = Object.entries(securityHeaders(config));
   app.use(async (c, next) => {
     const given = c.req.header("x-request-id");
     c.set("requestId", isRequestId(given) ? given : uuidv7({ clock, entropy }));
@@ -49,13 +47,13 @@ export const createApp = (web: Web, { remoteAddressOf }: AppOptions): Hono<WebEn
     await next();
     const { headers, status } = c.res;
     headers.set("X-Request-Id", c.get("requestId"));
-    for (const [name, value] of fixedHeaders) headers.set(name, value);
     if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");
     const seconds = (clock.monotonic() - startedAt) / 1000;
     log.debug({ request_id: c.get("requestId"), method: c.req.method, path: c.req.path, status, seconds }, "request");
   });
+  app.use(createSecureHeaders(config));
   app.use("/api/*", async (c, next) => {
-    if (!fromElsewhere.includes(c.req.path)) checkOrigin(c, config.origin);
+    if (!crossSitePaths.includes(c.req.path)) checkOrigin(c, config.origin);
     await next();
   });
 
@@ -70,27 +68,69 @@ export const createApp = (web: Web, { remoteAddressOf }: AppOptions): Hono<WebEn
     ...proxiedRoutes.map(([method, path]) => [method, `/api/core${path}`, signedIn(proxy)] as const),
   ]);
   app.all("/api/*", () => {
-    throw new Problem("not_found", { detail: "No such path" });
+    throw new WebProblem("not_found", { detail: "No such path" });
   });
-  app.get("*", pages.rest);
+  app.get("*", etag(), pages.asset, pages.application);
 
-  const render = renderProblem(log);
-  // Not thrown: what is thrown there passes by the middleware above.
-  app.notFound((c) => render(new Problem("not_found", { detail: "No such path" }), c));
+  const render = createProblemRenderer(log);
+  // Not thrown: an error thrown in notFound would bypass the middleware above.
+  app.notFound((c) => render(new WebProblem("not_found", { detail: "No such path" }), c));
   app.onError(render);
   return app;
 };
 
+/**
+ * The headers of every response (A7): no inline script or style, no frames, nothing from another origin. `Referrer-Policy` is not
+ * `no-referrer`, because browsers then send `Origin: null` with a form and the origin check needs the origin.
+ */
+const createSecureHeaders = ({ secure }: Web["config"]) =>
+  secureHeaders({
+    contentSecurityPolicy: {
+      defaultSrc: ["'none'"],
+      scriptSrc: ["'self'"],
+      styleSrc: ["'self'"],
+      imgSrc: ["'self'"],
+      fontSrc: ["'self'"],
+      connectSrc: ["'self'"],
+      manifestSrc: ["'self'"],
+      formAction: ["'self'"],
+      baseUri: ["'none'"],
+      frameAncestors: ["'none'"],
+    },
+    referrerPolicy: "same-origin",
+    permissionsPolicy: { camera: [], geolocation: [], microphone: [], payment: [], usb: [] },
+    strictTransportSecurity: secure && "max-age=31536000",
+  });
+
+/**
+ * Rejects a request that a page of another origin caused (A5). A method other than GET and HEAD needs this `Origin`, which browsers
+ * always send with a POST, and a POST needs a media type. A GET that the browser marks as another site's is rejected as well. Throws 403
+ * `cross_origin_refused`.
+ */
+const checkOrigin = (c: WebContext, origin: string): void => {
+  const { method } = c.req;
+  const reject = (detail: string): never => {
+    throw new WebProblem("cross_origin_refused", { detail });
+  };
+  if (method === "GET" || method === "HEAD") {
+    const site = c.req.header("sec-fetch-site") ?? "none";
+    if (site !== "none" && site !== "same-origin") reject("The request comes from another site");
+    return;
+  }
+  if (c.req.header("origin") !== origin) reject("The Origin header is not this origin");
+  if (method === "POST" && !c.req.header("content-type")) reject("A POST needs a Content-Type");
+};
+
 type Route = readonly [method: string, path: string, handler: Handler];
 
-/** Registers the routes, and for each path an answer to the methods it does not take. */
+/** Registers the routes, and per path a 405 for every other method. */
 const mount = (app: Hono<WebEnv>, routes: readonly Route[]): void => {
   for (const [method, path, handler] of routes) app.on(method, path, handler);
   for (const path of new Set(routes.map(([, path]) => path))) {
     const methods = routes.filter((route) => route[1] === path).map(([method]) => method);
     app.all(path, (c) => {
       c.header("Allow", methods.join(", "));
-      throw new Problem("method_not_allowed", { extensions: { allowed_methods: methods } });
+      throw new WebProblem("method_not_allowed", { extensions: { allowed_methods: methods } });
     });
   }
 };

@@ -29,7 +29,7 @@ const faultsOf = (env: Record<string, string>, readFile = noFiles): Record<strin
 };
 
 describe("web's configuration", () => {
-  it("needs eight variables, and has the defaults of the specification for the rest", () => {
+  it("needs eight variables and has defaults for the rest", () => {
     const { config, warnings } = parse();
     expect(warnings).toEqual([]);
     expect(config).toMatchObject({
@@ -48,7 +48,7 @@ describe("web's configuration", () => {
     expect(Object.keys(faultsOf({})).sort()).toEqual(Object.keys(complete).sort());
   });
 
-  it("is refused with every fault at once, by name, and without a value", () => {
+  it("reports every fault at once, by variable and without a value", () => {
     const faulty = {
       WEBAUTH_URL: "fleet.example",
       WEBAUTH_SECRET: "31 bytes, which is one too few.",
@@ -66,7 +66,7 @@ describe("web's configuration", () => {
     for (const value of Object.values(faulty)) expect(Object.values(faults).join("\n")).not.toContain(value);
   });
 
-  it("takes secrets from files, which win, and refuses one that is empty or not there", () => {
+  it("reads secrets from files, which win, and rejects an empty or missing one", () => {
     const { config } = parse({ WEBAUTH_SECRET_FILE: "/secret" }, () => "from a file, and also more than 32 bytes\n");
     expect(config.sessionSecret.reveal()).toBe("from a file, and also more than 32 bytes");
     expect(faultsOf({ ...complete, IDP_CLIENT_SECRET_FILE: "/secret" })).toEqual({
@@ -77,7 +77,7 @@ describe("web's configuration", () => {
     });
   });
 
-  it("warns of names that nobody reads, of sessions without TLS, and of one secret for two uses", () => {
+  it("warns about unknown names, sessions without TLS, and one secret for two uses", () => {
     const { warnings } = parse({
       SVC_API_ULR: "x",
       WEBAUTH_SECERT: "x",
@@ -114,7 +114,7 @@ describe("web's configuration", () => {
     expect(parse({ IDP_ISSUER: issuer, IDP_NAME: "Staff login" }).config.identityProvider.name).toBe("Staff login");
   });
 
-  it("shows chat when it is configured and not switched off", () => {
+  it("shows chat when it is configured and not disabled", () => {
     const enabled = (env: Record<string, string>) => parse(env).config.chatEnabled;
     expect(enabled({ SVC_INFERENCE_CHAT_MODEL: "mock-1" })).toBe(true);
     expect(enabled({ SVC_INFERENCE_PROVIDER: "anthropic" })).toBe(true);

@@ -14,11 +14,11 @@ import {
   UuidVariable,
 } from "../../kit/variables.ts";
 
-/** The OpenID Connect client that web is. */
+/** Web's OpenID Connect client. */
 export interface IdentityProviderConfig {
-  /** Compared byte for byte with the issuer that the provider names. */
+  /** Compared byte for byte with the issuer in the discovery document. */
   issuer: string;
-  /** What the sign-in page calls it. */
+  /** Its name on the sign-in page. */
   name: string;
   clientId: string;
   clientSecret: Secret;
@@ -29,9 +29,9 @@ export interface WebConfig {
   port: number;
   /** The address that the listener binds to; null for every interface. */
   httpHost: string | null;
-  /** Scheme, host and port under which browsers reach web; the only `Origin` that may post. */
+  /** Scheme, host and port under which browsers reach web; the only accepted `Origin`. */
   origin: string;
-  /** Whether browsers come by https: cookies are `Secure` and prefixed then, and HSTS is sent. */
+  /** Whether browsers use https: cookies are then `Secure` and prefixed, and HSTS is sent. */
   secure: boolean;
   sessionSecret: Secret;
   sessionTtlSeconds: number;
@@ -99,20 +99,17 @@ export const webFileForms = [
   "SVC_INFERENCE_API_KEY",
 ];
 
-/** Read by core from the same env file: known, and none of web's business. */
-const elsewhere =
+/** Variables of core, which may be in the same env file. */
+const coreVariables =
   /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT)_|^SVC_LICENSE(_FILE)?$/;
 
-/** A parsed configuration and what a human should hear about it. */
+/** A parsed configuration and its warnings. */
 export interface ParsedWebConfig {
   config: WebConfig;
   warnings: readonly string[];
 }
 
-/**
- * Parses web's environment (spec, "Deployment configuration: web container"; contract, section 13). Throws one `ConfigError` that
- * names every faulty variable and quotes no value.
- */
+/** Parses web's environment (docs/deploy-web.md). Throws one `ConfigError` that names every invalid variable and quotes no value. */
 export const parseWebConfig = (env: Environment, readFile: (path: string) => string): ParsedWebConfig => {
   const { faults, values } = parseVariables(env, { variables: webVariables, fileForms: webFileForms, readFile });
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
@@ -139,12 +136,12 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
     logLevel: values.SVC_LOG_LEVEL,
   };
   const known = [...Object.keys(webVariables), ...webFileForms.map((name) => `${name}_FILE`)];
-  const ours = Object.fromEntries(Object.entries(env).filter(([name]) => !elsewhere.test(name)));
-  const warnings = ["SVC_", "WEBAUTH_", "IDP_", "SESSION_"].flatMap((prefix) => warnOfUnknown(ours, prefix, known));
+  const own = Object.fromEntries(Object.entries(env).filter(([name]) => !coreVariables.test(name)));
+  const warnings = ["SVC_", "WEBAUTH_", "IDP_", "SESSION_"].flatMap((prefix) => warnOfUnknown(own, prefix, known));
   if (!config.secure && !isConfidentialUrl(values.WEBAUTH_URL))
-    warnings.push("WEBAUTH_URL is not https: sessions can be read and taken over by whoever is on the way");
+    warnings.push("WEBAUTH_URL is not https: anybody on the network path can take over sessions");
   if (config.sessionSecret.reveal() === config.authTokenSecret.reveal())
-    warnings.push("WEBAUTH_SECRET and SVC_AUTH_TOKEN_SECRET are the same: who learns one has the other");
+    warnings.push("WEBAUTH_SECRET and SVC_AUTH_TOKEN_SECRET are the same: a leak of one is a leak of both");
   return { config: Object.freeze(config), warnings };
 };
 
@@ -159,7 +156,7 @@ const providerName = (issuer: string): string => {
   return providerNames.find(([pattern]) => pattern.test(hostname))?.[1] ?? hostname;
 };
 
-/** Core mounts chat when a model is set, and refuses to start when its provider lacks what it needs. */
+/** Core serves chat when a model is set, and fails to start when the provider's settings are incomplete. */
 const chatIsConfigured = (values: {
   SVC_INFERENCE_PROVIDER?: string | undefined;
   SVC_INFERENCE_CHAT_MODEL?: string | undefined;

@@ -1,56 +1,56 @@
+import { SignJWT } from "jose";
 import * as v from "valibot";
-import { webSubject } from "../../proto/operator/bridge-token.ts";
+import { bridgeAudience, webSubject } from "../../proto/operator/bridge-token.ts";
 import type { Scope } from "../../proto/operator/scopes.ts";
 import { Whoami } from "../../proto/operator/whoami.ts";
-import { createBridge } from "./bridge.ts";
-import { Problem } from "./problems.ts";
+import { WebProblem } from "./problems.ts";
 import type { Web } from "./web.ts";
 
 /** A request to core. */
 export interface CoreCall {
   method?: "GET" | "POST" | "DELETE";
-  /** After `SVC_API_URL`, with its query: `/whoami`. */
+  /** The path after `SVC_API_URL`, with its query: `/whoami`. */
   path: string;
-  /** The person in whose name it is made; web itself unless told. */
+  /** The person to call as; web itself by default. */
   userId?: string;
   requestId: string;
   accept?: string;
   json?: Uint8Array<ArrayBuffer>;
-  /** Ends the call when the browser is gone before core answered; after that, cancelling the body does. */
+  /** Aborts when the browser disconnects before core answers. Later, cancel the body. */
   signal?: AbortSignal;
 }
 
-/** A person as core sees them at this moment. */
+/** A person as core reports them now. */
 export interface PersonOfCore {
   userId: string;
   email: string;
   scopes: Scope[];
 }
 
-/** How a sign-in ended, for the audit log. */
-export type SignIn =
+/** The outcome of a sign-in, for the audit log. */
+export type SignInRecord =
   | { outcome: "success"; userId: string; remoteAddress: string }
   | { outcome: "failure"; reasonCode: string; userId: string | null; subject: string | null; remoteAddress: string };
 
-/** Calls core with a bridge token minted for the call. */
+/** Calls core with a bridge token made for the call. */
 export interface CoreClient {
-  /** The answer, whatever its status, its body unread. Throws `core_unavailable` when there is none within 30 s. */
+  /** Returns any response, its body unread. Throws `core_unavailable` after 30 s without one. */
   call(call: CoreCall): Promise<Response>;
-  /** Null when core refuses the person (401). */
+  /** Returns null when core rejects the person (401). */
   whoami(userId: string, requestId: string): Promise<PersonOfCore | null>;
-  /** Records a sign-in in the audit log. Throws `core_unavailable` when core does not confirm it. */
-  recordSignIn(signIn: SignIn, requestId: string): Promise<void>;
+  /** Records a sign-in in the audit log. Throws `core_unavailable` unless core confirms it. */
+  recordSignIn(record: SignInRecord, requestId: string): Promise<void>;
 }
 
-/** Until the answer's headers; a stream may then go on for as long as it likes. */
+/** Applies until the response's headers; a stream may take longer. */
 const headersTimeoutMs = 30_000;
 
-/** A newer core may say more. */
-const WhoamiAnswer = v.object(Whoami.entries);
+/** A newer core may add fields. */
+const WhoamiResponse = v.object(Whoami.entries);
 
-/** Makes the client of `SVC_API_URL`. */
+/** Creates the client of `SVC_API_URL`. */
 export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | "clock" | "fetch">): CoreClient => {
-  const mint = createBridge({ config, clock });
+  const signBridgeToken = createBridge({ config, clock });
 
   const call: CoreClient["call"] = async ({
     method = "GET",
@@ -60,9 +60,9 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
     signal: browser,
     ...rest
   }) => {
-    // Nothing of the browser's request but this: no cookie, no address, no header of its own.
+    // The only headers that core receives: no cookie, address or other header of the browser.
     const headers: Record<string, string> = {
-      Authorization: `Bearer ${await mint(userId)}`,
+      Authorization: `Bearer ${await signBridgeToken(userId)}`,
       Accept: rest.accept ?? "application/json",
       "X-Request-Id": requestId,
       ...(rest.json === undefined ? {} : { "Content-Type": "application/json" }),
@@ -81,7 +81,7 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
         ...(rest.json === undefined ? {} : { body: rest.json }),
       });
     } catch (cause) {
-      throw new Problem("core_unavailable", { cause });
+      throw new WebProblem("core_unavailable", { cause });
     } finally {
       answered.abort();
     }
@@ -92,33 +92,59 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
     whoami: async (userId, requestId) => {
       const response = await call({ path: "/whoami", userId, requestId });
       if (response.status === 401) return null;
-      const view = v.safeParse(WhoamiAnswer, response.ok ? await response.json() : undefined);
+      const view = v.safeParse(WhoamiResponse, response.ok ? await response.json() : undefined);
       if (!view.success)
-        throw new Problem("core_unavailable", { cause: new Error(`whoami: status ${response.status}`) });
+        throw new WebProblem("core_unavailable", { cause: new Error(`whoami: status ${response.status}`) });
       const { user_id, email, scopes } = view.output;
       return { userId: user_id, email, scopes };
     },
-    recordSignIn: async (signIn, requestId) => {
+    recordSignIn: async (record, requestId) => {
       const body =
-        signIn.outcome === "success"
-          ? { outcome: signIn.outcome, remote_addr: signIn.remoteAddress }
+        record.outcome === "success"
+          ? { outcome: record.outcome, remote_addr: record.remoteAddress }
           : {
-              outcome: signIn.outcome,
-              reason_code: signIn.reasonCode,
-              user_id: signIn.userId,
-              subject: signIn.subject,
-              remote_addr: signIn.remoteAddress,
+              outcome: record.outcome,
+              reason_code: record.reasonCode,
+              user_id: record.userId,
+              subject: record.subject,
+              remote_addr: record.remoteAddress,
             };
       const response = await call({
         method: "POST",
         path: "/operator/sign-ins",
-        ...(signIn.outcome === "success" ? { userId: signIn.userId } : {}),
+        ...(record.outcome === "success" ? { userId: record.userId } : {}),
         requestId,
         json: new TextEncoder().encode(JSON.stringify(body)),
       });
       await response.body?.cancel();
       if (!response.ok)
-        throw new Problem("core_unavailable", { cause: new Error(`sign-in record: status ${response.status}`) });
+        throw new WebProblem("core_unavailable", { cause: new Error(`sign-in record: status ${response.status}`) });
     },
+  };
+};
+
+const bridgeLifetimeSeconds = 300;
+
+/**
+ * Signs bridge tokens (docs/api.md, "Operators"): HS256, `aud` = `core`, for 300 s; one per request to core, never sent to a browser.
+ * `subject` is a `person.user_id`, or `webSubject`.
+ */
+export const createBridge = ({
+  config,
+  clock,
+}: {
+  config: Pick<Web["config"], "authTokenSecret">;
+  clock: Pick<Web["clock"], "now">;
+}) => {
+  const key = new TextEncoder().encode(config.authTokenSecret.reveal());
+  return (subject: string): Promise<string> => {
+    const iat = Math.floor(clock.now() / 1000);
+    return new SignJWT()
+      .setProtectedHeader({ alg: "HS256", typ: "JWT" })
+      .setSubject(subject)
+      .setAudience(bridgeAudience)
+      .setIssuedAt(iat)
+      .setExpirationTime(iat + bridgeLifetimeSeconds)
+      .sign(key);
   };
 };

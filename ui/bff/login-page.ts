@@ -2,22 +2,22 @@ import { html } from "hono/html";
 import { isRequestId } from "../../kit/request-id.ts";
 import type { RefusalReason } from "./sign-in/refusal.ts";
 
-/** The product as its pages call it. */
+/** The product's name on its pages. */
 const product = "Collector fleet";
 
-/** What the page says for each reason: plain words, and what helps. */
+/** The message of each reason: what happened, and what to do. */
 const messages: Readonly<Record<RefusalReason | "session_expired" | "signed_out", { title: string; text: string }>> = {
   not_in_directory: {
     title: "You are not in the directory",
-    text: "The account you chose does not belong to this organisation's directory, or was added a short while ago. Choose your work account, or ask an administrator.",
+    text: "This account is not in the organisation's directory, or was added a short while ago. Choose your work account, or ask an administrator.",
   },
   suspended: {
     title: "Your account is suspended",
-    text: "The directory says that your account is suspended. Ask an administrator of the directory.",
+    text: "Ask an administrator of the directory to reactivate it.",
   },
   archived: {
     title: "Your account is archived",
-    text: "The directory says that your account is archived. Ask an administrator of the directory.",
+    text: "Ask an administrator of the directory to restore it.",
   },
   unverified: {
     title: "Your email address is not verified",
@@ -25,25 +25,25 @@ const messages: Readonly<Record<RefusalReason | "session_expired" | "signed_out"
   },
   absent: {
     title: "You are no longer in the directory",
-    text: "The directory does not list your account any more. Ask an administrator of the directory.",
+    text: "The directory no longer lists your account. Ask an administrator of the directory.",
   },
-  session_expired: { title: "Your session has ended", text: "Sign in again to go on where you were." },
+  session_expired: { title: "Your session has ended", text: "Sign in again to continue where you were." },
   signed_out: { title: "You are signed out", text: "Your account at the identity provider stays signed in." },
   sign_in_cancelled: { title: "You did not sign in", text: "The sign-in was cancelled at the identity provider." },
   sign_in_failed: {
-    title: "That sign-in did not work",
-    text: "It took longer than ten minutes, was begun in another browser, or was answered in an unexpected way. Try again.",
+    title: "The sign-in failed",
+    text: "It took longer than ten minutes, started in another browser, or got an unexpected response. Try again.",
   },
   sign_in_unavailable: {
     title: "Signing in is not possible right now",
-    text: "A service that is needed for it does not answer. Try again in a minute.",
+    text: "A required service does not answer. Try again in a minute.",
   },
 };
 
 const isReason = (text: string): text is keyof typeof messages => Object.hasOwn(messages, text);
 
-/** After these the same account would lead here again, or another one is wanted: the provider is to ask. */
-const otherAccount: readonly string[] = [
+/** After these the provider offers a choice of accounts: the same account would be refused again, or the person signed out. */
+const accountChoiceReasons: readonly string[] = [
   "not_in_directory",
   "suspended",
   "archived",
@@ -53,11 +53,11 @@ const otherAccount: readonly string[] = [
 ];
 
 /** Reasons that are no fault. */
-const calm: readonly string[] = ["session_expired", "signed_out"];
+const noticeReasons: readonly string[] = ["session_expired", "signed_out"];
 
 /**
- * The sign-in page: one card, one link, works without JavaScript. `reason` and `id` come from the address and are shown only if
- * they are a known reason and a well-formed request id.
+ * Renders the sign-in page: one card, one link, no JavaScript needed. `reason` and `id` come from the address; an unknown reason and a
+ * malformed id are not shown.
  */
 export const loginPage = (options: {
   providerName: string;
@@ -65,20 +65,20 @@ export const loginPage = (options: {
   returnTo: string;
   reason?: string | undefined;
   id?: string | undefined;
-  /** URL paths of the icon, the style, and the script that applies the theme somebody chose; without them the page is plain. */
+  /** URL paths of the icon, the stylesheet, and the script that applies the chosen theme; without them the page is plain. */
   iconPath?: string | undefined;
   stylePath?: string | undefined;
   themePath?: string | undefined;
 }) => {
   const { providerName, returnTo, reason = "", id, iconPath, stylePath, themePath } = options;
   const message = isReason(reason) ? messages[reason] : undefined;
-  const kind = calm.includes(reason)
+  const kind = noticeReasons.includes(reason)
     ? { name: "login-notice", role: "status" }
     : { name: "login-refusal", role: "alert" };
   const reference = message && isRequestId(id) ? id : undefined;
   const query = new URLSearchParams({
     ...(returnTo === "/" ? {} : { return_to: returnTo }),
-    ...(otherAccount.includes(reason) ? { prompt: "select_account" } : {}),
+    ...(accountChoiceReasons.includes(reason) ? { prompt: "select_account" } : {}),
   });
   const action = query.size === 0 ? "/api/auth/login" : `/api/auth/login?${query}`;
   return html`<!doctype html>

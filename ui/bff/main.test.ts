@@ -35,7 +35,7 @@ const run = (args: string[], env: Record<string, string>) => {
 };
 
 describe("svc-web", () => {
-  it("check-config says that all is well, or names every fault at once, quotes no value, and exits 78", () => {
+  it("check-config exits 0, or 78 with every fault by variable and no value", () => {
     const good = run(["check-config"], { ...complete, SVC_API_ULR: "x" });
     expect([good.status, good.stdout, good.stderr]).toEqual([
       0,
@@ -49,7 +49,7 @@ describe("svc-web", () => {
     expect(bad.stderr).not.toMatch(/short-secret|soon/);
   });
 
-  it("serves and logs without a secret, stops on SIGTERM, and exits 0", async () => {
+  it("serves, logs no secret, stops on SIGTERM and exits 0", async () => {
     const web = startProgram("ui/bff/main.ts", [], { ...complete, SVC_LOG_LEVEL: "debug" });
     const { port } = await logged(web, "ready");
     const ask = (path: string, headers: Record<string, string> = {}) =>
@@ -63,7 +63,7 @@ describe("svc-web", () => {
       ],
     });
     expect((await ask("/login")).status).toBe(200);
-    // The provider is not there: no stack trace, but the page that says so.
+    // The provider is unavailable: the sign-in page says so.
     const login = await ask("/api/auth/login?return_to=/fleet");
     expect(login.headers.get("location")).toMatch(/^\/login\?reason=sign_in_unavailable&id=[^&]+&return_to=%2Ffleet$/);
     expect((await ask("/api/auth/callback/idp?code=a-secret-code&state=x")).status).toBe(303);
@@ -73,12 +73,12 @@ describe("svc-web", () => {
     expect(log).not.toMatch(/-secret/);
   });
 
-  it("says which address it cannot listen on, and exits 1", () => {
+  it("names the address that it cannot listen on, and exits 1", () => {
     const { status, stderr } = run([], { ...complete, SVC_HTTP_HOST: "203.0.113.1" });
     expect([status, stderr]).toEqual([1, "PORT: the address is not an address of this machine\n"]);
   });
 
-  it("shows its commands, and refuses others", () => {
+  it("lists its commands and rejects others", () => {
     const help = run(["--help"], {});
     expect([help.status, help.stderr]).toEqual([0, expect.stringContaining("svc-web check-config")]);
     expect(run(["serve"], {}).status).toBe(2);

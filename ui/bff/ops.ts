@@ -7,12 +7,12 @@ import type { Web } from "./web.ts";
 
 const checkTimeoutMs = 2000;
 
-/** `GET /healthz`: the process is up; says nothing about what it depends on. The form is core's. */
+/** `GET /healthz`: the process is up. Checks no dependency. The form is core's. */
 export const health: Handler = (c) => c.json({ status: "ready", checks: [] });
 
 /**
- * `GET /readyz`: the database gives what a sign-in reads, and core answers; 503 when one of them does not within two seconds. Open,
- * so without detail: the log has it.
+ * `GET /readyz`: checks that the database answers what a sign-in reads and that core answers; 503 when one does not within two seconds.
+ * Open, and therefore without detail, which is in the log.
  */
 export const createReadiness = (
   { config, db, clock, log }: Pick<Web, "config" | "db" | "clock" | "log">,
@@ -20,7 +20,7 @@ export const createReadiness = (
 ): Handler => {
   const checks = {
     database: () => findPersonBySubject(db, { tenantId: config.tenantId, subject: "" }),
-    // Web itself is nobody to core: any answer shows that it is there.
+    // Core answers web itself with 401, which is enough.
     core: (requestId: string) => core.call({ path: "/whoami", requestId }).then((response) => response.body?.cancel()),
   };
   const passes = async (name: string, check: Promise<unknown>): Promise<boolean> => {
@@ -32,7 +32,7 @@ export const createReadiness = (
       return false;
     }
   };
-  // Anybody may ask, and as often as they like.
+  // Open to everybody: concurrent requests share one check.
   const check = singleFlight((requestId: string) =>
     Promise.all([passes("database", checks.database()), passes("core", checks.core(requestId))]),
   );

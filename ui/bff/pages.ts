@@ -1,27 +1,39 @@
-import { assetResponse } from "./assets.ts";
+import { serveStatic } from "@hono/node-server/serve-static";
+import type { MiddlewareHandler } from "hono";
 import { loginPage } from "./login-page.ts";
-import { Problem } from "./problems.ts";
-import type { Handler } from "./request.ts";
+import { WebProblem } from "./problems.ts";
+import type { Handler, WebContext, WebEnv } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { localPath } from "./sign-in/local-path.ts";
 import { loginPath } from "./sign-in/routes.ts";
 import type { Web } from "./web.ts";
 
-/** What browsers show. */
+/** The pages that browsers show, and their assets. */
 export interface Pages {
-  /** `GET /login`: the sign-in page; leads on who is signed in already, unless it has something to say. */
+  /** `GET /login`: the sign-in page. Redirects a signed-in person unless the page has a message. */
   login: Handler;
-  /** `GET` of every other path: an asset, else the application for who has a session and the way to sign in for others. */
-  rest: Handler;
+  /** Serves an asset of the build; passes every other path on. */
+  asset: MiddlewareHandler<WebEnv>;
+  /** `GET` of any other path: the application, or a redirect to the sign-in page without a session. */
+  application: Handler;
 }
 
-/** Makes the pages of the built user interface. */
-export const createPages = ({ config, assets }: Pick<Web, "config" | "assets">, sessions: Sessions): Pages => {
-  const look = {
+/** Paths of the build that are public: never the manifest, hidden files or the application's page. */
+const assetPath = /^\/(assets\/[\w.-]+|[\w-]+)\.(css|ico|js|map|png|svg|txt|webmanifest|woff2)$/;
+const hashedPath = /^\/assets\/.*-[\w-]{8,}\.[a-z0-9]+$/;
+
+/** Creates the pages of the built UI; without a build only the sign-in page. */
+export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessions): Pages => {
+  const files = ui && {
+    asset: serveFile({ root: ui.folder }),
+    application: serveFile({ path: `${ui.folder}/index.html` }),
+  };
+  const linked = (source: string) => ui?.manifest[source] && `/${ui.manifest[source].file}`;
+  const links = {
     providerName: config.identityProvider.name,
-    iconPath: assets.find("/icon.svg") && "/icon.svg",
-    stylePath: assets.builtFrom("design/login.css"),
-    themePath: assets.builtFrom("theme/apply-theme.ts"),
+    iconPath: ui && "/icon.svg",
+    stylePath: linked("design/login.css"),
+    themePath: linked("theme/apply-theme.ts"),
   };
   return {
     login: async (c) => {
@@ -29,20 +41,41 @@ export const createPages = ({ config, assets }: Pick<Web, "config" | "assets">, 
       const reason = c.req.query("reason");
       const state = await sessions.read(c.req.header("cookie"));
       if (state.kind === "valid" && reason === undefined) return c.redirect(returnTo, 302);
-      return c.html(loginPage({ ...look, returnTo, reason, id: c.req.query("id") }));
+      return c.html(loginPage({ ...links, returnTo, reason, id: c.req.query("id") }));
     },
-    rest: async (c) => {
-      const asset = assets.find(c.req.path);
-      if (asset !== undefined && asset !== assets.index) return assetResponse(asset, c.req.raw.headers);
-      // A script, a style or a favicon that is not there is no page.
-      if (!c.req.header("accept")?.includes("text/html") || assets.index === undefined)
-        throw new Problem("not_found", { detail: "No such path" });
+    asset: async (c, next) => {
+      if (!files || !assetPath.test(c.req.path)) return next();
+      return (await files.asset(c)) ?? rejectPath();
+    },
+    application: async (c) => {
+      if (!files || !c.req.header("accept")?.includes("text/html")) return rejectPath();
       const state = await sessions.read(c.req.header("cookie"));
-      if (state.kind === "valid") return assetResponse(assets.index, c.req.raw.headers);
+      if (state.kind === "valid") return (await files.application(c)) ?? rejectPath();
       const { pathname, search } = new URL(c.req.url);
       const returnTo = localPath(`${pathname}${search}`);
       const expired = state.kind === "expired" ? { reason: "session_expired" as const } : {};
       return c.redirect(loginPath({ returnTo, ...expired }), 302);
     },
+  };
+};
+
+const rejectPath = (): never => {
+  throw new WebProblem("not_found", { detail: "No such path" });
+};
+
+/**
+ * Serves the best precompressed form of a file. A path with a content hash is immutable for a year; others are revalidated each time.
+ * The handler returns undefined if the file is missing.
+ */
+const serveFile = (where: { root: string } | { path: string }) => {
+  const serve = serveStatic<WebEnv>({ ...where, precompressed: true });
+  return async (c: WebContext): Promise<Response | undefined> => {
+    const response = await serve(c, async () => undefined);
+    if (!response) return undefined;
+    // serveStatic calls onFound after it has built the response: headers set there are lost outside of its own listener.
+    const immutable = "root" in where && hashedPath.test(c.req.path);
+    response.headers.set("Cache-Control", immutable ? "public, max-age=31536000, immutable" : "no-cache");
+    response.headers.set("Vary", "Accept-Encoding");
+    return response;
   };
 };

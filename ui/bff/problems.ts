@@ -1,4 +1,7 @@
-import { Problem as KitProblem, type ProblemAction, type ProblemOptions } from "../../kit/problem.ts";
+import type { Log } from "../../kit/log.ts";
+import { Problem, type ProblemAction, type ProblemOptions } from "../../kit/problem.ts";
+import { problemDocument } from "../../kit/problem-document.ts";
+import type { WebContext } from "./request.ts";
 
 interface Entry {
   status: 401 | 403 | 404 | 405 | 413 | 414 | 415 | 429 | 500 | 503;
@@ -8,26 +11,42 @@ interface Entry {
 
 const entry = (status: Entry["status"], action: ProblemAction, title: string): Entry => ({ status, action, title });
 
-/** Every code that web answers with itself; core's pass through as they are. Stable: a code is added, never renamed. */
-export const problemCatalog = {
+/** Every code that web itself answers with; it forwards core's unchanged. Stable: codes are added, never renamed. */
+export const webProblemCatalog = {
   unauthenticated: entry(401, "fix_request", "There is no session: sign in"),
   cross_origin_refused: entry(403, "stop", "The request does not come from a page of this origin"),
   not_found: entry(404, "fix_request", "No such resource"),
-  method_not_allowed: entry(405, "fix_request", "The path does not take this method"),
+  method_not_allowed: entry(405, "fix_request", "The path does not accept this method"),
   payload_too_large: entry(413, "fix_request", "The body or payload is over the limit"),
   uri_too_long: entry(414, "fix_request", "The address is over the limit"),
   unsupported_media_type: entry(415, "fix_request", "The content type is not supported"),
-  rate_limited: entry(429, "retry", "Too many requests of this person"),
+  rate_limited: entry(429, "retry", "This person sent too many requests"),
   internal: entry(500, "retry", "Web failed"),
   core_unavailable: entry(503, "retry", "Core cannot be reached"),
 } as const satisfies Record<string, Entry>;
 
 /** A code of the catalog. */
-export type ProblemCode = keyof typeof problemCatalog;
+export type WebProblemCode = keyof typeof webProblemCatalog;
 
-/** A refusal by web: `throw new Problem("core_unavailable", { cause })`. */
-export class Problem extends KitProblem<ProblemCode> {
-  constructor(code: ProblemCode, options: ProblemOptions = {}) {
-    super(code, { detail: problemCatalog[code].title, ...options });
+/** An error that web answers with: `throw new WebProblem("core_unavailable", { cause })`. */
+export class WebProblem extends Problem<WebProblemCode> {
+  constructor(code: WebProblemCode, options: ProblemOptions = {}) {
+    super(code, { detail: webProblemCatalog[code].title, ...options });
   }
 }
+
+/** Renders an error as an RFC 9457 response in core's form. The only error translator of web. */
+export const createProblemRenderer =
+  (log: Log) =>
+  (error: unknown, c: WebContext): Response => {
+    const problem = error instanceof WebProblem ? error : new WebProblem("internal", { cause: error });
+    const { code, options } = problem;
+    const { status, title, action } = webProblemCatalog[code];
+    const requestId = c.get("requestId");
+    // A browser that disconnects during a response is no fault of web.
+    const level = status >= 500 && !c.req.raw.signal.aborted ? "error" : "debug";
+    log[level]({ request_id: requestId, code, status, detail: options.detail, err: options.cause }, "request rejected");
+    const challenge = 'Session realm="web"';
+    const { body, headers } = problemDocument(problem, { status, title, action, requestId, challenge });
+    return c.newResponse(body, status, headers);
+  };

@@ -3,7 +3,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { listenHttp } from "../../functions/node/http-listener.ts";
 import { people } from "../../scripts/lab/people.ts";
 import { startTestWeb } from "../../tests/web.ts";
-import { createApp } from "./app.ts";
+import { createWebApp } from "./app.ts";
 import { proxiedRoutes } from "./proxy.ts";
 import type { Fetch } from "./web.ts";
 
@@ -12,7 +12,7 @@ afterAll(() => web.close());
 const cookie = (await web.sessionOf("auditor")).header;
 const id = people.admin.userId;
 
-/** Web before a core that records what it is asked and answers as the test wants. */
+/** Web with a core that records requests and answers as the test wants. */
 const webOver = (answer: (request: Request) => Response | Promise<Response>) => {
   const asked: Request[] = [];
   const fetch: Fetch = async (url, init) => {
@@ -20,7 +20,7 @@ const webOver = (answer: (request: Request) => Response | Promise<Response>) => 
     asked.push(request);
     return answer(request);
   };
-  const app = createApp({ ...web.web, fetch }, { remoteAddressOf: () => "192.0.2.7" });
+  const app = createWebApp({ ...web.web, fetch }, { remoteAddressOf: () => "192.0.2.7" });
   const request = (path: string, init: RequestInit = {}) =>
     app.fetch(
       new Request(`${web.origin}/api/core${path}`, { ...init, headers: { Cookie: cookie, ...init.headers } }),
@@ -29,8 +29,8 @@ const webOver = (answer: (request: Request) => Response | Promise<Response>) => 
   return { asked, request };
 };
 
-describe("what a browser reaches of core", () => {
-  it("is everything that operators may read, and chat: of core's own router nothing else", () => {
+describe("the routes of core that a browser reaches", () => {
+  it("are everything that operators may read, and chat; nothing else of core's router", () => {
     const patterns = proxiedRoutes.map(([method, path]) => `${method} /v1${path.replace(/:id\{.*?\}\}?/, ":id")}`);
     const chat = patterns.filter((pattern) => pattern.includes("/v1/chat/"));
     const readable = web.core.routes
@@ -40,7 +40,7 @@ describe("what a browser reaches of core", () => {
     expect(patterns.filter((pattern) => !pattern.startsWith("GET ") && !chat.includes(pattern))).toEqual([]);
   });
 
-  it("is nothing that is not listed, by whatever name it is asked for", async () => {
+  it("are only the listed ones, however the path is written", async () => {
     const { asked, request } = webOver(() => new Response("{}"));
     const origin = { Origin: web.origin, "Content-Type": "application/json" };
     const refused = await Promise.all([
@@ -59,7 +59,7 @@ describe("what a browser reaches of core", () => {
     expect(asked).toEqual([]);
   });
 
-  it("needs a session", async () => {
+  it("need a session", async () => {
     const { asked, request } = webOver(() => new Response("{}"));
     const answer = await request("/whoami", { headers: { Cookie: "" } });
     expect([answer.status, (await answer.json()).code, answer.headers.get("www-authenticate")]).toEqual([
@@ -71,8 +71,8 @@ describe("what a browser reaches of core", () => {
   });
 });
 
-describe("a request passed on", () => {
-  it("carries a bridge token of 300 s made for it, and of the browser's headers only what it accepts", async () => {
+describe("a forwarded request", () => {
+  it("has its own bridge token of 300 s, and of the browser's headers only Accept", async () => {
     const { asked, request } = webOver(() => new Response("{}"));
     const headers = {
       Accept: "text/csv",
@@ -96,7 +96,7 @@ describe("a request passed on", () => {
     });
   });
 
-  it("gives the browser core's answer as it comes, and of its headers only those that matter", async () => {
+  it("streams core's response, and of its headers only the listed ones", async () => {
     let send: (text: string) => void = () => undefined;
     const body = new ReadableStream<Uint8Array>({
       start: (controller) => {
@@ -130,13 +130,13 @@ describe("a request passed on", () => {
     await reader?.cancel();
   });
 
-  it("I4: leaves a CSV's cells as core wrote them", async () => {
+  it("I4: does not change a CSV's cells", async () => {
     const csv = "identity,queue_bytes\r\n'=1+1,-3\r\n'＝x,4\r\n";
     const { request } = webOver(() => new Response(csv, { headers: { "Content-Type": "text/csv; charset=utf-8" } }));
     expect(await (await request("/collector/health/export.csv?kind=stale")).text()).toBe(csv);
   });
 
-  it("keeps core's refusals: their status, code and time to wait", async () => {
+  it("keeps the status, code and Retry-After of core's problems", async () => {
     const agent = (await web.sessionOf("reader")).header;
     const refused = await web.app.fetch(
       new Request(`${web.origin}/api/core/collector/health`, { headers: { Cookie: agent } }),
@@ -151,7 +151,7 @@ describe("a request passed on", () => {
     expect([busy.status, busy.headers.get("retry-after")]).toEqual([503, "7"]);
   });
 
-  it("ends the session when core does not take the person", async () => {
+  it("ends the session when core rejects the person", async () => {
     const { request } = webOver(() => new Response("{}", { status: 401 }));
     const answer = await request("/collector/health");
     expect([answer.status, answer.headers.get("set-cookie")]).toEqual([
@@ -160,7 +160,7 @@ describe("a request passed on", () => {
     ]);
   });
 
-  it("is 503 when core cannot be reached, sends the browser elsewhere, or does not answer in 30 s", async () => {
+  it("is 503 when core is unavailable, redirects, or does not answer in 30 s", async () => {
     const { request } = webOver(() => Promise.reject(new TypeError("fetch failed")));
     const answer = await request("/collector/health");
     expect([answer.status, (await answer.json()).code, answer.headers.get("retry-after")]).toEqual([
@@ -181,7 +181,7 @@ describe("a request passed on", () => {
     expect((await late).status).toBe(503);
   });
 
-  it("goes over the network too, and core's stream ends when the browser is gone", async () => {
+  it("ends core's stream over the network when the browser disconnects", async () => {
     let ended: () => void = () => undefined;
     const end = new Promise<void>((resolve) => {
       ended = resolve;
@@ -195,7 +195,7 @@ describe("a request passed on", () => {
       { port: 0, host: "127.0.0.1" },
     );
     const config = { ...web.web.config, apiUrl: `http://127.0.0.1:${core.port}/v1` };
-    const app = createApp({ ...web.web, config, fetch }, { remoteAddressOf: () => "192.0.2.7" });
+    const app = createWebApp({ ...web.web, config, fetch }, { remoteAddressOf: () => "192.0.2.7" });
     const front = await listenHttp(app, { port: 0, host: "127.0.0.1" });
     const gone = new AbortController();
     const ask = (path: string) =>
@@ -208,7 +208,7 @@ describe("a request passed on", () => {
     await Promise.all([front.close(100), core.close(100)]);
   });
 
-  it("ends with the browser's", async () => {
+  it("ends when the browser disconnects", async () => {
     const gone = new AbortController();
     const { asked, request } = webOver(
       ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
@@ -221,14 +221,14 @@ describe("a request passed on", () => {
   });
 });
 
-describe("what a browser may send", () => {
+describe("a browser's request", () => {
   const send = async (path: string, headers: Record<string, string>, body: string) => {
     const { asked, request } = webOver(async (passed) => new Response(await passed.text(), { status: 201 }));
     const answer = await request(path, { method: "POST", headers: { Origin: web.origin, ...headers }, body });
     return { answer, asked };
   };
 
-  it("is JSON of 64 KiB at most, for chat alone", async () => {
+  it("has a JSON body of at most 64 KiB, for chat only", async () => {
     const json = { "Content-Type": "application/json" };
     const path = `/chat/sessions/${id}/messages`;
     const { answer, asked } = await send(path, json, '{"content":"hello"}');
@@ -239,7 +239,7 @@ describe("what a browser may send", () => {
     expect((await send(path, { "Content-Type": "text/plain" }, "{}")).answer.status).toBe(415);
   });
 
-  it("is an address of 8 KiB at most, and as many requests as a page with somebody at it makes", async () => {
+  it("has an address of at most 8 KiB, and is rate limited", async () => {
     const { request } = webOver(() => new Response("{}"));
     expect((await request(`/collector/health?q=${"x".repeat(8190)}`)).status).toBe(414);
     const burst = await Promise.all(Array.from({ length: 210 }, () => request("/whoami")));

@@ -1,15 +1,12 @@
 import { readBytes } from "../../kit/bytes.ts";
 import type { CoreClient } from "./core-client.ts";
-import { Problem } from "./problems.ts";
+import { WebProblem } from "./problems.ts";
 import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
 
 const id = ":id{[0-9A-Fa-f-]{36}}";
 
-/**
- * What of core's API a browser reaches through `/api/core`: what operators may read, and chat. Everything else, every change of the
- * fleet among it, is 404.
- */
+/** The routes of core that a browser reaches under `/api/core`: what operators may read, and chat. Every other path is 404. */
 export const proxiedRoutes: readonly (readonly [method: "GET" | "POST" | "DELETE", path: string])[] = [
   ["GET", "/whoami"],
   ["GET", "/directory/status"],
@@ -40,15 +37,15 @@ const prefix = "/api/core";
 const queryLengthMax = 8192;
 const bodyBytesMax = 64 * 1024;
 
-/** Of core's answer, what the browser gets. */
-const passedHeaders = ["content-type", "content-disposition", "retry-after", "x-accel-buffering"];
+/** The headers of core's response that the browser receives. */
+const forwardedHeaders = ["content-type", "content-disposition", "retry-after", "x-accel-buffering"];
 
-/** Passes one request on to core in the name of the session's person, and core's answer back as it comes. */
+/** Forwards one request to core as the session's person, and streams core's response back. */
 export const createProxy =
   ({ sessions, core }: { sessions: Sessions; core: CoreClient }): SignedInHandler =>
   async (c, session) => {
     const { pathname, search } = new URL(c.req.url);
-    if (search.length > queryLengthMax) throw new Problem("uri_too_long");
+    if (search.length > queryLengthMax) throw new WebProblem("uri_too_long");
     const method = c.req.method as "GET" | "POST" | "DELETE";
     const response = await core.call({
       method,
@@ -64,7 +61,7 @@ export const createProxy =
       throw endSession(c, sessions);
     }
     const headers = new Headers();
-    for (const name of passedHeaders) {
+    for (const name of forwardedHeaders) {
       const value = response.headers.get(name);
       if (value !== null) headers.set(name, value);
     }
@@ -74,8 +71,8 @@ export const createProxy =
 const readJsonBytes = async (request: Request): Promise<Uint8Array<ArrayBuffer>> => {
   const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
   if (type !== "application/json")
-    throw new Problem("unsupported_media_type", { detail: "Send the body as application/json" });
+    throw new WebProblem("unsupported_media_type", { detail: "Send the body as application/json" });
   const bytes = await readBytes(request.body ?? [], bodyBytesMax);
-  if (bytes === null) throw new Problem("payload_too_large");
+  if (bytes === null) throw new WebProblem("payload_too_large");
   return bytes;
 };

@@ -6,7 +6,7 @@ export interface WebEnv {
   Bindings: any;
   Variables: {
     requestId: string;
-    /** The direct remote address. Never taken from a forwarding header. */
+    /** The direct remote address, never from a forwarding header. */
     remoteAddress: string;
   };
 }
@@ -14,5 +14,5 @@ export interface WebEnv {
 /** Web's request context. */
 export type WebContext = Context<WebEnv>;
 
-/** Answers one request. */
+/** Handles one request. */
 export type Handler = (c: WebContext) => Response | Promise<Response>;

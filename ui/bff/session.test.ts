@@ -4,8 +4,8 @@ import { Secret } from "../../kit/secret.ts";
 import { people } from "../../scripts/lab/people.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { createBridge } from "./bridge.ts";
 import type { WebConfig } from "./config.ts";
+import { createBridge } from "./core-client.ts";
 import { createSessions } from "./session.ts";
 import { createAttempts } from "./sign-in/attempt.ts";
 
@@ -28,7 +28,7 @@ const sign = (changed: object = {}, header: object = {}, by: Uint8Array = key) =
   new SignJWT({ ...claims, ...changed }).setProtectedHeader({ alg: "HS256", typ: "session+jwt", ...header }).sign(by);
 
 describe("the session cookie", () => {
-  it("A7: is HttpOnly and SameSite=Lax; on https Secure and bound to the host by its name", async () => {
+  it("A7: is HttpOnly and SameSite=Lax; on https Secure with the prefix __Host-", async () => {
     const attributes = async (secure: boolean) => {
       const [pair = "", ...rest] = (
         await createSessions({ config: configOf(secure), clock, entropy }).issue({ userId, displayName })
@@ -40,7 +40,7 @@ describe("the session cookie", () => {
     expect(await attributes(true)).toEqual(["__Host-svc_session", ...usual, "Secure"]);
   });
 
-  it("A7: of a sign-in under way is prefixed __Secure- on https, and sent to no other path", async () => {
+  it("A7: of an attempt has the prefix __Secure- on https and a path of its own", async () => {
     const attributes = async (secure: boolean) => {
       const { attempt, cookies } = await createAttempts({ config: configOf(secure), clock, entropy }).begin("/", "");
       return cookies.map((cookie) => {
@@ -56,7 +56,7 @@ describe("the session cookie", () => {
     ]);
   });
 
-  it("fits a browser's 4 KiB with the longest return address and name", async () => {
+  it("fits into 4 KiB with the longest return address and name", async () => {
     const { cookies } = await createAttempts({ config: configOf(true), clock, entropy }).begin(
       `/${"x".repeat(2047)}`,
       undefined,
@@ -69,19 +69,19 @@ describe("the session cookie", () => {
     expect(session.length).toBeLessThan(4096);
   });
 
-  it("is read among others, of which some cannot be decoded", async () => {
+  it("is read among others that cannot be decoded", async () => {
     const cookie = (await sessions.issue({ userId, displayName })).split(";")[0];
     const state = await sessions.read(`bad=%E0%A4%A; other=a=b; ${cookie}; svc_session_x=1`);
     expect(state).toMatchObject({ kind: "valid", session: { userId, displayName, expiresAt: now + 1800 } });
   });
 
-  it("A2: is not what another host of the domain sets under a name that only trimming makes ours", async () => {
+  it("A2: is not one whose name matches only after trimming", async () => {
     const cookie = (await sessions.issue({ userId, displayName })).split(";")[0];
     for (const blank of ["\u00a0", "\ufeff", "\u2028", "\t", "\v", "\f"])
       expect({ blank, ...(await sessions.read(`a=b; ${blank}${cookie}`)) }).toEqual({ blank, kind: "none" });
   });
 
-  it("is none of anything else, even under one secret for everything", async () => {
+  it("accepts no other token, even with one secret for everything", async () => {
     const [cookie = ""] = (await createAttempts({ config: configOf(false), clock, entropy }).begin("/", "")).cookies;
     const others: Record<string, string> = {
       "alg none": new UnsecuredJWT(claims).encode(),

@@ -1,18 +1,18 @@
 /**
- * The session of a person who signed in: a JWT in a cookie, signed with `WEBAUTH_SECRET`; web keeps no table of them.
+ * Sessions: a JWT in a cookie, signed with `WEBAUTH_SECRET`. Web stores no sessions.
  *
- * 1. Absolute: `exp` is `SESSION_TTL` after the sign-in, and nothing extends it.
- * 2. Each sign-in issues a new one under a new id; what the browser brought along is replaced, never taken over (A2).
- * 3. It says who, and not what they may do: core reads status and scopes from the database on each request.
- * 4. Nothing but a session passes for one: HS256 alone, `typ`, `aud`, and every claim of the schema below.
+ * 1. `exp` is `SESSION_TTL` after the sign-in; nothing extends it.
+ * 2. Each sign-in issues a new session with a new id and replaces the browser's cookie, never adopts it (A2).
+ * 3. A session identifies a person and holds no scopes: core reads status and scopes from the database on each request.
+ * 4. Only HS256 with this `typ` and `aud` and every claim of the schema below passes as a session.
  */
 import { errors, jwtVerify, SignJWT } from "jose";
 import * as v from "valibot";
 import { createCookie, randomToken } from "./cookies.ts";
 import type { Web } from "./web.ts";
 
-/** Who is signed in, and until when. */
-export interface Session {
+/** A signed-in person. */
+export interface WebSession {
   id: string;
   userId: string;
   displayName: string;
@@ -20,21 +20,21 @@ export interface Session {
   expiresAt: number;
 }
 
-/** What a request's cookie turned out to be. A forged or foreign one counts as none. */
-export type SessionState = { kind: "none" } | { kind: "expired" } | { kind: "valid"; session: Session };
+/** The session of a request. A cookie with an invalid signature counts as none. */
+export type SessionCookie = { kind: "none" } | { kind: "expired" } | { kind: "valid"; session: WebSession };
 
 /** Issues, reads and ends sessions. */
 export interface Sessions {
-  /** A new session for a person: the value of its `Set-Cookie` header. */
+  /** Returns the `Set-Cookie` header of a new session. */
   issue(person: { userId: string; displayName: string }): Promise<string>;
-  read(cookieHeader: string | undefined): Promise<SessionState>;
-  /** The `Set-Cookie` header that ends the session in the browser. */
+  read(cookieHeader: string | undefined): Promise<SessionCookie>;
+  /** Returns the `Set-Cookie` header that ends the session in the browser. */
   end(): string;
 }
 
 const audience = "web";
 const type = "session+jwt";
-/** A browser keeps no cookie of more than 4 KiB. */
+/** Browsers drop a cookie over 4 KiB. */
 const nameLengthMax = 120;
 const Claims = v.object({
   jti: v.string(),
@@ -44,7 +44,7 @@ const Claims = v.object({
   exp: v.number(),
 });
 
-/** The cookie is `__Host-svc_session` on https, where no other host of the domain can set it, and `svc_session` on http. */
+/** Creates the sessions. On https the cookie is `__Host-svc_session`, which no other host can set; on http `svc_session`. */
 export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | "clock" | "entropy">): Sessions => {
   const { secure, sessionTtlSeconds: ttlSeconds } = config;
   const cookieName = secure ? "__Host-svc_session" : "svc_session";

@@ -1,43 +1,58 @@
-import type { Session as SessionView } from "../../proto/operator/session.ts";
+import { BoundedMap } from "../../kit/bounded-map.ts";
+import type { Session } from "../../proto/operator/session.ts";
 import type { CoreClient } from "./core-client.ts";
-import { Problem } from "./problems.ts";
-import { createRateLimit } from "./rate-limit.ts";
+import { WebProblem } from "./problems.ts";
 import type { Handler, WebContext } from "./request.ts";
-import type { Session, Sessions } from "./session.ts";
+import type { Sessions, WebSession } from "./session.ts";
 import type { Web } from "./web.ts";
 
-/** Answers a request of somebody who has a session. */
-export type SignedInHandler = (c: WebContext, session: Session) => Promise<Response>;
+/** Answers one request of a person with a session. */
+export type SignedInHandler = (c: WebContext, session: WebSession) => Promise<Response>;
 
-/** Ten times what the page asks for with all of it open and somebody typing. */
-const personLimit = { perSecond: 20, burst: 200, keysMax: 10_000 };
+/** The token bucket of a person: ten times what the page sends while somebody types. */
+const requestsPerSecond = 20;
+const requestsBurst = 200;
+const personsMax = 10_000;
 
-/** Only for who has a session: 401 `unauthenticated` without one, 429 `rate_limited` for a person who asks too much. */
+/** Admits requests with a session: 401 `unauthenticated` without one, 429 `rate_limited` over the person's limit. */
 export const createSignedIn = (clock: Web["clock"], sessions: Sessions): ((handle: SignedInHandler) => Handler) => {
-  const limit = createRateLimit({ clock, ...personLimit });
+  const acquire = createRateLimit(clock);
   return (handle) => async (c) => {
     const state = await sessions.read(c.req.header("cookie"));
     if (state.kind !== "valid")
-      throw new Problem("unauthenticated", state.kind === "expired" ? { detail: "The session has expired" } : {});
-    const retryAfterSeconds = limit(state.session.userId);
-    if (retryAfterSeconds !== null) throw new Problem("rate_limited", { retryAfterSeconds });
+      throw new WebProblem("unauthenticated", state.kind === "expired" ? { detail: "The session has expired" } : {});
+    const retryAfterSeconds = acquire(state.session.userId);
+    if (retryAfterSeconds !== null) throw new WebProblem("rate_limited", { retryAfterSeconds });
     return handle(c, state.session);
   };
 };
 
-/** Ends the session in the browser, and gives the 401 to answer with: core does not take the person any more (A3). */
-export const endSession = (c: WebContext, sessions: Sessions): Problem => {
-  c.header("Set-Cookie", sessions.end());
-  return new Problem("unauthenticated", { detail: "Core does not take this person any more: sign in again" });
+/** Creates the rate limiter. It returns null, or the seconds after which the person may send another request. */
+const createRateLimit = (clock: Web["clock"]): ((userId: string) => number | null) => {
+  const buckets = new BoundedMap<string, { tokens: number; at: number }>(personsMax);
+  return (userId) => {
+    const now = clock.monotonic();
+    const bucket = buckets.get(userId) ?? { tokens: requestsBurst, at: now };
+    const tokens = Math.min(requestsBurst, bucket.tokens + ((now - bucket.at) / 1000) * requestsPerSecond);
+    const admitted = tokens >= 1;
+    buckets.set(userId, { tokens: admitted ? tokens - 1 : tokens, at: now });
+    return admitted ? null : (1 - tokens) / requestsPerSecond;
+  };
 };
 
-/** `GET /api/session`: the session, and what core says of its person at this moment. */
+/** Ends the session in the browser and returns the 401 to throw: core no longer accepts the person (A3). */
+export const endSession = (c: WebContext, sessions: Sessions): WebProblem => {
+  c.header("Set-Cookie", sessions.end());
+  return new WebProblem("unauthenticated", { detail: "Core no longer accepts this person: sign in again" });
+};
+
+/** `GET /api/session`: the session, and the person's scopes as core reads them now. */
 export const createSessionRoute =
   ({ config }: Pick<Web, "config">, { sessions, core }: { sessions: Sessions; core: CoreClient }): SignedInHandler =>
   async (c, { userId, displayName, expiresAt }) => {
     const person = await core.whoami(userId, c.get("requestId"));
     if (person === null) throw endSession(c, sessions);
-    const view: SessionView = {
+    const view: Session = {
       user: { user_id: person.userId, email: person.email, display_name: displayName },
       scopes: person.scopes,
       expires_at: new Date(expiresAt * 1000).toISOString(),

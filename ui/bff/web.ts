@@ -3,23 +3,30 @@ import type { PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
-import type { Assets } from "./assets.ts";
 import type { WebConfig } from "./config.ts";
 
-/** Web's database, of which it selects from `authentication_identity` and `person` alone. */
-export type Database = Pick<PgDatabase<PostgresJsQueryResultHKT>, "select">;
+/** Web's database, of which it selects only `authentication_identity` and `person`. */
+export type WebDatabase = Pick<PgDatabase<PostgresJsQueryResultHKT>, "select">;
 
 /** How web calls core and the identity provider; `globalThis.fetch` outside tests. */
 export type Fetch = (url: string, init: RequestInit) => Promise<Response>;
 
+/** The operator UI that Vite built. */
+export interface WebUi {
+  /** The folder, as an absolute path; each file may have a `.br` and a `.gz` form beside it. */
+  folder: string;
+  /** Vite's manifest: the built file of a source file, by its path in `ui/app`. */
+  manifest: Readonly<Record<string, { file: string }>>;
+}
+
 /** Every dependency of web. A factory takes the narrowest `Pick` of it. */
 export interface Web {
   config: WebConfig;
-  db: Database;
+  db: WebDatabase;
   clock: Clock;
   entropy: Entropy;
   log: Log;
   fetch: Fetch;
-  /** The built user interface. */
-  assets: Assets;
+  /** Undefined when the UI is not built. */
+  ui: WebUi | undefined;
 }

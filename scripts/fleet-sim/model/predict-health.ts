@@ -8,7 +8,7 @@ import { createClientCertificateReader } from "../../../functions/signer/certifi
 import { connectDatabase } from "../../../functions/store/database.ts";
 import { migrate } from "../../../functions/store/migrate.ts";
 import { healthReportRoute } from "../../../functions/v1/collector/health/report.ts";
-import { createBridge } from "../../../ui/bff/bridge.ts";
+import { createBridge } from "../../../ui/bff/core-client.ts";
 import { startEmbeddedPostgres } from "../../postgres/embedded-postgres.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
 import type { Plan } from "../scenario/plan.ts";

@@ -33,8 +33,8 @@ const setUp = () => {
   return { clock, browser };
 };
 
-describe("a sign-in under way", () => {
-  it("is taken up by its state, ended alone, and leaves nothing in the browser", async () => {
+describe("an attempt", () => {
+  it("is resumed by its state, and cleared alone and completely", async () => {
     const { browser } = setUp();
     const { begin, resume, end, names } = browser();
     const [first, second] = [await begin("/one"), await begin("/two")];
@@ -45,7 +45,7 @@ describe("a sign-in under way", () => {
     expect(names()).toBe(0);
   });
 
-  it("is one of five at most in a browser: the oldest is forgotten", async () => {
+  it("is one of at most five in a browser: a new one clears the oldest", async () => {
     const { browser } = setUp();
     const { begin, resume, names } = browser();
     const begun = [];
@@ -55,7 +55,7 @@ describe("a sign-in under way", () => {
     expect(names()).toBe(10);
   });
 
-  it("A1: cannot be planted by another host of the domain, which sets no __Host- cookie", async () => {
+  it("A1: cannot be planted by another host of the domain, which cannot set a __Host- cookie", async () => {
     const { browser } = setUp();
     const [attacker, victim] = [browser(), browser()];
     const { state } = await attacker.begin();
@@ -67,18 +67,18 @@ describe("a sign-in under way", () => {
     expect(await victim.resume(state)).toBeNull();
   });
 
-  it("A1: is none for another state, one that begins the same, and what is no state at all", async () => {
+  it("A1: is not found for another state, one with the same prefix, or a malformed one", async () => {
     const { browser } = setUp();
     const { begin, resume } = browser();
     const { state } = await begin();
     const alike = `${state.slice(0, 16)}${"x".repeat(27)}`;
-    // The gate compares the whole.
+    // The gate compares the whole state.
     expect((await resume(alike))?.state).toBe(state);
     for (const other of ["x".repeat(43), state.slice(1), "", "a=b; Path=/", `${state}\r\n`, null])
       expect({ other, found: await resume(other) }).toEqual({ other, found: null });
   });
 
-  it("A1: is not forgotten for what another host of the domain planted", async () => {
+  it("A1: is not evicted by cookies that another host of the domain planted", async () => {
     const { browser } = setUp();
     const { agent, begin, resume } = browser();
     const attempt = await begin();
@@ -88,7 +88,7 @@ describe("a sign-in under way", () => {
     expect(await resume(attempt.state)).toEqual(attempt);
   });
 
-  it("forgets no cookie whose name is not of its own making", async () => {
+  it("clears no cookie with a foreign name", async () => {
     const { clock } = setUp();
     const attempts = createAttempts({ config, clock, entropy: createSeededEntropy() });
     const planted = Array.from({ length: 9 }, (_, at) => `__Host-svc_sign_in_odd\u00e9${at}=x`).join("; ");

@@ -1,17 +1,18 @@
 /**
- * Sign-ins under way: what the browser keeps while it is at the provider, in cookies that web signed.
+ * Sign-in attempts: the state that the browser keeps while it is at the provider, in cookies that web signs.
  *
- * 1. Each has its own, named by a part of its `state`, so that tabs do not disturb each other; of more than five the oldest goes.
- * 2. Good for one callback: the callback clears it, whatever the outcome, and its code is good once at the provider.
- * 3. Bound to the browser that began it: a callback whose `state` is no cookie's is refused (login CSRF). `__Secure-` keeps no other
- *    host of the domain from setting a cookie for us, so on https the signature stands in a `__Host-` cookie of its own, which does.
+ * 1. Each attempt has a cookie of its own, named by a part of its `state`, so tabs do not interfere. Of more than five the oldest is
+ *    cleared.
+ * 2. An attempt serves one callback: the callback clears it, whatever the outcome, and its code works once at the provider.
+ * 3. An attempt is bound to its browser: a callback whose `state` matches no cookie is rejected (login CSRF). Another host of the domain
+ *    can set a `__Secure-` cookie, so on https the signature is in a `__Host-` cookie, which it cannot set.
  */
 import { jwtVerify, SignJWT } from "jose";
 import * as v from "valibot";
 import { cookieNames, createCookie, randomToken, type WebCookie } from "../cookies.ts";
 import type { Web } from "../web.ts";
 
-/** What the callback needs to know of its beginning. */
+/** What the callback needs of the start. */
 export interface Attempt {
   state: string;
   nonce: string;
@@ -20,31 +21,31 @@ export interface Attempt {
   returnTo: string;
 }
 
-/** Begins attempts and takes them up again. */
+/** Starts and resumes attempts. */
 export interface Attempts {
-  /** A new attempt and the `Set-Cookie` headers that keep it, and end the oldest of a browser that has too many. */
+  /** Starts an attempt. Returns the `Set-Cookie` headers that store it and clear the oldest of a browser that has too many. */
   begin(returnTo: string, cookieHeader: string | undefined): Promise<{ attempt: Attempt; cookies: string[] }>;
-  /** The attempt of this `state`; null when the browser has none, or it is older than ten minutes, or not ours. */
+  /** Returns the attempt of this `state`; null if the browser has none, or it expired after ten minutes, or its signature is invalid. */
   resume(state: string | null, cookieHeader: string | undefined): Promise<Attempt | null>;
-  /** The `Set-Cookie` headers that end the attempt of this `state`, and no other. */
+  /** Returns the `Set-Cookie` headers that clear the attempt of this `state`, and no other. */
   end(state: string | null): string[];
 }
 
 const ttlSeconds = 600;
-/** Of one browser; each takes up to 4 KiB of its header. */
+/** Per browser: each takes up to 4 KiB of its `Cookie` header. */
 const attemptsMax = 5;
 const type = "sign-in+jwt";
 const audience = "sign-in";
 const Claims = v.object({ state: v.string(), nonce: v.string(), verifier: v.string(), return_to: v.string() });
 
-/** The cookie that has the state begins with `__Secure-` on https (spec, `WEBAUTH_URL`). */
+/** Creates the attempts. On https the name of the cookie with the state begins with `__Secure-`. */
 export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | "clock" | "entropy">): Attempts => {
   const { secure } = config;
   const prefix = secure ? "__Secure-svc_sign_in_" : "svc_sign_in_";
   const signaturePrefix = "__Host-svc_sign_in_";
   const key = new TextEncoder().encode(config.sessionSecret.reveal());
 
-  /** Of one attempt: the token, or on https its body and its signature. */
+  /** The cookies of one attempt: the token, or on https its body and its signature. */
   const cookiesOf = (id: string): WebCookie[] => [
     createCookie({ name: `${prefix}${id}`, path: "/api/auth", secure, ttlSeconds }),
     ...(secure ? [createCookie({ name: `${signaturePrefix}${id}`, path: "/", secure, ttlSeconds })] : []),
@@ -54,7 +55,7 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
     return secure ? [token.slice(0, at), token.slice(at + 1)] : [token];
   };
   const clear = (id: string): string[] => cookiesOf(id).map((cookie) => cookie.clear());
-  /** The oldest first; on https those that no other host of the domain can have planted. */
+  /** The oldest first; on https only those that no other host of the domain can set. */
   const idsIn = (cookieHeader: string | undefined): string[] => {
     const own = secure ? signaturePrefix : prefix;
     return [...new Set(cookieNames(cookieHeader, own))].map((name) => name.slice(own.length)).filter(isId);
@@ -70,10 +71,10 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
         .setExpirationTime(iat + ttlSeconds)
         .sign(key);
       const pieces = piecesOf(token);
-      const kept = cookiesOf(idOf(state)).map((cookie, at) => cookie.set(pieces[at] ?? ""));
-      const under = idsIn(cookieHeader);
-      const tooMany = under.slice(0, Math.max(0, under.length + 1 - attemptsMax));
-      return { attempt: { state, nonce, codeVerifier, returnTo }, cookies: [...kept, ...tooMany.flatMap(clear)] };
+      const stored = cookiesOf(idOf(state)).map((cookie, at) => cookie.set(pieces[at] ?? ""));
+      const ids = idsIn(cookieHeader);
+      const tooMany = ids.slice(0, Math.max(0, ids.length + 1 - attemptsMax));
+      return { attempt: { state, nonce, codeVerifier, returnTo }, cookies: [...stored, ...tooMany.flatMap(clear)] };
     },
     resume: async (state, cookieHeader) => {
       if (!isState(state)) return null;
@@ -92,7 +93,7 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
   };
 };
 
-/** Enough of it that nobody guesses a name. */
+/** Long enough that nobody guesses a name. */
 const idLength = 16;
 const idOf = (state: string): string => state.slice(0, idLength);
 const isId = (text: string): boolean => /^[A-Za-z0-9_-]{16}$/.test(text);

@@ -1,13 +1,12 @@
-import { CodeChallengeMethod, OAuth2Client, OAuth2Tokens } from "arctic";
-import * as v from "valibot";
-import type { WebConfig } from "../config.ts";
-import { type AskProvider, jsonOf } from "./ask-provider.ts";
+import { CodeChallengeMethod, OAuth2Client, OAuth2RequestError } from "arctic";
+import { withTimeout } from "../../../kit/with-timeout.ts";
+import type { Web } from "../web.ts";
 
 /** The authorization code flow with PKCE (RFC 6749, RFC 7636). The only file that imports arctic. */
 export interface AuthorizationCode {
   /**
-   * Where the browser is sent; `codeVerifier` itself stays behind, its hash goes along. With `selectAccount` the provider asks which
-   * account to be, where it would otherwise take the only one it knows.
+   * Returns the address to redirect the browser to, with the hash of `codeVerifier`. With `selectAccount` the provider offers a choice of
+   * accounts instead of using the current one.
    */
   url(
     authorizationEndpoint: string,
@@ -15,74 +14,50 @@ export interface AuthorizationCode {
     options: { selectAccount: boolean },
   ): URL;
   /**
-   * Exchanges a code for an id_token. Throws `CodeRefused` when the provider will not have the code, anything else when it cannot
-   * be reached or answers nonsense.
+   * Exchanges a code for an id_token. Throws `CodeRejected` when the provider rejects the code, and another error when it does not
+   * answer in five seconds or answers with anything else.
    */
-  exchange(
-    tokenEndpoint: string,
-    grant: { code: string; codeVerifier: string },
-    options: { signal: AbortSignal },
-  ): Promise<string>;
+  exchange(tokenEndpoint: string, grant: { code: string; codeVerifier: string }): Promise<string>;
 }
 
-/** The provider answered that the code is not good: used, expired, of another client, or the PKCE verifier is wrong. */
-export class CodeRefused extends Error {
-  override readonly name = "CodeRefused";
+/** Reports that the provider rejected the code: used, expired, of another client, or with the wrong PKCE verifier. */
+export class CodeRejected extends Error {
+  override readonly name = "CodeRejected";
 }
 
-/** RFC 6749, 2.3.1 wants both form-encoded before they are joined for Basic, which arctic leaves to its caller. */
+const exchangeTimeoutMs = 5000;
+
+/** RFC 6749, 2.3.1: id and secret are form-encoded before they are joined for Basic. arctic leaves that to its caller. */
 const formEncoded = (value: string): string => new URLSearchParams([["", value]]).toString().slice(1);
 
-/** RFC 6749, 5.2. */
-const CodeRefusal = v.object({ error: v.literal("invalid_grant") });
-
-/** Makes the flow of one client, which authenticates with `client_secret_basic`. */
-export const createAuthorizationCode = (
-  config: Pick<WebConfig, "identityProvider" | "origin">,
-  ask: AskProvider,
-): AuthorizationCode => {
+/** Creates the flow of one client, which authenticates with `client_secret_basic`. */
+export const createAuthorizationCode = ({ config, clock }: Pick<Web, "config" | "clock">): AuthorizationCode => {
   const { clientId, clientSecret } = config.identityProvider;
   const redirectUri = `${config.origin}${callbackPath}`;
   const browser = new OAuth2Client(clientId, null, redirectUri);
-  const credentials = btoa(`${formEncoded(clientId)}:${formEncoded(clientSecret.reveal())}`);
+  const confidential = new OAuth2Client(formEncoded(clientId), formEncoded(clientSecret.reveal()), redirectUri);
   return {
     url: (endpoint, { state, nonce, codeVerifier }, { selectAccount }) => {
       const scopes = ["openid", "email", "profile"];
-      const url = browser.createAuthorizationURLWithPKCE(
-        endpoint,
-        state,
-        CodeChallengeMethod.S256,
-        codeVerifier,
-        scopes,
-      );
+      const { S256 } = CodeChallengeMethod;
+      const url = browser.createAuthorizationURLWithPKCE(endpoint, state, S256, codeVerifier, scopes);
       url.searchParams.set("nonce", nonce);
       if (selectAccount) url.searchParams.set("prompt", "select_account");
       return url;
     },
-    // By hand: arctic's own request has no time limit and cannot be aborted.
-    exchange: async (endpoint, { code, codeVerifier }, { signal }) => {
-      const answer = await ask(endpoint, {
-        method: "POST",
-        headers: {
-          Accept: "application/json",
-          Authorization: `Basic ${credentials}`,
-          "Content-Type": "application/x-www-form-urlencoded",
-        },
-        body: new URLSearchParams({
-          grant_type: "authorization_code",
-          code,
-          redirect_uri: redirectUri,
-          code_verifier: codeVerifier,
-        }).toString(),
-        signal,
-      });
-      const body = jsonOf(answer);
-      if (answer.status === 200) return new OAuth2Tokens(v.parse(v.looseObject({}), body)).idToken();
-      if (v.is(CodeRefusal, body)) throw new CodeRefused("the provider refused the code");
-      throw new Error(`token endpoint: status ${answer.status}`);
+    // arctic cannot be aborted: the process's dispatcher ends what is left of a request (limit-outgoing-requests.ts).
+    exchange: async (endpoint, { code, codeVerifier }) => {
+      try {
+        const request = confidential.validateAuthorizationCode(endpoint, code, codeVerifier);
+        return (await withTimeout(exchangeTimeoutMs, clock, request)).idToken();
+      } catch (cause) {
+        if (cause instanceof OAuth2RequestError && cause.code === "invalid_grant")
+          throw new CodeRejected("the provider rejected the code");
+        throw new Error("the token endpoint did not return an id_token", { cause });
+      }
     },
   };
 };
 
-/** Where the provider sends the browser back to; registered with it under the origin of `WEBAUTH_URL`. */
+/** The path that the provider redirects to; registered there under the origin of `WEBAUTH_URL`. */
 export const callbackPath = "/api/auth/callback/idp";

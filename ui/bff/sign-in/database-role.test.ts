@@ -30,15 +30,15 @@ afterAll(async () => {
   await web.close();
 });
 
-describe("the database role that docs/deploy-web.md makes for web", () => {
-  it("is enough to sign in, and to be ready", async () => {
+describe("the database role of docs/deploy-web.md", () => {
+  it("suffices to sign in and to be ready", async () => {
     const agent = createUserAgent();
     await walkSignIn(agent, { origin: web.origin, account: people.admin.subject });
     expect(agent.cookie("svc_session")).toBeDefined();
     expect((await agent.visit(`${web.origin}/readyz`)).status).toBe(200);
   });
 
-  it("reads no other table, and writes none", async () => {
+  it("reads no other table and writes none", async () => {
     const tables = await admin.sql<{ name: string }[]>`
       select tablename as name from pg_tables where schemaname = 'public' order by 1`;
     const readable: string[] = [];

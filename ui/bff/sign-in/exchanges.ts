@@ -1,64 +1,61 @@
 /**
- * What web asks of the provider for callbacks, bounded. Anybody can make a callback, and a provider that stalls answers none of them, so
- * whoever comes is never turned away for those who wait: the one that waits longest gives way. Invariants: one at a time of an attempt,
- * at most 64 of an address, at most 256 in all.
+ * Bounds the code exchanges that callbacks cause. Anybody can send a callback, and a stalled provider answers none of them. When full,
+ * aborts the oldest exchange. Invariants: at most one per attempt, 64 per address, 256 in all.
  */
 import { addressKey } from "../../../kit/address.ts";
 
-/** Whose callback it is. */
-export interface Asker {
+/** Identifies the callback. */
+export interface ExchangeOwner {
   /** The attempt's `state`. */
   attempt: string;
-  /** The direct remote address: behind a proxy it is everybody's, so its bound is wide. */
+  /** The direct remote address. Behind a proxy everybody shares it, so its limit is wide. */
   address: string;
 }
 
 /** Runs the exchanges of callbacks. */
 export interface Exchanges {
-  /** What `work` comes to. Throws `GaveWay`, and aborts the signal, when a newer one needs the place. */
-  run<Result>(asker: Asker, work: (signal: AbortSignal) => Promise<Result>): Promise<Result>;
+  /** Returns the result of `work`. Throws `ExchangeEvicted` when a newer callback takes the slot. */
+  run<Result>(owner: ExchangeOwner, work: () => Promise<Result>): Promise<Result>;
 }
 
-/** An exchange ended before its time, for a newer one. */
-export class GaveWay extends Error {
-  override readonly name = "GaveWay";
+/** Reports that a newer exchange took the slot. */
+export class ExchangeEvicted extends Error {
+  override readonly name = "ExchangeEvicted";
 }
 
-interface Entry extends Asker {
-  stop: AbortController;
+interface Entry extends ExchangeOwner {
+  evict(): void;
 }
 
-const ofAddressMax = 64;
-const allMax = 256;
+const perAddressMax = 64;
+const totalMax = 256;
 
-/** Makes the bound of one web. */
+/** Creates the limit of one process. */
 export const createExchanges = (): Exchanges => {
-  /** The oldest first. */
+  /** In order of arrival. */
   const running = new Set<Entry>();
 
-  const makeRoom = ({ attempt, address }: Asker): void => {
+  const makeRoom = ({ attempt, address }: ExchangeOwner): void => {
     const entries = [...running];
-    const ofAddress = entries.filter((entry) => entry.address === address);
+    const sameAddress = entries.filter((entry) => entry.address === address);
     const oldest =
       entries.find((entry) => entry.attempt === attempt) ??
-      (ofAddress.length >= ofAddressMax ? ofAddress[0] : undefined) ??
-      (entries.length >= allMax ? mostCrowded(entries)[0] : undefined);
+      (sameAddress.length >= perAddressMax ? sameAddress[0] : undefined) ??
+      (entries.length >= totalMax ? largestGroup(entries)[0] : undefined);
     if (oldest === undefined) return;
     running.delete(oldest);
-    oldest.stop.abort(new GaveWay("a newer callback needed the place"));
+    oldest.evict();
   };
 
   return {
     run: async ({ attempt, address }, work) => {
-      const entry: Entry = { attempt, address: addressKey(address), stop: new AbortController() };
+      const { promise: evicted, reject } = Promise.withResolvers<never>();
+      const evict = () => reject(new ExchangeEvicted("a newer callback took the slot"));
+      const entry: Entry = { attempt, address: addressKey(address), evict };
       makeRoom(entry);
       running.add(entry);
-      const { signal } = entry.stop;
-      const gaveWay = new Promise<never>((_, reject) => {
-        signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-      });
       try {
-        return await Promise.race([work(signal), gaveWay]);
+        return await Promise.race([work(), evicted]);
       } finally {
         running.delete(entry);
       }
@@ -66,8 +63,8 @@ export const createExchanges = (): Exchanges => {
   };
 };
 
-/** The entries of the address that has most of them. */
-const mostCrowded = (entries: readonly Entry[]): Entry[] =>
-  [...Map.groupBy(entries, ({ address }) => address).values()].reduce((most, some) =>
-    some.length > most.length ? some : most,
+/** Returns the entries of the address that has most. */
+const largestGroup = (entries: readonly Entry[]): Entry[] =>
+  [...Map.groupBy(entries, ({ address }) => address).values()].reduce((largest, group) =>
+    group.length > largest.length ? group : largest,
   );

@@ -5,7 +5,7 @@ import { localPath } from "./local-path.ts";
 const origin = "https://fleet.example";
 
 describe("a return address", () => {
-  it("A6: is taken when it is a path of this origin, with query and fragment", () => {
+  it("A6: is accepted as a path of this origin, with query and fragment", () => {
     const paths = [
       "/",
       "/fleet",
@@ -17,7 +17,7 @@ describe("a return address", () => {
     for (const path of paths) expect(localPath(path)).toBe(path);
   });
 
-  it("A6: is the home page for another origin in any disguise, the API, the sign-in page, and what is too long", () => {
+  it("A6: becomes / for another origin in any form, the API, the sign-in page, and overlong text", () => {
     const refused = [
       undefined,
       "",
@@ -48,7 +48,7 @@ describe("a return address", () => {
     for (const address of refused) expect({ address, path: localPath(address) }).toEqual({ address, path: "/" });
   });
 
-  it("A6: never leads a browser elsewhere, whatever is asked for", () => {
+  it("A6: never leads a browser to another origin", () => {
     const pieces = fc.constantFrom(
       "/",
       "\\",

@@ -1,13 +1,13 @@
 import { and, eq } from "drizzle-orm";
 import { authenticationIdentity, person } from "../../../drizzle/schema/operator.ts";
-import type { Database } from "../web.ts";
+import type { WebDatabase } from "../web.ts";
 
 /**
- * The person whom the provider's subject stands for in this deployment, whatever their status; undefined when the directory has
- * none. Selects from `authentication_identity` and `person`, the only tables that web may read.
+ * Returns the person with the provider's subject in this deployment, whatever their status; undefined if the directory has none. Selects
+ * from `authentication_identity` and `person`, the only tables that web may read.
  */
 export const findPersonBySubject = async (
-  db: Database,
+  db: WebDatabase,
   { tenantId, subject }: { tenantId: string; subject: string },
 ) => {
   const [row] = await db

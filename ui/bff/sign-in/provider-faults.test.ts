@@ -19,7 +19,7 @@ beforeEach(() => {
   provider.tampering = {};
 });
 
-/** Begins a sign-in, lets the test change where the provider sends the browser, and tells where it ended. */
+/** Signs in; `change` modifies the redirect back from the provider. Returns where the sign-in ended. */
 const signIn = async (change: (back: URL) => void = () => undefined, agent = createUserAgent()) => {
   const begun = await agent.fetch(`${web.origin}/api/auth/login`);
   const back = provider.authorize(begun.headers.get("location") ?? "");
@@ -36,15 +36,15 @@ const signIn = async (change: (back: URL) => void = () => undefined, agent = cre
 };
 const refusedAs = (reason: string) => ({ status: 303, reason, signedIn: false });
 
-/** An answer that never comes. */
+/** A response that never comes. */
 const stalled = new Promise<never>(() => undefined);
 
-describe("the answer of a provider", () => {
-  it("is taken when everything in it is right", async () => {
+describe("the provider's redirect", () => {
+  it("signs in when everything in it is valid", async () => {
     expect(await signIn()).toMatchObject({ status: 303, location: "/", signedIn: true });
   });
 
-  it("A1: is refused for another state, for none, and for two", async () => {
+  it("A1: is rejected with another state, without one, and with two", async () => {
     const faults: ((back: URL) => void)[] = [
       (back) => back.searchParams.set("state", "x".repeat(43)),
       (back) => back.searchParams.delete("state"),
@@ -53,7 +53,7 @@ describe("the answer of a provider", () => {
     for (const fault of faults) expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
   });
 
-  it("A1: is good once, in the browser that began, and for ten minutes", async () => {
+  it("A1: works once, in the browser that started, and for ten minutes", async () => {
     const { agent, back } = await signIn();
     const exchanged = provider.requests.get("/token");
     const again = await agent.fetch(back.href);
@@ -71,7 +71,7 @@ describe("the answer of a provider", () => {
     expect(answer.headers.get("location")).toMatch(/^\/login\?reason=sign_in_failed&id=/);
   });
 
-  it("A1: is taken in each of several tabs of a browser, whichever comes back first", async () => {
+  it("A1: works in each of several tabs, in any order", async () => {
     const agent = createUserAgent();
     const begin = async () => {
       const begun = await agent.fetch(`${web.origin}/api/auth/login?return_to=/fleet`);
@@ -89,18 +89,18 @@ describe("the answer of a provider", () => {
       "/fleet",
     ]);
     expect(agent.cookieHeader(`${web.origin}/api/auth/login`)).not.toContain("svc_sign_in");
-    // The next audit event is of a later millisecond: events of one have no order in the list.
+    // Audit events of one millisecond have no order in the list.
     await web.clock.advance(1);
     now = web.clock.now();
   });
 
-  it("A1: is refused when its code belongs to another attempt, as PKCE tells", async () => {
+  it("A1: is rejected by PKCE when its code belongs to another attempt", async () => {
     const other = await createUserAgent().fetch(`${web.origin}/api/auth/login`);
     const stolen = provider.authorize(other.headers.get("location") ?? "").searchParams.get("code") ?? "";
     expect(await signIn((back) => back.searchParams.set("code", stolen))).toMatchObject(refusedAs("sign_in_failed"));
   });
 
-  it("A1: is refused when it names another issuer, or none though the provider promised to", async () => {
+  it("A1: is rejected when it names another issuer, or none although the provider announced one", async () => {
     const faults: ((back: URL) => void)[] = [
       (back) => back.searchParams.set("iss", "https://accounts.google.com"),
       (back) => back.searchParams.set("iss", `${provider.issuer}/`),
@@ -109,7 +109,7 @@ describe("the answer of a provider", () => {
     for (const fault of faults) expect(await signIn(fault)).toMatchObject(refusedAs("sign_in_failed"));
   });
 
-  it("says who cancelled, and what else went wrong at the provider", async () => {
+  it("distinguishes a cancelled sign-in from other errors of the provider", async () => {
     const withError = (error: string) => (back: URL) => {
       back.searchParams.delete("code");
       back.searchParams.set("error", error);
@@ -143,7 +143,7 @@ describe("an id_token", () => {
     "no JWT": () => ({ sign: () => "opaque" }),
   };
 
-  it.each(Object.entries(faults))("A1: is refused with %s, and the audit log hears of it", async (_, fault) => {
+  it.each(Object.entries(faults))("A1: is rejected with %s, and audited", async (_, fault) => {
     provider.tampering = await fault();
     expect(await signIn()).toMatchObject(refusedAs("sign_in_failed"));
     const { body } = await web.core.api<{ items: { outcome: string; reason_code: string }[] }>(
@@ -155,12 +155,12 @@ describe("an id_token", () => {
     await web.clock.advance(1);
   });
 
-  it("is taken for several audiences when azp is this client", async () => {
+  it("is accepted for several audiences when azp is this client", async () => {
     provider.tampering = { claims: { aud: ["svc-web", "another-client"], azp: "svc-web" } };
     expect(await signIn()).toMatchObject({ signedIn: true });
   });
 
-  it("A1: is verified with the provider's new key as soon as it signs with one", async () => {
+  it("A1: is verified with a new key of the provider at once", async () => {
     await signIn();
     const before = provider.requests.get("/jwks") ?? 0;
     await provider.rotateKeys();
@@ -169,8 +169,8 @@ describe("an id_token", () => {
   });
 });
 
-describe("a provider that fails", () => {
-  it("leaves people on the sign-in page, which says so", async () => {
+describe("a failing provider", () => {
+  it("leads to the sign-in page, which says so", async () => {
     for (const token of [
       { status: 500, body: "" },
       { status: 200, body: "<html>" },
@@ -181,7 +181,7 @@ describe("a provider that fails", () => {
     }
   });
 
-  it("holds a sign-in up for five seconds, and nobody else's, however many there are", async () => {
+  it("delays a sign-in for five seconds, and nobody else's", async () => {
     provider.tampering = { token: stalled };
     let ended = 0;
     const hold = () =>
@@ -196,7 +196,7 @@ describe("a provider that fails", () => {
     const held = Array.from({ length: 64 }, hold);
     await until(() => provider.waiting("/token") === 64);
     held.push(...Array.from({ length: 6 }, hold));
-    // Six of the first give way to the last.
+    // The newest six evict the first six.
     await until(() => ended === 6 && provider.requests.get("/token") === before + 70);
     provider.tampering = {};
     expect(await signIn()).toMatchObject({ signedIn: true });
@@ -206,10 +206,9 @@ describe("a provider that fails", () => {
     await web.clock.advance(1);
     now = web.clock.now();
     for (const refused of await Promise.all(held)) expect(refused).toMatchObject(refusedAs("sign_in_unavailable"));
-    await until(() => provider.waiting("/token") === 0);
   });
 
-  it("is waited for as long when it does not give its keys", async () => {
+  it("delays a sign-in as long when it does not return its keys", async () => {
     await provider.rotateKeys();
     provider.tampering = { jwks: stalled };
     const held = signIn();
@@ -221,7 +220,7 @@ describe("a provider that fails", () => {
     expect(await signIn()).toMatchObject({ signedIn: true });
   });
 
-  it("is not taken for a person who tampers when its keys cannot be had", async () => {
+  it("is not mistaken for an invalid token when its keys cannot be read", async () => {
     await provider.rotateKeys();
     for (const jwks of [
       { status: 500, body: "" },
@@ -234,7 +233,7 @@ describe("a provider that fails", () => {
     expect(await signIn()).toMatchObject({ signedIn: true });
   });
 
-  it("is asked for a choice of account unless it lists what it can be asked for, without this", async () => {
+  it("gets prompt=select_account unless it lists the supported prompts without it", async () => {
     const prompts = async () => {
       const begun = await createUserAgent().fetch(`${web.origin}/api/auth/login?prompt=select_account`);
       return new URL(begun.headers.get("location") ?? "").searchParams.get("prompt");
@@ -249,7 +248,7 @@ describe("a provider that fails", () => {
     await signIn();
   });
 
-  it("is asked for its metadata once an hour, and the last is used when it does not answer", async () => {
+  it("is asked for its metadata once an hour; the cached one serves when it does not answer", async () => {
     const path = "/.well-known/openid-configuration";
     const before = provider.requests.get(path) ?? 0;
     await signIn();

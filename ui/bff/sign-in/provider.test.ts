@@ -8,7 +8,7 @@ import { createProvider } from "./provider.ts";
 const issuer = "https://id.example";
 const config = { identityProvider: { issuer, clientId: "svc-web" } } as WebConfig;
 
-it("asks the provider once for its metadata and once for its keys, for all who wait for them", async () => {
+it("requests the provider's metadata and keys once for concurrent sign-ins", async () => {
   const { privateKey, publicKey } = await generateKeyPair("ES256");
   const keys = JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: "k", alg: "ES256" }] });
   const metadata = JSON.stringify({
@@ -28,18 +28,19 @@ it("asks the provider once for its metadata and once for its keys, for all who w
     .setExpirationTime(iat + 60)
     .sign(privateKey);
 
-  const asked: string[] = [];
+  const requested: string[] = [];
   let answer: () => void = () => undefined;
   const answered = new Promise<void>((resolve) => {
     answer = resolve;
   });
-  const provider = createProvider({ config, clock, log: createTestLog() }, async (url) => {
-    asked.push(new URL(url).pathname);
+  const fetch = async (url: string) => {
+    requested.push(new URL(url).pathname);
     await answered;
-    return { status: 200, text: url.endsWith("/jwks") ? keys : metadata };
-  });
+    return new Response(url.endsWith("/jwks") ? keys : metadata);
+  };
+  const provider = createProvider({ config, clock, log: createTestLog(), fetch });
   const subjects = Promise.all(Array.from({ length: 10 }, () => provider.subjectOf(idToken, { nonce: "n" })));
   answer();
   expect(await subjects).toEqual(Array(10).fill("ada"));
-  expect(asked).toEqual(["/.well-known/openid-configuration", "/jwks"]);
+  expect(requested).toEqual(["/.well-known/openid-configuration", "/jwks"]);
 });

@@ -1,10 +1,11 @@
 import { createRemoteJWKSet, customFetch, errors, type JWTVerifyGetKey, jwtVerify } from "jose";
 import * as v from "valibot";
+import { readBytes } from "../../../kit/bytes.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
+import { withTimeout } from "../../../kit/with-timeout.ts";
 import type { Web } from "../web.ts";
-import { type AskProvider, jsonOf } from "./ask-provider.ts";
 
-/** What web needs of a provider's metadata (OpenID Connect Discovery 1.0). */
+/** The part of a provider's metadata that web uses (OpenID Connect Discovery 1.0). */
 export interface ProviderMetadata {
   issuer: string;
   authorizationEndpoint: string;
@@ -12,22 +13,22 @@ export interface ProviderMetadata {
   jwksUri: string;
   /** Whether every authorization response must carry `iss` (RFC 9207). */
   namesIssuerInResponse: boolean;
-  /** Whether it can be asked for a choice of account: unless it lists what it can be asked for, without this. */
-  takesSelectAccount: boolean;
+  /** Whether it supports `prompt=select_account`: yes, unless it lists the prompts that it supports without this one. */
+  supportsSelectAccount: boolean;
 }
 
 /** The identity provider of `IDP_ISSUER`. */
 export interface Provider {
-  /** Kept for an hour, and for as long as the provider cannot be reached. Throws `ProviderUnavailable` when it never was. */
+  /** Cached for an hour, and while the provider is unavailable. Throws `ProviderUnavailable` if it was never read. */
   metadata(): Promise<ProviderMetadata>;
   /**
-   * The subject of an id_token: signed by a key of the provider's JWKS, issued by it to this client for this nonce, and not
-   * expired. Throws `ProviderUnavailable` when its keys cannot be had, and something else for a token that is not good.
+   * Returns the subject of an id_token: signed by a key of the provider's JWKS, issued to this client for this nonce, and not expired.
+   * Throws `ProviderUnavailable` when its keys cannot be read, and another error for an invalid token.
    */
   subjectOf(idToken: string, expected: { nonce: string }): Promise<string>;
 }
 
-/** The provider cannot be reached, or answers nonsense: nobody's token is to blame. */
+/** Reports that the provider is unavailable or answers something unexpected: no token is at fault. */
 export class ProviderUnavailable extends Error {
   override readonly name = "ProviderUnavailable";
 }
@@ -36,7 +37,7 @@ const metadataTtlMs = 3_600_000;
 const retryMs = 60_000;
 const clockToleranceSeconds = 60;
 
-/** Asymmetric ones alone: never `none`, and never HS256, whose key would be one that others may know. */
+/** Only asymmetric algorithms: never `none`, and never HS256, whose key others may know. */
 const signatureAlgorithms = [
   "RS256",
   "RS384",
@@ -67,25 +68,28 @@ const IdToken = v.object({
   azp: v.optional(v.string()),
 });
 
-/** Makes the provider; nothing is fetched before it is needed. */
-export const createProvider = (
-  { config, clock, log }: Pick<Web, "config" | "clock" | "log">,
-  ask: AskProvider,
-): Provider => {
+/** Creates the provider. Fetches nothing before it is needed. */
+export const createProvider = ({
+  config,
+  clock,
+  log,
+  fetch,
+}: Pick<Web, "config" | "clock" | "log" | "fetch">): Provider => {
   const { issuer, clientId } = config.identityProvider;
+  const request = createProviderRequest({ fetch, clock });
   let known: { metadata: ProviderMetadata; keys: JWTVerifyGetKey; readAt: number } | undefined;
 
   const read = singleFlight(async (): Promise<void> => {
-    const metadata = await readMetadata(issuer, ask);
+    const metadata = await readMetadata(issuer, request);
     const same = known?.metadata.jwksUri === metadata.jwksUri ? known : undefined;
     const keys =
       same?.keys ??
-      telling(
+      distinguishUnavailable(
         createRemoteJWKSet(new URL(metadata.jwksUri), {
-          // Only an id_token that the provider itself handed over makes us ask for its keys again: nobody can make us hammer it.
+          // Only an id_token from the provider itself triggers another read, so nobody can cause many.
           cooldownDuration: 0,
           [customFetch]: async (url, { headers }) => {
-            const { status, text } = await ask(url, { headers });
+            const { status, text } = await request(url, headers);
             return new Response(text, { status });
           },
         }),
@@ -100,7 +104,7 @@ export const createProvider = (
       } catch (err) {
         if (known === undefined) throw new ProviderUnavailable("no metadata", { cause: err });
         known = { ...known, readAt: clock.monotonic() - metadataTtlMs + retryMs };
-        log.warn({ err }, "the identity provider's metadata cannot be read again; the last one is used");
+        log.warn({ err }, "the identity provider's metadata cannot be refreshed; the cached one is used");
       }
     }
     if (known === undefined) throw new ProviderUnavailable("no metadata");
@@ -121,7 +125,7 @@ export const createProvider = (
       });
       const claims = v.parse(IdToken, payload);
       if (claims.nonce !== nonce) throw new Error("id_token: another nonce");
-      // OpenID Connect Core 1.0, 3.1.3.7: a token for several parties says which of them asked for it.
+      // OpenID Connect Core 1.0, 3.1.3.7: a token for several audiences names the one that requested it.
       if (Array.isArray(claims.aud) && claims.aud.length > 1 && claims.azp === undefined)
         throw new Error("id_token: several audiences and no azp");
       if (claims.azp !== undefined && claims.azp !== clientId) throw new Error("id_token: azp is another client");
@@ -130,26 +134,27 @@ export const createProvider = (
   };
 };
 
-/** Tells keys that cannot be had from keys that a token does not name. */
-const telling =
+/** Distinguishes keys that cannot be read from a token that names an unknown key. */
+const distinguishUnavailable =
   (keys: JWTVerifyGetKey): JWTVerifyGetKey =>
   async (header, token) => {
     try {
       return await keys(header, token);
     } catch (cause) {
-      const isOfToken = cause instanceof errors.JWKSNoMatchingKey || cause instanceof errors.JWKSMultipleMatchingKeys;
-      throw isOfToken ? cause : new ProviderUnavailable("no keys", { cause });
+      const isTokenFault =
+        cause instanceof errors.JWKSNoMatchingKey || cause instanceof errors.JWKSMultipleMatchingKeys;
+      throw isTokenFault ? cause : new ProviderUnavailable("no keys", { cause });
     }
   };
 
-const readMetadata = async (issuer: string, ask: AskProvider): Promise<ProviderMetadata> => {
+const readMetadata = async (issuer: string, request: ProviderRequest): Promise<ProviderMetadata> => {
   const url = `${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`;
-  const answer = await ask(url, { headers: { Accept: "application/json" } });
-  if (answer.status !== 200) throw new Error(`discovery: status ${answer.status}`);
-  const metadata = v.parse(Metadata, jsonOf(answer));
+  const { status, text } = await request(url, { Accept: "application/json" });
+  if (status !== 200) throw new Error(`discovery: status ${status}`);
+  const metadata = v.parse(Metadata, JSON.parse(text));
   if (metadata.issuer !== issuer) throw new Error("discovery: the provider names another issuer than IDP_ISSUER");
   const endpoints = [metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri];
-  // Only a loopback issuer is configured without https.
+  // Without https only a loopback issuer passes the configuration.
   if (issuer.startsWith("https:") && endpoints.some((endpoint) => !endpoint.startsWith("https:")))
     throw new Error("discovery: an endpoint is not https");
   return {
@@ -158,6 +163,32 @@ const readMetadata = async (issuer: string, ask: AskProvider): Promise<ProviderM
     tokenEndpoint: metadata.token_endpoint,
     jwksUri: metadata.jwks_uri,
     namesIssuerInResponse: metadata.authorization_response_iss_parameter_supported,
-    takesSelectAccount: metadata.prompt_values_supported.includes("select_account"),
+    supportsSelectAccount: metadata.prompt_values_supported.includes("select_account"),
   };
 };
+
+/**
+ * Sends a GET to the provider and returns the whole response. Throws after five seconds, on a redirect and over 1 MiB; the connection
+ * ends in each case.
+ */
+type ProviderRequest = (url: string, headers: HeadersInit) => Promise<{ status: number; text: string }>;
+
+const timeoutMs = 5000;
+const responseBytesMax = 1024 * 1024;
+
+const createProviderRequest =
+  ({ fetch, clock }: Pick<Web, "fetch" | "clock">): ProviderRequest =>
+  async (url, headers) => {
+    const ended = new AbortController();
+    const read = async () => {
+      const response = await fetch(url, { headers, redirect: "error", signal: ended.signal });
+      const bytes = await readBytes(response.body ?? [], responseBytesMax);
+      if (bytes === null) throw new Error("the provider's response is over 1 MiB");
+      return { status: response.status, text: new TextDecoder().decode(bytes) };
+    };
+    try {
+      return await withTimeout(timeoutMs, clock, read());
+    } finally {
+      ended.abort();
+    }
+  };

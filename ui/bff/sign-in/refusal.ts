@@ -1,4 +1,4 @@
-/** Why somebody did not get in, as the sign-in page and the audit log name it. Stable. */
+/** Why a sign-in was refused, as the sign-in page and the audit log name it. Stable. */
 export type RefusalReason =
   | "not_in_directory"
   | "suspended"
@@ -9,17 +9,17 @@ export type RefusalReason =
   | "sign_in_cancelled"
   | "sign_in_unavailable";
 
-/** Whom a refusal is about, as far as it is known. */
+/** The person whom a refusal concerns, as far as known. */
 export interface RefusedPerson {
   userId: string | null;
   subject: string | null;
 }
 
 /** A sign-in that ends on the sign-in page. `cause` is only logged. */
-export class Refusal extends Error {
-  override readonly name = "Refusal";
+export class SignInRefusal extends Error {
+  override readonly name = "SignInRefusal";
   readonly reason: RefusalReason;
-  /** Set where the provider vouched for somebody, or for a code: such refusals are audited, noise that anyone can make is not. */
+  /** Set when the provider authenticated somebody or accepted a code. Only such refusals are audited: anybody can forge the others. */
   readonly person: RefusedPerson | null;
 
   constructor(

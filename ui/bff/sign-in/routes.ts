@@ -2,35 +2,33 @@ import type { CoreClient } from "../core-client.ts";
 import type { Handler, WebContext } from "../request.ts";
 import type { Sessions } from "../session.ts";
 import type { Web } from "../web.ts";
-import { createAskProvider } from "./ask-provider.ts";
 import { createAttempts } from "./attempt.ts";
 import { createAuthorizationCode } from "./authorization-code.ts";
 import { createGate } from "./complete.ts";
 import { createExchanges } from "./exchanges.ts";
 import { localPath } from "./local-path.ts";
 import { createProvider } from "./provider.ts";
-import { Refusal, type RefusalReason } from "./refusal.ts";
+import { type RefusalReason, SignInRefusal } from "./refusal.ts";
 
-/** What signs people in and out. */
+/** The routes that sign people in and out. */
 export interface SignInRoutes {
-  /** `GET /api/auth/login?return_to=&prompt=`: off to the provider; `prompt=select_account` lets people choose who to be. */
+  /** `GET /api/auth/login?return_to=&prompt=`: redirects to the provider; `prompt=select_account` offers a choice of accounts. */
   begin: Handler;
-  /** `GET /api/auth/callback/idp`: back from it, through the gate. */
+  /** `GET /api/auth/callback/idp`: the provider's redirect; admits or refuses the person. */
   complete: Handler;
   /** `POST /api/auth/logout`: ends the session in this browser. */
   end: Handler;
 }
 
-/** Makes the sign-in over `IDP_ISSUER`. Who is refused lands on `/login` with the reason and the request's id. */
+/** Creates the sign-in with `IDP_ISSUER`. A refusal redirects to `/login` with the reason and the request id. */
 export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions; core: CoreClient }): SignInRoutes => {
-  const { config, log } = web;
-  const ask = createAskProvider(web);
-  const provider = createProvider(web, ask);
-  const flow = createAuthorizationCode(config, ask);
+  const { log } = web;
+  const provider = createProvider(web);
+  const flow = createAuthorizationCode(web);
   const attempts = createAttempts(web);
   const gate = createGate({ ...web, provider, flow, exchanges: createExchanges() });
 
-  const refused = async (c: WebContext, refusal: Refusal, returnTo: string): Promise<Response> => {
+  const refused = async (c: WebContext, refusal: SignInRefusal, returnTo: string): Promise<Response> => {
     const requestId = c.get("requestId");
     const { reason, person, cause } = refusal;
     log.warn({ request_id: requestId, reason, user_id: person?.userId ?? null, err: cause }, "sign-in refused");
@@ -42,7 +40,7 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
         ...person,
       } as const;
       await core.recordSignIn(record, requestId).catch((err: unknown) => {
-        log.error({ request_id: requestId, err }, "a refused sign-in could not be audited");
+        log.error({ request_id: requestId, err }, "the refused sign-in could not be audited");
       });
     }
     return c.redirect(loginPath({ reason, id: requestId, returnTo }), 303);
@@ -52,42 +50,42 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
     begin: async (c) => {
       const returnTo = localPath(c.req.query("return_to"));
       try {
-        const { authorizationEndpoint, takesSelectAccount } = await provider.metadata();
-        const selectAccount = takesSelectAccount && c.req.query("prompt") === "select_account";
+        const { authorizationEndpoint, supportsSelectAccount } = await provider.metadata();
+        const selectAccount = supportsSelectAccount && c.req.query("prompt") === "select_account";
         const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
         for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
         return c.redirect(flow.url(authorizationEndpoint, attempt, { selectAccount }).href, 302);
       } catch (cause) {
-        return refused(c, new Refusal("sign_in_unavailable", { cause }), returnTo);
+        return refused(c, new SignInRefusal("sign_in_unavailable", { cause }), returnTo);
       }
     },
     complete: async (c) => {
-      const answer = new URL(c.req.url).searchParams;
-      const state = answer.get("state");
+      const response = new URL(c.req.url).searchParams;
+      const state = response.get("state");
       const attempt = await attempts.resume(state, c.req.header("cookie"));
       for (const cookie of attempts.end(state)) c.header("Set-Cookie", cookie, { append: true });
       const returnTo = attempt?.returnTo ?? "/";
       try {
-        const person = await gate(answer, attempt, c.get("remoteAddress"));
+        const person = await gate(response, attempt, c.get("remoteAddress"));
         const requestId = c.get("requestId");
         const { userId } = person;
-        // Nobody gets a session that the audit log does not know of.
+        // Without an audit event there is no session.
         await core
           .recordSignIn({ outcome: "success", userId, remoteAddress: c.get("remoteAddress") }, requestId)
           .catch((cause: unknown) => {
-            throw new Refusal("sign_in_unavailable", { cause });
+            throw new SignInRefusal("sign_in_unavailable", { cause });
           });
         c.header("Set-Cookie", await sessions.issue(person), { append: true });
         log.info({ request_id: requestId, user_id: userId }, "signed in");
         return c.redirect(returnTo, 303);
       } catch (error) {
-        if (error instanceof Refusal) return refused(c, error, returnTo);
+        if (error instanceof SignInRefusal) return refused(c, error, returnTo);
         throw error;
       }
     },
     end: (c) => {
       c.header("Set-Cookie", sessions.end());
-      // A form wants a page, a script only the deed.
+      // A form needs a page; a script does not.
       return c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")
         ? c.redirect(loginPath({ reason: "signed_out" }), 303)
         : c.body(null, 204);
@@ -95,7 +93,7 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
   };
 };
 
-/** The sign-in page with what it says and where it leads. */
+/** Returns the address of the sign-in page with a message and a return address. */
 export const loginPath = (query: {
   reason?: RefusalReason | "session_expired" | "signed_out";
   id?: string;

@@ -13,7 +13,7 @@ const { origin } = web;
 const latestSignIn = async () => {
   const path = "/v1/audit-events?action=operator.sign_in&limit=1";
   const { body } = await web.core.api<{ items: Record<string, unknown>[] }>("GET", path, { as: "auditor" });
-  // The next event is of a later millisecond: events of one have no order in the list.
+  // Audit events of one millisecond have no order in the list.
   await web.clock.advance(1);
   return body.items[0];
 };
@@ -25,7 +25,7 @@ describe("signing in", () => {
     ["admin", ["read", "audit", "admin"]],
     ["auditor", ["read", "audit"]],
     ["reader", ["read"]],
-  ] as const)("as %s leads to the page that was asked for, with a session that core honours", async (name, scopes) => {
+  ] as const)("as %s leads to the requested page, with a session that core accepts", async (name, scopes) => {
     const agent = createUserAgent();
     const account = people[name].subject;
     const returnTo = "/fleet?state=stale&q=a%20b";
@@ -47,7 +47,7 @@ describe("signing in", () => {
     });
   });
 
-  it("A2: gives a new session each time, whatever cookie the browser brought along", async () => {
+  it("A2: issues a new session each time, whatever cookie the browser sent", async () => {
     const planted = (await web.sessionOf("admin")).value;
     const agent = createUserAgent();
     agent.plant(origin, `svc_session=${planted}; Path=/`);
@@ -59,7 +59,7 @@ describe("signing in", () => {
     expect(agent.cookie("svc_session")).not.toBe(first);
   });
 
-  it("tells nobody's secrets to the log", async () => {
+  it("logs no secret", async () => {
     const agent = await web.signIn("admin");
     const log = `${web.log.text()}${web.core.log.text()}`;
     const secrets = [
@@ -78,9 +78,9 @@ describe("signing in", () => {
 });
 
 describe("the sign-in gate", () => {
-  /** Signs in as the reader and gives the page where it ended. */
+  /** Signs in as the reader and returns the final page. */
   const attempt = async () => {
-    // Tests before this one signed in without a look at the list.
+    // Earlier tests signed in as well.
     await web.clock.advance(1);
     const agent = createUserAgent();
     const page = await walkSignIn(agent, { origin, account: people.reader.subject, returnTo: "/fleet" });
@@ -93,7 +93,7 @@ describe("the sign-in gate", () => {
     ["archived", "Your account is archived"],
     ["unverified", "Your email address is not verified"],
     ["absent", "You are no longer in the directory"],
-  ] as const)("tells a person who is %s why they get no session, and audits it", async (status, words) => {
+  ] as const)("refuses a person who is %s with the reason, and audits it", async (status, words) => {
     await setStatus(status);
     const { agent, page, reason, id } = await attempt();
     await setStatus("active");
@@ -113,7 +113,7 @@ describe("the sign-in gate", () => {
     });
   });
 
-  it("lets in nobody whom the directory of this deployment does not know", async () => {
+  it("refuses a person who is not in this deployment's directory", async () => {
     const mine = eq(authenticationIdentity.subject, people.reader.subject);
     await web.core.db
       .update(authenticationIdentity)
@@ -134,21 +134,21 @@ describe("the sign-in gate", () => {
     });
   });
 
-  it("tells who cancelled that they did", async () => {
+  it("reports a cancelled sign-in", async () => {
     const { url, text } = await walkSignIn(createUserAgent(), { origin, account: "cancel" });
     expect(url.searchParams.get("reason")).toBe("sign_in_cancelled");
     expect(text).toContain("You did not sign in");
   });
 
-  it("does not write down what anybody can provoke without the provider", async () => {
+  it("does not audit what anybody can provoke without the provider", async () => {
     const before = await latestSignIn();
     await createUserAgent().visit(`${origin}/api/auth/callback/idp?code=x&state=y`);
     expect((await latestSignIn())?.id).toBe(before?.id);
   });
 });
 
-describe("who to be", () => {
-  it("is the provider's to remember, until somebody signs out or is refused: then the page has it ask", async () => {
+describe("the choice of account", () => {
+  it("is offered after a sign-out or a refusal", async () => {
     const agent = await web.signIn("admin");
     const again = await agent.visit(`${origin}/api/auth/login`);
     expect(again.url.pathname).toBe("/");
@@ -164,7 +164,7 @@ describe("who to be", () => {
 });
 
 describe("a session", () => {
-  it("ends after SESSION_TTL, however busy it was, and the page says so", async () => {
+  it("ends after SESSION_TTL, however busy, and the page says so", async () => {
     const agent = await web.signIn("auditor");
     const session = () => agent.visit(`${origin}/api/session`);
     await web.clock.advance(1_799_000);
@@ -178,7 +178,7 @@ describe("a session", () => {
     expect(page.text).toContain('role="status"');
   });
 
-  it("A3: of a person who is suspended in mid-session is refused at the next request, and ended", async () => {
+  it("A3: of a person who is suspended is rejected at the next request, and ended", async () => {
     for (const path of ["/api/session", "/api/core/whoami"]) {
       const agent = await web.signIn("reader");
       await setStatus("suspended");
@@ -189,7 +189,7 @@ describe("a session", () => {
     }
   });
 
-  it("ends with a sign-out, for a script and for a form", async () => {
+  it("ends with a sign-out by a script or a form", async () => {
     const agent = await web.signIn("reader");
     const headers = { Origin: origin, "Content-Type": "application/json" };
     const byScript = await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "{}" });

@@ -1,0 +1,44 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { OAuth2Client } from "arctic";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { limitOutgoingRequests } from "./limit-outgoing-requests.ts";
+
+const followed: string[] = [];
+const closed = Promise.withResolvers<void>();
+const server = createServer((request, response) => {
+  followed.push(request.url ?? "");
+  if (request.url === "/redirect") response.writeHead(307, { Location: "/elsewhere" }).end();
+  else if (request.url === "/stall") response.once("close", () => closed.resolve());
+  else response.writeHead(200, { "Content-Type": "application/json" }).end('{"id_token":"token"}');
+});
+let origin = "";
+beforeAll(async () => {
+  limitOutgoingRequests(200);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterAll(() => {
+  server.close();
+  server.closeAllConnections();
+});
+
+/** arctic's code exchange, which takes neither a signal nor a timeout. */
+const exchange = (path: string) =>
+  new OAuth2Client("id", "secret", null).validateAuthorizationCode(origin + path, "code", null);
+
+describe("an outgoing request", () => {
+  it("succeeds when its response is prompt", async () => {
+    expect((await exchange("/token")).idToken()).toBe("token");
+  });
+
+  it("fails on a redirect, and sends nothing to its target", async () => {
+    await expect(exchange("/redirect")).rejects.toThrow("Failed to send request");
+    expect(followed).not.toContain("/elsewhere");
+  });
+
+  it("ends with its connection when the server stays silent", async () => {
+    await expect(exchange("/stall")).rejects.toThrow("Failed to send request");
+    await closed.promise;
+  });
+});
