@@ -17,7 +17,6 @@ import { countDatabaseSockets, openDatabaseSocket } from "./node/database-socket
 import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
-import { listenFor } from "./node/listen-fault.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
@@ -25,7 +24,7 @@ import { readKeyFile } from "./node/read-key-file.ts";
 import { readLicense } from "./node/read-license.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import type { Reloaded } from "./node/reload-files.ts";
-import { runConfigured, stopSignal } from "./node/run-configured.ts";
+import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
 import {
   committerCheck,

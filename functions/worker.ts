@@ -1,57 +1,53 @@
-import { BoundedMap } from "../kit/bounded-map.ts";
+import { LRUCache } from "lru-cache";
 import { type Clock, systemClock } from "../kit/clock.ts";
 import { describeError } from "../kit/describe-error.ts";
 import { type Entropy, systemEntropy } from "../kit/entropy.ts";
 import { ConfigError, type Environment } from "../kit/env.ts";
 import type { Log } from "../kit/log.ts";
-import { oneLine } from "../kit/one-line.ts";
+import { oneLine } from "../kit/log.ts";
 import { createApp } from "./app.ts";
 import { parseCoreConfig } from "./config.ts";
 import type { Core, Observer } from "./core.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
 import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
-import { type Authority, readAuthorities } from "./signer/authority.ts";
+import { readAuthorities } from "./signer/authority.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { createLocalCa } from "./signer/local-ca.ts";
-import type { Signer } from "./signer/signer.ts";
 import { createWebCryptography, createWebSigningKey } from "./signer/web-cryptography.ts";
 import { connectDatabase } from "./store/database.ts";
 import { routesOf } from "./v1/index.ts";
 
-/** What workerd passes along with a request. */
+/** What workerd passes with a request. */
 export interface WorkerContext {
-  /** Keeps the isolate alive until the promise settles, after the answer went out. */
+  /** Keeps the isolate alive until the promise settles, after the response was sent. */
   waitUntil(promise: Promise<unknown>): void;
 }
 
-/** What one request runs on; the default takes everything from workerd. */
+/** What one request runs on; everything comes from workerd by default. */
 export interface WorkerPlatform {
   env: Environment;
   clock: Clock;
   entropy: Entropy;
   /** Absent: JSON lines to the console, at the configured level. */
   log?: Log;
-  /** Absent: nothing is counted. Isolates come and go, and no scraper finds them. */
+  /** Absent: nothing is counted, as no scraper can reach an isolate. */
   observe?: Observer;
   peerOf(c: HttpContext): Peer;
 }
 
-/** A worker as workerd calls it. */
+/** A worker, as workerd calls it. */
 export interface Worker {
   fetch(request: Request, env: Environment, context: WorkerContext): Promise<Response>;
 }
 
-interface Signing {
-  signer: Signer | null;
-  authorities: readonly Authority[];
-}
+type Signing = Pick<Core, "signer" | "clientCertificates">;
 
-/** Key files and certificate files are bindings here: PEM in these two. */
+/** Bindings with the PEM that is in files on Node. */
 const caCertificateBinding = "SVC_ENROLLMENT_CA_CERT";
 const caKeyBinding = "SVC_ENROLLMENT_CA_KEY";
 
-/** Two, so that a statement beside a transaction does not wait for it; more would multiply by the requests under way. */
+/** Two, so that a statement beside a transaction does not wait for it. Every request in flight has as many. */
 const connectionsPerRequest = 2;
 
 /** The edge terminates TLS and sets this header itself, whatever the client sent. */
@@ -69,12 +65,12 @@ const edgePlatform = (_request: Request, env: Environment): WorkerPlatform => ({
 });
 
 /**
- * Core in workerd: every `/v1` route and the readiness endpoints, without ingest, jobs, migrations and metrics. A database client
- * lives for one request, because workerd ties a socket to the request that opened it.
+ * Creates core for workerd: every `/v1` route and the readiness endpoints, without ingest, jobs, migrations and metrics. Each request has
+ * its own database client, because workerd ties a socket to the request that opened it.
  */
 export const createWorker = (platformOf = edgePlatform): Worker => {
   const cryptography = createWebCryptography();
-  const signings = new BoundedMap<string, Promise<Signing>>(16);
+  const signings = new LRUCache<string, Promise<Signing>>({ max: 16 });
   const signingOf = (env: Environment): Promise<Signing> => {
     const name = `${env[caCertificateBinding]}\n${env[caKeyBinding]}`;
     const known = signings.get(name);
@@ -86,10 +82,11 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
   const loadSigning = async (env: Environment): Promise<Signing> => {
     const certificate = env[caCertificateBinding];
     const key = env[caKeyBinding];
-    if (!certificate || !key) return { signer: null, authorities: [] };
+    if (!certificate || !key)
+      return { signer: null, clientCertificates: createClientCertificateReader({ authorities: [], cryptography }) };
     const authorities = readAuthorities(certificate);
     const signer = await createLocalCa({ authorities, key: await createWebSigningKey(key), cryptography });
-    return { signer, authorities };
+    return { signer, clientCertificates: createClientCertificateReader({ authorities, cryptography }) };
   };
 
   return {
@@ -97,16 +94,15 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
       const { env, clock, entropy, peerOf, log: givenLog, observe = unobserved } = platformOf(request, bindings);
       try {
         const { config } = parseCoreConfig(env, () => {
-          throw new Error("there are no files at the edge");
+          throw new Error("workerd has no files");
         });
-        const { signer, authorities } = await signingOf(env);
+        const signing = await signingOf(env);
         const database = connectDatabase({
           url: config.databaseUrl.reveal(),
           connectionsMax: connectionsPerRequest,
           applicationName: "svc-server worker",
         });
         const log = givenLog ?? consoleLog(config.logLevel);
-        const clientCertificates = createClientCertificateReader({ authorities, cryptography });
         const { db } = database;
         const core: Core = {
           config,
@@ -117,8 +113,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           log,
           observe,
           cryptography,
-          signer,
-          clientCertificates,
+          ...signing,
         };
         const app = createApp(core, { peerOf, routes: [...opsRoutes(core), ...routesOf(core)] });
         const response = await app.fetch(request, bindings);
@@ -126,7 +121,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           context.waitUntil(database.close());
           return response;
         }
-        // An answer may still be read from the database while it goes out: the client lives until its end, or its reader's.
+        // A response may stream from the database: the client closes when the response ends or its reader disconnects.
         const { readable, writable } = new TransformStream<Uint8Array, Uint8Array>();
         const sent = response.body.pipeTo(writable).catch(() => undefined);
         context.waitUntil(sent.then(() => database.close()));
@@ -155,9 +150,9 @@ const unobserved: Observer = { httpRequest: () => undefined, enroll: () => undef
 
 const levels = ["debug", "info", "warn", "error"] as const;
 
-const consoleLog = (least: string): Log => {
+const consoleLog = (levelMin: string): Log => {
   const write = (level: (typeof levels)[number]) => (fields: object, message: string) => {
-    if (levels.indexOf(level) < (levels as readonly string[]).indexOf(least)) return;
+    if (levels.indexOf(level) < (levels as readonly string[]).indexOf(levelMin)) return;
     const err = "err" in fields && fields.err !== undefined ? { err: describeError(fields.err) } : {};
     console[level](oneLine(JSON.stringify({ level, ...fields, ...err, msg: message })));
   };

@@ -1,12 +1,12 @@
 import ipaddr from "ipaddr.js";
 
-/** An address as it counts: an IPv4-mapped IPv6 address is its IPv4. Undefined for what is no address. */
+/** Parses an address; an IPv4-mapped IPv6 address becomes its IPv4 address. Undefined for text that is not an address. */
 const readAddress = (text: string) => {
   const bare = text.split("%")[0] ?? "";
   return ipaddr.isValid(bare) ? ipaddr.process(bare) : undefined;
 };
 
-/** A CIDR in the form that addresses are compared with; undefined for what is none. */
+/** Parses a CIDR; IPv4-mapped IPv6 networks become IPv4. Undefined for text that is not a CIDR. */
 export const readCidr = (text: string) => {
   if (!ipaddr.isValidCIDR(text)) return undefined;
   const [network, bits] = ipaddr.parseCIDR(text);
@@ -16,7 +16,7 @@ export const readCidr = (text: string) => {
   return { network, bits };
 };
 
-/** Whether an address lies in one of the CIDRs; an empty list allows any, and what is no address lies in none. */
+/** Whether an address is in one of the CIDRs. An empty list allows any text; text that is not an address is in no CIDR. */
 export const addressAllowed = (cidrs: readonly string[], address: string): boolean => {
   if (cidrs.length === 0) return true;
   const parsed = readAddress(address);
@@ -27,7 +27,7 @@ export const addressAllowed = (cidrs: readonly string[], address: string): boole
   });
 };
 
-/** What attempts are counted by: the IPv4 address, or the /64 of an IPv6 address, which is one client's as a rule. */
+/** Returns the key by which attempts are counted: the IPv4 address, or the /64 of an IPv6 address, which one client usually has. */
 export const addressKey = (address: string): string => {
   const parsed = readAddress(address);
   if (parsed === undefined) return "unknown";

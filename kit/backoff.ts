@@ -1,8 +1,8 @@
 import { type Entropy, fraction } from "./entropy.ts";
 
 /**
- * How long to wait before attempt `attempt` + 1 (the first failure is attempt 0): a uniformly random time up to `baseMs` doubled
- * for every earlier attempt, and never above `capMs`. Full jitter: after an outage of core a fleet comes back spread out.
+ * Returns the wait before attempt `attempt` + 1, where the first failure is attempt 0: uniformly random up to `baseMs`, doubled for every
+ * earlier attempt, at most `capMs`. Full jitter spreads a fleet's retries after an outage of core.
  */
 export const fullJitterMs = (options: { attempt: number; baseMs: number; capMs: number; entropy: Entropy }): number => {
   const { attempt, baseMs, capMs, entropy } = options;

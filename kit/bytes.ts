@@ -1,4 +1,4 @@
-/** All bytes of a stream; null as soon as there are more than `bytesMax`. */
+/** Reads all bytes of a stream. Returns null as soon as there are more than `bytesMax`. */
 export const readBytes = async (
   stream: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   bytesMax: number,
@@ -19,7 +19,7 @@ export const readBytes = async (
   return bytes;
 };
 
-/** SHA-256 by WebCrypto, which Node and workerd share. */
+/** Returns the SHA-256 by WebCrypto, which Node and workerd share. */
 export const sha256 = async (data: Uint8Array<ArrayBuffer> | string): Promise<Uint8Array<ArrayBuffer>> =>
   new Uint8Array(
     await crypto.subtle.digest("SHA-256", typeof data === "string" ? new TextEncoder().encode(data) : data),

@@ -1,4 +1,4 @@
-/** Time as a dependency: everything that waits or stamps takes a `Clock`, so that tests own time. */
+/** Time as a dependency: code that waits or reads the time takes a `Clock`, so that tests control it. */
 export interface Clock {
   /** Wall time, milliseconds since the Unix epoch. May step backwards when the machine's clock is set. */
   now(): number;
@@ -27,5 +27,5 @@ export const systemClock: Clock = {
     }),
 };
 
-/** RFC 3339 in UTC with milliseconds, the one form in which the API writes a time. */
+/** Formats a timestamp as RFC 3339 in UTC with milliseconds, the only form that the API writes. */
 export const rfc3339 = (ms: number): string => new Date(ms).toISOString();

@@ -1,11 +1,8 @@
-import { errorCode } from "./error-code.ts";
-
 const causesMax = 5;
 
 /**
- * What a log may show of an error: name, code, message, at most `framesMax` lines of its stack, and causes. Never other properties,
- * where libraries keep certificates, statements and their parameters; drizzle puts parameters into the message too, and they are
- * cut off there.
+ * Returns what a log may show of an error: name, code, message, at most `framesMax` lines of its stack, and causes. Leaves out all other
+ * properties, where libraries keep certificates, statements and parameters, and the parameters that drizzle appends to its message.
  */
 export const describeError = (error: unknown, framesMax = 12): object => describe(error, framesMax, 0);
 
@@ -22,4 +19,17 @@ const describe = (error: unknown, framesMax: number, depth: number): object => {
       ? { cause: describe(error.cause, framesMax, depth + 1) }
       : {}),
   };
+};
+
+/** Returns the stable code that Node and the drivers give their errors, such as `ENOENT`; undefined without one. */
+export const errorCode = (error: unknown): string | undefined =>
+  error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+
+/**
+ * Describes to an operator why a file cannot be used: an error of the file system by its code alone, because its message holds the path;
+ * any other error by its message.
+ */
+export const fileFault = (cause: unknown): string => {
+  if (!(cause instanceof Error)) return "cannot be loaded";
+  return "syscall" in cause ? `cannot be read (${errorCode(cause) ?? "no code"})` : cause.message;
 };

@@ -9,7 +9,7 @@ export interface Entropy {
 /** The platform's cryptographic generator. */
 export const systemEntropy: Entropy = { bytes: (length) => crypto.getRandomValues(new Uint8Array(length)) };
 
-/** The same randomness, drawn many bytes at a time: for ids, of which each draw would cost more than the id. Not for secrets. */
+/** Draws many bytes at a time from `entropy`: for ids, where each draw would cost more than the id. Not for secrets. */
 export const pooledEntropy = (entropy: Entropy, poolBytes = 1024): Entropy => {
   let pool = new Uint8Array();
   return {
@@ -22,13 +22,13 @@ export const pooledEntropy = (entropy: Entropy, poolBytes = 1024): Entropy => {
   };
 };
 
-/** A uniform number in [0, 1), for jitter. */
+/** Returns a uniform number in [0, 1), for jitter. */
 export const fraction = (entropy: Entropy): number => {
   const view = new DataView(entropy.bytes(4).buffer);
   return view.getUint32(0) / 0x1_0000_0000;
 };
 
-/** UUIDv7 (RFC 9562): sorts by the millisecond of its making, then at random. */
+/** Creates a UUIDv7 (RFC 9562), which sorts by its millisecond, then at random. */
 export const uuidv7 = ({ clock, entropy }: { clock: Pick<Clock, "now">; entropy: Entropy }): string => {
   const bytes = entropy.bytes(16);
   const view = new DataView(bytes.buffer);

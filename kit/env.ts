@@ -1,9 +1,10 @@
+import { distance } from "fastest-levenshtein";
 import * as v from "valibot";
 
 /** The environment of a process, as Node and workerd give it. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** One thing wrong with one variable. Never holds the value. */
+/** One fault of one variable. Never holds the value. */
 export interface ConfigFault {
   variable: string;
   message: string;
@@ -48,8 +49,8 @@ const resolveFiles = (
 };
 
 /**
- * Parses the variables of one program: the `_FILE` rule, then `variables`, one schema each. `faults` are all that is wrong so far, by
- * name; `values` is there when every schema holds. The caller adds the rules between variables, and throws.
+ * Parses the variables of one program: the `_FILE` rule, then `variables`, one schema each. Returns every fault, and `values` when each
+ * schema accepts. The caller adds the rules between variables, and throws.
  */
 export const parseVariables = <Variables extends v.ObjectEntries>(
   env: Environment,
@@ -73,30 +74,17 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
   return { env: resolved, faults, values: parsed.success ? parsed.output : undefined };
 };
 
-/** A warning for each variable with `prefix` that is not `known`; it names the nearest known one where it looks like a typo. */
+/** Returns a warning for each variable with `prefix` that is not `known`; names the nearest known one if it looks like a typo. */
 export const warnOfUnknown = (env: Environment, prefix: string, known: readonly string[]): string[] =>
   Object.keys(env)
     .filter((name) => name.startsWith(prefix) && !known.includes(name) && env[name] !== undefined)
     .sort()
     .map((variable) => {
       const ranked = known
-        .map((name) => ({ name, distance: editDistance(variable, name) }))
+        .map((name) => ({ name, distance: distance(variable, name) }))
         .sort((a, b) => a.distance - b.distance);
       const best = ranked[0];
       return best && best.distance <= 4
         ? `${variable} is not known; did you mean ${best.name}?`
         : `${variable} is not known`;
     });
-
-const editDistance = (a: string, b: string): number => {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index);
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= b.length; j++) {
-      const substitution = (row[j - 1] ?? 0) + (a[i - 1] === b[j - 1] ? 0 : 1);
-      next.push(Math.min(substitution, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[b.length] ?? 0;
-};

@@ -5,12 +5,12 @@
 
 /** How calls are grouped. */
 export interface GroupOptions<Item, Result> {
-  /** Does the work of all `items`; its results stand in their order. */
+  /** Does the work of all `items`. Returns one result per item, in their order. */
   run(items: readonly Item[]): Promise<readonly Result[]>;
   keyOf(item: Item): string;
   concurrency: number;
   itemsMax: number;
-  /** Whether a run that failed this way is done again item by item, so that one bad item fails alone. */
+  /** Whether to retry each item on its own after this failure, so that one bad item fails alone. */
   isolate(error: unknown): boolean;
 }
 
@@ -22,8 +22,8 @@ interface Waiting<Item, Result> {
 }
 
 /**
- * Groups concurrent calls into shared runs, clocked by the runs themselves: a call starts at once when a run is free, otherwise it
- * goes with all that piled up meanwhile. Alone it waits for nothing; under load the groups grow until the work keeps up.
+ * Groups concurrent calls into shared runs: a call starts at once while fewer than `concurrency` runs are in flight, otherwise it joins
+ * the next run. A single call never waits; under load the groups grow until the work keeps up.
  */
 export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): ((item: Item) => Promise<Result>) => {
   const { run, keyOf, concurrency, itemsMax, isolate } = options;
@@ -34,14 +34,14 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
   const take = (): Waiting<Item, Result>[] => {
     const taken: Waiting<Item, Result>[] = [];
     const left: Waiting<Item, Result>[] = [];
-    const held = new Set<string>();
+    const skipped = new Set<string>();
     for (const call of waiting) {
-      if (taken.length < itemsMax && !busy.has(call.key) && !held.has(call.key)) {
+      if (taken.length < itemsMax && !busy.has(call.key) && !skipped.has(call.key)) {
         taken.push(call);
         busy.add(call.key);
       } else {
         left.push(call);
-        held.add(call.key);
+        skipped.add(call.key);
       }
     }
     waiting = left;

@@ -1,16 +1,16 @@
-/** What helps the caller of a refused request. */
+/** What the caller of a refused request should do. */
 export type ProblemAction = "retry" | "fix_request" | "fix_clock" | "renew" | "reenroll" | "stop";
 
-/** One fault of a request: where, and what was expected. Never quotes the value. */
+/** One fault of a request: its path, and what was expected. Never quotes the value. */
 export interface FieldError {
   path: string;
   message: string;
-  /** Where it stands in a text, counted from 1. */
+  /** Position in a text, counted from 1. */
   line?: number;
   column?: number;
 }
 
-/** What a thrower may add to a problem. `detail` is public; `cause` is only logged. */
+/** The optional parts of a problem. `detail` is public; `cause` is only logged. */
 export interface ProblemOptions {
   detail?: string;
   cause?: unknown;
@@ -20,7 +20,7 @@ export interface ProblemOptions {
   retryAfterSeconds?: number;
 }
 
-/** A refusal with a stable code. Every transport translates it in one place; see `functions/problems.ts` for the catalog. */
+/** A refusal with a stable code of a program's catalog. Each transport translates it in one place. */
 export class Problem<Code extends string = string> extends Error {
   readonly code: Code;
   readonly options: Readonly<ProblemOptions>;

@@ -1,11 +1,11 @@
 import type { Clock } from "./clock.ts";
 import type { Log } from "./log.ts";
 
-/** What a job runs on. */
+/** What a job needs. */
 export interface JobOptions {
   name: string;
   intervalMs: number;
-  /** How long to wait after so many failures in a row, 1 and up; never longer than the interval. Absent: the interval. */
+  /** Returns the wait after a number of failures in a row, 1 and up; at most the interval, which is the default. */
   retryMs?: (failures: number) => number;
   clock: Clock;
   signal: AbortSignal;
@@ -13,9 +13,8 @@ export interface JobOptions {
 }
 
 /**
- * Runs `tick` at once and then every `intervalMs` after the previous run ended, until the signal aborts; resolves then. A tick
- * that fails is logged and retried, at the next interval or as `retryMs` says: a job never ends the process. Ticks are idempotent, and
- * never overlap.
+ * Runs `tick` at once and then `intervalMs` after each run ended, until the signal aborts. Logs a tick that fails and retries it after
+ * `retryMs`: a job never ends the process. Ticks must be idempotent; they never overlap.
  */
 export const runEvery = async (
   { name, intervalMs, retryMs = () => intervalMs, clock, signal, log }: JobOptions,
@@ -32,7 +31,7 @@ export const runEvery = async (
       if (signal.aborted) return;
       failures += 1;
       waitMs = Math.min(intervalMs, retryMs(failures));
-      log.error({ job: name, err, retry_seconds: Math.round(waitMs / 1000) }, "job failed; it runs again");
+      log.error({ job: name, err, retry_seconds: Math.round(waitMs / 1000) }, "job failed; retrying");
     }
     await clock.sleep(waitMs, signal).catch(() => undefined);
   }

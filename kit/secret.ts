@@ -1,6 +1,6 @@
 const redacted = "[redacted]";
 
-/** A value that no log line, error or JSON document shows: only `reveal` gives it out. */
+/** A value that prints as `[redacted]` in logs, errors and JSON; only `reveal` returns it. */
 export class Secret {
   readonly #value: string;
 
@@ -8,7 +8,7 @@ export class Secret {
     this.#value = value;
   }
 
-  /** The value itself. Call it where it is used, and keep the result out of every message. */
+  /** Returns the value. Call it where the value is used, and keep the result out of every message. */
   reveal(): string {
     return this.#value;
   }

@@ -4,7 +4,7 @@ import { Secret } from "./secret.ts";
 /** Text that is not empty. */
 export const TextVariable = v.pipe(v.string(), v.nonEmpty("must not be empty"));
 
-/** A value that nothing prints. */
+/** A value that prints as `[redacted]`. */
 export const SecretVariable = v.pipe(
   TextVariable,
   v.transform((text) => new Secret(text)),
@@ -20,13 +20,13 @@ export const HmacKeyVariable = v.pipe(
 /** A UUID, in lower case. */
 export const UuidVariable = v.pipe(TextVariable, v.uuid("must be a UUID"), v.toLowerCase());
 
-/** The address or the host name that a listener binds to. */
+/** An address or host name that a listener binds to. */
 export const HostVariable = v.pipe(
   TextVariable,
   v.regex(/^[0-9A-Za-z:.-]{1,253}$/, "must be an address or a host name, for example 127.0.0.1"),
 );
 
-/** The least of what a program logs. */
+/** The lowest level that a program logs. */
 export const LogLevelVariable = v.picklist(["debug", "info", "warn", "error"], "must be debug, info, warn or error");
 
 /** `true` or `false`, nothing else. */
@@ -47,7 +47,7 @@ export const IntegerVariable = (min: number, max: number = Number.MAX_SAFE_INTEG
 
 const unitSeconds: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400 };
 
-/** A duration: integer followed by s, m, h or d. Gives seconds. */
+/** A duration: an integer followed by s, m, h or d. Its output is in seconds. */
 export const DurationVariable = (minSeconds = 1) =>
   v.pipe(
     v.string(),

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { isLoopbackHost } from "../../kit/loopback.ts";
+import { isLoopbackHost } from "../../kit/confidential-url.ts";
 import { Secret } from "../../kit/secret.ts";
 import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
 import { composeIdentity } from "../../proto/identity.ts";

@@ -9,7 +9,7 @@
 
 import { readFile, realpath, rename, stat } from "node:fs/promises";
 import { dirname } from "node:path";
-import { errorCode } from "../../kit/error-code.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import type { Log } from "../../kit/log.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";

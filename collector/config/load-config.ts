@@ -1,7 +1,7 @@
 import { constants } from "node:fs";
 import { open, readFile, stat } from "node:fs/promises";
 import { dirname, isAbsolute, resolve } from "node:path";
-import { errorCode } from "../../kit/error-code.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import { type CollectorConfig, parseCollectorConfig } from "../../proto/collector-config/parse.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";

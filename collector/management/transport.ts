@@ -3,7 +3,7 @@ import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { checkServerIdentity, connect as connectTls } from "node:tls";
-import { errorCode } from "../../kit/error-code.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import { type Answer, ManagementError, type ManagementFailure } from "./management-error.ts";
 

@@ -1,7 +1,7 @@
 import pino from "pino";
 import { describeError } from "../../kit/describe-error.ts";
 import type { Log } from "../../kit/log.ts";
-import { oneLine } from "../../kit/one-line.ts";
+import { oneLine } from "../../kit/log.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import type { Output } from "../env.ts";
 

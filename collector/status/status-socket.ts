@@ -2,7 +2,7 @@ import { chmod, rm } from "node:fs/promises";
 import { connect, createServer } from "node:net";
 import { join } from "node:path";
 import * as v from "valibot";
-import { errorCode } from "../../kit/error-code.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import type { Log } from "../../kit/log.ts";
 import { CollectorStatus } from "./status.ts";
 

@@ -10,8 +10,9 @@
  *   guess that the transaction checks, wrong when the earlier batch failed or another core wrote. Then the batch is done over.
  * - Nothing here is bounded by itself: the caller's byte budget bounds what is pending.
  */
+
+import { LRUCache } from "lru-cache";
 import type { Client } from "pg";
-import { BoundedMap } from "../../kit/bounded-map.ts";
 import type { Clock } from "../../kit/clock.ts";
 import {
   type CommittedFrame,
@@ -93,7 +94,7 @@ export const createCommitter = ({
   let waitingBytes = 0;
   const busy = new Map<string, Busy>();
   /** Where each queue stands once the batches it is in have committed. */
-  const expected = new BoundedMap<string, bigint>(expectedMax);
+  const expected = new LRUCache<string, bigint>({ max: expectedMax });
   const idle: Client[] = [];
   let running = 0;
   let slow = false;

@@ -1,5 +1,5 @@
 import { fullJitterMs } from "../../kit/backoff.ts";
-import { fileFault } from "../../kit/file-fault.ts";
+import { fileFault } from "../../kit/describe-error.ts";
 import { runEvery } from "../../kit/run-every.ts";
 import type { Core, DirectoryObserver } from "../core.ts";
 import { parseServiceAccount } from "../directory/service-account.ts";

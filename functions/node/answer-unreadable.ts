@@ -3,8 +3,8 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { STATUS_CODES } from "node:http";
 import type { Socket } from "node:net";
 import { RequestError } from "@hono/node-server";
-import { errorCode } from "../../kit/error-code.ts";
-import { type UnreadableRequest, unreadableAnswer } from "../../kit/unreadable-request.ts";
+import { errorCode } from "../../kit/describe-error.ts";
+import { type UnreadableRequest, unreadableAnswer } from "../../kit/problem-document.ts";
 
 /** A server that speaks HTTP/1.1: plain, or over TLS beside HTTP/2. */
 interface Http1Server {

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { describeError } from "../../kit/describe-error.ts";
 import type { Log } from "../../kit/log.ts";
-import { oneLine } from "../../kit/one-line.ts";
+import { oneLine } from "../../kit/log.ts";
 
 /** A log that writes one JSON object a line to stdout; `level` and above. */
 export const createLog = (level: string): Log =>

@@ -21,7 +21,7 @@ import { gunzip } from "node:zlib";
 import { createContextValues } from "@connectrpc/connect";
 import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
 import { getRequestListener } from "@hono/node-server";
-import { errorCode } from "../../kit/error-code.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import { identityOfCertificate } from "../../proto/identity.ts";
 import type { HttpContext, Peer } from "../http/request.ts";
 import { type CallerCertificate, callerCertificateKey } from "../ingest/admission.ts";

@@ -1,4 +1,4 @@
-import { BoundedMap } from "../../kit/bounded-map.ts";
+import { LRUCache } from "lru-cache";
 import { DerError, readAll, readDer, readOid, tag } from "../../proto/der.ts";
 import { type IdentityFault, identityOfExtensions } from "../../proto/identity.ts";
 import { type CertificateParts, extensionOid, readCertificate } from "../../proto/x509.ts";
@@ -56,7 +56,7 @@ export const createClientCertificateReader = (options: {
   entriesMax?: number;
 }): ClientCertificateReader => {
   const { authorities, cryptography, entriesMax = 20_000 } = options;
-  const known = new BoundedMap<string, ClientCertificateResult>(entriesMax);
+  const known = new LRUCache<string, ClientCertificateResult>({ max: entriesMax });
   return {
     async read(der) {
       const fingerprintSha256 = await cryptography.sha256Hex(der);

@@ -1,4 +1,4 @@
-import { BoundedMap } from "../../kit/bounded-map.ts";
+import { LRUCache } from "lru-cache";
 import { DerError, DerSequence, readDer, readUnsigned, tag, writeDer, writeUnsigned } from "../../proto/der.ts";
 import { decodePem } from "../../proto/pem.ts";
 import {
@@ -32,7 +32,7 @@ const operationParameters = (signature: SignatureAlgorithm) => {
 
 /** Cryptography by WebCrypto, for every runtime that has it. Public keys stay imported for the `keysMax` used last. */
 export const createWebCryptography = ({ keysMax = 1_000 }: { keysMax?: number } = {}): Cryptography => {
-  const keys = new BoundedMap<string, CryptoKey>(keysMax);
+  const keys = new LRUCache<string, CryptoKey>({ max: keysMax });
   const verify: Cryptography["verify"] = async ({ spki, algorithm, data, signature }) => {
     const parts = readPublicKey(spki);
     if (parts === undefined || !algorithmFits(parts.algorithm, algorithm)) return false;

@@ -8,7 +8,7 @@
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
  */
 import type { Client } from "pg";
-import { errorCode } from "../../kit/error-code.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import { openCopyClient } from "./copy-client.ts";
 import { runCopyTransaction } from "./copy-transaction.ts";
 import { rowsAbove } from "./encode-envelopes.ts";

@@ -1,5 +1,5 @@
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
-import { unreadableRequests } from "../../kit/unreadable-request.ts";
+import { unreadableRequests } from "../../kit/problem-document.ts";
 import { webProblemCatalog } from "../../ui/bff/problems.ts";
 import { markdownTable } from "./markdown-table.ts";
 

@@ -1,4 +1,4 @@
-import { BoundedMap } from "../../kit/bounded-map.ts";
+import { LRUCache } from "lru-cache";
 import type { Session } from "../../proto/operator/session.ts";
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
@@ -29,7 +29,7 @@ export const createSignedIn = (clock: Web["clock"], sessions: Sessions): ((handl
 
 /** Creates the rate limiter. It returns null, or the seconds after which the person may send another request. */
 const createRateLimit = (clock: Web["clock"]): ((userId: string) => number | null) => {
-  const buckets = new BoundedMap<string, { tokens: number; at: number }>(personsMax);
+  const buckets = new LRUCache<string, { tokens: number; at: number }>({ max: personsMax });
   return (userId) => {
     const now = clock.monotonic();
     const bucket = buckets.get(userId) ?? { tokens: requestsBurst, at: now };

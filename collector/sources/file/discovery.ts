@@ -1,7 +1,7 @@
 import { constants, type Stats } from "node:fs";
 import { type FileHandle, glob, open, readdir, realpath, stat } from "node:fs/promises";
 import { dirname, join, matchesGlob } from "node:path";
-import { errorCode } from "../../../kit/error-code.ts";
+import { errorCode } from "../../../kit/describe-error.ts";
 
 /** Which files a source reads. */
 export interface FilePatterns {

@@ -8,7 +8,7 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { failureOf } from "../../../collector/forward/failure.ts";
-import { errorCode } from "../../../kit/error-code.ts";
+import { errorCode } from "../../../kit/describe-error.ts";
 import { FrameSchema, IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { encodePem } from "../../../proto/pem.ts";
 import { type Answer, type Beacon, beaconSource, type HostCredentials, type Wire, WireError } from "./wire.ts";
