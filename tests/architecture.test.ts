@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { violationsOf } from "../scripts/verify/architecture.ts";
-import { readSource } from "../scripts/verify/imports.ts";
-import { readSources } from "../scripts/verify/sources.ts";
+import { readSource, readSources } from "../scripts/verify/imports.ts";
 
 const violations = (files: Readonly<Record<string, string>>) =>
   violationsOf(Object.entries(files).map(([path, text]) => readSource(path, text)));

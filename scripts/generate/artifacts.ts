@@ -1,34 +1,34 @@
 import { readFileSync } from "node:fs";
 import { renderCoreConfiguration, renderWebConfiguration } from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
+import { replaceRegion } from "./markdown.ts";
 import { openApiOf } from "./openapi.ts";
 import { renderProblemsPage } from "./problems-page.ts";
-import { replaceRegion } from "./region.ts";
-import { renderReliabilityPage } from "./reliability-page.ts";
+import { renderReliabilityPages } from "./reliability-pages.ts";
 
-/** A committed file that a program writes; verify fails when it is not what `render` gives. */
+/** A committed file and the text that it must have. */
 export interface Artifact {
   path: string;
-  render(): string;
+  text: string;
 }
 
-const renderOpenApi = (): string => {
+/** Renders `proto/openapi.json`. */
+export const renderOpenApi = (): string => {
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { version: string };
   const title = "Collector fleet management and operator access";
   return `${JSON.stringify(openApiOf(documentedRoutes(), { title, version, named: namedSchemas }), null, 2)}\n`;
 };
 
-/** Everything generated from the code, except what buf and drizzle-kit write. */
-export const artifacts: readonly Artifact[] = [
-  { path: "proto/openapi.json", render: renderOpenApi },
-  { path: "docs/problems.md", render: renderProblemsPage },
-  { path: "docs/reliability.md", render: renderReliabilityPage },
-  {
-    path: "docs/operate.md",
-    render: () => replaceRegion(readFileSync("docs/operate.md", "utf8"), "configuration", renderCoreConfiguration()),
-  },
-  {
-    path: "docs/deploy-web.md",
-    render: () => replaceRegion(readFileSync("docs/deploy-web.md", "utf8"), "configuration", renderWebConfiguration()),
-  },
+const withConfiguration = (path: string, table: string): Artifact => ({
+  path,
+  text: replaceRegion(readFileSync(path, "utf8"), "configuration", table),
+});
+
+/** Renders every file that is generated from code, except those that buf, drizzle-kit and the client generator write. */
+export const renderArtifacts = (): Artifact[] => [
+  { path: "proto/openapi.json", text: renderOpenApi() },
+  { path: "docs/problems.md", text: renderProblemsPage() },
+  ...renderReliabilityPages(),
+  withConfiguration("docs/operate.md", renderCoreConfiguration()),
+  withConfiguration("docs/deploy-web.md", renderWebConfiguration()),
 ];

@@ -1,6 +1,6 @@
 import { coreFileForms, coreVariables } from "../../functions/config.ts";
 import { webFileForms, webVariables } from "../../ui/bff/config.ts";
-import { markdownTable } from "./markdown-table.ts";
+import { markdownTable } from "./markdown.ts";
 
 /** What each variable means. The compiler asks for a line here when core learns a variable. */
 const coreMeanings: Readonly<Record<keyof typeof coreVariables, string>> = {

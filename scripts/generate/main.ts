@@ -1,13 +1,14 @@
-/** Writes every generated file: protocol code by buf, the OpenAPI document and the tables of the documentation from the code, the client. */
+/** `bun run generate`: writes every generated file: protocol code, the OpenAPI document, pages and tables of the docs, the client. */
 import { execFileSync } from "node:child_process";
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { artifacts } from "./artifacts.ts";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { dirname } from "node:path";
+import { renderArtifacts } from "./artifacts.ts";
 import { generateClient } from "./client.ts";
 
 execFileSync("node_modules/.bin/buf", ["generate"], { stdio: ["ignore", "inherit", "inherit"] });
-for (const { path, render } of artifacts) {
-  const text = render();
+for (const { path, text } of renderArtifacts()) {
   if (existsSync(path) && readFileSync(path, "utf8") === text) continue;
+  mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, text);
   console.log(`wrote ${path}`);
 }

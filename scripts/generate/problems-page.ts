@@ -1,7 +1,7 @@
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
 import { unreadableRequests } from "../../kit/problem-document.ts";
 import { webProblemCatalog } from "../../ui/bff/problems.ts";
-import { markdownTable } from "./markdown-table.ts";
+import { markdownTable } from "./markdown.ts";
 
 const meaning = {
   retry: "the same request may succeed later, after `Retry-After` where it is given",

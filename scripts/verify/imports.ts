@@ -1,5 +1,7 @@
+import { readFileSync } from "node:fs";
 import { posix } from "node:path";
 import { parseSync } from "oxc-parser";
+import { repositoryFiles } from "../repository-files.ts";
 
 /** One import or re-export of a source file. */
 export interface ImportEdge {
@@ -8,21 +10,27 @@ export interface ImportEdge {
   /** A file of the repository, a package's name without its subpath, or a `node:` module. */
   to: string;
   kind: "file" | "package" | "node";
-  /** `import type` and `export type`: gone when the program runs. */
+  /** `import type` and `export type`, which are erased. */
   typeOnly: boolean;
-  /** `import()`: not before the program comes there. */
+  /** `import()`. */
   dynamic: boolean;
 }
 
-/** What the architecture rules read of a file. */
+/** The parts of a file that the architecture rules use. */
 export interface SourceFile {
   path: string;
   lines: number;
   imports: readonly ImportEdge[];
-  /** Names of `let` bindings at module level: state that outlives a call. */
+  /** Names of `let` bindings at module level, which are state that outlives a call. */
   moduleState: readonly string[];
   readsEnvironment: boolean;
 }
+
+/** Reads every TypeScript file of the repository. */
+export const readSources = (): SourceFile[] =>
+  repositoryFiles("*.ts", "*.tsx")
+    .filter((path) => !path.endsWith(".d.ts"))
+    .map((path) => readSource(path, readFileSync(path, "utf8")));
 
 /** Parses one TypeScript file; throws on a syntax error. */
 export const readSource = (path: string, text: string): SourceFile => {

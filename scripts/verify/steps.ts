@@ -3,35 +3,44 @@ import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { promisify } from "node:util";
-import { artifacts } from "../generate/artifacts.ts";
+import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
 import { violationsOf } from "./architecture.ts";
 import { dependencyFaults } from "./dependencies.ts";
-import { readSources } from "./sources.ts";
+import { readSources } from "./imports.ts";
 
-/** One thing that verify looks at. */
+/** The result of a step. */
+export interface StepResult {
+  /** What is wrong, for a person. */
+  fault?: string;
+  /** What to know about a step that passed. */
+  note?: string;
+}
+
+/** One check of the repository. */
 export interface Step {
   name: string;
   /** What to do when it fails. */
   remedy: string;
-  /** What is wrong, for a human; undefined when nothing is. */
-  check(): Promise<string | undefined>;
+  check(): Promise<StepResult>;
 }
 
 const execute = promisify(execFile);
 
 /** Runs a tool of node_modules; its output is the fault when it fails. */
-const tool = async (name: string, ...args: string[]): Promise<string | undefined> => {
+const tool = async (name: string, ...args: string[]): Promise<StepResult> => {
   try {
     await execute(`node_modules/.bin/${name}`, args, { maxBuffer: 64 * 1024 * 1024 });
-    return undefined;
+    return {};
   } catch (error) {
     const { stdout = "", stderr = "", message = "" } = error as { stdout?: string; stderr?: string; message?: string };
-    return `${stdout}${stderr}` || message;
+    return { fault: `${stdout}${stderr}` || message };
   }
 };
 
-const inTemporaryFolder = async <Result>(task: (folder: string) => Promise<Result>): Promise<Result> => {
+const resultOf = (faults: readonly string[]): StepResult => (faults.length > 0 ? { fault: faults.join("\n") } : {});
+
+const inTemporaryFolder = async (task: (folder: string) => Promise<StepResult>): Promise<StepResult> => {
   const folder = await mkdtemp(join(tmpdir(), "svc-verify-"));
   try {
     return await task(folder);
@@ -40,7 +49,7 @@ const inTemporaryFolder = async <Result>(task: (folder: string) => Promise<Resul
   }
 };
 
-const filesBelow = async (folder: string): Promise<Map<string, string>> => {
+const readFolder = async (folder: string): Promise<Map<string, string>> => {
   const entries = await readdir(folder, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
   return new Map(
@@ -48,65 +57,67 @@ const filesBelow = async (folder: string): Promise<Map<string, string>> => {
   );
 };
 
-const differences = (expected: Map<string, string>, committed: Map<string, string>): string[] =>
-  [...new Set([...expected.keys(), ...committed.keys()])]
-    .filter((path) => expected.get(path) !== committed.get(path))
-    .map((path) => `${path} ${committed.has(path) ? (expected.has(path) ? "differs" : "is left over") : "is missing"}`);
-
-const orUndefined = (faults: readonly string[]): string | undefined =>
-  faults.length > 0 ? faults.join("\n") : undefined;
+const compareFolders = async (expectedFolder: string, committedFolder: string): Promise<StepResult> => {
+  const [expected, committed] = await Promise.all([readFolder(expectedFolder), readFolder(committedFolder)]);
+  const paths = [...new Set([...expected.keys(), ...committed.keys()])];
+  const how = (path: string) =>
+    committed.has(path) ? (expected.has(path) ? "differs" : "is left over") : "is missing";
+  const changed = paths.filter((path) => expected.get(path) !== committed.get(path));
+  return resultOf(changed.map((path) => `${committedFolder}/${path} ${how(path)}`));
+};
 
 const generatedProtocol = () =>
   inTemporaryFolder(async (folder) => {
-    const fault = await tool("buf", "generate", "-o", folder);
-    if (fault !== undefined) return fault;
-    const [expected, committed] = await Promise.all([filesBelow(join(folder, "proto/gen")), filesBelow("proto/gen")]);
-    return orUndefined(differences(expected, committed));
+    const generated = await tool("buf", "generate", "-o", folder);
+    return generated.fault === undefined ? compareFolders(join(folder, "proto/gen"), "proto/gen") : generated;
   });
 
 const generatedClient = () =>
   inTemporaryFolder(async (folder) => {
     await generateClient(folder);
-    const [expected, committed] = await Promise.all([filesBelow(folder), filesBelow("client/gen")]);
-    return orUndefined(differences(expected, committed));
+    return compareFolders(folder, "client/gen");
   });
+
+const generatedDocuments = async () => {
+  const faults = renderArtifacts().map(async ({ path, text }) => {
+    const committed = await readFile(path, "utf8").catch(() => undefined);
+    return committed === text ? [] : [`${path} ${committed === undefined ? "is missing" : "differs"}`];
+  });
+  return resultOf((await Promise.all(faults)).flat());
+};
 
 const migrations = () =>
   inTemporaryFolder(async (folder) => {
     await cp("drizzle/migrations", folder, { recursive: true });
-    const before = await filesBelow(folder);
-    // drizzle-kit takes a relative folder only.
-    const fault = await tool(
-      "drizzle-kit",
-      "generate",
-      "--dialect=postgresql",
-      "--schema=./drizzle/schema/index.ts",
-      `--out=${relative(process.cwd(), folder)}`,
-    );
-    if (fault !== undefined) return fault;
-    const after = await filesBelow(folder);
-    const added = [...after].filter(([path]) => path.endsWith(".sql") && !before.has(path));
-    return orUndefined(added.map(([path, text]) => `the schema is ahead of the migrations by ${path}:\n${text}`));
+    const before = await readFolder(folder);
+    // drizzle-kit accepts a relative folder only.
+    const out = relative(process.cwd(), folder);
+    const generate = ["generate", "--dialect=postgresql", "--schema=./drizzle/schema/index.ts", `--out=${out}`];
+    const generated = await tool("drizzle-kit", ...generate);
+    if (generated.fault !== undefined) return generated;
+    const added = [...(await readFolder(folder))].filter(([path]) => path.endsWith(".sql") && !before.has(path));
+    return resultOf(added.map(([path, text]) => `the schema is ahead of the migrations by ${path}:\n${text}`));
   });
 
-const generatedDocuments = async () => {
-  const faults = await Promise.all(
-    artifacts.map(async ({ path, render }) => {
-      const committed = await readFile(path, "utf8").catch(() => undefined);
-      return committed === render() ? [] : [`${path} ${committed === undefined ? "is missing" : "differs"}`];
-    }),
-  );
-  return orUndefined(faults.flat());
+const protocolCompatibility = async (): Promise<StepResult> => {
+  const git = async (...args: string[]) => (await execute("git", args)).stdout.trim();
+  const tag = await git("describe", "--tags", "--abbrev=0").catch(() => undefined);
+  if (tag === undefined) return { note: "no release tag yet: nothing to compare with" };
+  const repository = await git("rev-parse", "--path-format=absolute", "--git-common-dir");
+  return { note: `compared with ${tag}`, ...(await tool("buf", "breaking", "--against", `${repository}#tag=${tag}`)) };
 };
 
-/** The longest first, so that the whole takes as long as it must and no longer. */
+const dependencies = async () => {
+  const manifests = await Promise.all(["package.json", "client/package.json"].map((path) => readFile(path, "utf8")));
+  return resultOf(manifests.flatMap((text) => dependencyFaults(JSON.parse(text))));
+};
+
+const regenerate = "run `bun run generate`";
+
+/** The longest first, which makes the whole short. */
 export const steps: readonly Step[] = [
-  {
-    name: "generated protocol code",
-    remedy: "run `bun run generate`",
-    check: generatedProtocol,
-  },
-  { name: "generated client", remedy: "run `bun run generate`", check: generatedClient },
+  { name: "generated protocol code", remedy: regenerate, check: generatedProtocol },
+  { name: "generated client", remedy: regenerate, check: generatedClient },
   { name: "types", remedy: "see below", check: () => tool("tsc", "-p", ".", "--pretty", "false") },
   {
     name: "dead code",
@@ -123,25 +134,17 @@ export const steps: readonly Step[] = [
     remedy: "run `node_modules/.bin/drizzle-kit generate --name <what-changed>`; migrations are never edited",
     check: migrations,
   },
-  {
-    name: "generated documents",
-    remedy: "run `bun run generate`",
-    check: generatedDocuments,
-  },
+  { name: "generated documents", remedy: regenerate, check: generatedDocuments },
   {
     name: "architecture",
-    remedy: "docs and rules are in scripts/verify/architecture.ts",
-    check: async () => orUndefined(violationsOf(readSources())),
+    remedy: "the rules are in scripts/verify/architecture.ts",
+    check: async () => resultOf(violationsOf(readSources())),
   },
   { name: "protocol style", remedy: "see buf.yaml", check: () => tool("buf", "lint") },
   {
-    name: "dependencies",
-    remedy: "pin exact versions; see CONTRIBUTING.md",
-    check: async () => {
-      const manifests = await Promise.all(
-        ["package.json", "client/package.json"].map((path) => readFile(path, "utf8")),
-      );
-      return orUndefined(manifests.flatMap((text) => dependencyFaults(JSON.parse(text))));
-    },
+    name: "protocol compatibility",
+    remedy: "keep the protocol compatible with the last release",
+    check: protocolCompatibility,
   },
+  { name: "dependencies", remedy: "pin exact versions; see CONTRIBUTING.md", check: dependencies },
 ];
