@@ -10,6 +10,7 @@ import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.t
 import type { LicenseSource } from "./domain/licensing/license.ts";
 import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
+import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { runAuditJobs } from "./jobs/audit-jobs.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
@@ -176,6 +177,7 @@ const startIngest = async (
     clock,
     log,
     observe: metrics.observeIngest,
+    fastPath: createFastPath,
     certificates: {
       find: (fingerprints) => findCertificateStandings(db, fingerprints),
       use: (certificate) => markUsed(core, certificate),

@@ -1,34 +1,34 @@
 /**
- * Buffers that are used again. V8 counts the memory of buffers and collects all garbage when much of it came lately, and the system
- * clears each page of a new one: for those that pass through by the megabyte, that costs more than what is done with them.
+ * Buffers that are used again. V8 counts the memory of buffers and collects garbage when much of it was allocated lately, and the
+ * kernel clears each page of a new one: for megabytes that only pass through, that costs more than the work on them.
  */
 export interface BufferPool {
-  /** A buffer of at least so many bytes, whose content is left over from whoever had it before. */
-  take(bytes: number): Uint8Array<ArrayBuffer>;
-  /** Gives one back, or a part of it, which nobody may read or write from then on. What the pool did not lend is ignored. */
-  give(buffer: Uint8Array<ArrayBuffer>): void;
+  /** Returns a buffer of at least `bytes`, with the content of its previous use. */
+  acquire(bytes: number): Uint8Array<ArrayBuffer>;
+  /** Takes back a buffer, or a part of one, which nobody may read or write from then on. Ignores buffers of other origin. */
+  release(buffer: Uint8Array<ArrayBuffer>): void;
 }
 
-/** Up to here a buffer costs little. */
-const smallestBytes = 8 * 1024;
+/** Smaller buffers cost little, and are not pooled. */
+const pooledBytesMin = 8 * 1024;
 
-/** Makes a pool that keeps at most `idleBytesMax` of buffers that nobody uses. */
+/** Makes a pool that keeps at most `idleBytesMax` of unused buffers. */
 export const createBufferPool = (idleBytesMax: number): BufferPool => {
   const idle = new Map<number, Uint8Array<ArrayBuffer>[]>();
-  const lent = new WeakSet<ArrayBuffer>();
+  const acquired = new WeakSet<ArrayBuffer>();
   let idleBytes = 0;
   return {
-    take(bytes) {
-      if (bytes <= smallestBytes) return Buffer.allocUnsafe(bytes);
+    acquire(bytes) {
+      if (bytes <= pooledBytesMin) return Buffer.allocUnsafe(bytes);
       const size = sizeFor(bytes);
       const known = idle.get(size)?.pop();
       if (known !== undefined) idleBytes -= size;
       const buffer = known ?? Buffer.allocUnsafeSlow(size);
-      lent.add(buffer.buffer);
+      acquired.add(buffer.buffer);
       return buffer;
     },
-    give({ buffer }) {
-      if (!lent.delete(buffer)) return;
+    release({ buffer }) {
+      if (!acquired.delete(buffer)) return;
       const size = buffer.byteLength;
       if (idleBytes + size > idleBytesMax) return;
       idleBytes += size;
@@ -39,10 +39,10 @@ export const createBufferPool = (idleBytesMax: number): BufferPool => {
   };
 };
 
-/** For what is not given back: every buffer is a new one. */
-export const unpooled: BufferPool = { take: (bytes) => Buffer.allocUnsafe(bytes), give: () => undefined };
+/** Allocates each buffer anew, for those that are never released. */
+export const unpooled: BufferPool = { acquire: (bytes) => Buffer.allocUnsafe(bytes), release: () => undefined };
 
-/** Sizes are four to a power of two, so that a buffer is at most a quarter larger than was asked for. */
+/** Sizes are four to a power of two, so that a buffer is at most a quarter larger than requested. */
 const sizeFor = (bytes: number): number => {
   const step = 2 ** (29 - Math.clz32(bytes - 1));
   return Math.ceil(bytes / step) * step;

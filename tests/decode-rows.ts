@@ -1,6 +1,6 @@
-import { type EncodedRows, headerBytes } from "../functions/store/row-writer.ts";
+import { type CopyRows, headerBytes } from "../functions/store/envelope-rows.ts";
 
-/** A row as COPY was given it: text decoded, moments in microseconds since 2000, attributes parsed as jsonb parses them. */
+/** A row as COPY receives it: text decoded, timestamps in microseconds since 2000, attributes parsed as jsonb parses them. */
 export interface DecodedRow {
   hostId: string;
   queue: string;
@@ -13,8 +13,8 @@ export interface DecodedRow {
   payload: Uint8Array;
 }
 
-/** Reads encoded rows back, or throws: every length must fit, and all text must be UTF-8 without NUL. */
-export const decodeRows = ({ bytes, count }: EncodedRows): DecodedRow[] => {
+/** Decodes rows, or throws: every length must fit, and all text must be UTF-8 without NUL. */
+export const decodeRows = ({ bytes, count }: CopyRows): DecodedRow[] => {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const rows: DecodedRow[] = [];
   let at = headerBytes;
@@ -33,11 +33,11 @@ export const decodeRows = ({ bytes, count }: EncodedRows): DecodedRow[] => {
   };
   const text = (value: Uint8Array): string => {
     const decoded = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(value);
-    if (decoded.includes("\0")) throw new Error("text holds NUL");
+    if (decoded.includes("\0")) throw new Error("text contains NUL");
     return decoded;
   };
   const number = (value: Uint8Array): bigint => new DataView(value.buffer).getBigInt64(0);
-  const moment = (value: Uint8Array | null): bigint | null => value && number(value);
+  const timestamp = (value: Uint8Array | null): bigint | null => value && number(value);
   while (at < bytes.length) {
     if (view.getInt16(at) !== 9) throw new Error("a row has nine columns");
     at += 2;
@@ -46,13 +46,13 @@ export const decodeRows = ({ bytes, count }: EncodedRows): DecodedRow[] => {
       queue: required().toHex(),
       sequence: number(required()),
       kind: text(required()),
-      observedAt: moment(field()),
-      receivedAt: moment(field()),
+      observedAt: timestamp(field()),
+      receivedAt: timestamp(field()),
       source: text(required()),
       attributes: JSON.parse(text(required().subarray(1))),
       payload: required(),
     });
   }
-  if (rows.length !== count) throw new Error("the rows are not as many as they say");
+  if (rows.length !== count) throw new Error("the number of rows differs from their count");
   return rows;
 };

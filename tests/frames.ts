@@ -1,10 +1,10 @@
-/** The host of a test's usual client certificate. */
+/** The identity of a test's default client certificate. */
 export const testHost = "spiffe://fleet.test/host-1";
 
-/** A queue that no test has used. */
+/** Returns a new queue id. */
 export const newQueue = (): Buffer => Buffer.from(crypto.getRandomValues(new Uint8Array(16)));
 
-/** A frame of the log lines `from`..`to`, as a client without our code writes it. */
+/** A frame of the log lines `from`..`to`, in the shape of @grpc/proto-loader. */
 export const frame = (queue_id: Buffer, from: number, to: number, host_id = testHost) => ({
   host_id,
   queue_id,

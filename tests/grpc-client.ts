@@ -12,7 +12,7 @@ const definition = loadSync(fileURLToPath(new URL("../proto/svc/ingest/v1/ingest
 // biome-ignore lint/suspicious/noExplicitAny: what the loader makes has no static type
 const { IngestService } = (grpc.loadPackageDefinition(definition) as any).svc.ingest.v1;
 
-/** A message of a stream, as the loader gives it. */
+/** A message of a stream, as the loader returns it. */
 export interface ForeignMessage {
   opened?: { cursor: string } | null;
   ack?: { acked_through: string; rejected: { sequence: string; code: string }[] } | null;
@@ -35,7 +35,7 @@ export const connectForeign = (to: Pick<TestIngest, "port" | "caPem">, certifica
   return new IngestService(`localhost:${to.port}`, credentials, options);
 };
 
-/** How a stream ended: what it answered, and its error with the reason of its `google.rpc.ErrorInfo`. */
+/** The messages of a stream that has ended, and its error with the reason of its `google.rpc.ErrorInfo`. */
 export interface Ended {
   messages: ForeignMessage[];
   error?: { code: number; reason: string | undefined; cursor: string | undefined };
@@ -49,13 +49,13 @@ export const forward = (client: ForeignClient, sent: readonly unknown[]): Promis
   return ended;
 };
 
-/** Opens a stream and leaves it open. */
+/** Opens a stream. */
 export const openForward = (client: ForeignClient) => {
   const messages: ForeignMessage[] = [];
   const call = client.Forward();
   call.on("data", (message: ForeignMessage) => messages.push(message));
   const ended = new Promise<Ended>((resolve) => {
-    call.on("error", (error: grpc.ServiceError) => resolve({ messages, error: describe(error) }));
+    call.on("error", (error: grpc.ServiceError) => resolve({ messages, error: describeError(error) }));
     call.on("end", () => setImmediate(resolve, { messages }));
   });
   return { call, messages, ended };
@@ -65,12 +65,12 @@ export const openForward = (client: ForeignClient) => {
 export const submit = (client: ForeignClient, frame: unknown): Promise<Ended> =>
   new Promise((resolve) =>
     client.Submit({ frame }, (error, response) =>
-      resolve(error ? { messages: [], error: describe(error) } : { messages: [response] }),
+      resolve(error ? { messages: [], error: describeError(error) } : { messages: [response] }),
     ),
   );
 
-const describe = (error: grpc.ServiceError) => {
-  // google.rpc.Status and its Any hold ErrorInfo's texts as they are, between the bytes of tags and lengths.
+const describeError = (error: grpc.ServiceError) => {
+  // In google.rpc.Status and its Any the strings of ErrorInfo are readable between the bytes of tags and lengths.
   const [details] = error.metadata?.get("grpc-status-details-bin") ?? [];
   const text = Buffer.from(details ?? "").toString("latin1");
   const words = Array.from(text.matchAll(/[\w./]+/g), ([word]) => word);

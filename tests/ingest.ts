@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { Hono } from "hono";
 import type { HttpContext, HttpEnv } from "../functions/http/request.ts";
 import { createIngest, type Ingest, type IngestNeeds } from "../functions/ingest/create-ingest.ts";
+import { createFastPath } from "../functions/ingest/fast-path/create-fast-path.ts";
 import { type IngestListener, ingestPeerOf, startIngestListener } from "../functions/node/ingest-listener.ts";
 import { loadFiles, type Reloaded } from "../functions/node/reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "../functions/node/tls-files.ts";
@@ -23,7 +24,7 @@ import {
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
 
-/** PEM of a client: what a TLS client presents. */
+/** The credentials of a TLS client, in PEM. */
 export interface TestClient {
   cert: string;
   key: string;
@@ -34,19 +35,19 @@ export interface TestClient {
 export interface TestIngest {
   port: number;
   caPem: string;
-  /** What the listener reads. */
+  /** The files that the listener reads. */
   files: { serverCertFile: string; serverKeyFile: string; clientCaFile: string };
   tls: Reloaded<TlsMaterial>;
-  /** Another certificate for `localhost`. */
+  /** Issues another certificate for `localhost`. */
   issueServer(): Promise<TestClient>;
   ingest: Ingest;
   listener: IngestListener;
   database: TestDatabase;
   connection: ConnectedDatabase;
   log: TestLog;
-  /** What the observer was told: `name` and its facts. */
+  /** The facts that the observer received, by name. */
   observed: { name: string; facts: unknown }[];
-  /** A client certificate of one URI, or of whatever `names` say. */
+  /** Issues a client certificate for one URI, or for `names`. */
   client(options: {
     uri?: string;
     names?: readonly TestName[];
@@ -56,7 +57,13 @@ export interface TestIngest {
   close(): Promise<void>;
 }
 
-/** Starts it; the server certificate is for `localhost`. */
+/** How ingest serves Forward over binary gRPC: its tests run with both. */
+export const ingestPaths = [
+  { path: "fast path", fastPath: createFastPath },
+  { path: "plain path", fastPath: undefined },
+];
+
+/** Starts an ingest listener with a server certificate for `localhost`. */
 export const startTestIngest = async (
   options: {
     config?: Partial<IngestNeeds["config"]>;
@@ -68,7 +75,7 @@ export const startTestIngest = async (
   const database = options.database ?? (await createTestDatabase());
   const connection = database.connect();
   const dir = await mkdtemp(join(tmpdir(), "svc-ingest-test-"));
-  // TLS judges dates by the machine's clock.
+  // TLS compares dates with the machine's clock.
   const [notBefore, notAfter] = [new Date(Date.now() - 3_600_000), new Date(Date.now() + 86_400_000)];
   const ca = options.ca ?? (await createTestCa({ notBefore, notAfter }));
   const files = {
@@ -92,7 +99,7 @@ export const startTestIngest = async (
 
   const log = createTestLog();
   const observed: TestIngest["observed"] = [];
-  const seen = (name: string) => (facts: unknown) => void observed.push({ name, facts });
+  const record = (name: string) => (facts: unknown) => void observed.push({ name, facts });
   const ingest = createIngest({
     config: {
       frameBytesMax: 4_194_304,
@@ -106,7 +113,7 @@ export const startTestIngest = async (
     db: connection.db,
     clock: systemClock,
     log,
-    observe: { committed: seen("committed"), refused: seen("refused"), batch: seen("batch") },
+    observe: { committed: record("committed"), refused: record("refused"), batch: record("batch") },
     certificates: {
       find: (fingerprints) => findCertificateStandings(connection.db, fingerprints),
       use: async () => undefined,

@@ -10,24 +10,24 @@ import { ExportTraceServiceRequestSchema } from "../proto/gen/opentelemetry/prot
 import { createTestLog } from "./fakes/log.ts";
 import { openTestQueue, readAll, type StoredRecord } from "./queue.ts";
 
-/** An `otlp` source on free loopback ports, with a queue behind it and clients in front of it. */
+/** An `otlp` source on free loopback ports, with its queue and clients. */
 export interface TestOtlp {
   readonly source: OtlpSource;
   readonly queue: Queue;
-  /** How many requests were handed to the queue so far. */
+  /** Returns how many requests reached the queue so far. */
   appends(): number;
-  /** What is in the queue. */
+  /** Returns the records in the queue. */
   envelopes(): StoredRecord[];
-  /** The names of the spans in the queue. */
+  /** Returns the names of the spans in the queue. */
   spanNames(): string[];
-  /** `exportByGrpc` to this source. */
+  /** Calls `exportByGrpc` with this source. */
   exportByGrpc(payload: Uint8Array, service?: string): Promise<Uint8Array>;
-  /** Sends an OTLP/HTTP request, of protobuf unless the headers say otherwise. */
+  /** Sends an OTLP/HTTP request, as protobuf by default. */
   post(path: string, body: BodyInit, headers?: Record<string, string>, method?: string): Promise<Response>;
   close(): Promise<void>;
 }
 
-/** Starts it. */
+/** Starts an `otlp` source. */
 export const startTestOtlp = async (
   options: { queue?: Partial<QueueOptions>; limits?: Parameters<typeof createOtlpSource>[2] } = {},
 ): Promise<TestOtlp> => {
@@ -65,13 +65,13 @@ export const startTestOtlp = async (
   };
 };
 
-/** The spans of an export request. */
+/** Returns the spans of an export request. */
 export const spansOf = (payload: Uint8Array) =>
   fromBinary(ExportTraceServiceRequestSchema, payload).resourceSpans.flatMap(({ scopeSpans }) =>
     scopeSpans.flatMap(({ spans }) => spans),
   );
 
-/** An export request of spans with these names, below one resource and scope. */
+/** Encodes an export request of spans with these names, in one resource and scope. */
 export const traceRequest = (names: readonly string[]) =>
   toBinary(
     ExportTraceServiceRequestSchema,
@@ -88,7 +88,7 @@ export const traceRequest = (names: readonly string[]) =>
     }),
   );
 
-/** Calls `Export` of a service at `address` with a client that knows nothing of our code: bytes in, bytes out. */
+/** Calls `Export` of a service at `address` with grpc-js: bytes in, bytes out. */
 export const exportByGrpc = (
   address: string,
   payload: Uint8Array,

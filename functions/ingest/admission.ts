@@ -4,7 +4,7 @@ import type { IdentityResult } from "../../proto/identity.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 import type { CertificateStanding } from "../store/certificates.ts";
 
-/** The client certificate of a connection, which TLS has verified against the ingest client CA. */
+/** The client certificate of a connection, verified by TLS against the ingest client CA. */
 export interface CallerCertificate {
   identity: IdentityResult;
   /** SHA-256 of the DER, lowercase hex. */
@@ -18,7 +18,7 @@ export const callerCertificateKey = createContextKey<CallerCertificate | undefin
   description: "the TLS client certificate",
 });
 
-/** A caller that may send, as what. */
+/** A caller that core has admitted. */
 export interface Caller {
   identity: string;
   fingerprintSha256: string;
@@ -28,27 +28,27 @@ export interface Caller {
 /** Set by the gate once the caller is admitted. */
 export const callerKey = createContextKey<Caller | undefined>(undefined, { description: "the admitted caller" });
 
-/** What core knows of certificates that it may have issued. */
+/** Looks up and records the use of certificates that core may have issued. */
 export interface CertificateRegister {
-  /** Standings by fingerprint (lowercase hex); a certificate without a row is absent. */
+  /** Returns the status of certificates by fingerprint (lowercase hex); one without a row is absent. */
   find(fingerprints: readonly string[]): Promise<ReadonlyMap<string, CertificateStanding>>;
-  /** The first use of a certificate, which replaces its predecessor (contract, section 3, "Renew"). */
+  /** Records the first use of a certificate, which replaces its predecessor (docs/api.md). */
   use(certificate: { certificateId: string; identityId: string }): Promise<void>;
-  /** A caller was refused: its identity's last auth failure, if core knows the identity. */
+  /** Records a refusal as the last auth failure of the identity, if core knows it. */
   refused(failure: { identity: string; reason: ProblemCode; certificateId?: string }): Promise<void>;
 }
 
 /** Decides who may send. */
 export interface Admission {
-  /** The caller, or `client_certificate_required`, `certificate_identity_invalid`, or what `faultOf` finds. */
+  /** Returns the caller, or throws a Problem that says why it may not send. */
   admit(certificate: CallerCertificate | undefined): Promise<Caller>;
-  /** Why each of these callers may send no longer; those who may are absent. One query, or none. */
+  /** Returns why callers may send no longer; those who may are absent. Runs one query at most. */
   recheck(callers: readonly Caller[]): Promise<ReadonlyMap<Caller, Problem>>;
-  /** `certificate_expired` once its time is over. */
+  /** Returns `certificate_expired` once the certificate has expired. */
   expiryFault(caller: Caller): Problem | undefined;
 }
 
-/** Makes the admission; with `requireEnrollment` an active certificate row and an active identity row are needed too. */
+/** Makes the admission; with `requireEnrollment` a caller also needs an active certificate row and an active identity row. */
 export const createAdmission = ({
   clock,
   certificates,
@@ -94,7 +94,7 @@ export const createAdmission = ({
   };
 };
 
-/** At ingest these are all `PERMISSION_DENIED` (contract, section 7); management requests answer 401 to the same codes. */
+/** These are all `PERMISSION_DENIED` at ingest (docs/protocol.md); management requests answer 401 with the same codes. */
 const standingFault = (standing: CertificateStanding | undefined): Problem | undefined => {
   const denied = (code: ProblemCode) => new Problem(code, { kind: "forbidden" });
   if (standing === undefined) return denied("certificate_unknown");

@@ -12,35 +12,35 @@ const isSettled = async (promise: Promise<void> | undefined): Promise<boolean> =
 };
 
 describe("byte budget", () => {
-  it("holds reading back from three quarters on, refuses beyond the whole, and lets go again", async () => {
+  it("pauses reading from three quarters of the limit on, rejects beyond it, and resumes", async () => {
     const budget = createByteBudget(100);
     const { signal } = new AbortController();
-    expect(budget.take(74)).toBe(true);
+    expect(budget.reserve(74)).toBe(true);
     expect(budget.untilReadable(signal)).toBeUndefined();
-    expect(budget.take(26)).toBe(true);
-    expect(budget.take(1)).toBe(false);
-    const held = budget.untilReadable(signal);
-    expect(await isSettled(held)).toBe(false);
-    budget.give(25);
-    expect(await isSettled(held)).toBe(false);
-    budget.give(1);
-    expect(await isSettled(held)).toBe(true);
-    budget.give(74);
+    expect(budget.reserve(26)).toBe(true);
+    expect(budget.reserve(1)).toBe(false);
+    const paused = budget.untilReadable(signal);
+    expect(await isSettled(paused)).toBe(false);
+    budget.release(25);
+    expect(await isSettled(paused)).toBe(false);
+    budget.release(1);
+    expect(await isSettled(paused)).toBe(true);
+    budget.release(74);
     expect(budget.used()).toBe(0);
   });
 
-  it("takes one frame larger than itself when nothing else is taken, so that it never waits for ever", () => {
+  it("reserves a frame larger than the limit when nothing else is reserved, so that no frame waits for ever", () => {
     const budget = createByteBudget(100);
-    expect(budget.take(150)).toBe(true);
-    expect(budget.take(1)).toBe(false);
+    expect(budget.reserve(150)).toBe(true);
+    expect(budget.reserve(1)).toBe(false);
   });
 
-  it("lets a reader that is held back go when its stream ends", async () => {
+  it("rejects a paused reader when its stream ends", async () => {
     const budget = createByteBudget(100);
-    budget.take(100);
+    budget.reserve(100);
     const stream = new AbortController();
-    const held = budget.untilReadable(stream.signal);
-    stream.abort(new Error("gone"));
-    await expect(held).rejects.toThrow("gone");
+    const paused = budget.untilReadable(stream.signal);
+    stream.abort(new Error("ended"));
+    await expect(paused).rejects.toThrow("ended");
   });
 });

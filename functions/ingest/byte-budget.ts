@@ -1,19 +1,19 @@
 /**
- * Bounds what is taken in and not yet committed. Reading is held back from three quarters of the limit on; frames that were already
- * on their way may fill the rest, and beyond it they are refused.
+ * Bounds the bytes of frames that are received and not yet committed. Reading pauses from three quarters of the limit on; frames that
+ * are already on their way may fill the rest, and beyond it they are rejected.
  */
 export interface ByteBudget {
-  /** Undefined below three quarters of the limit; above, a promise of that, which rejects with the reason of an aborted signal. */
+  /** Returns undefined below three quarters of the limit; above, a promise of that, which rejects with the reason of an aborted signal. */
   untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
-  /** Takes bytes if they fit; gives false, taking nothing, if they do not. */
-  take(bytes: number): boolean;
-  /** Gives bytes back. */
-  give(bytes: number): void;
-  /** Bytes taken. */
+  /** Reserves bytes if they fit; returns false, reserving nothing, if they do not. */
+  reserve(bytes: number): boolean;
+  /** Releases reserved bytes. */
+  release(bytes: number): void;
+  /** Returns the reserved bytes. */
   used(): number;
 }
 
-/** Makes a budget of `bytesMax`. A single frame larger than the whole budget fits when nothing else is taken. */
+/** Makes a budget of `bytesMax`. A frame larger than the whole budget fits when nothing else is reserved. */
 export const createByteBudget = (bytesMax: number): ByteBudget => {
   const readableBelow = bytesMax * 0.75;
   let used = 0;
@@ -25,28 +25,28 @@ export const createByteBudget = (bytesMax: number): ByteBudget => {
       return new Promise((resolve, reject) => {
         if (signal.aborted) return reject(signal.reason);
         const stop = () => {
-          waiting.delete(go);
+          waiting.delete(proceed);
           reject(signal.reason);
         };
-        const go = () => {
+        const proceed = () => {
           signal.removeEventListener("abort", stop);
           resolve();
         };
-        waiting.add(go);
+        waiting.add(proceed);
         signal.addEventListener("abort", stop, { once: true });
       });
     },
-    take(bytes) {
+    reserve(bytes) {
       if (used > 0 && used + bytes > bytesMax) return false;
       used += bytes;
       return true;
     },
-    give(bytes) {
+    release(bytes) {
       used -= bytes;
       if (used >= readableBelow) return;
-      for (const go of waiting) {
-        waiting.delete(go);
-        go();
+      for (const proceed of waiting) {
+        waiting.delete(proceed);
+        proceed();
       }
     },
     used: () => used,

@@ -5,7 +5,7 @@ import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { cursorsOfHostMax, type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
-import { encodeEnvelopes } from "../store/encode-envelopes.ts";
+import { encodeEnvelopes } from "../store/envelope-rows.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
 let database: TestDatabase;
@@ -32,7 +32,7 @@ const start = (options: Partial<CommitterOptions> = {}): { committer: Committer;
 
 const queue = (byte: number): Uint8Array => new Uint8Array(16).fill(byte);
 
-/** A frame of the sequences `from`..`to` of one queue, but for `without`. */
+/** A frame of the sequences `from`..`to` of one queue, except `without`. */
 const frame = (
   from: number,
   to: number,
@@ -57,11 +57,11 @@ const frame = (
   };
 };
 
-/** Makes of a frame one that no database stores. */
+/** Makes a frame that the database cannot store. */
 const poison = { attributes: { a: "\0" } };
 
-/** Bytes that are worth a batch beside the one that runs. */
-const beside = 8 * 1024 * 1024;
+/** Bytes that are worth a second batch in parallel. */
+const parallelBytes = 8 * 1024 * 1024;
 
 const stored = async (): Promise<string[]> => {
   const rows = await database.connect().sql<{ row: string }[]>`
@@ -70,27 +70,37 @@ const stored = async (): Promise<string[]> => {
   return rows.map(({ row }) => row);
 };
 
-/** The batches that wait for a lock. */
+/** Returns the batches that wait for a lock. */
 const waitingBatches = (sql: ConnectedDatabase["sql"]) => sql<{ pid: number }[]>`
   select pid from pg_stat_activity where application_name = 'svc-server ingest' and wait_event_type = 'Lock'
     and datname = current_database()`;
 
 const failure = (promise: Promise<unknown>): Promise<Error & { code?: string }> =>
   promise.then(
-    () => expect.fail("did not fail"),
+    () => expect.fail("the promise did not reject"),
     (err) => err,
   );
 
 describe("committer", () => {
-  it("stores a frame that is sent twice once, and the new part of one that overlaps", async () => {
+  it("stores a resent frame once, and the new part of one that overlaps", async () => {
     const { committer } = start();
-    expect(await committer.commit(frame(1, 3), 3)).toMatchObject({ outcome: "committed", cursor: 3n, storedRows: 3 });
+    expect(await committer.commit(frame(1, 3), 3)).toMatchObject({
+      outcome: "committed",
+      cursor: 3n,
+      storedRows: 3,
+      storedBytes: 3,
+    });
     expect(await committer.commit(frame(1, 3), 3)).toMatchObject({ outcome: "committed", cursor: 3n, storedRows: 0 });
-    expect(await committer.commit(frame(2, 5), 3)).toMatchObject({ outcome: "committed", cursor: 5n, storedRows: 2 });
+    expect(await committer.commit(frame(2, 5), 3)).toMatchObject({
+      outcome: "committed",
+      cursor: 5n,
+      storedRows: 2,
+      storedBytes: 2,
+    });
     expect(await stored()).toEqual([1, 2, 3, 4, 5].map((sequence) => `host-a 01 ${sequence}`));
   });
 
-  it("refuses a frame after a missing one, with the cursor, and takes gaps inside a frame", async () => {
+  it("rejects a frame after a missing one, with the cursor, and accepts gaps inside a frame", async () => {
     const { committer } = start();
     await committer.commit(frame(1, 2), 1);
     expect(await committer.commit(frame(4, 5), 1)).toEqual({
@@ -98,12 +108,13 @@ describe("committer", () => {
       before: 2n,
       cursor: 2n,
       storedRows: 0,
+      storedBytes: 0,
     });
     const sparse = frame(3, 9, { without: [5] });
     expect(await committer.commit(sparse, 1)).toMatchObject({ cursor: 9n, storedRows: 6 });
   });
 
-  it("commits what arrives while a batch runs as one batch, in order, from many queues and both connections", async () => {
+  it("commits the frames that arrive while a batch runs as one batch, in order, from many queues on both connections", async () => {
     const { committer, batches } = start();
     const sent: Promise<unknown>[] = [];
     for (let round = 0; round < 20; round++)
@@ -116,7 +127,7 @@ describe("committer", () => {
     expect(batches.length).toBeLessThan(20);
   });
 
-  it("two cores with the same queues in another order neither deadlock nor store anything twice", async () => {
+  it("three cores that commit the same queues in different orders neither deadlock nor store a row twice", async () => {
     const cores = [start(), start(), start()];
     const hosts = Array.from({ length: 30 }, (_, index) => `host-${index}`);
     const sent = cores.flatMap(({ committer }, index) => {
@@ -130,9 +141,9 @@ describe("committer", () => {
     expect(rows.length).toBe(90);
   });
 
-  it("acknowledges nothing of a COPY that fails at its end, and goes on (the failure that postgres.js reports as success)", async () => {
+  it("rejects a COPY that fails at its end, and commits the next (postgres.js reports this failure as success)", async () => {
     const { sql } = database.connect();
-    // A deferred constraint of the default partition fails after the last row was taken in, as a duplicate key does.
+    // A unique index on the default partition fails after the last row has been sent.
     await sql`create unique index on ingest_envelope_default (host_id, queue_id, sequence)`;
     const { committer } = start();
     await committer.commit(frame(1, 3), 1);
@@ -147,7 +158,7 @@ describe("committer", () => {
     expect(await committer.commit(frame(4, 4), 1)).toMatchObject({ cursor: 4n });
   });
 
-  it("fails only the frame that cannot be stored when others share its batch", async () => {
+  it("rejects only the frame that cannot be stored, not the others of its batch", async () => {
     const { committer } = start({ connections: 1 });
     const first = committer.commit(frame(1, 1, { hostId: "host-0" }), 1);
     const refused = failure(committer.commit(frame(1, 1, { hostId: "host-1", ...poison }), 1));
@@ -158,7 +169,7 @@ describe("committer", () => {
     expect(await stored()).toEqual(["host-0 01 1", "host-2 01 1"]);
   });
 
-  it("D1: a server that dies in mid-batch rejects with database_unavailable; the next frame commits on a new connection", async () => {
+  it("D1: rejects with database_unavailable when the server ends in mid-batch; the next frame commits on a new connection", async () => {
     const opened: Client[] = [];
     const { committer } = start({
       connections: 1,
@@ -184,7 +195,7 @@ describe("committer", () => {
     expect(opened.length).toBe(2);
   });
 
-  it("one queue that another core holds does not hold up the others", async () => {
+  it("a queue that another core has locked does not delay the others", async () => {
     const { committer } = start();
     await committer.commit(frame(1, 1), 1);
     const { sql } = database.connect();
@@ -198,11 +209,11 @@ describe("committer", () => {
     expect(await committer.commit(frame(3, 3), 1)).toMatchObject({ cursor: 3n });
   });
 
-  it("D3: a batch that the server does not answer is given up", async () => {
+  it("D3: a batch that the server does not answer times out", async () => {
     const clock = createTestClock(systemClock.now());
     const { committer } = start({ clock, connections: 1 });
     await committer.commit(frame(1, 1), 1);
-    // Only what is not answered ends with its time.
+    // The timeout of the answered batch does not destroy the connection.
     await clock.advance(60_000);
     const { sql } = database.connect();
     await sql.begin(async (transaction) => {
@@ -212,27 +223,27 @@ describe("committer", () => {
       await clock.advance(30_000);
       expect(await unanswered).toMatchObject({ code: "database_unavailable" });
     });
-    // Nobody was told that it committed, and whether it did is for the cursor to know: sent again, it is stored once.
+    // Whether it committed is unknown to the sender, and known to the cursor: resent, it is stored once.
     expect(await committer.commit(frame(2, 2), 1)).toMatchObject({ cursor: 2n });
     expect(await stored()).toEqual(["host-a 01 1", "host-a 01 2"]);
   });
 
-  it("copies two batches of one queue side by side, and commits them in their order", async () => {
+  it("copies two batches of one queue in parallel, and commits them in order", async () => {
     const { committer } = start();
     await committer.commit(frame(1, 1), 1);
     const sent = [];
-    for (let n = 1; n <= 40; n++) sent.push(committer.commit(frame(n * 2, n * 2 + 1), beside));
+    for (let n = 1; n <= 40; n++) sent.push(committer.commit(frame(n * 2, n * 2 + 1), parallelBytes));
     const outcomes = await Promise.all(sent);
     expect(outcomes.map(({ cursor }) => cursor)).toEqual(outcomes.map((_, index) => BigInt(index * 2 + 3)));
     expect((await stored()).length).toBe(81);
   });
 
-  it("stores nothing after a batch that failed, though the next one of its queue was copied already", async () => {
+  it("stores nothing after a failed batch, although the next one of its queue was already copied", async () => {
     const { committer } = start();
     await committer.commit(frame(1, 1), 1);
-    const good = committer.commit(frame(2, 2), beside);
-    const poisoned = failure(committer.commit(frame(3, 3, poison), beside));
-    const after = [4, 5, 6].map((n) => committer.commit(frame(n, n), beside));
+    const good = committer.commit(frame(2, 2), parallelBytes);
+    const poisoned = failure(committer.commit(frame(3, 3, poison), parallelBytes));
+    const after = [4, 5, 6].map((n) => committer.commit(frame(n, n), parallelBytes));
     expect(await good).toMatchObject({ cursor: 2n });
     await poisoned;
     for (const outcome of await Promise.all(after))
@@ -241,12 +252,12 @@ describe("committer", () => {
     expect((await stored()).length).toBe(6);
   });
 
-  it("does a batch over when another core has moved the cursor meanwhile, and stores nothing twice", async () => {
+  it("runs a batch again when another core has moved the cursor, and stores nothing twice", async () => {
     const [here, there] = [start().committer, start().committer];
     for (let n = 1; n <= 60; n += 3) {
-      await here.commit(frame(n, n), beside);
-      await there.commit(frame(n + 1, n + 1), beside);
-      const both = [here, there].map((committer) => committer.commit(frame(n + 1, n + 2), beside));
+      await here.commit(frame(n, n), parallelBytes);
+      await there.commit(frame(n + 1, n + 1), parallelBytes);
+      const both = [here, there].map((committer) => committer.commit(frame(n + 1, n + 2), parallelBytes));
       expect((await Promise.all(both)).reduce((sum, { storedRows }) => sum + storedRows, 0)).toBe(1);
     }
     expect((await stored()).length).toBe(60);
@@ -265,7 +276,7 @@ describe("committer", () => {
     ]);
   });
 
-  it("moves last_envelope_at with the commit, also when nothing of a frame was stored, but not for a resend", async () => {
+  it("updates last_envelope_at with the commit, also when nothing of a frame was stored, but not for a resend", async () => {
     let now = 1_800_000_000_000;
     const { committer } = start({ clock: { ...systemClock, now: () => now } });
     const discarded = frame(1, 4, { without: [1, 2, 3, 4] });

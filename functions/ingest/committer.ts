@@ -1,14 +1,14 @@
 /**
- * Self-clocking group commit: as soon as a connection is free, everything that is pending commits as one batch. Under little load a
- * frame waits for nothing; under much, batches grow until the disk keeps up. A second batch runs beside the first only when it is
- * worth its transaction, or the first is slow: many small senders are served best by few batches.
+ * Self-clocking group commit: as soon as a connection is idle, everything that is pending commits as one batch. Under low load a frame
+ * does not wait; under high load batches grow until the disk keeps up. A second batch runs in parallel only when it is worth its
+ * transaction, or the first is slow: many small senders are served best by few batches.
  *
  * Invariants:
- * - A frame is resolved only after the batch it was in has committed; a batch that failed rejects all its frames.
- * - Frames of one queue commit in the order they were given. Two batches of a queue may copy side by side when core knows where the
- *   queue stands; the later one commits after the earlier, and only if the cursor then stands where it was expected: `expected` is a
- *   guess that the transaction checks, wrong when the earlier batch failed or another core wrote. Then the batch is done over.
- * - Nothing here is bounded by itself: the caller's byte budget bounds what is pending.
+ * - A frame resolves only after its batch has committed; a batch that failed rejects all its frames.
+ * - Frames of one queue commit in the order of their calls. Two batches of a queue may copy in parallel when core knows the queue's
+ *   cursor; the later one commits after the earlier, and only if the cursor is then at its expected value. `expected` is a guess that
+ *   the transaction checks, wrong when the earlier batch failed or another core wrote. Then the batch runs again without it.
+ * - The committer has no bound of its own: the caller's byte budget bounds what is pending.
  */
 
 import { LRUCache } from "lru-cache";
@@ -23,19 +23,19 @@ import {
 } from "../store/commit-frames.ts";
 import { databaseProblem, mayFareBetterAlone } from "../store/database-problem.ts";
 
-/** What the committer tells of its work. */
+/** Receives facts about commits. */
 export interface CommitObserver {
-  /** A batch committed: how long it took, how much it held. */
+  /** A batch committed: how long it took, and its size. */
   batch(facts: { seconds: number; frames: number; rows: number }): void;
 }
 
 /** Commits frames; see the invariants above. */
 export interface Committer {
-  /** Resolves once the frame is committed; rejects with `database_unavailable` or the database's error, and nothing is stored. */
+  /** Resolves once the frame is committed; rejects with `database_unavailable` or the database's error, with nothing stored. */
   commit(frame: FrameToCommit, bytes: number): Promise<CommittedFrame>;
-  /** The last batch succeeded, or none ran yet; and no frame waits longer than `stalledAfterMs`. */
+  /** Returns whether the last batch committed, or none ran yet, and no frame has waited longer than `stalledAfterMs`. */
   health(): { healthy: boolean; detail: string };
-  /** Waits for what is pending, then closes the connections. New frames are rejected. */
+  /** Rejects new frames, waits for those pending, and closes the connections. */
   close(): Promise<void>;
 }
 
@@ -45,9 +45,9 @@ export interface CommitterOptions {
   connect(): Promise<Client>;
   clock: Clock;
   observe: CommitObserver;
-  /** Batches under way at once: two, so that one fills while the other is flushed to disk. */
+  /** Batches that run at once: two, so that one fills while the other is flushed to disk. */
   connections?: number;
-  /** A batch that takes longer loses its connection (D3: a server that is stopped, not gone). */
+  /** A batch that takes longer loses its connection (D3: a server that is stopped, but not down). */
   batchTimeoutMs?: number;
   batchBytesMax?: number;
 }
@@ -60,16 +60,16 @@ interface Pending {
   reject(cause: unknown): void;
 }
 
-/** A batch under way: with the cursors that it expects, if it expects any of all its queues. */
+/** A batch that runs, with the expected cursors of its queues if core has one for each. */
 interface Batch {
   frames: readonly Pending[];
   keys: ReadonlySet<string>;
   expected: ReadonlyMap<string, bigint> | undefined;
-  /** The batches before it of the same queues have ended; undefined when there are none. */
+  /** Resolves when the earlier batches of the same queues have ended; undefined when there are none. */
   turn: Promise<unknown> | undefined;
 }
 
-/** A queue that is in batches: since when, in how many, and when the last of them ends. */
+/** A queue that is in running batches: since when, in how many, and when the last of them ends. */
 interface Busy {
   since: number;
   batches: number;
@@ -78,8 +78,10 @@ interface Busy {
 
 const expectedMax = 20_000;
 const stalledAfterMs = 10_000;
-const besideBytesMin = 1536 * 1024;
-const besideAfterMs = 50;
+/** From here on a second batch is worth its transaction. */
+const parallelBytesMin = 1536 * 1024;
+/** From here on a batch counts as slow. */
+const slowAfterMs = 50;
 
 /** Makes a committer; it connects with the first frame. */
 export const createCommitter = ({
@@ -93,7 +95,7 @@ export const createCommitter = ({
   const waiting = new Map<string, Pending[]>();
   let waitingBytes = 0;
   const busy = new Map<string, Busy>();
-  /** Where each queue stands once the batches it is in have committed. */
+  /** The cursor of each queue once its running batches have committed. */
   const expected = new LRUCache<string, bigint>({ max: expectedMax });
   const idle: Client[] = [];
   let running = 0;
@@ -103,8 +105,8 @@ export const createCommitter = ({
   let drained: (() => void) | undefined;
 
   /**
-   * Queues, oldest first, while they fit; at least one frame. A queue that is in another batch joins only batches that go ahead on
-   * expected cursors, and those only if every queue has one.
+   * Takes the frames of queues, oldest first, while they fit; at least one frame. A queue that is in a running batch joins only a batch
+   * in which every queue has an expected cursor.
    */
   const takeFrames = (): Pending[] => {
     const frames: Pending[] = [];
@@ -153,22 +155,22 @@ export const createCommitter = ({
   };
 
   const pump = (): void => {
-    while (running < connections && (running === 0 || slow || waitingBytes >= besideBytesMin)) {
+    while (running < connections && (running === 0 || slow || waitingBytes >= parallelBytesMin)) {
       const frames = takeFrames();
       if (frames.length === 0) break;
       running++;
       const batch = begin(frames);
-      const impatience = setTimeout(() => {
+      const timer = setTimeout(() => {
         slow = true;
         pump();
-      }, besideAfterMs);
+      }, slowAfterMs);
       const ended = run(batch);
       for (const key of batch.keys) {
         const { since = frames[0]?.since ?? 0, batches = 0 } = busy.get(key) ?? {};
         busy.set(key, { since, batches: batches + 1, ended });
       }
       void ended.finally(() => {
-        clearTimeout(impatience);
+        clearTimeout(timer);
         slow = false;
         running--;
         for (const key of batch.keys) leave(key);
@@ -196,15 +198,15 @@ export const createCommitter = ({
       }
     } catch (cause) {
       for (const key of keys) expected.delete(key);
-      if (frames.length > 1 && mayFareBetterAlone(cause)) return void (await runAlone(batch));
+      if (frames.length > 1 && mayFareBetterAlone(cause)) return void (await retryIndividually(batch));
       failure = cause;
       const reason = databaseProblem(cause) ?? cause;
       for (const { reject } of frames) reject(reason);
     }
   };
 
-  /** Something in the batch cannot be stored: only the frame that holds it, and those that follow it in its queue, may fail. Or all of it was in a deadlock. */
-  const runAlone = async ({ frames, turn }: Batch): Promise<void> => {
+  /** Runs each frame as a batch: only one that cannot be stored, and those after it in its queue, then fail. */
+  const retryIndividually = async ({ frames, turn }: Batch): Promise<void> => {
     for (const pending of frames) {
       const keys = new Set([queueKey(pending.frame.hostId, pending.frame.queueId)]);
       await run({ frames: [pending], keys, expected: undefined, turn });
@@ -214,7 +216,7 @@ export const createCommitter = ({
   const attempt = async ({ frames, keys, expected: cursors, turn }: Batch): Promise<CommittedFrame[]> => {
     const client = idle.pop() ?? (await connect());
     const startedAt = clock.monotonic();
-    // The one way to end a query whose server does not answer: its promise rejects when the socket closes.
+    // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
     const ended = new AbortController();
     clock.sleep(batchTimeoutMs, ended.signal).then(
       () => destroy(client),
@@ -237,7 +239,7 @@ export const createCommitter = ({
       idle.push(client);
       return outcomes;
     } catch (cause) {
-      // A connection is kept only after success: what state a failure left it in is not worth knowing.
+      // A connection is kept only after success, as a failure leaves it in an unknown state.
       destroy(client);
       throw cause;
     } finally {

@@ -3,13 +3,13 @@ import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js"
 import { Problem, transportStatus } from "../problems.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 
-/** The `domain` of every `google.rpc.ErrorInfo` of ours: reasons are unique within it. */
+/** The `domain` of every `google.rpc.ErrorInfo` that core sends: reasons are unique within it. */
 export const errorDomain = "svc.ingest.v1";
 
 /**
- * The one translator of the ingest transport: any error as a ConnectError with `google.rpc.ErrorInfo`, whose `reason` is the
- * problem's code and whose `metadata` holds its extensions as text. An error of Connect itself (a message too large or malformed)
- * gets the reason it stands for; what is no Problem becomes `internal`, and tells nothing.
+ * Translates any error into a ConnectError with `google.rpc.ErrorInfo`, whose `reason` is the problem's code and whose `metadata` holds
+ * its extensions as text. An error of Connect itself (a message too large or malformed) gets the reason for it; an error that is no
+ * Problem becomes `internal`, and its cause is only logged. The one translator of the ingest transport.
  */
 export const toConnectError = (error: unknown): ConnectError => {
   if (error instanceof ConnectError) return fromConnect(error);
@@ -25,7 +25,7 @@ export const toConnectError = (error: unknown): ConnectError => {
 const fromConnect = (error: ConnectError): ConnectError => {
   if (error.details.length > 0) return error;
   if (error.code === Code.ResourceExhausted) return toConnectError(new Problem("frame_too_large", { cause: error }));
-  // Connect takes bytes that are no protobuf for a fault of its own.
+  // Connect reports bytes that are no protobuf as an internal error.
   const malformed = error.code === Code.InvalidArgument || error.rawMessage.startsWith("parse binary");
   if (malformed) return toConnectError(new Problem("frame_invalid", { cause: error }));
   return error;

@@ -1,47 +1,49 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { IngestConfig } from "../config.ts";
-import { openCommitClient } from "../store/commit-frames.ts";
+import { findCursor, openCommitClient } from "../store/commit-frames.ts";
 import type { Database } from "../store/database.ts";
-import { findCursor } from "../store/ingest-cursors.ts";
+import type { IngestObserver } from "./accept-frame.ts";
 import { type CertificateRegister, createAdmission } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";
 import { type CommitObserver, createCommitter } from "./committer.ts";
 import { createOpenStreams } from "./open-streams.ts";
-import { createIngestRoutes, type IngestObserver, type IngestRoutes } from "./service.ts";
+import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "./service.ts";
 
 /** What ingest needs of core. */
 export interface IngestNeeds {
   config: Pick<IngestConfig, "frameBytesMax" | "payloadBytesMax" | "discardSpanNames" | "requireEnrollment">;
   hostIdBytesMax: number;
-  /** The database again, for the committer's own two connections. */
+  /** For the committer's own two connections. */
   databaseUrl: string;
   db: Database;
   clock: Clock;
   log: Log;
   observe: IngestObserver & CommitObserver;
   certificates: CertificateRegister;
-  /** Calls back whenever something was revoked (`listen` on `revocationChannel`). Without it, within 4 s. */
+  /** Calls back whenever something was revoked (`listen` on `revocationChannel`). Without it, ingest rechecks within 4 s. */
   onRevocation?(callback: () => void): Promise<unknown>;
-  /** Bytes taken in and not yet committed, in all; 64 MiB unless told (contract, section 7). */
+  /** Bytes received and not yet committed, in all; 64 MiB by default. */
   inFlightBytesMax?: number;
+  /** `createFastPath`, or nothing to serve everything by the plain path. */
+  fastPath?: IngestDependencies["fastPath"];
 }
 
 /** Ingest without its listener. */
 export interface Ingest {
-  /** What the listener serves. */
+  /** For the listener. */
   routes: IngestRoutes;
-  /** Watches open streams for expiry and revocation until the signal aborts. */
+  /** Ends open streams on expiry and revocation, until the signal aborts. */
   watch(signal: AbortSignal): Promise<void>;
-  /** For `/readyz/ingest`: the committer's last batch and its oldest frame. */
+  /** For `/readyz/ingest`: whether the committer's last batch committed, and no frame waits too long. */
   health(): { healthy: boolean; detail: string };
-  /** For `/metrics`: bytes taken in and not yet committed, and open streams. */
+  /** For `/metrics`: bytes received and not yet committed, and open streams. */
   gauges(): { inFlightBytes: number; openStreams: number };
   /** Commits what is pending and closes the committer's connections. Close the listener first. */
   close(): Promise<void>;
 }
 
-/** Puts ingest together; it connects to the database with the first frame. */
+/** Makes ingest; it connects to the database with the first frame. */
 export const createIngest = (needs: IngestNeeds): Ingest => {
   const { config, clock, log, observe } = needs;
   const admission = createAdmission({
@@ -68,6 +70,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
       hostIdBytesMax: needs.hostIdBytesMax,
       discardSpanNames: new Set(config.discardSpanNames),
     },
+    fastPath: needs.fastPath,
     clock,
     observe,
     log,
@@ -76,8 +79,8 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     routes,
     async watch(signal) {
       await needs
-        .onRevocation?.(() => streams.hasten())
-        .catch((err: unknown) => log.warn({ err }, "revocations are not notified; streams are rechecked all the same"));
+        .onRevocation?.(() => streams.triggerRecheck())
+        .catch((err: unknown) => log.warn({ err }, "revocation notifications failed; streams are rechecked every 4 s"));
       await streams.watch(signal);
     },
     health: committer.health,

@@ -8,51 +8,22 @@ import { SubmitRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js"
 import { createTestCsr, createTestKey } from "../../scripts/lab-ca/test-pki.ts";
 import { createTestCore, type TestCore } from "../../tests/core.ts";
 import { connectForeign, type ForeignClient, openForward, submit } from "../../tests/grpc-client.ts";
-import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
 import { findCertificateStandings } from "../store/certificates.ts";
 import { revocationChannel } from "../store/identities.ts";
 import type { CertificateRegister } from "./admission.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
-/** TLS judges dates by the machine's clock, so core and ingest begin there; then their time stands still unless moved. */
+/** TLS compares dates with the machine's clock, so core and ingest start at its time; then their clock moves only by `advance`. */
 let core: TestCore;
 let ingest: TestIngest;
-/** A second core on the same database, which hears no notifications. */
-let deafReplica: TestIngest;
+/** A second core on the same database, which receives no notifications. */
+let replicaWithoutNotifications: TestIngest;
 let token: string;
 const clients: ForeignClient[] = [];
-beforeAll(async () => {
-  core = await createTestCore();
-  core.clock.set(systemClock.now());
-  const { sql, db } = core.database.connect();
-  const certificates: CertificateRegister = {
-    find: (fingerprints) => findCertificateStandings(db, fingerprints),
-    use: (certificate) => markUsed(core.core, certificate),
-    refused: (failure) => recordAuthFailure(core.core, failure),
-  };
-  const onRevocation: IngestNeeds["onRevocation"] = (callback) => sql.listen(revocationChannel, callback, callback);
-  const { ca, database, clock } = core;
-  const config = { requireEnrollment: true };
-  ingest = await startTestIngest({ config, ca, database, needs: { clock, certificates, onRevocation } });
-  deafReplica = await startTestIngest({ config, ca, database, needs: { clock, certificates } });
-  const policy = await core.api<{ id: string }>("POST", "/v1/collector/enrollment-policies", {
-    as: "admin",
-    body: { name: "all", allowed_identity_prefixes: ["spiffe://fleet.test/"] },
-  });
-  const created = await core.api<{ token: string }>(
-    "POST",
-    `/v1/collector/enrollment-policies/${policy.body.id}/tokens`,
-    { as: "admin", body: { max_uses: 0 } },
-  );
-  token = created.body.token;
-});
 afterEach(() => {
   for (const client of clients.splice(0)) client.close();
-});
-afterAll(async () => {
-  await Promise.all([ingest.close(), deafReplica.close()]);
-  await core.close();
 });
 
 const connect = (certificate: TestClient, replica = ingest): ForeignClient => {
@@ -92,8 +63,43 @@ const frame = (host_id: string, sequence = 1) => ({
 
 const revoke = (path: string) => core.api("POST", path, { as: "admin", body: { reason_code: "stolen" } });
 
-describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
-  it("takes what an enrolled collector sends, and marks its certificate used", async () => {
+describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on the $path", ({ fastPath }) => {
+  beforeAll(async () => {
+    core = await createTestCore();
+    core.clock.set(systemClock.now());
+    const { sql, db } = core.database.connect();
+    const certificates: CertificateRegister = {
+      find: (fingerprints) => findCertificateStandings(db, fingerprints),
+      use: (certificate) => markUsed(core.core, certificate),
+      refused: (failure) => recordAuthFailure(core.core, failure),
+    };
+    const onRevocation: IngestNeeds["onRevocation"] = (callback) => sql.listen(revocationChannel, callback, callback);
+    const { ca, database, clock } = core;
+    const config = { requireEnrollment: true };
+    ingest = await startTestIngest({ config, ca, database, needs: { fastPath, clock, certificates, onRevocation } });
+    replicaWithoutNotifications = await startTestIngest({
+      config,
+      ca,
+      database,
+      needs: { fastPath, clock, certificates },
+    });
+    const policy = await core.api<{ id: string }>("POST", "/v1/collector/enrollment-policies", {
+      as: "admin",
+      body: { name: "all", allowed_identity_prefixes: ["spiffe://fleet.test/"] },
+    });
+    const created = await core.api<{ token: string }>(
+      "POST",
+      `/v1/collector/enrollment-policies/${policy.body.id}/tokens`,
+      { as: "admin", body: { max_uses: 0 } },
+    );
+    token = created.body.token;
+  });
+  afterAll(async () => {
+    await Promise.all([ingest.close(), replicaWithoutNotifications.close()]);
+    await core.close();
+  });
+
+  it("accepts the frames of an enrolled collector, and marks its certificate used", async () => {
     const collector = await enroll("a-1");
     expect((await submit(connect(collector), frame(collector.identity))).error).toBeUndefined();
     const [row] = await ingest.connection
@@ -101,7 +107,7 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
     expect(row?.first_used_at).not.toBeNull();
   });
 
-  it("refuses a certificate without a row, a revoked certificate and a revoked identity, and keeps why", async () => {
+  it("rejects a certificate without a row, a revoked certificate and a revoked identity, and records the reason", async () => {
     const byHand = await ingest.client({ uri: "spiffe://fleet.test/by-hand" });
     const denied = (reason: string) => ({ code: status.PERMISSION_DENIED, reason });
     const { error } = await submit(connect(byHand), frame("spiffe://fleet.test/by-hand"));
@@ -116,7 +122,7 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
     expect(rows.map(({ reason }) => reason)).toEqual(["certificate_revoked", "identity_revoked"]);
   });
 
-  it("G4: a Submit that began before a revocation and is finished after it stores nothing", async () => {
+  it("G4: stores nothing of a Submit that began before a revocation and ended after it", async () => {
     const collector = await enroll("half-sent");
     const session = connectHttp2(`https://localhost:${ingest.port}`, { ca: ingest.caPem, ...collector });
     session.on("error", () => undefined);
@@ -138,7 +144,7 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
     });
     stream.write(Buffer.from([0, 0, 0, 0, sent.length]));
     await expect.poll(() => ingest.ingest.gauges().openStreams).toBe(1);
-    // Cut after the Submit, by the same recheck.
+    // Ends after the Submit, by the same recheck.
     const marker = openForward(connect(collector));
     marker.call.write({ open: { host_id: collector.identity, queue_id: Buffer.alloc(16, 9) } });
     await once(marker.call, "data");
@@ -153,7 +159,7 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
     session.destroy();
   });
 
-  it("G4: a revocation cuts the open stream at once by notification, and nobody else's", async () => {
+  it("G4: a notified revocation ends the open stream at once, and no other", async () => {
     const [bad, good] = [await enroll("c-1"), await enroll("c-2")];
     const streams = [];
     for (const collector of [bad, good]) {
@@ -162,18 +168,18 @@ describe("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true", () => {
       await once(stream.call, "data");
       streams.push(stream);
     }
-    const [cut, kept] = streams;
+    const [ended, kept] = streams;
     await revoke(`/v1/collector/identities/${bad.identityId}/revoke`);
-    expect((await cut?.ended)?.error).toMatchObject({ code: status.PERMISSION_DENIED, reason: "identity_revoked" });
+    expect((await ended?.ended)?.error).toMatchObject({ code: status.PERMISSION_DENIED, reason: "identity_revoked" });
     kept?.call.write({ frame: frame(good.identity) });
     kept?.call.end();
     expect((await kept?.ended)?.error).toBeUndefined();
     expect(kept?.messages.at(-1)?.ack?.acked_through).toBe("1");
   });
 
-  it("G4: of a sender that never stops, no replica accepts an envelope 5 s after the revocation, heard or not", async () => {
+  it("G4: no replica accepts an envelope 5 s after the revocation, with or without a notification", async () => {
     const sender = await enroll("d-1");
-    const replicas = [ingest, deafReplica].map((replica, index) => {
+    const replicas = [ingest, replicaWithoutNotifications].map((replica, index) => {
       const queue_id = Buffer.alloc(16, index + 1);
       const { call, ended } = openForward(connect(sender, replica));
       call.write({ open: { host_id: sender.identity, queue_id } });

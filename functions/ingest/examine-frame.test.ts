@@ -12,7 +12,7 @@ const envelope = { kind: "log_line", source: "s", payload: new Uint8Array(3) };
 const examine = (frame: MessageInitShape<typeof FrameSchema>) =>
   examineFrame(create(FrameSchema, { hostId: identity, queueId, ...frame }), identity, limits, 1_000);
 
-const code = (run: () => unknown): unknown => {
+const codeOf = (run: () => unknown): unknown => {
   try {
     run();
   } catch (error) {
@@ -22,21 +22,21 @@ const code = (run: () => unknown): unknown => {
 };
 
 describe("examineFrame", () => {
-  it("G6: takes a host_id only byte for byte", () => {
+  it("G6: accepts a host_id only byte for byte", () => {
     for (const hostId of ["", "spiffe://fleet.test/HOST-1", `${identity}.`, `${identity}/`, ` ${identity}`])
-      expect(code(() => examine({ hostId }))).toBe("host_identity_mismatch");
-    expect(code(() => examine({ hostId: "é".repeat(127) }))).toBe("host_id_too_long");
-    expect(code(() => examine({ hostId: "x".repeat(253) }))).toBe("host_identity_mismatch");
+      expect(codeOf(() => examine({ hostId }))).toBe("host_identity_mismatch");
+    expect(codeOf(() => examine({ hostId: "é".repeat(127) }))).toBe("host_id_too_long");
+    expect(codeOf(() => examine({ hostId: "x".repeat(253) }))).toBe("host_identity_mismatch");
     const long = "x".repeat(254);
-    expect(code(() => checkClaims({ hostId: long, queueId }, long, limits))).toBe("host_id_too_long");
-    expect(code(() => checkClaims({ hostId: identity, queueId: new Uint8Array(15) }, identity, limits))).toBe(
+    expect(codeOf(() => checkClaims({ hostId: long, queueId }, long, limits))).toBe("host_id_too_long");
+    expect(codeOf(() => checkClaims({ hostId: identity, queueId: new Uint8Array(15) }, identity, limits))).toBe(
       "frame_invalid",
     );
   });
 
-  it("takes sequences that rise from above previous_sequence, with gaps, within 63 bits", () => {
+  it("accepts sequences that rise from above previous_sequence, with gaps, within 63 bits", () => {
     const of = (previousSequence: bigint, ...sequences: bigint[]) =>
-      code(() => examine({ previousSequence, envelopes: sequences.map((sequence) => ({ ...envelope, sequence })) }));
+      codeOf(() => examine({ previousSequence, envelopes: sequences.map((sequence) => ({ ...envelope, sequence })) }));
     expect(of(0n, 1n, 2n, 9n)).toBeUndefined();
     expect(of(5n)).toBeUndefined();
     expect(of(2n ** 63n - 2n, 2n ** 63n - 1n)).toBeUndefined();
@@ -44,7 +44,7 @@ describe("examineFrame", () => {
       expect(wrong).toBe("frame_invalid");
   });
 
-  it("refuses single envelopes for what they hold, and keeps the rest of the frame", () => {
+  it("rejects single invalid envelopes, and accepts the rest of the frame", () => {
     const { frame, rejected, discarded } = examine({
       envelopes: [
         { ...envelope, sequence: 1n },
@@ -95,7 +95,7 @@ describe("examineFrame", () => {
     expect(examined.frame.lastSequence).toBe(2n);
   });
 
-  it("G1: what envelopes hold beside their payloads counts, refused ones too, so that attributes cannot fill memory", () => {
+  it("G1: counts an envelope's attributes, source and kind, also of rejected ones, so that they cannot fill memory", () => {
     const text = "t".repeat(1000);
     const attributes = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`name-${index}`, text]));
     const of = (sent: object) => examine({ envelopes: [{ ...envelope, sequence: 1n, ...sent }] }).bytes;
@@ -105,15 +105,15 @@ describe("examineFrame", () => {
     );
     expect(of({ source: text })).toBeGreaterThan(1000);
     expect(of({ kind: text })).toBeGreaterThan(1000);
-    expect(of({ kind: "Refused", attributes })).toBeGreaterThan(1_000_000);
+    expect(of({ kind: "Rejected", attributes })).toBeGreaterThan(1_000_000);
     // JSON writes each as \u0001.
     expect(of({ attributes: { name: "\u0001".repeat(100_000) } })).toBeGreaterThan(600_000);
   });
 
-  it("G1: a frame of more than 100,000 envelopes and attributes is too large, however few its bytes", () => {
+  it("G1: rejects a frame of more than 100,000 envelopes and attributes, however few its bytes", () => {
     const attributes = Object.fromEntries(Array.from({ length: 999 }, (_, index) => [index, ""]));
     const of = (count: number) =>
-      code(() =>
+      codeOf(() =>
         examine({
           envelopes: Array.from({ length: count }, (_, at) => ({ ...envelope, sequence: BigInt(at + 1), attributes })),
         }),

@@ -1,11 +1,11 @@
+import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import type { Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { decodeText, eachValue, readWire, WireError } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
 import type { FrameToCommit } from "../store/commit-frames.ts";
-import { encodeEnvelopes } from "../store/encode-envelopes.ts";
-import type { EncodedRows } from "../store/row-writer.ts";
-import { everySpanNamed } from "./span-names.ts";
+import { type EncodedRows, encodeEnvelopes } from "../store/envelope-rows.ts";
 
-/** The limits of a frame (spec, "Deployment configuration: core"; contract, section 7). */
+/** The limits of a frame (docs/protocol.md). */
 export interface FrameLimits {
   payloadBytesMax: number;
   hostIdBytesMax: number;
@@ -13,28 +13,31 @@ export interface FrameLimits {
   discardSpanNames: ReadonlySet<string>;
 }
 
-/** Why one envelope is refused for good while the rest of its frame goes on. */
+/** Why core rejects one envelope for good while it accepts the rest of its frame. */
 export type RejectionCode = "payload_too_large" | "kind_invalid" | "envelope_invalid";
 
-/** A refused envelope, as the ack tells it. The message never quotes what was sent. */
+/** A rejected envelope, as its ack reports it. The message never quotes what was sent. */
 export interface Rejected {
   sequence: bigint;
   code: RejectionCode;
   message: string;
 }
 
-/** A frame that passed: what to store, what its ack refuses, what the discard list drops. */
+/** An accepted frame: what to store, what its ack rejects, what the discard list drops. */
 export interface ExaminedFrame {
   frame: FrameToCommit;
   rejected: readonly Rejected[];
   discarded: readonly bigint[];
   /** What it holds in memory until it is committed. */
   bytes: number;
+  /** Called once the frame is committed or rejected, and nothing reads its rows any more. */
+  release?(): void;
 }
 
 /** Bytes of a queue's id. */
 export const queueIdBytes = 16;
-const sequenceMax = 2n ** 63n - 1n;
+/** What a signed 64-bit column can hold. */
+export const sequenceMax = 2n ** 63n - 1n;
 /** Bytes of a kind at most. */
 export const kindBytesMax = 64;
 const kindPattern = new RegExp(`^[a-z0-9_]{1,${kindBytesMax}}$`);
@@ -49,14 +52,14 @@ export const timestampSecondsMin = -62_135_596_800n;
 export const timestampSecondsMax = 253_402_300_799n;
 
 /**
- * Envelopes and attributes of a frame at most: a few bytes of each would otherwise keep core busy for seconds. Far above what the
- * largest batch of a collector holds; one that is over it is halved, as one of too many bytes is.
+ * Envelopes and attributes of a frame at most: a few bytes of each would otherwise keep core busy for seconds. Far above the largest
+ * batch of a collector, which halves a batch that is over it, as one of too many bytes.
  */
 export const entriesMax = 100_000;
 
 /**
- * Checks the claims of a frame or an Open: a host id within its limit (`host_id_too_long`) that is the caller's identity byte for
- * byte (`host_identity_mismatch`), and a queue id of 16 bytes (`frame_invalid`).
+ * Rejects the claims of a frame or an Open unless its host id is within its limit (`host_id_too_long`) and is the caller's identity
+ * byte for byte (`host_identity_mismatch`), and its queue id has 16 bytes (`frame_invalid`).
  */
 export const checkClaims = (
   claims: { hostId: string; queueId: Uint8Array },
@@ -72,7 +75,7 @@ export const checkClaims = (
 };
 
 /**
- * Sorts a frame's envelopes into those to store, refuse and discard. Throws for the whole frame, of which nothing is then stored:
+ * Sorts a frame's envelopes into those to store, reject and discard. Throws for the whole frame, of which core then stores nothing:
  * see `checkClaims`, `frame_too_large` above `entriesMax`, and `frame_invalid` when sequences do not rise from above
  * `previous_sequence` within 63 bits.
  */
@@ -116,9 +119,41 @@ export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits,
   return { frame, rejected, discarded, bytes: heldBytes(bytes, frame.rows) };
 };
 
-/** What a frame counts as in memory: what it was decoded to, or its rows, in which one byte of an attribute can be six of JSON. */
+/** Returns what a frame counts in memory: its decoded size, or its rows, in which one byte of an attribute can be six of JSON. */
 export const heldBytes = (decodedBytes: number, { bytes }: EncodedRows): number =>
   Math.max(decodedBytes, bytes.length) + envelopeOverheadBytes;
+
+/**
+ * Returns whether an OTLP `ExportTraceServiceRequest` parses, holds at least one span, and every span's name is in `names`. Reads it
+ * off the wire, as decoding it would cost more than the rest of ingest together: resource_spans = 1, scope_spans = 2, spans = 2,
+ * name = 5 (opentelemetry/proto/trace/v1/trace.proto). Never throws.
+ */
+export const everySpanNamed = (payload: Uint8Array, names: ReadonlySet<string>): boolean => {
+  let spans = 0;
+  let matching = true;
+  const readSpan = (reader: BinaryReader, end: number): void => {
+    spans++;
+    // The last value of a field that occurs twice counts; an absent name is "".
+    let name = "";
+    eachValue(reader, end, 5, (nameEnd) => {
+      name = decodeText(payload.subarray(reader.pos, nameEnd));
+    });
+    if (!names.has(name)) matching = false;
+  };
+  try {
+    readWire(payload, (reader) =>
+      eachValue(reader, payload.length, 1, (resourceEnd) =>
+        eachValue(reader, resourceEnd, 2, (scopeEnd) =>
+          eachValue(reader, scopeEnd, 2, (spanEnd) => readSpan(reader, spanEnd)),
+        ),
+      ),
+    );
+  } catch (error) {
+    if (error instanceof WireError) return false;
+    throw error;
+  }
+  return matching && spans > 0;
+};
 
 const invalid = (detail: string): Problem => new Problem("frame_invalid", { detail });
 
@@ -129,10 +164,10 @@ const faultOf = (
   if (payload.length > payloadBytesMax)
     return { code: "payload_too_large", message: `the payload is over ${payloadBytesMax} bytes` };
   if (!kindPattern.test(kind)) return { code: "kind_invalid", message: "kind must be 1 to 64 characters of [a-z0-9_]" };
-  if (source.includes(nul)) return { code: "envelope_invalid", message: "source holds a NUL character" };
+  if (source.includes(nul)) return { code: "envelope_invalid", message: "source contains a NUL character" };
   for (const name in attributes)
     if (name.includes(nul) || attributes[name]?.includes(nul))
-      return { code: "envelope_invalid", message: "attributes hold a NUL character" };
+      return { code: "envelope_invalid", message: "attributes contain a NUL character" };
   if (
     observedAt &&
     (observedAt.seconds < timestampSecondsMin ||

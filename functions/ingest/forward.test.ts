@@ -1,18 +1,21 @@
-import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { ForwardRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type ForwardMessage, forward } from "./forward.ts";
+import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { encodeEnvelopes } from "../store/envelope-rows.ts";
+import { type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
 
-type Init = NonNullable<MessageInitShape<typeof ForwardRequestSchema>["message"]>;
-const open: Init = { case: "open", value: {} };
-const frame = (previousSequence: number): Init => ({
-  case: "frame",
-  value: { previousSequence: BigInt(previousSequence) },
-});
+const open: ForwardMessage = { case: "open", value: create(OpenSchema) };
+const frame = (previousSequence: number): ForwardMessage => {
+  const queue = { hostId: "host", queueId: new Uint8Array(16) };
+  const sequence = BigInt(previousSequence);
+  const rows = encodeEnvelopes({ ...queue, receivedAt: 0, rows: [] });
+  const value = { ...queue, previousSequence: sequence, lastSequence: sequence, rows };
+  return { case: "frame", value: { frame: value, rejected: [], discarded: [], bytes: 1 } };
+};
 
-/** A stream in the test's hands: `send` groups of messages, `commit` frames in any order. */
+/** A stream under the test's control: `send` groups of messages, `commit` frames in any order. */
 const start = () => {
-  const sent: { group: ForwardMessage[] | null }[] = [];
+  const sent: { group: DecodeMessage[] | null }[] = [];
   let arrived = Promise.withResolvers<void>();
   let pulls = 0;
   async function* requests() {
@@ -25,21 +28,20 @@ const start = () => {
     }
   }
   const frames = new Map<string, PromiseWithResolvers<string>>();
-  const [cut, gone] = [new AbortController(), new AbortController()];
+  const [abort, disconnected] = [new AbortController(), new AbortController()];
   let readable = Promise.resolve();
   const answers = forward<string>(
     requests(),
     {
       open: async () => "opened",
-      accept: ({ previousSequence }) => {
+      accept: ({ frame }) => {
         const ack = Promise.withResolvers<string>();
-        frames.set(String(previousSequence), ack);
+        frames.set(String(frame.previousSequence), ack);
         return ack.promise;
       },
-      acceptExamined: () => expect.fail("no frame was examined"),
       untilReadable: () => readable,
     },
-    { cut: cut.signal, gone: gone.signal },
+    { abort: abort.signal, disconnected: disconnected.signal },
   );
   const post = (group: (typeof sent)[number]["group"]) => {
     sent.push({ group });
@@ -48,15 +50,15 @@ const start = () => {
   };
   const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
   return {
-    cut,
-    gone,
+    abort,
+    disconnected,
     answers,
     pulls: () => pulls,
     setReadable: (promise: Promise<void>) => {
       readable = promise;
     },
-    send: async (...messages: Init[]) => {
-      post(messages.map((message) => create(ForwardRequestSchema, { message }).message));
+    send: async (...messages: (ForwardMessage | DecodeMessage)[]) => {
+      post(messages.map((message) => (typeof message === "function" ? message : () => message)));
       await settle();
     },
     end: async () => {
@@ -67,7 +69,7 @@ const start = () => {
       for (const sequence of sequences) frames.get(String(sequence))?.resolve(`ack ${sequence}`);
       await settle();
     },
-    refuse: async (sequence: number, cause: Error) => {
+    reject: async (sequence: number, cause: Error) => {
       frames.get(String(sequence))?.reject(cause);
       await settle();
     },
@@ -90,43 +92,57 @@ describe("forward", () => {
     expect((await last).done).toBe(true);
   });
 
-  it("acknowledges what stands before a refusal, then throws it, and reads no more", async () => {
+  it("acknowledges the frames before a rejected one, then throws its error, and reads no more", async () => {
     const stream = start();
     const opened = stream.answers.next();
     await stream.send(open, frame(1), frame(2), frame(3));
     await opened;
-    await stream.refuse(2, new Error("refused"));
+    await stream.reject(2, new Error("rejected"));
     await stream.commit(3);
     const acked = stream.answers.next();
     await stream.commit(1);
     expect((await acked).value).toEqual(["ack 1"]);
-    await expect(stream.answers.next()).rejects.toThrow("refused");
+    await expect(stream.answers.next()).rejects.toThrow("rejected");
   });
 
-  it("acknowledges what was read when the client is gone or a later message is bad", async () => {
+  it("acknowledges the frames read before the client disconnects or sends an invalid message", async () => {
     const stream = start();
     const opened = stream.answers.next();
     await stream.send(open, frame(1));
     await opened;
     await stream.send(open);
-    stream.gone.abort(new Error("gone"));
+    stream.disconnected.abort(new Error("disconnected"));
     const acked = stream.answers.next();
     await stream.commit(1);
     expect((await acked).value).toEqual(["ack 1"]);
     await expect(stream.answers.next()).rejects.toMatchObject({ code: "frame_invalid" });
   });
 
-  it("G4: a cut ends it at once, whatever is pending", async () => {
+  it("acknowledges the frames before one of the same group that cannot be decoded", async () => {
+    const stream = start();
+    const opened = stream.answers.next();
+    await stream.send(open);
+    await opened;
+    const acked = stream.answers.next();
+    await stream.send(frame(1), () => {
+      throw new Error("malformed");
+    });
+    await stream.commit(1);
+    expect((await acked).value).toEqual(["ack 1"]);
+    await expect(stream.answers.next()).rejects.toThrow("malformed");
+  });
+
+  it("G4: ends at once when it is aborted, whatever is pending", async () => {
     const stream = start();
     const opened = stream.answers.next();
     await stream.send(open, frame(1));
     await opened;
     const pending = stream.answers.next();
-    stream.cut.abort(new Error("revoked"));
+    stream.abort.abort(new Error("revoked"));
     await expect(pending).rejects.toThrow("revoked");
   });
 
-  it("reads no further while it is held back, and no more than 256 frames ahead of the acks", async () => {
+  it("pauses reading on request, and 256 frames ahead of the acks", async () => {
     const stream = start();
     const opened = stream.answers.next();
     await stream.send(open);

@@ -1,23 +1,27 @@
 /**
- * One Forward stream. Invariants: answers leave in the order of their messages; a frame's bytes are in the budget from the moment it
- * is read until it is committed or refused; after the first refusal nothing more is read.
+ * One Forward stream. Invariants: answers leave in the order of their messages; a frame's bytes are in the budget from when it is
+ * decoded until it is committed or rejected; after the first rejected message nothing more is read.
  */
-import type { ForwardRequest, Frame, Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { ForwardResponse, Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 
-/** What came: a message of the stream, or a frame that was examined as it was read. */
-export type ForwardMessage = ForwardRequest["message"] | { case: "examined"; value: ExaminedFrame };
+/** A decoded message of the stream. */
+export type ForwardMessage = { case: "open"; value: Open } | { case: "frame"; value: ExaminedFrame };
 
-/** What answers a stream's messages. */
+/** Decodes a message when its turn comes, so that those before it are served; throws a Problem. */
+export type DecodeMessage = () => ForwardMessage;
+
+/** The answer to one message. */
+export type ForwardAnswer = Extract<ForwardResponse["message"], { value: unknown }>;
+
+/** Answers a stream's messages. */
 export interface ForwardSteps<Answer> {
-  /** Checks an Open and gives its answer. */
+  /** Checks an Open and returns its answer. */
   open(message: Open): Promise<Answer>;
-  /** Takes a frame at once, or rejects; resolves with its answer once it is committed. */
-  accept(frame: Frame): Promise<Answer>;
-  /** The same of a frame that was examined. */
-  acceptExamined(frame: ExaminedFrame): Promise<Answer>;
-  /** Undefined when reading may go on at once, else a promise that resolves when it may, or rejects once a signal aborts. */
+  /** Reserves a frame's bytes at once, or rejects; resolves with its answer once it is committed. */
+  accept(frame: ExaminedFrame): Promise<Answer>;
+  /** Returns undefined when reading may continue, else a promise that resolves when it may, or rejects once a signal aborts. */
   untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
 }
 
@@ -27,20 +31,21 @@ const framesInFlightMax = 256;
 type Entry<Answer> =
   | { state: "pending" }
   | { state: "answered"; answer: Answer }
-  | { state: "refused"; cause: unknown };
+  | { state: "rejected"; cause: unknown };
 
 /**
  * Runs a stream to its end. Messages come in groups, as they arrive; answers leave in groups, as they become ready. Throws a Problem,
- * or the reason of `cut` as soon as it aborts. `gone` only ends the reading: Connect aborts it also when a message is refused, and
- * what was read before is still acknowledged.
+ * or the reason of `abort` as soon as it aborts. `disconnected` only ends the reading: Connect aborts it also when a message is
+ * rejected, and what was read before is still acknowledged.
  */
 export async function* forward<Answer>(
-  requests: AsyncIterable<readonly ForwardMessage[]>,
+  requests: AsyncIterable<readonly DecodeMessage[]>,
   steps: ForwardSteps<Answer>,
-  { cut, gone }: { cut: AbortSignal; gone: AbortSignal },
+  { abort, disconnected }: { abort: AbortSignal; disconnected: AbortSignal },
 ): AsyncGenerator<Answer[]> {
   const entries: Entry<Answer>[] = [];
-  const change = createSignal();
+  const changed = createSignal();
+  const drained = createSignal();
   let opened = false;
   let ended = false;
 
@@ -50,63 +55,60 @@ export async function* forward<Answer>(
     return answer.then(
       (value) => {
         Object.assign(entry, { state: "answered", answer: value });
-        if (entries[0] === entry) change.raise();
+        if (entries[0] === entry) changed.raise();
       },
       (cause: unknown) => {
-        Object.assign(entry, { state: "refused", cause });
-        if (entries[0] === entry) change.raise();
+        Object.assign(entry, { state: "rejected", cause });
+        if (entries[0] === entry) changed.raise();
       },
     );
   };
-  /** Gives what must end before the next message is taken: Opened tells where the queue stood before the frames of its stream. */
-  const take = (message: ForwardMessage): Promise<unknown> | undefined => {
+  /** Returns what must end before the next message: Opened reports the cursor before the frames of its stream. */
+  const serve = (message: ForwardMessage): Promise<unknown> | undefined => {
     if (!opened && message.case !== "open") throw outOfOrder("open must be the first message");
-    if (opened && message.case !== "frame" && message.case !== "examined")
-      throw outOfOrder("only frames may follow open");
+    if (opened && message.case !== "frame") throw outOfOrder("only frames may follow open");
     opened = true;
     if (message.case === "open") return push(steps.open(message.value));
-    if (message.case === "frame") void push(steps.accept(message.value));
-    if (message.case === "examined") void push(steps.acceptExamined(message.value));
+    void push(steps.accept(message.value));
     return undefined;
   };
   const read = async (): Promise<void> => {
-    const over = () => cut.aborted || gone.aborted;
-    const room = () => entries.length < framesInFlightMax || over();
+    const isOver = () => abort.aborted || disconnected.aborted;
+    const hasRoom = () => entries.length < framesInFlightMax || isOver();
     const iterator = requests[Symbol.asyncIterator]();
-    while (!over()) {
-      const held = steps.untilReadable(cut, gone);
-      if (held) await held;
-      while (!room()) await drained.wait();
+    while (!isOver()) {
+      const paused = steps.untilReadable(abort, disconnected);
+      if (paused) await paused;
+      while (!hasRoom()) await drained.wait();
       const next = await iterator.next();
       if (next.done) return;
-      for (const request of next.value) {
-        const opening = take(request);
+      for (const decode of next.value) {
+        const opening = serve(decode());
         if (opening) await opening;
       }
     }
   };
-  const drained = createSignal();
   const stop = () => {
-    change.raise();
+    changed.raise();
     drained.raise();
   };
-  cut.addEventListener("abort", stop, { once: true });
-  gone.addEventListener("abort", drained.raise, { once: true });
+  abort.addEventListener("abort", stop, { once: true });
+  disconnected.addEventListener("abort", drained.raise, { once: true });
   read()
     .catch((cause: unknown) => push(Promise.reject(cause)))
     .finally(() => {
       ended = true;
-      change.raise();
+      changed.raise();
     });
 
   try {
     for (;;) {
-      if (cut.aborted) throw cut.reason;
+      if (abort.aborted) throw abort.reason;
       const answers: Answer[] = [];
-      let refusal: { cause: unknown } | undefined;
+      let rejection: { cause: unknown } | undefined;
       for (let entry = entries[0]; entry !== undefined && entry.state !== "pending"; entry = entries[0]) {
-        if (entry.state === "refused") {
-          refusal = entry;
+        if (entry.state === "rejected") {
+          rejection = entry;
           break;
         }
         answers.push(entry.answer);
@@ -116,19 +118,19 @@ export async function* forward<Answer>(
         drained.raise();
         yield answers;
       }
-      if (refusal) throw refusal.cause;
+      if (rejection) throw rejection.cause;
       if (answers.length > 0) continue;
       if (ended && entries.length === 0) return;
-      await change.wait();
+      await changed.wait();
     }
   } finally {
-    cut.removeEventListener("abort", stop);
+    abort.removeEventListener("abort", stop);
   }
 }
 
 const outOfOrder = (detail: string): Problem => new Problem("frame_invalid", { detail });
 
-/** Wakes one waiter, now or when it comes. */
+/** Wakes one waiter: the current one, or the next to wait. */
 const createSignal = () => {
   let raised = false;
   let wake: (() => void) | undefined;

@@ -10,21 +10,21 @@ const caller = (identity: string, fingerprintSha256 = identity): Caller => ({
   notAfter: Number.MAX_SAFE_INTEGER,
 });
 
-/** Streams whose callers are refused by what is in `revoked` and `expired`. */
+/** Starts open streams whose callers are refused by `revoked` and `expired`. */
 const start = () => {
   const clock = createTestClock();
   const revoked = new Set<string>();
   const expired = new Set<string>();
   const failures: unknown[] = [];
   let rechecks = 0;
-  let away = false;
+  let unavailable = false;
   const streams = createOpenStreams({
     clock,
     onError: (cause) => failures.push(cause),
     admission: {
       recheck: async (callers) => {
         rechecks++;
-        if (away) throw new Error("away");
+        if (unavailable) throw new Error("the database is unavailable");
         return new Map(
           callers
             .filter(({ fingerprintSha256 }) => revoked.has(fingerprintSha256))
@@ -44,8 +44,8 @@ const start = () => {
     failures,
     streams,
     rechecks: () => rechecks,
-    setAway: (value: boolean) => {
-      away = value;
+    setUnavailable: (value: boolean) => {
+      unavailable = value;
     },
     stop: async () => {
       stop.abort();
@@ -55,7 +55,7 @@ const start = () => {
 };
 
 describe("open streams", () => {
-  it("G8: an identity has 8 at most, whatever its certificates, and others have theirs", async () => {
+  it("G8: limits an identity to 8 streams, whatever its certificates, and other identities are independent", async () => {
     const { streams, stop } = start();
     const open = Array.from({ length: 8 }, (_, index) => streams.enter(caller("a", `certificate ${index}`)));
     expect(() => streams.enter(caller("a"))).toThrow(expect.objectContaining({ code: "too_many_streams" }));
@@ -68,7 +68,7 @@ describe("open streams", () => {
     await stop();
   });
 
-  it("G4: a revoked caller is cut within 5 s, and nobody else", async () => {
+  it("G4: ends the streams of a revoked caller within 5 s, and no others", async () => {
     const { clock, revoked, streams, stop } = start();
     const [bad, good] = [streams.enter(caller("bad")), streams.enter(caller("good"))];
     await clock.advance(1_500);
@@ -79,27 +79,27 @@ describe("open streams", () => {
     await stop();
   });
 
-  it("G4: a notification cuts at once", async () => {
+  it("G4: a notification ends a revoked stream at once", async () => {
     const { clock, revoked, streams, stop } = start();
     const bad = streams.enter(caller("bad"));
     await clock.advance(0);
     revoked.add("bad");
-    streams.hasten();
+    streams.triggerRecheck();
     await clock.advance(0);
     expect(bad.signal.aborted).toBe(true);
     await stop();
   });
 
-  it("G4: an expired certificate is cut within 2 s, also while the database is away, and rechecks go on after it", async () => {
-    const { clock, expired, revoked, streams, failures, setAway, stop } = start();
+  it("G4: ends a stream within 2 s of its certificate's expiry, also while the database is unavailable, and resumes rechecks after", async () => {
+    const { clock, expired, revoked, streams, failures, setUnavailable, stop } = start();
     const [old, bad] = [streams.enter(caller("old")), streams.enter(caller("bad"))];
-    setAway(true);
+    setUnavailable(true);
     await clock.advance(10_000);
     expect(failures.length).toBeGreaterThan(0);
     expired.add("old");
     await clock.advance(2_000);
     expect(old.signal.reason).toMatchObject({ code: "certificate_expired" });
-    setAway(false);
+    setUnavailable(false);
     revoked.add("bad");
     await clock.advance(5_000);
     expect(bad.signal.aborted).toBe(true);

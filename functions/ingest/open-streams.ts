@@ -2,23 +2,23 @@ import type { Clock } from "../../kit/clock.ts";
 import { Problem } from "../problems.ts";
 import type { Admission, Caller } from "./admission.ts";
 
-/** A stream that is open: its signal aborts with the Problem that cuts it. */
+/** An open stream. Its signal aborts with the Problem that ends it. */
 export interface OpenStream {
   signal: AbortSignal;
-  /** The stream has ended; idempotent. */
+  /** Removes the stream; idempotent. */
   leave(): void;
 }
 
-/** The open streams of this replica: bounded for each identity, rechecked, and cut when their caller may send no longer. */
+/** The open streams of this replica: bounded for each identity, rechecked, and ended when their caller may send no longer. */
 export interface OpenStreams {
-  /** Enters a stream, or throws `too_many_streams`. */
+  /** Adds a stream, or throws `too_many_streams`. */
   enter(caller: Caller): OpenStream;
-  /** Rechecks soon instead of at the next interval: something was revoked. */
-  hasten(): void;
-  /** Watches until the signal aborts: expiry every second, standing in the database every `recheckMs`. */
+  /** Triggers a recheck at once, instead of at the next interval. */
+  triggerRecheck(): void;
+  /** Checks expiry every second and the database every `recheckMs`, until the signal aborts. */
   watch(signal: AbortSignal): Promise<void>;
   count(): number;
-  /** Cuts all of them, and refuses new ones, with `shutting_down`. */
+  /** Ends all streams, and rejects new ones, with `shutting_down`. */
   stop(): void;
 }
 
@@ -34,7 +34,7 @@ export const createOpenStreams = ({
 }: {
   admission: Pick<Admission, "recheck" | "expiryFault">;
   clock: Clock;
-  /** A recheck failed (the database is away); it runs again at the next tick. */
+  /** A recheck failed (the database is unavailable); it runs again at the next tick. */
   onError(cause: unknown): void;
   streamsOfIdentityMax?: number;
   recheckMs?: number;
@@ -42,16 +42,16 @@ export const createOpenStreams = ({
   const open = new Map<Caller, AbortController>();
   const counts = new Map<string, number>();
   let wake = new AbortController();
-  let hastened = false;
+  let isTriggered = false;
   let stopped = false;
 
-  const cutExpired = (): void => {
+  const endExpired = (): void => {
     for (const [caller, controller] of open) {
       const fault = admission.expiryFault(caller);
       if (fault) controller.abort(fault);
     }
   };
-  const cutRefused = async (): Promise<void> => {
+  const endRefused = async (): Promise<void> => {
     for (const [caller, fault] of await admission.recheck([...open.keys()])) open.get(caller)?.abort(fault);
   };
 
@@ -76,21 +76,21 @@ export const createOpenStreams = ({
         },
       };
     },
-    hasten() {
-      hastened = true;
+    triggerRecheck() {
+      isTriggered = true;
       wake.abort();
     },
     async watch(signal) {
       let checkedAt = clock.monotonic();
       while (!signal.aborted) {
         wake = new AbortController();
-        if (!hastened) await clock.sleep(tickMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
+        if (!isTriggered) await clock.sleep(tickMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
         if (signal.aborted) return;
-        cutExpired();
-        if (!hastened && clock.monotonic() - checkedAt < recheckMs) continue;
-        hastened = false;
+        endExpired();
+        if (!isTriggered && clock.monotonic() - checkedAt < recheckMs) continue;
+        isTriggered = false;
         checkedAt = clock.monotonic();
-        await cutRefused().catch(onError);
+        await endRefused().catch(onError);
       }
     },
     count: () => open.size,

@@ -1,4 +1,4 @@
-import { create } from "@bufbuild/protobuf";
+import { create, fromBinary } from "@bufbuild/protobuf";
 import {
   Code,
   ConnectError,
@@ -7,42 +7,27 @@ import {
   type HandlerContext,
   type ServiceImpl,
 } from "@connectrpc/connect";
-import type { Compression } from "@connectrpc/connect/protocol";
-import { createBufferPool } from "../../kit/buffer-pool.ts";
+import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
 import type { Clock } from "../../kit/clock.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import {
-  type Ack,
-  AckSchema,
   type ForwardRequest,
+  ForwardRequestSchema,
   type Frame,
   IngestService,
   type Open,
   OpenedSchema,
-  RejectionSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
-import { rowsAbove } from "../store/encode-envelopes.ts";
+import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";
 import { type Admission, type Caller, type CallerCertificate, callerCertificateKey, callerKey } from "./admission.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { Committer } from "./committer.ts";
 import { toConnectError } from "./connect-error.ts";
-import { frameField } from "./count-entries.ts";
 import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits } from "./examine-frame.ts";
-import { type ForwardMessage, forward } from "./forward.ts";
-import { createGrpcForward, type ForwardAnswer } from "./grpc-forward.ts";
-import { limitEntries } from "./limit-entries.ts";
-import { limitFrameBytes, wrapperBytesMax } from "./limit-frame-bytes.ts";
+import { type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
+import { checkEntries, frameField, limitMessages } from "./limit-messages.ts";
 import type { OpenStreams } from "./open-streams.ts";
-import { readFrame } from "./read-frame.ts";
-
-/** What ingest tells of its work. Labels never hold a host. */
-export interface IngestObserver {
-  /** A frame was committed. `discarded`, `rejected` and the rest count what this commit consumed: a resend counts nothing. */
-  committed(facts: { envelopes: number; bytes: number; discarded: number; rejected: readonly string[] }): void;
-  /** A frame or a stream was refused. */
-  refused(reason: string): void;
-}
 
 /** What the service needs. */
 export interface IngestDependencies {
@@ -52,36 +37,60 @@ export interface IngestDependencies {
   committer: Committer;
   findCursor(hostId: string, queueId: Uint8Array): Promise<bigint>;
   limits: FrameLimits & { frameBytesMax: number };
+  /** Serves Forward over binary gRPC in place of `plain`. Without it Connect's handlers serve everything. */
+  fastPath: ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler) | undefined;
   clock: Pick<Clock, "now">;
   observe: IngestObserver;
   log: { error(fields: object, message: string): void };
 }
 
-/** Options for the adapter that serves the routes: limits that Connect itself must hold, and the gate before any body is read. */
+/** What the fast path shares with the plain one. */
+export interface SharedWithFastPath {
+  admit(certificate: CallerCertificate | undefined): Promise<Caller>;
+  /** Runs a stream of messages; `disconnected` aborts when the client disconnects. */
+  run(
+    requests: AsyncIterable<readonly DecodeMessage[]>,
+    caller: Caller,
+    disconnected: AbortSignal,
+  ): AsyncIterable<ForwardAnswer[]>;
+  /** Decodes an encoded `ForwardRequest`, or throws a Problem. */
+  decode(message: Uint8Array, caller: Caller): ForwardMessage;
+  limits: FrameLimits;
+  clock: Pick<Clock, "now">;
+  /** Of a message, before and after decompression. */
+  bytesMax: number;
+  /** Bounds its output before it makes it. */
+  gzip: Compression;
+}
+
+/** Options for the adapter that serves the routes: limits that Connect itself must enforce, and the gate before any body is read. */
 export interface IngestRoutes {
-  /** Registers the service; `gzip` bounds its output before it is made (G1). */
+  /** Registers the service; `gzip` bounds its output before it makes it (G1). */
   routes(router: ConnectRouter, gzip: Compression): void;
   readMaxBytes: number;
   requestGate(context: HandlerContext): Promise<void>;
-  /** Ends every stream, and refuses new ones, with `shutting_down`. */
+  /** Ends every stream, and rejects new ones, with `shutting_down`. */
   stop(): void;
 }
 
-const idleBuffersBytesMax = 16 * 1024 * 1024;
+/** Bytes that ForwardRequest or SubmitRequest adds to a Frame at most: a tag and a length. */
+const wrapperBytesMax = 16;
 
 /** Set by the gate for a Submit: aborts once its caller may send no longer. */
-const cutKey = createContextKey<AbortSignal | undefined>(undefined, { description: "why a Submit is refused" });
+const submitSignalKey = createContextKey<AbortSignal | undefined>(undefined, {
+  description: "why a Submit is rejected",
+});
 
-/** The ingest service of `proto/svc/ingest/v1/ingest.proto` (contract, section 7). */
+/** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const { admission, streams, budget, committer, limits, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
-  const buffers = createBufferPool(idleBuffersBytesMax);
+  const accept = createFrameAcceptor({ budget, committer, observe });
 
-  /** Counts and translates a refusal; `gone` tells that nobody is there to hear it, and that what failed is the connection. */
-  const refuse = (error: unknown, gone?: AbortSignal): never => {
-    const heard = error instanceof Problem || (error instanceof ConnectError && error.code !== Code.Canceled);
-    if (gone?.aborted && !heard) throw new ConnectError("the client went away", Code.Canceled);
+  /** Counts and translates an error. After `disconnected` aborts, what is no Problem is the failure of the connection. */
+  const refuse = (error: unknown, disconnected?: AbortSignal): never => {
+    const isOurs = error instanceof Problem || (error instanceof ConnectError && error.code !== Code.Canceled);
+    if (disconnected?.aborted && !isOurs) throw new ConnectError("the client disconnected", Code.Canceled);
     const refusal = toConnectError(error);
     // Without a reason it is a protocol error of Connect's own.
     observe.refused(refusal.findDetails(ErrorInfoSchema)[0]?.reason ?? Code[refusal.code].toLowerCase());
@@ -89,30 +98,19 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     throw refusal;
   };
 
-  const accept = async (sent: Frame, caller: Caller): Promise<Ack> =>
-    acceptExamined(examineFrame(sent, caller.identity, limits, clock.now()));
+  const examine = (frame: Frame, caller: Caller): ExaminedFrame =>
+    examineFrame(frame, caller.identity, limits, clock.now());
 
-  const acceptExamined = async (examined: ExaminedFrame): Promise<Ack> => {
-    if (!budget.take(examined.bytes)) throw new Problem("overloaded");
-    try {
-      const { outcome, before, cursor } = await committer.commit(examined.frame, examined.bytes);
-      if (outcome === "sequence_gap") throw new Problem("sequence_gap", { extensions: { cursor } });
-      if (cursor > before) observe.committed(consumed(examined, before));
-      const rejected = examined.rejected.map((rejection) => create(RejectionSchema, rejection));
-      return create(AckSchema, { queueId: examined.frame.queueId, ackedThrough: cursor, rejected });
-    } finally {
-      budget.give(examined.bytes);
-      buffers.give(examined.frame.rows.bytes);
-    }
+  const decode = (message: ForwardRequest["message"], caller: Caller): ForwardMessage => {
+    if (message.case === "open") return message;
+    if (message.case === "frame") return { case: "frame", value: examine(message.value, caller) };
+    throw new Problem("frame_invalid", { detail: "a message is neither open nor frame" });
   };
 
-  const read = (message: Uint8Array, caller: Caller): ExaminedFrame | undefined =>
-    readFrame(message, { identity: caller.identity, limits, receivedAt: clock.now(), buffers });
-
   const run = async function* (
-    requests: AsyncIterable<readonly ForwardMessage[]>,
+    requests: AsyncIterable<readonly DecodeMessage[]>,
     caller: Caller,
-    gone: AbortSignal,
+    disconnected: AbortSignal,
   ): AsyncGenerator<ForwardAnswer[]> {
     try {
       const stream = streams.enter(caller);
@@ -123,22 +121,20 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
             const cursor = await needs.findCursor(caller.identity, claims.queueId);
             return { case: "opened", value: create(OpenedSchema, { cursor }) };
           },
-          async accept(frame: Frame): Promise<ForwardAnswer> {
-            return { case: "ack", value: await accept(frame, caller) };
-          },
-          async acceptExamined(frame: ExaminedFrame): Promise<ForwardAnswer> {
-            return { case: "ack", value: await acceptExamined(frame) };
+          async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
+            return { case: "ack", value: await accept(frame) };
           },
           untilReadable: budget.untilReadable,
         };
-        yield* forward(requests, steps, { cut: stream.signal, gone });
+        yield* forward(requests, steps, { abort: stream.signal, disconnected });
       } finally {
         stream.leave();
       }
     } catch (error) {
-      refuse(error, gone);
+      refuse(error, disconnected);
     }
   };
+
   const admit = async (certificate: CallerCertificate | undefined): Promise<Caller> => {
     try {
       return await admission.admit(certificate);
@@ -147,11 +143,11 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     }
   };
 
-  /** Before its body is read: a caller may send that as slowly as it likes, and hold a frame of memory with each. */
+  /** Counts a Submit as a stream before its body is read: a caller can send that slowly, and occupy a frame of memory with each. */
   const enterSubmit = (caller: Caller, { signal, values }: HandlerContext): void => {
     try {
       const stream = streams.enter(caller);
-      values.set(cutKey, stream.signal);
+      values.set(submitSignalKey, stream.signal);
       if (signal.aborted) stream.leave();
       else signal.addEventListener("abort", stream.leave, { once: true });
     } catch (error) {
@@ -161,14 +157,17 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
 
   const service: ServiceImpl<typeof IngestService> = {
     async *forward(requests, context) {
-      for await (const group of run(singly(requests), callerOf(context), context.signal))
-        for (const message of group) yield { message };
+      const caller = callerOf(context);
+      const decoding = async function* (): AsyncGenerator<DecodeMessage[]> {
+        for await (const { message } of requests) yield [() => decode(message, caller)];
+      };
+      for await (const group of run(decoding(), caller, context.signal)) for (const message of group) yield { message };
     },
     async submit({ frame }, context) {
       try {
-        context.values.get(cutKey)?.throwIfAborted();
+        context.values.get(submitSignalKey)?.throwIfAborted();
         if (frame === undefined) throw new Problem("frame_invalid", { detail: "frame is missing" });
-        return { ack: await accept(frame, callerOf(context)) };
+        return { ack: await accept(examine(frame, callerOf(context))) };
       } catch (error) {
         return refuse(error);
       }
@@ -178,14 +177,15 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   return {
     routes(router, gzip) {
       router.service(IngestService, service);
-      const limited = router.handlers.map((handler) => {
+      const handlers = router.handlers.map((handler) => {
         const isForward = handler.method === IngestService.method.forward;
         const field = isForward ? frameField.forward : frameField.submit;
-        const usual = limitFrameBytes(limitEntries(handler, { field, readMaxBytes, gzip }), readMaxBytes);
-        const carrier = { admit, run, readFrame: read, readMaxBytes, buffers, gzip };
-        return isForward ? createGrpcForward(usual, carrier) : usual;
+        const plain = limitMessages(handler, { field, bytesMax: readMaxBytes, gzip });
+        if (!isForward || needs.fastPath === undefined) return plain;
+        const decodeBytes = (message: Uint8Array, caller: Caller) => decode(parseRequest(message), caller);
+        return needs.fastPath(plain, { admit, run, decode: decodeBytes, limits, clock, bytesMax: readMaxBytes, gzip });
       });
-      router.handlers.splice(0, router.handlers.length, ...limited);
+      router.handlers.splice(0, router.handlers.length, ...handlers);
     },
     readMaxBytes,
     stop: streams.stop,
@@ -197,23 +197,17 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   };
 };
 
-async function* singly(requests: AsyncIterable<ForwardRequest>): AsyncGenerator<ForwardMessage[]> {
-  for await (const { message } of requests) yield [message];
-}
+const parseRequest = (bytes: Uint8Array): ForwardRequest["message"] => {
+  checkEntries(bytes);
+  try {
+    return fromBinary(ForwardRequestSchema, bytes, { readUnknownFields: false }).message;
+  } catch (cause) {
+    throw new Problem("frame_invalid", { detail: "the message is not a ForwardRequest", cause });
+  }
+};
 
 const callerOf = (context: HandlerContext): Caller => {
   const caller = context.values.get(callerKey);
-  if (caller === undefined) throw new Error("the gate was passed by");
+  if (caller === undefined) throw new Error("the request did not pass the gate");
   return caller;
-};
-
-/** What of a frame lay above the cursor, and so was consumed by this commit and by no earlier one. */
-const consumed = ({ frame, rejected, discarded }: ExaminedFrame, before: bigint) => {
-  const { count, payloadBytes } = before > frame.previousSequence ? rowsAbove(frame.rows, before) : frame.rows;
-  return {
-    envelopes: count,
-    bytes: payloadBytes,
-    discarded: discarded.filter((sequence) => sequence > before).length,
-    rejected: rejected.filter(({ sequence }) => sequence > before).map(({ code }) => code),
-  };
 };

@@ -9,17 +9,13 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { countCpuMilliseconds } from "../../tests/cpu-time.ts";
 import { frame, newQueue, testHost } from "../../tests/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../../tests/grpc-client.ts";
-import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 
 let test: TestIngest;
 const clients: ForeignClient[] = [];
-beforeAll(async () => {
-  test = await startTestIngest({ config: { frameBytesMax: 1_000_000, payloadBytesMax: 100_000 } });
-});
 afterEach(() => {
   for (const client of clients.splice(0)) client.close();
 });
-afterAll(() => test.close());
 
 const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient => {
   const client = connectForeign(to, certificate);
@@ -28,8 +24,8 @@ const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient
 };
 
 /**
- * In a thread of its own, so that what this thread pays is the server's. Waits after each burst until the server has seen it, so that
- * what it tells, how many streams it opened before it was cut off, says how many the server took.
+ * Runs in a thread of its own, so that this thread's CPU time is the server's. Waits after each burst until the server has received it,
+ * so that the number of streams that it reports is the number that the server accepted before it closed the connection.
  */
 const floodScript = `
   const { connect } = require("node:http2");
@@ -37,43 +33,51 @@ const floodScript = `
   const session = connect(workerData.url, workerData.tls);
   let streams = 0;
   session.on("error", () => undefined);
-  const tell = () => parentPort.postMessage(streams);
-  // Node does not always tell of the close that follows.
-  session.once("goaway", tell);
-  session.once("close", tell);
+  const report = () => parentPort.postMessage(streams);
+  // Node does not always emit the close that follows.
+  session.once("goaway", report);
+  session.once("close", report);
   const burst = () => {
     for (let index = 0; index < 1_000 && !session.destroyed; index++, streams++) {
       const stream = session.request({ ":method": "POST", ":path": "/svc.ingest.v1.IngestService/Forward" });
       stream.on("error", () => undefined);
       stream.close(8);
     }
-    if (streams >= 10_000) tell();
+    if (streams >= 10_000) report();
     else if (!session.destroyed) session.ping((error) => error ?? burst());
   };
   session.once("connect", burst);
 `;
 
-describe("ingest over raw HTTP/2", () => {
+describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }) => {
+  beforeAll(async () => {
+    const config = { frameBytesMax: 1_000_000, payloadBytesMax: 100_000 };
+    test = await startTestIngest({ config, needs: { fastPath } });
+  });
+  afterAll(() => test.close());
+
   const session = async (certificate: TestClient) => {
     const client = connectHttp2(`https://localhost:${test.port}`, { ca: test.caPem, ...certificate });
     client.on("error", () => undefined);
     await once(client, "connect");
     return client;
   };
-  /** Posts bytes to a method; gives status, trailers or body, whichever carry the error. */
+  /** Posts bytes to a method; returns headers, trailers and body, as any of them can carry the error. */
   const post = async (certificate: TestClient, headers: Record<string, string>, body: Uint8Array) => {
     const client = await session(certificate);
     const stream = client.request({ ":method": "POST", te: "trailers", ...headers });
-    const seen: Record<string, unknown> = {};
-    stream.on("response", (answer) => Object.assign(seen, answer));
-    stream.on("trailers", (trailers) => Object.assign(seen, trailers));
+    const received: Record<string, unknown> = {};
+    stream.on("response", (answer) => Object.assign(received, answer));
+    stream.on("trailers", (trailers) => Object.assign(received, trailers));
     stream.on("error", () => undefined);
     const chunks: Buffer[] = [];
     stream.on("data", (chunk: Buffer) => chunks.push(chunk));
     stream.end(body);
     await once(stream, "close");
     client.destroy();
-    return { ...seen, body: Buffer.concat(chunks).toString("latin1") } as Record<string, unknown> & { body: string };
+    return { ...received, body: Buffer.concat(chunks).toString("latin1") } as Record<string, unknown> & {
+      body: string;
+    };
   };
   const method = (name: string) => ({ ":path": `/svc.ingest.v1.IngestService/${name}` });
   const grpc = { "content-type": "application/grpc" };
@@ -85,7 +89,7 @@ describe("ingest over raw HTTP/2", () => {
     return Buffer.concat([prefix, bytes]);
   };
 
-  it("G8: Submit calls that never end count as streams of their identity, and others are served meanwhile", async () => {
+  it("G8: counts unfinished Submit calls as streams of their identity, and serves other identities", async () => {
     const client = await session(await test.client({ uri: "spiffe://fleet.test/hoarder" }));
     const begin = () => {
       const stream = client.request({ ":method": "POST", te: "trailers", ...grpc, ...method("Submit") });
@@ -103,7 +107,7 @@ describe("ingest over raw HTTP/2", () => {
     client.destroy();
   });
 
-  it("G1: a gzip bomb and a length of 4 GiB end in RESOURCE_EXHAUSTED, and memory grows by less than 64 MB", async () => {
+  it("G1: rejects a gzip bomb and a length of 4 GiB with RESOURCE_EXHAUSTED, and uses less than 64 MB for them", async () => {
     const certificate = await test.client({});
     const bomb = gzipSync(Buffer.alloc(200_000_000), { level: 1 });
     const before = process.memoryUsage().rss;
@@ -123,7 +127,7 @@ describe("ingest over raw HTTP/2", () => {
     expect(process.memoryUsage().rss - before).toBeLessThan(64_000_000);
   });
 
-  it("G1: too many envelopes are refused before they are decoded, whatever carries them", async () => {
+  it("G1: rejects too many envelopes before it decodes them, in every protocol and encoding", async () => {
     const certificate = await test.client({});
     const empty = Buffer.alloc(900_000, Buffer.of(0x22, 0));
     // A frame of 900,000 bytes, field 2 of ForwardRequest or 1 of SubmitRequest.
@@ -148,12 +152,12 @@ describe("ingest over raw HTTP/2", () => {
     ];
     for (const [name, headers, body] of sent) {
       const answer = await post(certificate, { ...method(name), ...headers }, body);
-      // Decoded, it would be refused for its host id, which is missing.
-      const told = `${answer.body}${JSON.stringify(answer)}${details(answer)}`;
-      expect({ name, headers, told }).toEqual({
+      // Decoded, it would be rejected for its host id, which is missing.
+      const text = `${answer.body}${JSON.stringify(answer)}${details(answer)}`;
+      expect({ name, headers, text }).toEqual({
         name,
         headers,
-        told: expect.stringMatching(/over(%20| )the(%20| )limit/),
+        text: expect.stringMatching(/over(%20| )the(%20| )limit/),
       });
     }
     const taken = await post(
@@ -164,12 +168,12 @@ describe("ingest over raw HTTP/2", () => {
     expect(JSON.parse(taken.body)).toMatchObject({ ack: {} });
   });
 
-  it("G3: bytes that are no protobuf, an unknown encoding or media type are refused, and core goes on", async () => {
+  it("G3: rejects bytes that are no protobuf, an unknown encoding and an unknown media type, and serves the next request", async () => {
     const certificate = await test.client({});
     const junk = Buffer.from("ffffffffffffffffffff", "hex");
     for (const name of ["Forward", "Submit"])
       expect(await post(certificate, { ...method(name), ...grpc }, enveloped(junk))).toMatchObject({
-        // On Submit Connect parses, and answers INTERNAL, before it asks us.
+        // Connect parses a Submit itself, and answers INTERNAL.
         "grpc-status": name === "Forward" ? "3" : "13",
       });
     const brotli = { "grpc-encoding": "br" };
@@ -182,7 +186,7 @@ describe("ingest over raw HTTP/2", () => {
     expect((await submit(connect(certificate), frame(newQueue(), 1, 1))).error).toBeUndefined();
   });
 
-  it("speaks Connect and gRPC-Web too, with the reason in each", async () => {
+  it("serves Connect and gRPC-Web, with the reason in each", async () => {
     const certificate = await test.client({});
     const wrong = JSON.stringify({ frame: { hostId: "another" } });
     const connectJson = { ...method("Submit"), "content-type": "application/json" };
@@ -227,7 +231,7 @@ describe("ingest over raw HTTP/2", () => {
     expect(JSON.parse(Buffer.concat(chunks).toString())).toEqual(expected);
   });
 
-  it("answers what is no HTTP/1.1 request with a problem document", async () => {
+  it("answers an invalid HTTP/1.1 request with a problem document", async () => {
     const certificate = await test.client({});
     for (const bytes of ["hello\r\n\r\n", "GET / HTTP/1.1\r\nHost: a b\r\n\r\n"]) {
       const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, ...certificate });
@@ -240,8 +244,8 @@ describe("ingest over raw HTTP/2", () => {
     }
   });
 
-  it("G2: a client that opens and resets streams as fast as it can is cut off, and others are served meanwhile", async () => {
-    const other = connect(await test.client({ uri: "spiffe://fleet.test/patient" }));
+  it("G2: disconnects a client that opens and resets streams without limit, and serves others meanwhile", async () => {
+    const other = connect(await test.client({ uri: "spiffe://fleet.test/other" }));
     const flood = new Worker(floodScript, {
       eval: true,
       workerData: { url: `https://localhost:${test.port}`, tls: { ca: test.caPem, ...(await test.client({})) } },
@@ -250,7 +254,7 @@ describe("ingest over raw HTTP/2", () => {
     let slowest = 0;
     for (let sequence = 1; sequence <= 20; sequence++) {
       const counted = countCpuMilliseconds();
-      const { error } = await submit(other, frame(newQueue(), 1, 1, "spiffe://fleet.test/patient"));
+      const { error } = await submit(other, frame(newQueue(), 1, 1, "spiffe://fleet.test/other"));
       expect(error).toBeUndefined();
       slowest = Math.max(slowest, counted());
     }
@@ -261,7 +265,7 @@ describe("ingest over raw HTTP/2", () => {
     await flood.terminate();
   });
 
-  it("G2: a header block that never ends closes its connection within bounds", async () => {
+  it("G2: closes the connection of a header block that never ends", async () => {
     const { cert, key } = await test.client({});
     const socket = connectTls({
       port: test.port,
@@ -298,7 +302,7 @@ describe("ingest over raw HTTP/2", () => {
     expect(sent).toBeLessThan(1_000);
   });
 
-  it("stops a sender that goes on after its refusal", async () => {
+  it("resets the stream of a sender that continues after its rejection", async () => {
     const client = await session(await test.client({}));
     const stream = client.request({ ":method": "POST", ...method("Forward"), ...grpc }, { endStream: false });
     stream.on("error", () => undefined);

@@ -6,7 +6,7 @@ import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, it } from "vitest";
 import { frame, newQueue, open } from "../../tests/frames.ts";
 import { connectForeign, type ForeignClient, forward, openForward, submit } from "../../tests/grpc-client.ts";
-import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 
 const clients: ForeignClient[] = [];
 afterEach(() => {
@@ -19,9 +19,9 @@ const connect = (certificate: TestClient, to: TestIngest): ForeignClient => {
   return client;
 };
 
-describe("ingest that is full, away, or renewed", () => {
-  it("holds reading back while bytes wait for their commit, refuses beyond with overloaded, and goes on after", async () => {
-    const small = await startTestIngest({ needs: { inFlightBytesMax: 100_000 } });
+describe.each(ingestPaths)("ingest under load, failure and reload, on the $path", ({ fastPath }) => {
+  it("pauses reading while frames wait for their commit, rejects more with overloaded, and resumes after", async () => {
+    const small = await startTestIngest({ needs: { inFlightBytesMax: 100_000, fastPath } });
     const queue = newQueue();
     const big = (from: number) => ({
       ...frame(queue, from, from),
@@ -29,7 +29,7 @@ describe("ingest that is full, away, or renewed", () => {
     });
     const client = connect(await small.client({}), small);
     await submit(client, frame(queue, 1, 1));
-    // Nothing commits while somebody else holds the cursor.
+    // Nothing commits while another transaction locks the cursor.
     const lock = Promise.withResolvers<void>();
     const locked = Promise.withResolvers<void>();
     const holding = small.connection.sql.begin(async (transaction) => {
@@ -54,21 +54,22 @@ describe("ingest that is full, away, or renewed", () => {
     await small.close();
   });
 
-  it("D5: answers UNAVAILABLE with database_unavailable while the database is away", async () => {
-    const away = await startTestIngest({ needs: { databaseUrl: "postgres://postgres@127.0.0.1:1/none" } });
-    const client = connect(await away.client({}), away);
-    const gone = { code: status.UNAVAILABLE, reason: "database_unavailable" };
-    expect((await submit(client, frame(newQueue(), 1, 1))).error).toMatchObject(gone);
+  it("D5: answers UNAVAILABLE with database_unavailable while the database is unavailable", async () => {
+    const databaseUrl = "postgres://postgres@127.0.0.1:1/none";
+    const without = await startTestIngest({ needs: { databaseUrl, fastPath } });
+    const client = connect(await without.client({}), without);
+    const unavailable = { code: status.UNAVAILABLE, reason: "database_unavailable" };
+    expect((await submit(client, frame(newQueue(), 1, 1))).error).toMatchObject(unavailable);
     const queue = newQueue();
     const { messages, error } = await forward(client, [open(queue), { frame: frame(queue, 1, 1) }]);
-    expect(error).toMatchObject(gone);
+    expect(error).toMatchObject(unavailable);
     expect(messages.length).toBe(1);
-    expect(away.ingest.health().healthy).toBe(false);
-    await away.close();
+    expect(without.ingest.health().healthy).toBe(false);
+    await without.close();
   });
 
   it("ends open streams with shutting_down when it closes", async () => {
-    const closing = await startTestIngest();
+    const closing = await startTestIngest({ needs: { fastPath } });
     const stream = openForward(connect(await closing.client({}), closing));
     stream.call.write(open(newQueue()));
     await once(stream.call, "data");
@@ -78,8 +79,8 @@ describe("ingest that is full, away, or renewed", () => {
     await closing.close();
   });
 
-  it("takes up a renewed server certificate without a restart, and keeps the old one until key and certificate fit", async () => {
-    const renewed = await startTestIngest();
+  it("presents a renewed server certificate without a restart, and keeps the old one until key and certificate match", async () => {
+    const renewed = await startTestIngest({ needs: { fastPath } });
     const presented = async () => {
       const session = connectHttp2(`https://localhost:${renewed.port}`, {
         ca: renewed.caPem,

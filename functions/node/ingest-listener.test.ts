@@ -3,17 +3,13 @@ import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { frame, newQueue, open, testHost } from "../../tests/frames.ts";
 import { connectForeign, type ForeignClient, forward, openForward, submit } from "../../tests/grpc-client.ts";
-import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 
 let test: TestIngest;
 const clients: ForeignClient[] = [];
-beforeAll(async () => {
-  test = await startTestIngest({ config: { frameBytesMax: 1_000_000, payloadBytesMax: 100_000 } });
-});
 afterEach(() => {
   for (const client of clients.splice(0)) client.close();
 });
-afterAll(() => test.close());
 
 const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient => {
   const client = connectForeign(to, certificate);
@@ -21,7 +17,7 @@ const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient
   return client;
 };
 
-/** What of a queue is stored, in order. */
+/** Returns the payloads stored of a queue, in order. */
 const stored = async (queue: Buffer): Promise<string[]> => {
   const rows = await test.connection.sql<{ payload: string }[]>`
     select convert_from(payload, 'utf8') as payload from ingest_envelope where queue_id = ${queue} order by sequence`;
@@ -30,8 +26,14 @@ const stored = async (queue: Buffer): Promise<string[]> => {
 
 const lines = (count: number): string[] => Array.from({ length: count }, (_, index) => `line ${index + 1}`);
 
-describe("ingest over gRPC, to a client that is not ours", () => {
-  it("answers opened with the cursor, then an ack a frame, and stores what is sent twice once", async () => {
+describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fastPath }) => {
+  beforeAll(async () => {
+    const config = { frameBytesMax: 1_000_000, payloadBytesMax: 100_000 };
+    test = await startTestIngest({ config, needs: { fastPath } });
+  });
+  afterAll(() => test.close());
+
+  it("answers with opened and the cursor, then an ack per frame, and stores a resent frame once", async () => {
     const client = connect(await test.client({}));
     const queue = newQueue();
     const first = await forward(client, [
@@ -73,7 +75,7 @@ describe("ingest over gRPC, to a client that is not ours", () => {
     expect(await stored(queue)).toEqual(lines(2));
   });
 
-  it("tells in the ack which envelopes it refuses, also when the frame is sent again", async () => {
+  it("reports rejected envelopes in the ack, also when the frame is resent", async () => {
     const client = connect(await test.client({}));
     const queue = newQueue();
     const sent = frame(queue, 1, 3);
@@ -89,21 +91,21 @@ describe("ingest over gRPC, to a client that is not ours", () => {
     expect(counted).toMatchObject([{ facts: { envelopes: 2, rejected: ["payload_too_large"] } }]);
   });
 
-  it("G6: refuses another host's id, on Open, on a frame and on Submit, and stores nothing of the frame", async () => {
+  it("G6: rejects another host's id in Open, in a frame and in Submit, and stores nothing of the frame", async () => {
     const client = connect(await test.client({}));
     const queue = newQueue();
-    const denied = { code: status.PERMISSION_DENIED, reason: "host_identity_mismatch" };
+    const refusal = { code: status.PERMISSION_DENIED, reason: "host_identity_mismatch" };
     const other = "spiffe://fleet.test/host-2";
-    expect((await forward(client, [open(queue, other)])).error).toMatchObject(denied);
-    expect((await forward(client, [open(queue), { frame: frame(queue, 1, 2, other) }])).error).toMatchObject(denied);
+    expect((await forward(client, [open(queue, other)])).error).toMatchObject(refusal);
+    expect((await forward(client, [open(queue), { frame: frame(queue, 1, 2, other) }])).error).toMatchObject(refusal);
     for (const claim of [other, testHost.toUpperCase(), `${testHost}.`, ""])
-      expect((await submit(client, frame(queue, 1, 2, claim))).error).toMatchObject(denied);
+      expect((await submit(client, frame(queue, 1, 2, claim))).error).toMatchObject(refusal);
     const long = await submit(client, frame(queue, 1, 2, "x".repeat(300)));
     expect(long.error).toMatchObject({ code: status.INVALID_ARGUMENT, reason: "host_id_too_long" });
     expect(await stored(queue)).toEqual([]);
   });
 
-  it("G6: takes a DNS or a URI name, one of all types, and never a common name", async () => {
+  it("G6: accepts a certificate with a single SAN, of DNS or URI, and never a common name", async () => {
     const queue = newQueue();
     const dns = connect(await test.client({ names: [{ type: "dns", value: "Host-1.example.test" }] }));
     expect((await submit(dns, frame(queue, 1, 1, "Host-1.example.test"))).error).toBeUndefined();
@@ -120,7 +122,7 @@ describe("ingest over gRPC, to a client that is not ours", () => {
     }
   });
 
-  it("lets nobody in without a certificate, with one of another CA, or with one that has expired", async () => {
+  it("rejects a client without a certificate, with one of another CA, or with an expired one", async () => {
     const queue = newQueue();
     const other = await startTestIngest({ database: test.database });
     const stranger = await other.client({});
@@ -133,7 +135,7 @@ describe("ingest over gRPC, to a client that is not ours", () => {
     expect(await stored(queue)).toEqual([]);
   });
 
-  it("G3: ends a stream that is out of order or malformed with frame_invalid, and serves the next", async () => {
+  it("G3: ends an out-of-order or malformed stream with frame_invalid, and serves the next", async () => {
     const client = connect(await test.client({}));
     const queue = newQueue();
     const invalid = { code: status.INVALID_ARGUMENT, reason: "frame_invalid" };
@@ -150,7 +152,7 @@ describe("ingest over gRPC, to a client that is not ours", () => {
     expect((await submit(client, frame(queue, 1, 1))).error).toBeUndefined();
   });
 
-  it("refuses a frame over the limit with frame_too_large, on a stream and alone, and acknowledges what came before", async () => {
+  it("rejects a frame over the limit with frame_too_large, in Forward and Submit, and acknowledges those before it", async () => {
     const client = connect(await test.client({}));
     const queue = newQueue();
     const large = frame(queue, 2, 2);
@@ -163,7 +165,7 @@ describe("ingest over gRPC, to a client that is not ours", () => {
     expect((await submit(client, large)).error).toMatchObject(tooLarge);
   });
 
-  it("G8: gives an identity 8 streams, refuses the 9th, and takes another when one has ended", async () => {
+  it("G8: accepts 8 streams of an identity, rejects the 9th, and accepts another when one has ended", async () => {
     const certificate = await test.client({ uri: "spiffe://fleet.test/greedy" });
     const queue = newQueue();
     const first = open(queue, "spiffe://fleet.test/greedy");

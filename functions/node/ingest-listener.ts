@@ -1,6 +1,6 @@
 /**
- * The ingest listener: one HTTP/2 port with mutual TLS for the ingest service and for the management requests of collectors. HTTP/1.1
- * clients are served too. Who calls is decided by the TLS certificate alone; no header can say otherwise.
+ * The ingest listener: one HTTP/2 port with mutual TLS for the ingest service and for the management requests of collectors. It serves
+ * HTTP/1.1 clients too. The TLS certificate alone identifies the caller; headers do not.
  */
 
 import type { X509Certificate } from "node:crypto";
@@ -32,22 +32,22 @@ import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
 
-/** Where to listen, with what, and what to serve. */
+/** Options of the ingest listener. */
 export interface IngestListenerOptions {
   host: string;
   port: number;
-  /** New connections are made with the newest; open ones keep what they were made with. */
+  /** New connections use the newest; open ones keep the one of their handshake. */
   tls: Reloaded<TlsMaterial>;
   ingest: IngestRoutes;
-  /** Serves every path that is not the ingest service's: the management routes. Give it `ingestPeerOf`. */
+  /** Serves every path outside the ingest service: the management routes, with `ingestPeerOf`. */
   app: { fetch(request: Request, env: unknown): Response | Promise<Response> };
   log: { warn(fields: object, message: string): void };
 }
 
-/** A listener that accepts connections. */
+/** A listening ingest port. */
 export interface IngestListener {
   port: number;
-  /** Takes no new connection, asks clients to leave (GOAWAY), and cuts those that are still there after `graceMs` (5 s). */
+  /** Accepts no new connection, sends GOAWAY on open ones, and destroys those still open after `graceMs` (5 s). */
   close(graceMs?: number): Promise<void>;
 }
 
@@ -62,7 +62,7 @@ interface PeerOfConnection {
   der: Uint8Array<ArrayBuffer>;
 }
 
-/** Starts listening. Fails when the address cannot be had. */
+/** Starts listening. Rejects when the address is not available. */
 export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
   const { ingest, app, log } = options;
   const peers = new WeakMap<TLSSocket, PeerOfConnection>();
@@ -82,7 +82,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       maxHeaderListSize: 32 * 1024,
       enablePush: false,
     },
-    // A flood of bad frames, refused streams or header fragments ends the connection (G2).
+    // A flood of invalid frames, rejected streams or header fragments ends the connection (G2).
     streamResetBurst: 200,
     streamResetRate: 20,
     maxSessionInvalidFrames: 100,
@@ -109,7 +109,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
   const adapter = connectNodeAdapter({
     routes: (router) => ingest.routes(router, limitedGzip),
     readMaxBytes: ingest.readMaxBytes,
-    // Nobody reads them, and a frame holds two million.
+    // Nothing reads them, and a frame can have two million.
     binaryOptions: { readUnknownFields: false },
     requestGate: ingest.requestGate,
     acceptCompression: [limitedGzip],
@@ -135,7 +135,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     socket.once("close", () => sockets.delete(socket));
   });
   server.on("tlsClientError", (err: Error & { code?: string }, socket) => {
-    log.warn({ code: err.code, remote_address: socket.remoteAddress }, "TLS handshake refused");
+    log.warn({ code: err.code, remote_address: socket.remoteAddress }, "TLS handshake failed");
   });
   server.on("sessionError", () => undefined);
 
@@ -159,17 +159,17 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       ingest.stop();
       for (const session of sessions) session.close();
-      const impatience = setTimeout(() => {
+      const timer = setTimeout(() => {
         for (const session of sessions) session.destroy();
         for (const socket of sockets) socket.destroy();
       }, graceMs);
       await closed;
-      clearTimeout(impatience);
+      clearTimeout(timer);
     },
   };
 };
 
-/** The peer of a request to `app`, for `createApp`: the listener is `ingest`, so a proxy header is ignored. */
+/** Returns the peer of a request to `app`, for `createApp`: at this listener it ignores a proxy header. */
 export const ingestPeerOf = (c: HttpContext): Peer => {
   const { incoming, peerCertificate } = c.env as {
     incoming: IncomingMessage | Http2ServerRequest;
@@ -204,8 +204,8 @@ const inflate = promisify(gunzip);
 const inflateChunkBytes = 256 * 1024;
 
 /**
- * gzip whose output is bounded before it is made (G1), and whose refusal has a reason. In large chunks: zlib comes back to the event
- * loop for each, and by default a frame of 1 MiB has 64 of them.
+ * gzip that bounds its output before it makes it (G1), and whose errors have a reason. In large chunks: zlib returns to the event loop
+ * for each, and by default a frame of 1 MiB has 64 of them.
  */
 const limitedGzip: typeof compressionGzip = {
   ...compressionGzip,
@@ -220,9 +220,9 @@ const limitedGzip: typeof compressionGzip = {
   },
 };
 
-/** A sender that goes on after its refusal is told to stop (RFC 9113, 8.1): it would fill its window for nothing. */
+/** Resets a stream after its response, so that a rejected sender stops sending (RFC 9113, 8.1). */
 const endWithResponse = (stream: ServerHttp2Stream): void => {
-  // The response itself listens first, and sends its trailers then; a reset before they left would take them back.
+  // The response listens first, and sends its trailers then; a reset before that would drop them.
   stream.once("wantTrailers", () =>
     setImmediate(() => {
       if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
@@ -230,7 +230,7 @@ const endWithResponse = (stream: ServerHttp2Stream): void => {
   );
 };
 
-/** TCP alone would hold a stream of a host that vanished for hours, and it counts against the host's limit. */
+/** Detects a host that vanished: TCP alone would keep its streams, which count against its limit, for hours. */
 const pingOrDestroy = (session: ServerHttp2Session): void => {
   if (session.destroyed || session.closed) return;
   const unanswered = setTimeout(() => session.destroy(), pingIntervalMs / 2);

@@ -1,7 +1,7 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 import type { DirectoryObserver, Observer } from "../core.ts";
+import type { IngestObserver } from "../ingest/accept-frame.ts";
 import type { CommitObserver } from "../ingest/committer.ts";
-import type { IngestObserver } from "../ingest/service.ts";
 
 /** Core's metrics, counted by prom-client in a registry of their own. */
 export interface Metrics {

@@ -2,7 +2,7 @@ import type { Client } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { commitFrames, type FrameToCommit, openCommitClient } from "./commit-frames.ts";
-import { encodeEnvelopes } from "./encode-envelopes.ts";
+import { encodeEnvelopes } from "./envelope-rows.ts";
 
 let database: TestDatabase;
 const clients: Client[] = [];
@@ -34,30 +34,30 @@ const frame = (hostId: string): FrameToCommit => ({
 });
 const commit = (client: Client, ...hosts: string[]) => commitFrames(client, hosts.map(frame), () => 1_000);
 
-it("G5: two cores that see different queues of one batch as new do not deadlock, and store everything once", async () => {
+it("G5: two cores to which different queues of one batch are new do not deadlock, and store everything once", async () => {
   const [one, two, three] = [await connect(), await connect(), await connect()];
   const waiting = async (): Promise<number | null> => {
     const text = "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     return (await three.query(text)).rowCount;
   };
-  /** Holds a queue's name, as another core does that inserts it and then fails. */
-  const hold = async (hostId: string): Promise<Client> => {
-    const holder = await connect();
-    await holder.query("begin");
-    await holder.query("insert into ingest_cursor values ($1, $2, 0, now())", [hostId, Buffer.from(queueId)]);
-    return holder;
+  /** Inserts a queue in an open transaction, as a core does that then fails. */
+  const insertQueue = async (hostId: string): Promise<Client> => {
+    const other = await connect();
+    await other.query("begin");
+    await other.query("insert into ingest_cursor values ($1, $2, 0, now())", [hostId, Buffer.from(queueId)]);
+    return other;
   };
-  const [holderOfA, holderOfB] = [await hold("a"), await hold("b")];
-  // Sees neither "b" nor "c", and waits for "b"; then "c" is there for whoever comes after it.
+  const [inserterOfA, inserterOfB] = [await insertQueue("a"), await insertQueue("b")];
+  // To `one` both "b" and "c" are new, and it waits for "b"; then "c" exists for the batches after it.
   const early = commit(one, "c", "b");
   await expect.poll(waiting).toBe(1);
   await commit(three, "c");
   const late = commit(two, "a", "b", "c");
   await expect.poll(waiting).toBe(2);
-  await holderOfB.query("rollback");
+  await inserterOfB.query("rollback");
   const ended = early.then(() => 2);
   await expect.poll(() => Promise.race([ended, waiting()])).toBe(2);
-  await holderOfA.query("rollback");
+  await inserterOfA.query("rollback");
   const outcomes = [...(await early), ...(await late)];
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(Array(5).fill("committed"));
   const { rows } = await three.query("select host_id from ingest_envelope order by host_id");

@@ -1,18 +1,19 @@
 /**
- * Invariants of ingest, held by one transaction for each batch:
+ * Invariants of ingest, which one transaction for each batch keeps:
  * - The cursor rows of the batch's (host, queue) pairs are locked in sorted order, so batches never deadlock: before the COPY, or, by
- *   `commitFramesAhead`, after it, when the cursors must still stand where they were expected to.
+ *   `commitFramesAhead`, after it, when the cursors must still be at their expected values.
  * - Envelopes at or below the cursor are skipped, the rest is stored, and the cursor's new value commits with them and with
  *   `ingest_host.last_envelope_at`: a frame sent twice is stored once, a frame acknowledged is stored.
  * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone.
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
  */
+import { and, eq } from "drizzle-orm";
 import type { Client } from "pg";
+import { ingestCursor } from "../../drizzle/schema/ingest.ts";
 import { errorCode } from "../../kit/describe-error.ts";
-import { openCopyClient } from "./copy-client.ts";
-import { runCopyTransaction } from "./copy-transaction.ts";
-import { rowsAbove } from "./encode-envelopes.ts";
-import type { EncodedRows } from "./row-writer.ts";
+import { openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
+import type { Executor } from "./database.ts";
+import { type CopyRows, type EncodedRows, rowsAbove } from "./envelope-rows.ts";
 
 /** One frame, checked: its rows rise in sequence, above `previousSequence` and up to `lastSequence`. */
 export interface FrameToCommit {
@@ -25,16 +26,27 @@ export interface FrameToCommit {
   lastSequence: bigint;
 }
 
-/** What became of a frame: `cursor` is its queue's after the commit; `before` is where it stood when the frame's turn came. */
+/** The outcome of a frame: `cursor` is its queue's after the commit, `before` its queue's just before this frame. */
 export interface CommittedFrame {
   outcome: "committed" | "sequence_gap";
   before: bigint;
   cursor: bigint;
   storedRows: number;
+  /** Of the payloads stored. */
+  storedBytes: number;
 }
 
 /** How many queues of a host keep their cursor: the newest ones. */
 export const cursorsOfHostMax = 16;
+
+/** Returns the last committed sequence of a queue; 0 for one that core has not seen. */
+export const findCursor = async (db: Executor, hostId: string, queueId: Uint8Array): Promise<bigint> => {
+  const [row] = await db
+    .select({ cursor: ingestCursor.cursor })
+    .from(ingestCursor)
+    .where(and(eq(ingestCursor.hostId, hostId), eq(ingestCursor.queueId, queueId)));
+  return row?.cursor ?? 0n;
+};
 
 interface QueueState {
   hostId: string;
@@ -44,10 +56,10 @@ interface QueueState {
   isNew: boolean;
 }
 
-/** Names a queue: hosts hold no NUL. */
+/** Returns a unique key of a queue: host ids hold no NUL. */
 export const queueKey = (hostId: string, queueId: Uint8Array): string => `${hostId}\0${queueId.toHex()}`;
 
-/** Planned once for each connection: for small batches, planning would cost more than the work. */
+/** Planned once for each connection: for small batches, planning would cost more than running them. */
 const statements = `
   set standard_conforming_strings = on;
   prepare lock_queues (text[], text[]) as
@@ -78,7 +90,7 @@ const statements = `
       select host_id, queue_id from ingest_cursor where host_id = $1
       order by updated_at desc, queue_id offset $2 for update skip locked)`;
 
-/** Opens a connection that `commitFrames` can use. Rejects within seconds when the server does not answer. */
+/** Opens a connection for `commitFrames`. Rejects within 5 s when the server does not answer. */
 export const openCommitClient = async (url: string): Promise<Client> => {
   const client = await openCopyClient(url);
   await client.query(statements);
@@ -86,9 +98,8 @@ export const openCommitClient = async (url: string): Promise<Client> => {
 };
 
 /**
- * Commits frames in their order, in one transaction on a client of `openCommitClient`, which must be idle; resolves after the commit
- * with an outcome for each. Rejects, with nothing committed, on any failure of the database: the transaction is rolled back if the
- * connection lives.
+ * Commits frames in their order, in one transaction on an idle client of `openCommitClient`; resolves after the commit with an outcome
+ * for each. Rejects, with nothing committed, when the database fails: it rolls back if the connection is still open.
  */
 export const commitFrames = async (
   client: Client,
@@ -102,16 +113,16 @@ export const commitFrames = async (
     await runCopyTransaction(client, { before: [], rows, turn: undefined, after });
     return outcomes;
   } catch (cause) {
-    // Without a connection there is nothing to roll back, and the cause tells more than a failed rollback.
+    // Without a connection there is nothing to roll back, and the cause says more than a failed rollback.
     await client.query("rollback").catch(() => undefined);
     throw cause;
   }
 };
 
 /**
- * The same, on the word of `expected`, where each queue is said to stand: the rows are copied at once, and `turn` is awaited before
- * the cursors are locked, so that two batches of one queue copy side by side and commit in their order. Undefined, with nothing
- * committed, when a cursor does not stand where it was expected.
+ * Commits frames under the assumption that each queue's cursor is at its value in `expected`: it copies the rows at once, and awaits
+ * `turn` before it locks the cursors, so that two batches of one queue copy in parallel and commit in their order. Returns undefined,
+ * with nothing committed, when a cursor is not at its expected value.
  */
 export const commitFramesAhead = async (
   client: Client,
@@ -159,7 +170,7 @@ const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
 const textArray = (values: readonly string[]): string =>
   literal(`{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`);
 const numberArray = (values: readonly bigint[]): string => `'{${values.join(",")}}'`;
-const moment = (ms: number): string => `'${new Date(ms).toISOString()}'`;
+const timestamp = (ms: number): string => `'${new Date(ms).toISOString()}'`;
 const hostsOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ hostId }) => hostId));
 const queuesOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ queueHex }) => queueHex));
 
@@ -171,23 +182,23 @@ const lockQueues = async (
   const queues = queuesIn(frames);
   const all = [...queues.values()];
   const found = await lastResult(client, `${begin}; execute lock_queues(${hostsOf(all)}, ${queuesOf(all)})`);
-  take(queues, found);
+  setCursors(queues, found);
   const missing = all.filter(({ isNew }) => isNew);
   if (missing.length > 0) {
-    // Another core may see others of them as new: all are locked in the one order, with none held before. A row that is there, or
-    // that another core inserts meanwhile, is locked by updating it to itself.
+    // Another core may see others of them as new: release all locks, then lock all in the one order. An update to itself locks a row
+    // that exists, or that another core inserts meanwhile.
     const inserted = await lastResult(
       client,
       `rollback; ${begin};
-       execute insert_queues(${hostsOf(all)}, ${queuesOf(all)}, ${moment(now)})`,
+       execute insert_queues(${hostsOf(all)}, ${queuesOf(all)}, ${timestamp(now)})`,
     );
-    take(queues, inserted);
+    setCursors(queues, inserted);
     for (const queue of missing) queue.isNew = true;
   }
   return queues;
 };
 
-/** The queues of a batch, at the cursors that are expected of them; new ones without. */
+/** Returns the queues of a batch at their expected cursors; without one, as new. */
 const queuesIn = (frames: readonly FrameToCommit[], expected?: ReadonlyMap<string, bigint>) => {
   const queues = new Map<string, QueueState>();
   for (const { hostId, queueId } of frames) {
@@ -200,7 +211,7 @@ const queuesIn = (frames: readonly FrameToCommit[], expected?: ReadonlyMap<strin
   return queues;
 };
 
-const take = (queues: Map<string, QueueState>, rows: readonly Record<string, string>[]): void => {
+const setCursors = (queues: Map<string, QueueState>, rows: readonly Record<string, string>[]): void => {
   for (const { host_id, queue, cursor } of rows) {
     const state = queues.get(`${host_id}\0${queue}`);
     if (state === undefined || cursor === undefined) continue;
@@ -210,31 +221,33 @@ const take = (queues: Map<string, QueueState>, rows: readonly Record<string, str
 };
 
 const decide = (frames: readonly FrameToCommit[], queues: ReadonlyMap<string, QueueState>) => {
-  const copied: EncodedRows[] = [];
+  const copied: CopyRows[] = [];
   const outcomes = frames.map((frame): CommittedFrame => {
     const queue = queues.get(queueKey(frame.hostId, frame.queueId));
     const before = queue?.cursor ?? 0n;
     if (queue === undefined || frame.previousSequence > before)
-      return { outcome: "sequence_gap", before, cursor: before, storedRows: 0 };
-    if (frame.lastSequence <= before) return { outcome: "committed", before, cursor: before, storedRows: 0 };
+      return { outcome: "sequence_gap", before, cursor: before, storedRows: 0, storedBytes: 0 };
+    if (frame.lastSequence <= before)
+      return { outcome: "committed", before, cursor: before, storedRows: 0, storedBytes: 0 };
     const rows = frame.previousSequence === before ? frame.rows : rowsAbove(frame.rows, before);
     if (rows.count > 0) copied.push(rows);
     queue.cursor = frame.lastSequence;
-    return { outcome: "committed", before, cursor: frame.lastSequence, storedRows: rows.count };
+    const stored = { storedRows: rows.count, storedBytes: rows.payloadBytes };
+    return { outcome: "committed", before, cursor: frame.lastSequence, ...stored };
   });
   return { outcomes, rows: copied };
 };
 
-/** What moves the cursors and tells when the hosts were last heard. */
+/** Returns the statements that store the cursors and the hosts' `last_envelope_at`. */
 const movesOf = (moved: readonly QueueState[], now: number): string[] => {
   const steps: string[] = [];
   if (moved.length > 0) {
     const cursors = numberArray(moved.map(({ cursor }) => cursor));
-    steps.push(`execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${moment(now)})`);
+    steps.push(`execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${timestamp(now)})`);
   }
   const hosts = new Set(moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId));
-  if (hosts.size > 0) steps.push(`execute touch_hosts(${textArray([...hosts])}, ${moment(now)})`);
-  // A cursor that another batch holds is in use, so not old: waiting for it there could deadlock, and it is skipped.
+  if (hosts.size > 0) steps.push(`execute touch_hosts(${textArray([...hosts])}, ${timestamp(now)})`);
+  // A cursor that another batch has locked is in use, so not old: it is skipped, as waiting for it could deadlock.
   for (const host of new Set(moved.filter(({ isNew }) => isNew).map(({ hostId }) => hostId)))
     steps.push(`execute trim_queues(${literal(host)}, ${cursorsOfHostMax})`);
   return steps;

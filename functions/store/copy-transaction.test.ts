@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { openCommitClient } from "./commit-frames.ts";
 import { runCopyTransaction } from "./copy-transaction.ts";
-import { encodeEnvelopes } from "./encode-envelopes.ts";
+import { encodeEnvelopes } from "./envelope-rows.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -26,7 +26,7 @@ const rows = (hostId: string, count: number, attributes = {}) =>
 const stored = async () =>
   await database.connect().sql`select host_id, count(*)::int as rows from ingest_envelope group by host_id order by 1`;
 
-it("copies what is more than one COPY takes, and runs what follows only in its turn", async () => {
+it("copies rows in several COPYs, and runs the statements after them only in its turn", async () => {
   const client = await openCommitClient(database.url);
   const pid = Number((await client.query("select pg_backend_pid() as pid")).rows[0].pid);
   const turn = Promise.withResolvers<void>();
@@ -40,7 +40,7 @@ it("copies what is more than one COPY takes, and runs what follows only in its t
     ended = true;
   });
   const { sql } = database.connect();
-  // The last COPY has come, with its one row, and waits for its end.
+  // The last COPY has received its one row, and waits for its end.
   const copying = "select from pg_stat_activity where state = 'active' and wait_event = 'ClientRead'";
   await expect.poll(async () => (await sql.unsafe(`${copying} and pid = ${pid}`)).length).toBe(1);
   expect(ended).toBe(false);
@@ -56,7 +56,7 @@ it("copies what is more than one COPY takes, and runs what follows only in its t
   await client.end();
 });
 
-it("rejects with the error of any COPY or statement, stores nothing, and leaves a connection that can be used", async () => {
+it("rejects with the error of any COPY or statement, stores nothing, and leaves the connection usable", async () => {
   const client = await openCommitClient(database.url);
   const bad = rows("bad", 300, { a: "\0" });
   const good = rows("good", 300);

@@ -1,21 +1,38 @@
-import type { Client, Connection, Submittable } from "pg";
-import { type EncodedRows, envelopeColumns, headerBytes } from "./row-writer.ts";
+import { Client, type Connection, type Submittable } from "pg";
+import { type CopyRows, envelopeColumns, headerBytes } from "./envelope-rows.ts";
 
 /** Copies rows between two groups of statements, all of which go to the server in one piece. */
 export interface CopyTransaction {
   /** Statements that run before the rows. */
   before: readonly string[];
-  rows: readonly EncodedRows[];
-  /** Awaited before the last of the rows are said to be the last: the statements that follow run only then. */
+  rows: readonly CopyRows[];
+  /** Awaited before the last COPY ends: the statements after it run only then. */
   turn: Promise<unknown> | undefined;
   /** Statements that run after the rows; the last one is COMMIT. */
   after: readonly string[];
 }
 
 /**
- * Runs a transaction in one round trip, without waiting for the server to ask for the rows: it drops what it has no use for after an
- * error (its manual, "Message Flow", "COPY Operations"). Resolves once the server has said COMMIT and is ready for more; rejects
- * with its first error, or when the connection is lost, with nothing committed.
+ * Opens a connection for COPY. pg, not postgres.js, because the latter can report a failed COPY as finished. Rejects after
+ * `connectTimeoutMs` (5 s) when the server does not answer. A connection that is lost while idle fails at its next use.
+ */
+export const openCopyClient = async (url: string, connectTimeoutMs = 5_000): Promise<Client> => {
+  const client = new Client({
+    connectionString: url,
+    connectionTimeoutMillis: connectTimeoutMs,
+    application_name: "svc-server ingest",
+    keepAlive: true,
+  });
+  // Without a listener the loss of an idle connection would end the process.
+  client.on("error", () => undefined);
+  await client.connect();
+  return client;
+};
+
+/**
+ * Runs a transaction in one round trip, without waiting for the server to ask for the rows: after an error it discards what follows
+ * (its manual, "Message Flow", "COPY Operations"). Resolves once the server has reported COMMIT and is ready again; rejects with its
+ * first error, or when the connection is lost, with nothing committed.
  */
 export const runCopyTransaction = (client: Client, transaction: CopyTransaction): Promise<void> =>
   new Promise((resolve, reject) => {
@@ -47,9 +64,9 @@ const addHeader = (bytes: Uint8Array, type: number): Buffer => {
 const opening = message(copyData, signature);
 const closing = Buffer.concat([message(copyData, Uint8Array.of(0xff, 0xff)), message(copyDone, new Uint8Array())]);
 
-const inCopies = (rows: readonly EncodedRows[]): EncodedRows[][] => {
-  const copies: EncodedRows[][] = [];
-  let open: EncodedRows[] = [];
+const groupIntoCopies = (rows: readonly CopyRows[]): CopyRows[][] => {
+  const copies: CopyRows[][] = [];
+  let open: CopyRows[] = [];
   let count = 0;
   for (const some of rows) {
     open.push(some);
@@ -68,7 +85,7 @@ const submittable = (
   resolve: () => void,
   reject: (cause: unknown) => void,
 ): Submittable => {
-  const copies = inCopies(rows);
+  const copies = groupIntoCopies(rows);
   let ended = false;
   let command = "";
   const end = (settle: () => void): void => {
@@ -95,14 +112,14 @@ const submittable = (
       command = text;
     },
     handleReadyForQuery() {
-      // A COMMIT of a transaction that failed answers ROLLBACK, without an error.
+      // COMMIT of a failed transaction reports ROLLBACK, without an error.
       if (command === "COMMIT") end(resolve);
       else end(() => reject(new Error("the transaction did not commit")));
     },
     handleError(cause: Error) {
       end(() => reject(cause));
     },
-    // Nothing is asked of these: the rows are on their way, and what statements return is not looked at.
+    // The rows are already sent, and the results of statements are not used.
     handleCopyInResponse: () => undefined,
     handleRowDescription: () => undefined,
     handleDataRow: () => undefined,

@@ -22,11 +22,11 @@ import {
   x509,
 } from "../lab-ca/test-pki.ts";
 
-/** What the peer may be told to do wrong, or to refuse. Changed at any time by a test. */
+/** Faults and refusals of the peer, which a test changes at any time. */
 export interface PeerBehaviour {
-  /** An error for a whole frame: the stream ends with it. */
+  /** Returns an error for a whole frame, which ends the stream. */
   refuse?: (frame: Frame) => ConnectError | undefined;
-  /** A code for one envelope, which is then consumed and named in the ack. */
+  /** Returns a rejection code for one envelope, which is then consumed and rejected in the ack. */
   reject?: (envelope: Envelope) => string | undefined;
   frameBytesMax?: number;
   /** Runs before a frame is committed. */
@@ -35,19 +35,19 @@ export interface PeerBehaviour {
   afterCommit?: () => Promise<void>;
 }
 
-/** An ingest service over HTTP/2 mTLS that keeps everything in memory, by the cursor rules of contract §7. */
+/** An ingest service over HTTP/2 mTLS that stores in memory, by the cursor rules of docs/protocol.md. */
 export interface IngestPeer {
   readonly endpoint: string;
   readonly tls: { cert: string; key: string; ca: string };
   readonly hostId: string;
   readonly behaviour: PeerBehaviour;
-  /** What was committed, in order of commit. */
+  /** The committed envelopes, in order of commit. */
   readonly stored: Envelope[];
   /** Cursors by queue id in hex. */
   readonly cursors: Map<string, number>;
-  /** Of each frame that came to its commit, how many envelopes it held. */
+  /** For each frame that reached its commit, how many envelopes it had. */
   readonly frames: number[];
-  /** Of each TLS connection, whether it resumed an earlier session. */
+  /** For each TLS connection, whether it resumed an earlier session. */
   readonly resumed: readonly boolean[];
   /** Frames received and not yet acknowledged. */
   readonly inFlight: number;
@@ -56,7 +56,7 @@ export interface IngestPeer {
   close(): Promise<void>;
 }
 
-/** An error as core makes them, with its reason. */
+/** Makes an error like those of core, with its reason. */
 export const peerError = (code: Code, reason: string): ConnectError =>
   new ConnectError("refused", code, undefined, [{ desc: ErrorInfoSchema, value: { reason, domain: "svc" } }]);
 
@@ -65,7 +65,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
   const hostId = "https://fleet.test/d/1";
   const ca = options.ca ?? (await createTestCa());
   const [serverKey, clientKey] = await Promise.all([createTestKey(), createTestKey()]);
-  // TLS judges dates by the machine's clock.
+  // TLS compares dates with the machine's clock.
   const lifetime = { notBefore: new Date("2026-01-01"), notAfter: new Date("2099-01-01") };
   const serverDer = await issueTestCertificate({
     ...lifetime,
@@ -105,7 +105,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     const cursor = cursors.get(id) ?? 0;
     if (Number(frame.previousSequence) > cursor) throw peerError(Code.FailedPrecondition, "sequence_gap");
     const fresh = frame.envelopes.filter(({ sequence }) => Number(sequence) > cursor);
-    // As core does: also of envelopes that it has passed, so that a lost ack loses no rejection.
+    // As core does: also envelopes at or below the cursor, so that a lost ack loses no rejection.
     const rejected = frame.envelopes.flatMap((envelope) => {
       const code = behaviour.reject?.(envelope);
       return code === undefined ? [] : [{ sequence: envelope.sequence, code, message: "refused for good" }];

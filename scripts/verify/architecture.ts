@@ -33,7 +33,7 @@ const http = ["hono", "@hono", "@connectrpc"];
 export const parts: readonly Part[] = [
   { name: "tests", paths: ["tests/"], imports: ["*"], node: true, environment: true },
   { name: "scripts", paths: ["scripts/"], imports: ["*"], node: true, environment: true },
-  { name: "proto", paths: ["proto/"], imports: [], without: [...database, "hono", "@hono"] },
+  { name: "proto", paths: ["proto/"], imports: ["kit"], without: [...database, "hono", "@hono"] },
   { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
   { name: "kit", paths: ["kit/"], imports: [], without: [...database, ...http] },
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },

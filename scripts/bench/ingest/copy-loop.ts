@@ -1,7 +1,6 @@
 import { from as copyFrom } from "pg-copy-streams";
-import { openCopyClient } from "../../../functions/store/copy-client.ts";
-import { encodeEnvelopes } from "../../../functions/store/encode-envelopes.ts";
-import { envelopeColumns, headerBytes } from "../../../functions/store/row-writer.ts";
+import { openCopyClient } from "../../../functions/store/copy-transaction.ts";
+import { encodeEnvelopes, envelopeColumns, headerBytes } from "../../../functions/store/envelope-rows.ts";
 
 const signature = Buffer.from("PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0", "latin1");
 const trailer = Uint8Array.of(0xff, 0xff);

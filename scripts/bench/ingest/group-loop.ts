@@ -1,6 +1,6 @@
 import { createCommitter } from "../../../functions/ingest/committer.ts";
 import { openCommitClient } from "../../../functions/store/commit-frames.ts";
-import { encodeEnvelopes } from "../../../functions/store/encode-envelopes.ts";
+import { encodeEnvelopes } from "../../../functions/store/envelope-rows.ts";
 import { systemClock } from "../../../kit/clock.ts";
 
 /**

@@ -10,7 +10,7 @@ import { createToken } from "../../../functions/domain/enrollment/tokens.ts";
 import { insertCertificates } from "../../../functions/store/certificates.ts";
 import { commitFrames, openCommitClient } from "../../../functions/store/commit-frames.ts";
 import type { Database } from "../../../functions/store/database.ts";
-import { encodeEnvelopes } from "../../../functions/store/encode-envelopes.ts";
+import { encodeEnvelopes } from "../../../functions/store/envelope-rows.ts";
 import { insertIdentities } from "../../../functions/store/identities.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { applyStep } from "./apply-step.ts";

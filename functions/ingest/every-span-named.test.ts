@@ -2,9 +2,9 @@ import { create, toBinary } from "@bufbuild/protobuf";
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { everySpanNamed } from "./span-names.ts";
+import { everySpanNamed } from "./examine-frame.ts";
 
-/** A request as an SDK sends it: resources of scopes of spans by name. */
+/** Encodes a request as an SDK does: resources of scopes of spans, given by name. */
 const request = (resources: string[][][]): Uint8Array =>
   toBinary(
     ExportTraceServiceRequestSchema,
@@ -32,7 +32,7 @@ const request = (resources: string[][][]): Uint8Array =>
 const names = new Set(["health", "GET /ready"]);
 
 describe("everySpanNamed", () => {
-  it("G7: holds only when there is a span and all of them match exactly", () => {
+  it("G7: is true only when there is a span and every name matches exactly", () => {
     expect(everySpanNamed(request([[["health"]]]), names)).toBe(true);
     expect(everySpanNamed(request([[["health", "GET /ready"]], [["health"], []]]), names)).toBe(true);
     expect(everySpanNamed(request([[["health", "health "]]]), names)).toBe(false);
@@ -40,13 +40,13 @@ describe("everySpanNamed", () => {
     expect(everySpanNamed(request([[[""]]]), names)).toBe(false);
   });
 
-  it("G7: a request without any span is not discarded", () => {
+  it("G7: is false for a request without spans", () => {
     expect(everySpanNamed(new Uint8Array(), names)).toBe(false);
     expect(everySpanNamed(request([]), names)).toBe(false);
     expect(everySpanNamed(request([[[]], []]), names)).toBe(false);
   });
 
-  it("G7: what does not parse is not discarded, wherever it is cut or bent", () => {
+  it("G7: is false for a request that does not parse, wherever it is cut or damaged", () => {
     const whole = request([[["health"]]]);
     for (let length = 1; length < whole.length; length++)
       expect(everySpanNamed(whole.subarray(0, length), names)).toBe(false);
@@ -65,6 +65,11 @@ describe("everySpanNamed", () => {
         expect(everySpanNamed(request(tree), names)).toBe(all.length > 0 && all.every((one) => names.has(one)));
       }),
     );
+  });
+
+  it("G7: compares names byte for byte, a byte order mark included", () => {
+    expect(everySpanNamed(request([[["\ufeffhealth"]]]), names)).toBe(false);
+    expect(everySpanNamed(request([[["\ufeffhealth"]]]), new Set(["\ufeffhealth"]))).toBe(true);
   });
 
   it("never throws, on any bytes", () => {

@@ -1,15 +1,15 @@
-import { decodeText } from "./wire-reader.ts";
+import { decodeText } from "../../../proto/wire.ts";
 
 const quote = 0x22;
 const backslash = 0x5c;
 const utf8 = new TextEncoder();
 
-/** Writes the text of a JSON object whose names and values are strings, given as UTF-8; its buffer is used again for the next. */
+/** Writes a JSON object of string members, given as UTF-8, into a buffer that it reuses for the next object. */
 export class JsonObject {
   #bytes = new Uint8Array(1024);
   #at = 0;
 
-  /** The text: `length` bytes of it. It lasts until the next object is begun. */
+  /** Holds the text in its first `length` bytes, until the next `open`. */
   get bytes(): Uint8Array {
     return this.#bytes;
   }
@@ -23,12 +23,12 @@ export class JsonObject {
     this.#bytes[this.#at++] = 0x7b;
   }
 
-  /** Adds an entry; a name given again replaces the value that it had, as JSON's readers have it. */
-  entry(source: Uint8Array, name: { start: number; end: number }, value: { start: number; end: number }): void {
+  /** Adds a member. Of two with the same name the last one counts, as for every reader of JSON. */
+  entry(source: Uint8Array, nameStart: number, nameEnd: number, valueStart: number, valueEnd: number): void {
     if (this.#at > 1) this.#byte(0x2c);
-    this.#text(source, name.start, name.end);
+    this.#text(source, nameStart, nameEnd);
     this.#byte(0x3a);
-    this.#text(source, value.start, value.end);
+    this.#text(source, valueStart, valueEnd);
   }
 
   /** Ends the object. */

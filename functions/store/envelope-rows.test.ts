@@ -3,7 +3,7 @@ import { systemClock } from "../../kit/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { decodeRows } from "../../tests/decode-rows.ts";
 import { commitFrames, type FrameToCommit, openCommitClient } from "./commit-frames.ts";
-import { type EnvelopeGroup, encodeEnvelopes, rowsAbove } from "./encode-envelopes.ts";
+import { type EnvelopeGroup, encodeEnvelopes, rowsAbove } from "./envelope-rows.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 describe("encodeEnvelopes", () => {
-  it("is read by the server exactly as it was written, at the edges of every type", async () => {
+  it("writes rows that PostgreSQL reads unchanged, at the limits of every type", async () => {
     const client = await openCommitClient(database.url);
     const big = new Uint8Array(300_000).map((_, index) => index * 7);
     const frame = {
@@ -73,7 +73,7 @@ describe("encodeEnvelopes", () => {
     expect(storage?.attstorage).toBe("e");
   });
 
-  it("keeps every microsecond, before and after the epochs and where doubles end", async () => {
+  it("keeps every microsecond, before and after the epochs and beyond exact doubles", async () => {
     const seconds = [-1n, 0n, 1n, 946_684_799n, 946_684_800n, 1_795_000_000n, -8_060_514_455n, 9_953_884_056n];
     const rows = seconds.flatMap((second, index) =>
       [0, 1_000, 999_999_000].map((nanos, part) => ({
@@ -97,7 +97,7 @@ describe("encodeEnvelopes", () => {
     );
   });
 
-  it("gives the rows above a cursor as they were, whatever stands before them", () => {
+  it("returns the rows above a cursor unchanged, whatever precedes them", () => {
     const rows = [3n, 4n, 2n ** 40n].map((sequence, index) => ({
       sequence,
       kind: "log_line",

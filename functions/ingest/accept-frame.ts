@@ -1,0 +1,53 @@
+import { create } from "@bufbuild/protobuf";
+import { type Ack, AckSchema, RejectionSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { Problem } from "../problems.ts";
+import type { CommittedFrame } from "../store/commit-frames.ts";
+import type { ByteBudget } from "./byte-budget.ts";
+import type { Committer } from "./committer.ts";
+import type { ExaminedFrame } from "./examine-frame.ts";
+
+/** Receives facts about ingest. Labels never contain a host. */
+export interface IngestObserver {
+  /** A frame was committed. All figures count what this commit consumed: a resend counts nothing. */
+  committed(facts: { envelopes: number; bytes: number; discarded: number; rejected: readonly string[] }): void;
+  /** A frame or a stream was rejected. */
+  refused(reason: string): void;
+}
+
+/**
+ * Makes the function that commits a frame and resolves with its ack. It reserves the frame's bytes at once, or throws `overloaded`; it
+ * throws `sequence_gap` with the cursor when an earlier frame is missing.
+ */
+export const createFrameAcceptor =
+  ({
+    budget,
+    committer,
+    observe,
+  }: {
+    budget: ByteBudget;
+    committer: Committer;
+    observe: Pick<IngestObserver, "committed">;
+  }): ((examined: ExaminedFrame) => Promise<Ack>) =>
+  async (examined) => {
+    const { frame, bytes } = examined;
+    if (!budget.reserve(bytes)) throw new Problem("overloaded");
+    try {
+      const committed = await committer.commit(frame, bytes);
+      const { outcome, before, cursor } = committed;
+      if (outcome === "sequence_gap") throw new Problem("sequence_gap", { extensions: { cursor } });
+      if (cursor > before) observe.committed(consumedBy(committed, examined));
+      const rejected = examined.rejected.map((rejection) => create(RejectionSchema, rejection));
+      return create(AckSchema, { queueId: frame.queueId, ackedThrough: cursor, rejected });
+    } finally {
+      budget.release(bytes);
+      examined.release?.();
+    }
+  };
+
+/** Counts what of a frame was above the cursor, and so was consumed by this commit and by no earlier one. */
+const consumedBy = ({ before, storedRows, storedBytes }: CommittedFrame, { rejected, discarded }: ExaminedFrame) => ({
+  envelopes: storedRows,
+  bytes: storedBytes,
+  discarded: discarded.filter((sequence) => sequence > before).length,
+  rejected: rejected.filter(({ sequence }) => sequence > before).map(({ code }) => code),
+});

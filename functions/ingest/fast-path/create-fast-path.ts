@@ -1,0 +1,104 @@
+import { create, toBinary } from "@bufbuild/protobuf";
+import { Code, ConnectError, createContextValues } from "@connectrpc/connect";
+import type { UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
+import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import { createBufferPool } from "../../../kit/buffer-pool.ts";
+import { ForwardResponseSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
+import { Problem } from "../../problems.ts";
+import { type Caller, callerCertificateKey } from "../admission.ts";
+import { toConnectError } from "../connect-error.ts";
+import type { DecodeMessage, ForwardAnswer, ForwardMessage } from "../forward.ts";
+import type { SharedWithFastPath } from "../service.ts";
+import { readFrame } from "./read-frame.ts";
+
+const idleBuffersBytesMax = 16 * 1024 * 1024;
+
+/**
+ * Returns a handler of Forward that serves binary gRPC by hand and leaves every other request (JSON, a deadline, other protocols and
+ * compressions) to `plain`. Connect passes each message through ten generators, which costs a small sender's frame more than its
+ * commit; here a chunk's messages are read, and acks written, together, and plain frames become rows without objects in between
+ * (`readFrame`). `createIngest` works without it: the tests of ingest run both ways.
+ */
+export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPath): UniversalHandler => {
+  const buffers = createBufferPool(idleBuffersBytesMax);
+
+  /** Decompresses and decodes messages, each in its turn; a message's buffer is released as soon as nothing refers to it. */
+  async function* readMessages(body: AsyncIterable<Bytes>, caller: Caller): AsyncGenerator<DecodeMessage[]> {
+    const { bytesMax, gzip, limits, clock } = shared;
+    const reader = createGrpcMessageReader(bytesMax, buffers, () => new Problem("frame_too_large"));
+    const decoding = (data: Bytes) => (): ForwardMessage => {
+      const frame = readFrame(data, { identity: caller.identity, limits, receivedAt: clock.now(), buffers });
+      // The generated code's objects would refer to the buffer.
+      if (frame === undefined) return shared.decode(data, caller);
+      buffers.release(data);
+      return { case: "frame", value: frame };
+    };
+    const decompress = async (data: Bytes): Promise<Bytes> => {
+      const decompressed = await gzip.decompress(data, bytesMax);
+      buffers.release(data);
+      return decompressed;
+    };
+    for await (const chunk of body) {
+      const messages = reader.push(chunk);
+      if (messages.length === 0) continue;
+      // One at a time: only one decompressed message is outside the byte budget.
+      if (messages.some(({ compressed }) => compressed))
+        for (const { compressed, data } of messages) yield [decoding(compressed ? await decompress(data) : data)];
+      else yield messages.map(({ data }) => decoding(data));
+    }
+    if (!reader.isComplete()) throw new ConnectError("the stream ends inside a message", Code.InvalidArgument);
+  }
+
+  async function* respond(request: UniversalServerRequest, trailer: Headers): AsyncGenerator<Bytes> {
+    try {
+      const values = request.contextValues ?? createContextValues();
+      const caller = await shared.admit(values.get(callerCertificateKey));
+      const requests = readMessages(request.body as AsyncIterable<Bytes>, caller);
+      for await (const group of shared.run(requests, caller, request.signal))
+        yield frameGrpcMessages(group.map(encodeAnswer));
+      setTrailerStatus(trailer, undefined);
+    } catch (error) {
+      setTrailerStatus(trailer, toConnectError(error));
+    }
+  }
+
+  const handle = async (request: UniversalServerRequest) => {
+    if (!isBinaryGrpc(request)) return plain(request);
+    const trailer = new Headers();
+    const body = respond(request, trailer);
+    // The status line waits for the first bytes, or for the error that comes instead.
+    const first = await body.next();
+    return {
+      status: 200,
+      header: new Headers({ "content-type": "application/grpc+proto", "grpc-accept-encoding": "gzip,identity" }),
+      body: prepend(first, body),
+      trailer,
+    };
+  };
+  return Object.assign(handle, plain);
+};
+
+type Bytes = Uint8Array<ArrayBuffer>;
+
+const isBinaryGrpc = ({ method, header, body }: UniversalServerRequest): boolean =>
+  method === "POST" &&
+  /^application\/grpc(\+proto)?$/.test(header.get("content-type") ?? "") &&
+  ["identity", "gzip"].includes(header.get("grpc-encoding") ?? "identity") &&
+  !header.has("grpc-timeout") &&
+  typeof body === "object" &&
+  body !== null &&
+  Symbol.asyncIterator in body;
+
+const encodeAnswer = (message: ForwardAnswer): Uint8Array =>
+  toBinary(ForwardResponseSchema, create(ForwardResponseSchema, { message }));
+
+async function* prepend<T>(first: IteratorResult<T>, rest: AsyncGenerator<T>): AsyncGenerator<T> {
+  if (first.done) return;
+  try {
+    yield first.value;
+    yield* rest;
+  } finally {
+    await rest.return(undefined);
+  }
+}

@@ -1,0 +1,148 @@
+import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
+import { unpooled } from "../../kit/buffer-pool.ts";
+import { readBytes } from "../../kit/bytes.ts";
+import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
+import { eachValue, readWire, WireError } from "../../proto/wire.ts";
+import { Problem } from "../problems.ts";
+import { toConnectError } from "./connect-error.ts";
+import { entriesMax } from "./examine-frame.ts";
+
+/** The number of `frame` in the messages that hold one (ingest.proto). */
+export const frameField = { forward: 2, submit: 1 } as const;
+
+/** Limits of the messages of one method. */
+export interface MessageLimits {
+  /** Of `frameField`. */
+  field: number;
+  /** Of a message, before and after decompression. */
+  bytesMax: number;
+  /** Bounds its output before it makes it. */
+  gzip: Compression;
+}
+
+/**
+ * Rejects messages with `frame_too_large` before Connect decodes them: over `bytesMax` as soon as their length is known, and with too
+ * many envelopes and attributes, as a few kilobytes of gzip can hold two million empty ones, which core would decode for a second.
+ * Compressed messages reach the handler decompressed. Connect rejects other encodings than gzip, without reading the body.
+ */
+export const limitMessages = (handler: UniversalHandler, limits: MessageLimits): UniversalHandler => {
+  const limited = (request: UniversalServerRequest) => {
+    const { body, header } = request;
+    // Connect ignores the case of media types.
+    const type = (header.get("content-type") ?? "").toLowerCase();
+    const [, prefix, codec = "proto"] =
+      /^application\/(grpc-web|grpc|connect)?\+?(proto|json)?(?:;.*)?$/.exec(type) ?? [];
+    const encodingHeader = encodingHeaders[prefix ?? "unary"];
+    const encoding = (encodingHeader && header.get(encodingHeader)) ?? "identity";
+    if (encodingHeader === undefined || !isStream(body) || !["identity", "gzip"].includes(encoding))
+      return handler(request);
+    const check = (message: Uint8Array): void => {
+      try {
+        if (codec === "json") checkJsonEntries(message);
+        else checkEntries(message, limits.field);
+      } catch (error) {
+        throw toConnectError(error);
+      }
+    };
+    if (prefix !== undefined) return handler({ ...request, body: checkStream(body, check, limits) });
+    const plain = new Headers(header);
+    plain.delete(encodingHeader);
+    plain.delete("content-length");
+    return handler({ ...request, header: plain, body: checkBody(body, check, encoding === "gzip", limits) });
+  };
+  return Object.assign(limited, handler);
+};
+
+/** The header that names a message's compression, for each protocol. */
+const encodingHeaders: Readonly<Record<string, string>> = {
+  unary: "content-encoding",
+  grpc: "grpc-encoding",
+  "grpc-web": "grpc-encoding",
+  connect: "connect-content-encoding",
+};
+
+type Bytes = Uint8Array<ArrayBuffer>;
+type Check = (message: Uint8Array) => void;
+
+const isStream = (body: UniversalServerRequest["body"]): body is AsyncIterable<Bytes> =>
+  typeof body === "object" && body !== null && Symbol.asyncIterator in body;
+
+async function* checkStream(
+  body: AsyncIterable<Bytes>,
+  check: Check,
+  { bytesMax, gzip }: MessageLimits,
+): AsyncGenerator<Bytes> {
+  const reader = createGrpcMessageReader(bytesMax, unpooled, tooLarge);
+  for await (const chunk of body)
+    for (const { compressed, data } of reader.push(chunk)) {
+      const message = compressed ? await gzip.decompress(data, bytesMax) : data;
+      check(message);
+      yield frameGrpcMessages([message]);
+    }
+  if (!reader.isComplete())
+    throw toConnectError(new Problem("frame_invalid", { detail: "the body ends inside a message" }));
+}
+
+async function* checkBody(
+  body: AsyncIterable<Bytes>,
+  check: Check,
+  compressed: boolean,
+  { bytesMax, gzip }: MessageLimits,
+): AsyncGenerator<Bytes> {
+  const sent = await readBytes(body, bytesMax);
+  if (sent === null) throw tooLarge();
+  const message = compressed ? await gzip.decompress(sent, bytesMax) : sent;
+  check(message);
+  yield message;
+}
+
+const tooLarge = () => toConnectError(new Problem("frame_too_large"));
+
+/** An envelope or an attribute takes a tag and a length at least. */
+const entryBytesMin = 2;
+
+/**
+ * Rejects an encoded request that holds more than `entriesMax` envelopes and attributes with `frame_too_large`: envelopes = 4,
+ * attributes = 5 (ingest.proto). Rejects one that could hold so many, and whose entries it cannot count, with `frame_invalid`, even
+ * where a decoder would skip the fault.
+ */
+export const checkEntries = (request: Uint8Array, field: number = frameField.forward): void => {
+  if (request.length < entriesMax * entryBytesMin) return;
+  let entries = 0;
+  try {
+    readWire(request, (reader) =>
+      eachValue(reader, request.length, field, (frameEnd) =>
+        eachValue(reader, frameEnd, 4, (envelopeEnd) => {
+          entries++;
+          eachValue(reader, envelopeEnd, 5, () => {
+            entries++;
+          });
+        }),
+      ),
+    );
+  } catch (cause) {
+    if (!(cause instanceof WireError)) throw cause;
+    throw new Problem("frame_invalid", { detail: "the message is not plain protobuf", cause });
+  }
+  if (entries > entriesMax) throw new Problem("frame_too_large");
+};
+
+const [brace, bracket, quote, backslash, colon] = [0x7b, 0x5b, 0x22, 0x5c, 0x3a];
+/** Members of an envelope in JSON beside its attributes: sequence, kind, source and payload, or some of them. */
+const membersOfEnvelope = 4;
+
+/** Bounds the objects, arrays and members of a request in JSON: not an exact count of entries, but of what parsing costs. */
+export const checkJsonEntries = (request: Uint8Array): void => {
+  let nested = 0;
+  let members = 0;
+  let isText = false;
+  for (let at = 0; at < request.length; at++) {
+    const byte = request[at];
+    if (byte === quote) isText = !isText;
+    else if (isText) {
+      if (byte === backslash) at++;
+    } else if (byte === brace || byte === bracket) nested++;
+    else if (byte === colon) members++;
+  }
+  if (nested > 2 * entriesMax || members > (membersOfEnvelope + 1) * entriesMax) throw new Problem("frame_too_large");
+};
