@@ -24,3 +24,10 @@ export const sha256 = async (data: Uint8Array<ArrayBuffer> | string): Promise<Ui
   new Uint8Array(
     await crypto.subtle.digest("SHA-256", typeof data === "string" ? new TextEncoder().encode(data) : data),
   );
+
+/** Whether two byte strings are the same. Not constant in time: for public values only. */
+export const equalBytes = (a: Uint8Array, b: Uint8Array): boolean => {
+  if (a.length !== b.length) return false;
+  for (let index = 0; index < a.length; index++) if (a[index] !== b[index]) return false;
+  return true;
+};

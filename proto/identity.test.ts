@@ -9,7 +9,7 @@ import {
   type TestName,
   x509,
 } from "../scripts/lab-ca/test-pki.ts";
-import { tag, writeDer } from "./der.ts";
+import { tag, writeDer } from "./certificate-der.ts";
 import { composeIdentity, identityOfCertificate } from "./identity.ts";
 
 describe("identityOfCertificate", () => {

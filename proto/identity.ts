@@ -1,9 +1,16 @@
-import { contextPrimitive, DerError, readAll, readDer, tag } from "./der.ts";
-import { type Extensions, extensionOid, readCertificate } from "./x509.ts";
+import {
+  DerError,
+  type Extensions,
+  extensionOid,
+  readCertificate,
+  readElements,
+  readValue,
+  tag,
+} from "./certificate-der.ts";
 
 /** Why a certificate or a request has no identity. */
 export type IdentityFault =
-  /** Not DER, or not the structure it should be. */
+  /** Not DER, or not the expected structure. */
   | "malformed"
   /** No Subject Alternative Name; a common name does not count. */
   | "no_name"
@@ -14,39 +21,33 @@ export type IdentityFault =
   /** Empty, or holds a byte that is not printable ASCII: NUL, white space, controls, anything above 0x7e. */
   | "bad_characters";
 
-/** The identity as it stands in the name: case, trailing dot and percent-encoding are kept byte for byte. */
+/** An identity, byte for byte as the name has it: case, trailing dot and percent-encoding are kept. */
 export type IdentityResult =
   | { readonly ok: true; readonly identity: string; readonly kind: "dns" | "uri" }
   | { readonly ok: false; readonly reason: IdentityFault };
 
-const kinds = new Map([
-  [contextPrimitive(2), "dns"],
-  [contextPrimitive(6), "uri"],
-] as const);
+/** Returns the identity of a certificate in DER: its single DNS or URI name among names of all types. Never throws. */
+export const identityOfCertificate = (der: Uint8Array): IdentityResult =>
+  withoutDerError(() => identityOf(readCertificate(der).extensions));
 
-/** The identity that a certificate's DER states: its single DNS or URI name among names of all types. Never throws. */
-export const identityOfCertificate = (der: Uint8Array): IdentityResult => {
-  try {
-    return identityOfExtensions(readCertificate(der).extensions);
-  } catch (error) {
-    if (error instanceof DerError) return { ok: false, reason: "malformed" };
-    throw error;
-  }
+/** Returns the identity in extensions, those of a certificate or those that a request asks for. Never throws. */
+export const identityOfExtensions = (extensions: Extensions): IdentityResult =>
+  withoutDerError(() => identityOf(extensions));
+
+const identityOf = (extensions: Extensions): IdentityResult => {
+  const extension = extensions.get(extensionOid.subjectAltName);
+  const [name, ...others] = extension === undefined ? [] : readElements(readValue(extension.value, tag.sequence));
+  if (name === undefined) return { ok: false, reason: "no_name" };
+  if (others.length > 0) return { ok: false, reason: "several_names" };
+  if (name.tag !== tag.dnsName && name.tag !== tag.uri) return { ok: false, reason: "other_kind" };
+  const printable = name.value.length > 0 && name.value.every((byte) => byte > 0x20 && byte < 0x7f);
+  if (!printable) return { ok: false, reason: "bad_characters" };
+  return { ok: true, identity: new TextDecoder().decode(name.value), kind: name.tag === tag.uri ? "uri" : "dns" };
 };
 
-/** The identity that extensions state, those of a certificate or those that a request asks for. Never throws. */
-export const identityOfExtensions = (extensions: Extensions): IdentityResult => {
-  const extension = extensions.get(extensionOid.subjectAltName);
-  if (extension === undefined) return { ok: false, reason: "no_name" };
+const withoutDerError = (read: () => IdentityResult): IdentityResult => {
   try {
-    const [name, ...others] = readAll(readDer(extension.value, tag.sequence).value);
-    if (name === undefined) return { ok: false, reason: "no_name" };
-    if (others.length > 0) return { ok: false, reason: "several_names" };
-    const kind = kinds.get(name.tag);
-    if (kind === undefined) return { ok: false, reason: "other_kind" };
-    const printable = name.value.length > 0 && name.value.every((byte) => byte > 0x20 && byte < 0x7f);
-    if (!printable) return { ok: false, reason: "bad_characters" };
-    return { ok: true, identity: new TextDecoder().decode(name.value), kind };
+    return read();
   } catch (error) {
     if (error instanceof DerError) return { ok: false, reason: "malformed" };
     throw error;
@@ -54,8 +55,8 @@ export const identityOfExtensions = (extensions: Extensions): IdentityResult => 
 };
 
 /**
- * The identity of a device under a prefix: the prefix, then `deviceId` as UTF-8 percent-encoded, RFC 3986 unreserved characters
- * kept. A device id with a lone surrogate throws `URIError`; schemas refuse those before.
+ * Returns the identity of a device under a prefix: the prefix, then `deviceId` as UTF-8 percent-encoded, RFC 3986 unreserved
+ * characters kept. Throws `URIError` for a device id with a lone surrogate; schemas reject those before.
  */
 export const composeIdentity = (prefix: string, deviceId: string): string =>
   prefix +

@@ -6,7 +6,6 @@ import { generateConfig } from "../config/generate.ts";
 import { loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { makePrivateDirectory, writeDurably } from "../files/private-files.ts";
-import { checkIssued } from "../identity/check-issued.ts";
 import { credentialFiles, type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
@@ -101,9 +100,10 @@ const obtainPair = async (
       collector_version: version,
     });
   const issued: CertificateIssued = await retryCall(env.clock, call, reportRetry(progress));
+  const { checkIssued } = await import("../identity/request-certificate.ts");
   await directory.install({
     purpose: "enroll",
-    certificatePem: checkIssued(issued, options.identity),
+    certificatePem: await checkIssued(issued, options.identity),
     renewAfter: issued.renew_after,
   });
 };

@@ -25,7 +25,6 @@ import {
   writeDurably,
 } from "../files/private-files.ts";
 import { type Credentials, joinCredentials } from "./credentials.ts";
-import { createCsr, generateKeyPem } from "./csr.ts";
 import { withIdentityLock } from "./lock.ts";
 
 /** What a certificate request is about: while it is the same, a request that got no answer is repeated with its key. */
@@ -137,19 +136,20 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
       return parseTimestamp(text.trim());
     },
     prepare: async (subject) => {
+      const { createCsr, generateKeyPem } = await import("./request-certificate.ts");
       const subjectText = JSON.stringify([subject.purpose, subject.identity, subject.certificateSha256]);
       const known = await files.readFile(requestFiles.subject, "utf8").catch(() => undefined);
       let keyPem =
         known === subjectText ? await readPrivateText(requestFiles.key, files).catch(() => undefined) : undefined;
       if (keyPem === undefined) {
-        keyPem = generateKeyPem();
+        keyPem = await generateKeyPem();
         await files.rm(request, { recursive: true, force: true });
         await makePrivateDirectory(request, files);
         await writeDurably(requestFiles.key, keyPem, disk);
         await writeDurably(requestFiles.subject, subjectText, disk); // last: it vouches for the key
         await fsyncDirectory(path, files);
       }
-      return { keyPem, csrPem: createCsr(subject.identity, keyPem) };
+      return { keyPem, csrPem: await createCsr(subject.identity, keyPem) };
     },
     install: async ({ purpose, certificatePem, renewAfter, accept }) => {
       const pair = joinCredentials(certificatePem, await readPrivateText(requestFiles.key, files));

@@ -1,7 +1,6 @@
 import { join } from "node:path";
 import { type LoadedConfig, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
-import { checkIssued } from "../identity/check-issued.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import type { IdentityDirectory } from "../identity/identity-directory.ts";
 import { callRenew } from "../management/calls.ts";
@@ -58,9 +57,10 @@ export const renewPair = (renewal: Renewal): Promise<Credentials> => {
     const issued = await repeat(() =>
       callRenew(transport, caller, { csr_pem: request.csrPem, collector_version: version }),
     );
+    const { checkIssued } = await import("../identity/request-certificate.ts");
     return directory.install({
       purpose: "renew",
-      certificatePem: checkIssued(issued, pair.identity),
+      certificatePem: await checkIssued(issued, pair.identity),
       renewAfter: issued.renew_after,
       accept: async () => {
         const after = await loadConfig(configPath, env);

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
+import { equalBytes } from "../../kit/bytes.ts";
 import { ConfigError } from "../../kit/env.ts";
-import { equalBytes } from "../../proto/x509.ts";
 import { type Authority, hasIssued, readAuthorities } from "../signer/authority.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
 import { withConfigError } from "./with-config-error.ts";

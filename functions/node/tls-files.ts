@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
+import { readCertificate } from "../../proto/certificate-der.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
-import { readCertificate } from "../../proto/x509.ts";
 import { readKeyFile } from "./read-key-file.ts";
 import { withConfigError } from "./with-config-error.ts";
 

@@ -1,11 +1,20 @@
 import { LRUCache } from "lru-cache";
-import { DerError, readAll, readDer, readOid, tag } from "../../proto/der.ts";
+import {
+  type CertificateParts,
+  DerError,
+  type Extensions,
+  extensionOid,
+  readCertificate,
+  readElements,
+  readOid,
+  readValue,
+  tag,
+} from "../../proto/certificate-der.ts";
 import { type IdentityFault, identityOfExtensions } from "../../proto/identity.ts";
-import { type CertificateParts, extensionOid, readCertificate } from "../../proto/x509.ts";
-import { type Authority, hasIssued, isAuthority, keyUsage, keyUsageBits } from "./authority.ts";
+import { type Authority, hasIssued } from "./authority.ts";
 import { type Cryptography, proofAlgorithm, readPublicKey, type SignatureAlgorithm } from "./cryptography.ts";
 
-/** A client certificate that chains to the bundle and may identify a collector. Its dates are for `isWithinValidity`. */
+/** A client certificate that chains to the bundle and may identify a collector. `isWithinValidity` checks its dates. */
 export interface ClientCertificate {
   /** The single DNS or URI name, byte for byte. */
   readonly identity: string;
@@ -27,12 +36,12 @@ export type ClientCertificateFault =
   | "malformed"
   | "identity_invalid"
   | "key_not_allowed"
-  /** CA true, no client-auth usage, key usage without digitalSignature, or a critical extension that is not understood. */
+  /** A CA, no client-auth usage, key usage without digitalSignature, or an unknown critical extension. */
   | "usage_not_allowed"
   /** No authority of the bundle has signed it. */
   | "untrusted";
 
-/** A certificate, or why it is refused; `identityFault` tells more about `identity_invalid`. */
+/** A certificate, or why it is rejected; `identityFault` is the reason for `identity_invalid`. */
 export type ClientCertificateResult =
   | { readonly ok: true; readonly certificate: ClientCertificate }
   | { readonly ok: false; readonly fault: ClientCertificateFault; readonly identityFault?: IdentityFault };
@@ -42,13 +51,14 @@ export interface ClientCertificateReader {
   read(der: Uint8Array): Promise<ClientCertificateResult>;
 }
 
-const clientAuth = "1.3.6.1.5.5.7.3.2";
+/** 1.3.6.1.5.5.7.3.2, id-kp-clientAuth */
+const clientAuth = "2b06010505070302";
 const understood = new Set<string>(Object.values(extensionOid));
 
 /**
- * A reader for one bundle; a bundle that changed gets a new reader. Every certificate of the bundle is an anchor: a client
- * certificate must be signed by one of them directly. Results are kept by fingerprint for the `entriesMax` certificates seen last;
- * only good ones, so that junk cannot push them out.
+ * Creates a reader for one bundle; a changed bundle needs a new reader. Every certificate of the bundle is an anchor: one of them
+ * must have signed the client certificate directly. Caches the `entriesMax` certificates used last, by fingerprint; only accepted
+ * ones, so that junk cannot displace them.
  */
 export const createClientCertificateReader = (options: {
   authorities: readonly Authority[];
@@ -105,24 +115,39 @@ const verifyClientCertificate = async (
 };
 
 /**
- * Whether a certificate is fit for a collector: CA false, client-auth, digitalSignature where key usage is stated, and no critical
- * extension that is not understood. Throws `DerError` if one of these is malformed.
+ * Whether a certificate may identify a collector: not a CA, client-auth, digitalSignature where key usage is stated, and no critical
+ * extension that core does not understand. Throws `DerError` if one of these is malformed.
  */
 export const isClientCertificate = ({ extensions }: CertificateParts): boolean => {
   for (const [oid, { critical }] of extensions) if (critical && !understood.has(oid)) return false;
-  const usage = keyUsageBits(extensions);
-  if (usage !== undefined && (usage & keyUsage.digitalSignature) === 0) return false;
-  return !isAuthority(extensions) && extendedKeyUsages(extensions).includes(clientAuth);
+  const constraints = extensions.get(extensionOid.basicConstraints)?.value.toHex();
+  if (constraints !== undefined && !notCa.has(constraints)) return false;
+  return allowsSignatures(extensions) && extendedKeyUsages(extensions).includes(clientAuth);
 };
 
-/** Whether client authentication is all that a certificate is for. Throws `DerError` if the extension is malformed. */
+/** basicConstraints that say CA false: by default, and spelled out, as some authorities do against DER's rule. */
+const notCa = new Set(["3000", "3003010100"]);
+
+/** Key usage (RFC 5280, 4.2.1.3): the bit digitalSignature is the first. */
+const allowsSignatures = (extensions: Extensions): boolean => {
+  const extension = extensions.get(extensionOid.keyUsage);
+  if (extension === undefined) return true;
+  const [unusedBits = 8, bits] = readValue(extension.value, tag.bitString);
+  if (unusedBits > 7 || bits === undefined) throw new DerError("not key usage bits");
+  return (bits & 0x80) !== 0;
+};
+
+/** Whether a certificate is for client authentication and for nothing else. Throws `DerError` if the extension is malformed. */
 export const isForClientsAlone = ({ extensions }: CertificateParts): boolean => {
   const usages = extendedKeyUsages(extensions);
   return usages.length > 0 && usages.every((usage) => usage === clientAuth);
 };
 
-/** Object identifiers in dotted form; none where the extension is missing. */
-const extendedKeyUsages = (extensions: CertificateParts["extensions"]): string[] => {
-  const extended = extensions.get(extensionOid.extendedKeyUsage);
-  return extended === undefined ? [] : readAll(readDer(extended.value, tag.sequence).value).map(readOid);
+const extendedKeyUsages = (extensions: Extensions): string[] => {
+  const extension = extensions.get(extensionOid.extendedKeyUsage);
+  if (extension === undefined) return [];
+  return readElements(readValue(extension.value, tag.sequence)).map((element) => {
+    if (element.tag !== tag.oid) throw new DerError("not an extended key usage");
+    return readOid(element);
+  });
 };

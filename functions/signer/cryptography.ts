@@ -1,9 +1,9 @@
-import { DerError, DerSequence, readBitOctets, readDer, readOid, tag } from "../../proto/der.ts";
+import { DerError, DerFields, readBitOctets, readValue, tag } from "../../proto/certificate-der.ts";
 
-/** Public keys that are understood. Clients have one of the first three; only certification authorities may have RSA. */
+/** Public keys that core understands. Clients have one of the first three; only certification authorities may have RSA. */
 export type KeyAlgorithm = "ecdsa-p256" | "ecdsa-p384" | "ed25519" | "rsa";
 
-/** Signatures that are understood: ECDSA as DER `Ecdsa-Sig-Value`, RSA as PKCS#1 v1.5. */
+/** Signatures that core understands: ECDSA as DER `Ecdsa-Sig-Value`, RSA as PKCS#1 v1.5. */
 export type SignatureAlgorithm =
   | "ecdsa-sha256"
   | "ecdsa-sha384"
@@ -13,7 +13,7 @@ export type SignatureAlgorithm =
   | "rsa-sha384"
   | "rsa-sha512";
 
-/** What is verified. `spki` is a SubjectPublicKeyInfo in DER. */
+/** A signature to verify. `spki` is a SubjectPublicKeyInfo in DER. */
 export interface SignatureCheck {
   readonly spki: Uint8Array;
   readonly algorithm: SignatureAlgorithm;
@@ -24,19 +24,19 @@ export interface SignatureCheck {
 /** Verifies signatures. */
 export interface SignatureVerifier {
   /**
-   * Whether the signature is good. Everything else is false and never throws: a key that is none, an algorithm that does not
-   * belong to the key, an ECDSA signature in another encoding (P1363, bytes after the end), an empty one.
+   * Whether the signature is good. Returns false, and never throws, for everything else: bytes that are no key, an algorithm that
+   * does not belong to the key, an ECDSA signature in another encoding (P1363, bytes after the end), an empty one.
    */
   verify(check: SignatureCheck): boolean | Promise<boolean>;
 }
 
-/** The primitives that Node (synchronous, fast) and WebCrypto (portable) provide alike. */
+/** The primitives that Node (synchronous, fast) and WebCrypto (portable) both provide. */
 export interface Cryptography extends SignatureVerifier {
   /** SHA-256 of bytes, or of text as UTF-8, in lowercase hex. */
   sha256Hex(data: Uint8Array | string): string | Promise<string>;
 }
 
-/** A private key that signs in one way. The key itself stays inside. */
+/** A private key that signs in one way, and does not leave this object. */
 export interface SigningKey {
   readonly algorithm: SignatureAlgorithm;
   /** The public half, SubjectPublicKeyInfo in DER. */
@@ -50,39 +50,27 @@ export interface PublicKeyParts {
   readonly bits: Uint8Array;
 }
 
-const ecPublicKey = "1.2.840.10045.2.1";
-const curves = new Map<string, { algorithm: KeyAlgorithm; pointBytes: number }>([
-  ["1.2.840.10045.3.1.7", { algorithm: "ecdsa-p256", pointBytes: 65 }],
-  ["1.3.132.0.34", { algorithm: "ecdsa-p384", pointBytes: 97 }],
+/** AlgorithmIdentifiers of keys, as hex of their whole DER, which has one form. A point is uncompressed: 0x04, x, y. */
+const keyIdentifiers = new Map<string, { algorithm: KeyAlgorithm; bytes?: number; first?: number }>([
+  ["301306072a8648ce3d020106082a8648ce3d030107", { algorithm: "ecdsa-p256", bytes: 65, first: 0x04 }],
+  ["301006072a8648ce3d020106052b81040022", { algorithm: "ecdsa-p384", bytes: 97, first: 0x04 }],
+  ["300506032b6570", { algorithm: "ed25519", bytes: 32 }],
+  ["300d06092a864886f70d0101010500", { algorithm: "rsa" }],
 ]);
 
 /**
  * Reads a SubjectPublicKeyInfo: P-256 or P-384 as an uncompressed point of a named curve, Ed25519 without parameters, RSA.
- * Undefined for anything else. Whether a point lies on its curve shows when something is verified with it.
+ * Undefined for anything else. Whether a point lies on its curve is checked by the first verification with it.
  */
 export const readPublicKey = (spki: Uint8Array): PublicKeyParts | undefined => {
   try {
-    const fields = new DerSequence(readDer(spki, tag.sequence).value);
-    const identifier = new DerSequence(fields.take(tag.sequence).value);
+    const fields = new DerFields(readValue(spki, tag.sequence));
+    const key = keyIdentifiers.get(fields.take(tag.sequence).raw.toHex());
     const bits = readBitOctets(fields.take(tag.bitString));
     fields.end();
-    const oid = readOid(identifier.take(tag.oid));
-    if (oid === ecPublicKey) {
-      const curve = curves.get(readOid(identifier.take(tag.oid)));
-      identifier.end();
-      const uncompressed = curve !== undefined && bits.length === curve.pointBytes && bits[0] === 0x04;
-      return uncompressed ? { algorithm: curve.algorithm, bits } : undefined;
-    }
-    if (oid === "1.3.101.112") {
-      identifier.end();
-      return bits.length === 32 ? { algorithm: "ed25519", bits } : undefined;
-    }
-    if (oid === "1.2.840.113549.1.1.1") {
-      identifier.take(tag.null);
-      identifier.end();
-      return { algorithm: "rsa", bits };
-    }
-    return undefined;
+    if (key === undefined) return undefined;
+    const { algorithm, bytes = bits.length, first = bits[0] } = key;
+    return bits.length === bytes && bits[0] === first ? { algorithm, bits } : undefined;
   } catch (error) {
     if (error instanceof DerError) return undefined;
     throw error;
@@ -96,37 +84,34 @@ const proofAlgorithms: Record<KeyAlgorithm, SignatureAlgorithm | undefined> = {
   rsa: undefined,
 };
 
-/** The one algorithm of proofs for a client key: P-256 with SHA-256, P-384 with SHA-384, Ed25519. Undefined for RSA. */
+/** Returns the one algorithm of proofs for a client key: P-256 with SHA-256, P-384 with SHA-384, Ed25519. Undefined for RSA. */
 export const proofAlgorithm = (key: KeyAlgorithm): SignatureAlgorithm | undefined => proofAlgorithms[key];
 
-const signatureOids = new Map<string, SignatureAlgorithm>([
-  ["1.2.840.10045.4.3.2", "ecdsa-sha256"],
-  ["1.2.840.10045.4.3.3", "ecdsa-sha384"],
-  ["1.2.840.10045.4.3.4", "ecdsa-sha512"],
-  ["1.3.101.112", "ed25519"],
-  ["1.2.840.113549.1.1.11", "rsa-sha256"],
-  ["1.2.840.113549.1.1.12", "rsa-sha384"],
-  ["1.2.840.113549.1.1.13", "rsa-sha512"],
-]);
+/** AlgorithmIdentifiers of signatures, as hex of their whole DER; the first of an algorithm is the one that core writes. */
+const signatureIdentifiers: readonly (readonly [hex: string, algorithm: SignatureAlgorithm])[] = [
+  ["300a06082a8648ce3d040302", "ecdsa-sha256"],
+  ["300a06082a8648ce3d040303", "ecdsa-sha384"],
+  ["300a06082a8648ce3d040304", "ecdsa-sha512"],
+  ["300506032b6570", "ed25519"],
+  ["300d06092a864886f70d01010b0500", "rsa-sha256"],
+  ["300d06092a864886f70d01010c0500", "rsa-sha384"],
+  ["300d06092a864886f70d01010d0500", "rsa-sha512"],
+  // RFC 4055 asks for NULL parameters; some authorities leave them out.
+  ["300b06092a864886f70d01010b", "rsa-sha256"],
+  ["300b06092a864886f70d01010c", "rsa-sha384"],
+  ["300b06092a864886f70d01010d", "rsa-sha512"],
+];
+const signatureAlgorithms = new Map(signatureIdentifiers);
 
-/** The signature algorithm of an AlgorithmIdentifier in DER; undefined if it is none of ours (SHA-1 and MD5 are not). */
-export const readSignatureAlgorithm = (identifier: Uint8Array): SignatureAlgorithm | undefined => {
-  try {
-    const fields = new DerSequence(readDer(identifier, tag.sequence).value);
-    const algorithm = signatureOids.get(readOid(fields.take(tag.oid)));
-    if (algorithm?.startsWith("rsa-")) fields.takeIf(tag.null);
-    fields.end();
-    return algorithm;
-  } catch (error) {
-    if (error instanceof DerError) return undefined;
-    throw error;
-  }
-};
+/** Returns the signature algorithm of an AlgorithmIdentifier in DER; undefined for all others, among them SHA-1 and MD5. */
+export const readSignatureAlgorithm = (identifier: Uint8Array): SignatureAlgorithm | undefined =>
+  signatureAlgorithms.get(identifier.toHex());
 
-/** The object identifier of a signature algorithm. */
-export const signatureOid = (algorithm: SignatureAlgorithm): string => {
-  for (const [oid, name] of signatureOids) if (name === algorithm) return oid;
-  throw new TypeError("unknown signature algorithm");
+/** Returns the AlgorithmIdentifier of a signature algorithm, in DER. */
+export const writeSignatureAlgorithm = (algorithm: SignatureAlgorithm): Uint8Array => {
+  const [hex] = signatureIdentifiers.find(([, name]) => name === algorithm) ?? [];
+  if (hex === undefined) throw new TypeError("unknown signature algorithm");
+  return Uint8Array.fromHex(hex);
 };
 
 /** Whether a key of this kind can have made a signature of this kind. */

@@ -1,6 +1,6 @@
 import { KeyObject, sign } from "node:crypto";
 import { beforeAll, describe, expect, it } from "vitest";
-import { contextConstructed, readAll, readDer, tag, writeDer } from "../../proto/der.ts";
+import { readElements, readValue, tag, writeDer } from "../../proto/certificate-der.ts";
 import { decodePem, encodePem } from "../../proto/pem.ts";
 import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../scripts/lab-ca/test-pki.ts";
 import { createNodeCryptography } from "../node/node-cryptography.ts";
@@ -92,19 +92,15 @@ describe.each([
 
   it("refuses two requests for extensions in one request", async () => {
     const der = decodePem(await createTestCsr({ key, uri }), label) ?? new Uint8Array();
-    const [info, algorithm] = readAll(readDer(der, tag.sequence).value);
-    const fields = readAll(info?.value ?? new Uint8Array());
+    const [info, algorithm] = readElements(readValue(der, tag.sequence));
+    const fields = readElements(info?.value ?? new Uint8Array());
     const attributes = fields.at(-1)?.value ?? new Uint8Array();
     const head = fields.slice(0, -1).map(({ raw }) => raw);
     for (const [times, expected] of [
       [1, "accepted"],
       [2, "malformed"],
     ] as const) {
-      const changed = writeDer(
-        tag.sequence,
-        ...head,
-        writeDer(contextConstructed(0), ...Array(times).fill(attributes)),
-      );
+      const changed = writeDer(tag.sequence, ...head, writeDer(tag.context0, ...Array(times).fill(attributes)));
       const signature = sign("sha256", changed, KeyObject.from(key.pair.privateKey));
       const bits = writeDer(tag.bitString, new Uint8Array(1), signature);
       const request = writeDer(tag.sequence, changed, algorithm?.raw ?? new Uint8Array(), bits);

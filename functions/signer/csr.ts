@@ -1,16 +1,16 @@
 import {
-  contextConstructed,
   DerError,
-  DerSequence,
-  readAll,
-  readBitOctets,
-  readDer,
+  DerFields,
+  type Extensions,
+  readElements,
+  readExtensions,
   readOid,
+  readSigned,
+  readValue,
   tag,
-} from "../../proto/der.ts";
+} from "../../proto/certificate-der.ts";
 import { type IdentityFault, identityOfExtensions } from "../../proto/identity.ts";
 import { decodePem } from "../../proto/pem.ts";
-import { type Extensions, readExtensions } from "../../proto/x509.ts";
 import {
   algorithmFits,
   type KeyAlgorithm,
@@ -19,16 +19,16 @@ import {
   type SignatureVerifier,
 } from "./cryptography.ts";
 
-/** A request that may be signed: what of it goes into a certificate, and nothing else. */
+/** The parts of an accepted request that go into a certificate, and nothing else. */
 export interface CheckedCsr {
-  /** The single URI it asks for, byte for byte. Whether the caller may have it is not decided here. */
+  /** The single URI it asks for, byte for byte. Whether the caller may have it is decided elsewhere. */
   readonly identity: string;
   /** The requested key, SubjectPublicKeyInfo in DER: P-256, P-384 or Ed25519. */
   readonly spki: Uint8Array;
   readonly keyAlgorithm: KeyAlgorithm;
 }
 
-/** Why a request is refused. */
+/** Why a request is rejected. */
 export type CsrFault =
   | "too_large"
   | "not_pem"
@@ -38,7 +38,7 @@ export type CsrFault =
   | "name_not_uri"
   | Exclude<IdentityFault, "malformed">;
 
-/** One sentence for each fault, fit to be shown to the caller. */
+/** One sentence for each fault, for the caller. */
 export const csrFaultDetail: Readonly<Record<CsrFault, string>> = {
   too_large: "The certificate request is larger than 16 KiB.",
   not_pem: "The certificate request must be one PEM block labelled CERTIFICATE REQUEST.",
@@ -52,18 +52,16 @@ export const csrFaultDetail: Readonly<Record<CsrFault, string>> = {
   bad_characters: "The Subject Alternative Name of the certificate request must be printable ASCII.",
 };
 
-/** A request, or why it is refused. */
+/** A request, or why it is rejected. */
 export type CsrResult =
   | { readonly ok: true; readonly csr: CheckedCsr }
   | { readonly ok: false; readonly fault: CsrFault };
 
 const csrBytesMax = 16_384;
-const extensionRequest = "1.2.840.113549.1.9.14";
 
 /**
- * Checks a PKCS#10 request (RFC 2986) from its PEM: 16 KiB at most, one block, an allowed key, its self-signature, and exactly one
- * name of any type, which is a URI. Other requested extensions are ignored. Never throws, whatever `pem` holds; nothing is
- * computed with the key before everything else is right.
+ * Checks a PKCS#10 request (RFC 2986) in PEM: one block of at most 16 KiB, an allowed key, its own signature, and exactly one name
+ * of any type, which is a URI. Ignores other requested extensions. Never throws. Verifies the signature last, as it costs most.
  */
 export const checkCsr = async (pem: string, { verify }: SignatureVerifier): Promise<CsrResult> => {
   if (pem.length > csrBytesMax) return { ok: false, fault: "too_large" };
@@ -89,48 +87,45 @@ export const checkCsr = async (pem: string, { verify }: SignatureVerifier): Prom
   return { ok: true, csr: { identity: name.identity, spki: parts.spki, keyAlgorithm: key.algorithm } };
 };
 
-interface CsrParts {
+/** The parts of a request, as views of its DER. */
+export interface CsrParts {
+  /** What is signed. */
   readonly info: Uint8Array;
   readonly spki: Uint8Array;
+  /** What the one extensionRequest attribute asks for. */
   readonly extensions: Extensions;
   readonly signatureAlgorithm: Uint8Array;
   readonly signature: Uint8Array;
 }
 
-const readCsr = (der: Uint8Array): CsrParts => {
-  const outer = new DerSequence(readDer(der, tag.sequence).value);
-  const info = outer.take(tag.sequence);
-  const signatureAlgorithm = outer.take(tag.sequence).raw;
-  const signature = readBitOctets(outer.take(tag.bitString));
-  outer.end();
-  const fields = new DerSequence(info.value);
-  const version = fields.take(tag.integer).value;
-  if (version.length !== 1 || version[0] !== 0) throw new DerError("not a version 1 request");
+/** 1.2.840.113549.1.9.14 */
+const extensionRequest = "2a864886f70d01090e";
+
+/** Reads a request; throws `DerError` unless `der` is exactly one of version 1 that asks for extensions at most once. */
+export const readCsr = (der: Uint8Array): CsrParts => {
+  const { signed, signatureAlgorithm, signature } = readSigned(der);
+  const fields = new DerFields(signed.value);
+  if (fields.take(tag.integer).value.toHex() !== "00") throw new DerError("not a version 1 request");
   fields.take(tag.sequence);
   const spki = fields.take(tag.sequence).raw;
-  const attributes = fields.takeIf(contextConstructed(0));
+  const attributes = fields.takeIf(tag.context0);
   fields.end();
-  return {
-    info: info.raw,
-    spki,
-    extensions: requestedExtensions(attributes?.value ?? new Uint8Array()),
-    signatureAlgorithm,
-    signature,
-  };
+  const extensions = requestedExtensions(attributes?.value ?? new Uint8Array());
+  return { info: signed.raw, spki, extensions, signatureAlgorithm, signature };
 };
 
-/** The extensions of the one extensionRequest attribute; a second one would let two readers see two requests. */
 const requestedExtensions = (attributes: Uint8Array): Extensions => {
   let extensions: Extensions | undefined;
-  for (const attribute of readAll(attributes)) {
+  for (const attribute of readElements(attributes)) {
     if (attribute.tag !== tag.sequence) throw new DerError("not an attribute");
-    const fields = new DerSequence(attribute.value);
+    const fields = new DerFields(attribute.value);
     const oid = readOid(fields.take(tag.oid));
     const values = fields.take(tag.set);
     fields.end();
     if (oid !== extensionRequest) continue;
+    // A second one would let two readers see two requests.
     if (extensions !== undefined) throw new DerError("repeated attribute");
-    extensions = readExtensions(readDer(values.value, tag.sequence));
+    extensions = readExtensions(readValue(values.value, tag.sequence));
   }
   return extensions ?? new Map();
 };

@@ -1,28 +1,28 @@
+import { equalBytes } from "../../kit/bytes.ts";
 import { type Clock, rfc3339 } from "../../kit/clock.ts";
-import { DerError } from "../../proto/der.ts";
+import { type CertificateParts, DerError, readCertificate } from "../../proto/certificate-der.ts";
 import { identityOfExtensions } from "../../proto/identity.ts";
 import { decodePem, encodePem } from "../../proto/pem.ts";
-import { type CertificateParts, equalBytes, readCertificate } from "../../proto/x509.ts";
 import { type Authority, chainPemOf, hasIssued } from "./authority.ts";
 import { isClientCertificate, isForClientsAlone } from "./certificate.ts";
 import type { Cryptography } from "./cryptography.ts";
 import { authorityRemainingSecondsMin, type Signer, SignerFault, type SigningRequest } from "./signer.ts";
 
-/** A program that is given a request on stdin and answers on stdout. */
+/** A program that reads a request from stdin and answers on stdout. */
 export interface SignerCommand {
-  /** All of stdout; throws `SignerFault` when the program fails, hangs or answers too much. */
+  /** Returns all of stdout; throws `SignerFault` when the program fails, hangs or writes too much. */
   run(request: string): Promise<Uint8Array>;
-  /** Why the program could not be run now; undefined when nothing is known to be wrong. */
+  /** Why the program cannot be run now; undefined when no fault is known. */
   fault(): string | undefined;
 }
 
 /**
- * A certification authority behind a program of the operator's (contract, section 3, "Signers"). What it issues is checked before
- * anybody sees it: see `checkIssued`. Neither the bundle's nor the policy's end is ever outlived.
+ * Creates a signer that runs a program of the operator's (`docs/signers.md`). `checkIssued` checks every certificate before it is
+ * recorded or sent. No certificate outlives the bundle or the policy.
  */
 export const createExternalCommand = (options: {
   command: SignerCommand;
-  /** The bundle that its certificates must chain to; each of it is an anchor. */
+  /** The bundle that its certificates must chain to; each certificate of it is an anchor. */
   authorities: readonly Authority[];
   cryptography: Cryptography;
   clock: Pick<Clock, "now">;
@@ -43,7 +43,7 @@ export const createExternalCommand = (options: {
         serialNumber: parts.serialNumber,
         fingerprintSha256: await cryptography.sha256Hex(parts.der),
         notBefore: parts.notBefore,
-        // What outlives its issuer is worth nothing after it; renewal must come before.
+        // A certificate is worthless once its issuer has expired, so its renewal must come before.
         notAfter: Math.min(parts.notAfter, issuer.notAfter),
       };
     },
@@ -63,26 +63,26 @@ const signingRequest = ({ csrPem, identity, now }: SigningRequest, ttlSeconds: n
     },
   });
 
-/** JSON (RFC 8259) of an object whose only member is the string `certificate_pem`. `JSON.parse` would let a repeated key pass. */
+/** JSON (RFC 8259) of an object whose only member is the string `certificate_pem`. `JSON.parse` would accept a repeated key. */
 const answerPattern =
   /^[ \t\r\n]*\{[ \t\r\n]*"certificate_pem"[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*\}[ \t\r\n]*$/;
 
-/** The PEM of an answer: exactly one object with one field, white space around it at most. Throws `SignerFault`. */
+/** Returns the PEM of an answer; throws `SignerFault` unless it is exactly one object with one field, and white space around it. */
 export const readAnswer = (answer: Uint8Array): string => {
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(answer);
     const [, pem] = answerPattern.exec(text) ?? [];
     if (pem !== undefined) return String(JSON.parse(pem));
   } catch {
-    // Not UTF-8, or not a JSON string: the answer is none.
+    // Not UTF-8, or not a JSON string.
   }
   throw new SignerFault("the answer is not exactly one JSON object with the one field certificate_pem");
 };
 
 /**
- * The certificate of one PEM and its issuer, if it is what was asked for: signed by an authority of the bundle that is valid now,
- * the request's key, exactly one name and that the identity as a URI, for client-auth alone, CA false, valid now and not for longer
- * than `ttlSeconds` from now. Throws `SignerFault` that says which of these fails.
+ * Returns the certificate of one PEM and its issuer. Throws `SignerFault` with the reason unless the certificate is as requested:
+ * signed by an authority of the bundle that is valid now, for the request's key, with the identity as its only name, a URI, for
+ * client-auth alone, not a CA, valid now and not for longer than `ttlSeconds` from now.
  */
 export const checkIssued = async (
   certificatePem: string,
@@ -118,7 +118,7 @@ const checkProfile = (
       "the certificate is a CA, is not for client authentication, or has an unknown critical extension",
     );
   }
-  // The profile has no other usage, and a signer that copies a request's would give any that a device asks for (E8).
+  // A signer that copies the usages of a request would otherwise grant any that a device asks for (E8).
   if (!isForClientsAlone(parts)) throw new SignerFault("the certificate is for more than client authentication");
   if (parts.notBefore > now || parts.notAfter <= now) throw new SignerFault("the certificate is not valid now");
   if (parts.notAfter > now + ttlSeconds * 1000) throw new SignerFault("the certificate outlives the policy");

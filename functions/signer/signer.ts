@@ -1,6 +1,6 @@
-/** What core asks of a certification authority. The profile is core's alone; of the request only key and identity count. */
+/** A certificate to issue. Core sets its profile; only the key and the identity come from the collector's request. */
 export interface SigningRequest {
-  /** The request as it came, for signers that want it; it has been checked. */
+  /** The collector's request, unchanged and already checked, for signers that need it. */
   readonly csrPem: string;
   /** The key to certify, SubjectPublicKeyInfo in DER. */
   readonly spki: Uint8Array;
@@ -14,10 +14,10 @@ export interface SigningRequest {
   readonly now: number;
 }
 
-/** A certificate that was issued. Times are milliseconds since the epoch, whole seconds. */
+/** An issued certificate. Times are milliseconds since the epoch, whole seconds. */
 export interface IssuedCertificate {
   readonly certificatePem: string;
-  /** The issuing authority and those above it that the CA file holds, in order; a root above is left out. */
+  /** The issuing authority and its issuers in the CA file, in order, without a root above it. */
   readonly chainPem: string;
   /** Lowercase hex without leading zero bytes. */
   readonly serialNumber: string;
@@ -29,16 +29,16 @@ export interface IssuedCertificate {
 
 /** A certification authority as core uses it. */
 export interface Signer {
-  /** Issues a certificate; throws when it cannot: `SignerFault`, or whatever else went wrong. The caller is told nothing of it. */
+  /** Issues a certificate. Throws `SignerFault`, or any other error; the collector never receives the message. */
   sign(request: SigningRequest): Promise<IssuedCertificate>;
-  /** Why `sign` would fail at `now`, in words for an operator; undefined when nothing is known to be wrong. */
+  /** Why `sign` would fail at `now`, for an operator; undefined when no fault is known. */
   faultAt(now: number): string | undefined;
 }
 
-/** Why a signer issued nothing, in words for an operator: for the log and the audit event alone, free of secrets. */
+/** Why a signer issued nothing, for the log and the audit event alone; free of secrets. */
 export class SignerFault extends Error {
   override readonly name = "SignerFault";
 }
 
-/** A CA whose certificate ends sooner than this issues nothing more. */
+/** A CA whose certificate ends sooner than this issues nothing. */
 export const authorityRemainingSecondsMin = 300;

@@ -1,5 +1,13 @@
 import { LRUCache } from "lru-cache";
-import { DerError, DerSequence, readDer, readUnsigned, tag, writeDer, writeUnsigned } from "../../proto/der.ts";
+import {
+  DerError,
+  DerFields,
+  readUnsigned,
+  readValue,
+  tag,
+  writeDer,
+  writeUnsigned,
+} from "../../proto/certificate-der.ts";
 import { decodePem } from "../../proto/pem.ts";
 import {
   algorithmFits,
@@ -14,7 +22,7 @@ const coordinateBytes: Partial<Record<KeyAlgorithm, number>> = { "ecdsa-p256": 3
 const hashes = { sha256: "SHA-256", sha384: "SHA-384", sha512: "SHA-512" } as const;
 const hashOf = (algorithm: SignatureAlgorithm) => hashes[algorithm.split("-")[1] as keyof typeof hashes];
 
-/** `bytes` over an ArrayBuffer of its own kind, which WebCrypto's types ask for; copies only what is not. */
+/** Returns `bytes` over an ArrayBuffer, which WebCrypto's types require; copies only shared memory. */
 const owned = (bytes: Uint8Array): Uint8Array<ArrayBuffer> =>
   bytes.buffer instanceof ArrayBuffer ? (bytes as Uint8Array<ArrayBuffer>) : new Uint8Array(bytes);
 
@@ -30,8 +38,11 @@ const operationParameters = (signature: SignatureAlgorithm) => {
   return { name: "ECDSA", hash: hashOf(signature) };
 };
 
-/** Cryptography by WebCrypto, for every runtime that has it. Public keys stay imported for the `keysMax` used last. */
-export const createWebCryptography = ({ keysMax = 1_000 }: { keysMax?: number } = {}): Cryptography => {
+/** Imported public keys that are kept, those used last. */
+const keysMax = 1_000;
+
+/** Creates cryptography by WebCrypto, for every runtime that has it. */
+export const createWebCryptography = (): Cryptography => {
   const keys = new LRUCache<string, CryptoKey>({ max: keysMax });
   const verify: Cryptography["verify"] = async ({ spki, algorithm, data, signature }) => {
     const parts = readPublicKey(spki);
@@ -61,10 +72,10 @@ export const createWebCryptography = ({ keysMax = 1_000 }: { keysMax?: number } 
   };
 };
 
-/** DER `Ecdsa-Sig-Value` to the fixed-width form of WebCrypto; undefined unless it is strict DER of numbers that fit. */
+/** Converts DER `Ecdsa-Sig-Value` to WebCrypto's fixed width; undefined unless it is strict DER of numbers that fit. */
 const p1363OfDer = (signature: Uint8Array, size: number): Uint8Array<ArrayBuffer> | undefined => {
   try {
-    const fields = new DerSequence(readDer(signature, tag.sequence).value);
+    const fields = new DerFields(readValue(signature, tag.sequence));
     const r = readUnsigned(fields.take(tag.integer));
     const s = readUnsigned(fields.take(tag.integer));
     fields.end();
@@ -86,13 +97,13 @@ const candidates: readonly { key: KeyAlgorithm; signature: SignatureAlgorithm }[
   { key: "rsa", signature: "rsa-sha256" },
 ];
 
-/** A signing key from a PKCS#8 PEM, by WebCrypto: P-256, P-384, Ed25519 or RSA of at least 2048 bits; else throws `TypeError`. */
+/** Imports a signing key from a PKCS#8 PEM: P-256, P-384, Ed25519 or RSA of at least 2048 bits. Throws `TypeError` for others. */
 export const createWebSigningKey = async (pem: string): Promise<SigningKey> => {
   const pkcs8 = decodePem(pem, "PRIVATE KEY");
   if (pkcs8 === undefined) throw new TypeError("not an unencrypted PKCS#8 private key in PEM");
   for (const { key: algorithm, signature } of candidates) {
     const parameters = importParameters(algorithm, signature);
-    // The key tells its kind by which import accepts it. Extractable, since the public half comes out of its JWK.
+    // Only the import of the key's own kind accepts it. Extractable, since the public half is derived from its JWK.
     const key = await crypto.subtle.importKey("pkcs8", pkcs8, parameters, true, ["sign"]).catch(() => undefined);
     if (key === undefined) continue;
     const { kty, crv, x, y, n, e } = await crypto.subtle.exportKey("jwk", key);

@@ -3,10 +3,9 @@ import { describe, expect, it } from "vitest";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import { proofAlgorithm, readPublicKey } from "../../functions/signer/cryptography.ts";
 import { createWebCryptography } from "../../functions/signer/web-cryptography.ts";
-import { readDer, tag, writeDer } from "../der.ts";
+import { readCertificate, readValue, tag, writeDer } from "../certificate-der.ts";
 import { identityOfCertificate } from "../identity.ts";
 import { decodePem } from "../pem.ts";
-import { readCertificate } from "../x509.ts";
 import { canonicalBody, decodeProof, type ProofPurpose, proofPayload, provableFault } from "./proof.ts";
 
 interface Vector {
@@ -53,7 +52,7 @@ describe.each([
       };
       expect(await verify(vector.proof)).toBe(true);
       if (algorithm !== "ed25519") {
-        const numbers = readDer(decodeProof(vector.proof) ?? new Uint8Array(), tag.sequence).value;
+        const numbers = readValue(decodeProof(vector.proof) ?? new Uint8Array(), tag.sequence);
         expect(await verify(writeDer(tag.sequence, numbers).toBase64())).toBe(true);
         expect(await verify(writeDer(tag.sequence, numbers, Uint8Array.of(2, 1, 1)).toBase64())).toBe(false);
       }

@@ -1,6 +1,7 @@
 // x509 needs the polyfill before anything of it is loaded.
 import "reflect-metadata";
 import { isIP } from "node:net";
+import { Crypto } from "@peculiar/webcrypto";
 import * as x509 from "@peculiar/x509";
 import { encodePem } from "../../proto/pem.ts";
 
@@ -19,13 +20,14 @@ export interface Validity {
   notAfter: Date;
 }
 
+const webCrypto = new Crypto();
 const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 
 /** A P-256 key that may be written down. */
 export const createKey = async (): Promise<{ keys: CryptoKeyPair; keyPem: string; spki: Uint8Array<ArrayBuffer> }> => {
-  const keys = await crypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
-  const pkcs8 = new Uint8Array(await crypto.subtle.exportKey("pkcs8", keys.privateKey));
-  const spki = new Uint8Array(await crypto.subtle.exportKey("spki", keys.publicKey));
+  const keys = await webCrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
+  const pkcs8 = new Uint8Array(await webCrypto.subtle.exportKey("pkcs8", keys.privateKey));
+  const spki = new Uint8Array(await webCrypto.subtle.exportKey("spki", keys.publicKey));
   return { keys, keyPem: encodePem(pkcs8, "PRIVATE KEY"), spki };
 };
 
@@ -44,10 +46,10 @@ export const createAuthority = async (options: { name: string } & Validity): Pro
       extensions: [
         new x509.BasicConstraintsExtension(true, 0, true),
         new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
-        await x509.SubjectKeyIdentifierExtension.create(keys.publicKey, false, crypto),
+        await x509.SubjectKeyIdentifierExtension.create(keys.publicKey, false, webCrypto),
       ],
     },
-    crypto,
+    webCrypto,
   );
   return { certificate, certificatePem: pemOf(certificate), keys, keyPem };
 };
@@ -75,18 +77,18 @@ export const createServerCertificate = async (
         new x509.BasicConstraintsExtension(false, undefined, true),
         new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
         new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-        await x509.SubjectKeyIdentifierExtension.create(keys.publicKey, false, crypto),
-        await x509.AuthorityKeyIdentifierExtension.create(issuer.certificate, false, crypto),
+        await x509.SubjectKeyIdentifierExtension.create(keys.publicKey, false, webCrypto),
+        await x509.AuthorityKeyIdentifierExtension.create(issuer.certificate, false, webCrypto),
       ],
     },
-    crypto,
+    webCrypto,
   );
   return { certificate, certificatePem: pemOf(certificate), keys, keyPem };
 };
 
 /** 127 random bits: positive, and never with a leading zero byte. */
 const serialNumber = (): string => {
-  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  const bytes = webCrypto.getRandomValues(new Uint8Array(16));
   bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40;
   return bytes.toHex();
 };

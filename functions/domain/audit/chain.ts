@@ -1,6 +1,5 @@
 import canonicalize from "canonicalize";
-import { sha256 } from "../../../kit/bytes.ts";
-import { equalBytes } from "../../../proto/x509.ts";
+import { equalBytes, sha256 } from "../../../kit/bytes.ts";
 import type { AuditEventRow } from "../../store/audit.ts";
 import { countUnchainedEvents, findLinksAfter } from "../../store/audit.ts";
 import type { Database } from "../../store/database.ts";

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { readDer, tag } from "../../../proto/der.ts";
+import { readValue, tag } from "../../../proto/certificate-der.ts";
 import { ProofFields, type ProofPurpose, provableFault } from "../../../proto/management/proof.ts";
 import { decodePem } from "../../../proto/pem.ts";
 import type { Core } from "../../core.ts";
@@ -88,7 +88,7 @@ const decodeHeader = (value: string): Uint8Array => {
 
 const isOneElement = (der: Uint8Array): boolean => {
   try {
-    readDer(der, tag.sequence);
+    readValue(der, tag.sequence);
     return true;
   } catch {
     return false;

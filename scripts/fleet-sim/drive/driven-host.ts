@@ -1,5 +1,5 @@
 import { createHash, createPrivateKey, generateKeyPairSync } from "node:crypto";
-import { createCsr } from "../../../collector/identity/csr.ts";
+import { createCsr } from "../../../collector/identity/request-certificate.ts";
 import { signBody } from "../../../collector/management/sign-proof.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
@@ -92,7 +92,7 @@ export const createDrivenHost = (host: Host, means: DriveMeans): DrivenHost => {
     firstKey ??= generateKey();
     const key = firstKey;
     const body = {
-      csr_pem: createCsr(identity, encodePem(key, "PRIVATE KEY")),
+      csr_pem: await createCsr(identity, encodePem(key, "PRIVATE KEY")),
       device_id: host.deviceId,
       hostname: host.hostname,
       platform: host.platform,
@@ -107,7 +107,7 @@ export const createDrivenHost = (host: Host, means: DriveMeans): DrivenHost => {
 
   const renew = async (certificate: number): Promise<number> => {
     const key = generateKey();
-    const csr = createCsr(identity, encodePem(key, "PRIVATE KEY"));
+    const csr = await createCsr(identity, encodePem(key, "PRIVATE KEY"));
     const answer = await manage("renew", { csr_pem: csr, collector_version: host.version }, { certificate });
     return take(key, expectStatus(answer, 200));
   };
