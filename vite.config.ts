@@ -2,7 +2,7 @@ import { build as bundle } from "esbuild";
 import { defineConfig, type Plugin } from "vite";
 import solid from "vite-plugin-solid";
 
-const themeEntry = "theme/apply-theme.ts";
+const themeEntry = "browser/apply-theme.ts";
 
 /**
  * Puts the stored theme on the page before its first paint. Modules wait for the document, so this is a classic script; it is a file

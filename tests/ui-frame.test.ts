@@ -89,7 +89,7 @@ describe("the pages in a browser, under the content security policy", () => {
   it("tell a reader which scope is missing, and what is held", async () => {
     const { page } = await visit("reader", "/fleet");
     await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
-    await page.getByRole("link", { name: "See what you hold" }).click();
+    await page.getByRole("link", { name: "Show your scopes" }).click();
     await page.getByRole("heading", { name: "Your scopes" }).waitFor();
     expect(await page.getByRole("listitem").filter({ hasText: "audit" }).textContent()).toContain("not held");
     await page.context().close();

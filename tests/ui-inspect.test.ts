@@ -142,7 +142,7 @@ describe("the fleet page in a browser", () => {
 
   it("shows no figure, chart or skeleton of a report that could not be loaded, and all of them with the next", async () => {
     const { page } = await visitFleet();
-    const figures = page.locator(".truth-line, .state-bar, .charts, .skeleton, .row-link");
+    const figures = page.locator(".summary, .state-bar, .charts, .skeleton, .row-link");
     await page.route("**/api/core/collector/health**", (route) => route.abort());
     await page.getByRole("link", { name: /^Enrolling/ }).click();
     await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor();

@@ -23,9 +23,6 @@ export const filterSecondsMax = 315_360_000;
 /** The values of `forwarding`. `never`: sends heartbeats and has never forwarded; `ever`: has forwarded. */
 export const forwardings = ["never", "ever"] as const;
 
-/** One of `forwardings`. */
-export type Forwarding = (typeof forwardings)[number];
-
 /** Returns `states` without repetition, in order of precedence; undefined when none or all nine are given, as neither filters. */
 export const distinctStates = (states: Iterable<FleetState>): readonly FleetState[] | undefined => {
   const given = new Set(states);

@@ -58,7 +58,7 @@ export const uiStates: readonly UiState[] = [
   { name: "fleet", ...fleet, ready: "1 to " },
   { name: "fleet, no match", ...fleet, path: "/fleet?q=nowhere-at-all", ready: "No collector matches" },
   { name: "fleet without audit", ...fleet, person: "reader", ready: "This page needs the scope" },
-  { name: "fleet, audit lost", ...fleet, ready: "Core refuses the report", enter: failing(403, "forbidden") },
+  { name: "fleet, audit lost", ...fleet, ready: "This report needs the scope", enter: failing(403, "forbidden") },
   { name: "fleet, core away", ...fleet, ready: "could not be loaded", enter: failing(503, "service_unavailable") },
   {
     name: "fleet, old rows",
@@ -95,7 +95,7 @@ export const uiStates: readonly UiState[] = [
   },
   { name: "export menu", ...fleet, ready: "Stale collectors", enter: pressing("e") },
   { name: "view menu", ...fleet, ready: "Two lines", enter: pushing("View") },
-  { name: "legend", ...fleet, ready: "A collector shows the first", enter: pushing("What the states mean") },
+  { name: "legend", ...fleet, ready: "A collector is in the first", enter: pushing("What the states mean") },
   { name: "help", ...fleet, ready: "Keyboard shortcuts", enter: pressing("?") },
 ];
 

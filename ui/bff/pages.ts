@@ -33,7 +33,7 @@ export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions
     providerName: config.identityProvider.name,
     iconPath: ui && "/icon.svg",
     stylePath: linked("design/login.css"),
-    themePath: linked("theme/apply-theme.ts"),
+    themePath: linked("browser/apply-theme.ts"),
   };
   return {
     login: async (c) => {

@@ -13,28 +13,23 @@ import {
 } from "solid-js";
 import { FleetFacets } from "../../../proto/fleet-health/facets.ts";
 import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
-import { Icon } from "../icons/icon.tsx";
-import { createShortcuts } from "../keyboard/create-shortcuts.ts";
-import { ShortcutHelp } from "../keyboard/shortcut-help.tsx";
-import { createNow } from "../live/create-now.ts";
-import { createReport } from "../live/create-report.ts";
-import { useSurroundings } from "../session/session-context.tsx";
+import { createReport } from "../api/create-report.ts";
+import { createNow } from "../browser/create-now.ts";
+import { createShortcuts } from "../browser/shortcuts.ts";
+import { Icon } from "../design/icon.tsx";
+import { usePageContext } from "../session/page-context.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
-import { ExportMenu } from "./exports/export-menu.tsx";
-import { fleetShortcuts, rowLink } from "./fleet-shortcuts.ts";
+import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
+import { NoRows } from "./no-rows.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { Freshness } from "./summary/freshness.tsx";
-import { StateBar } from "./summary/state-bar.tsx";
-import { StateLegend } from "./summary/state-legend.tsx";
-import { TruthLine } from "./summary/truth-line.tsx";
-import { createLook } from "./table/create-look.ts";
+import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
-import { TableMenu } from "./table/table-menu.tsx";
-import { NoRows } from "./view/no-rows.tsx";
+import { createTablePreferences } from "./table/table-preferences.ts";
+import { ExportMenu, Pager, PreferencesMenu } from "./table/table-tools.tsx";
 import { createPageTrail } from "./view/page-trail.ts";
-import { Pager } from "./view/pager.tsx";
 import {
   facetsPath,
   parseView,
@@ -46,20 +41,20 @@ import {
   withSort,
 } from "./view/view-state.ts";
 
-/** Of the table and of the charts alike: figures side by side are of one age. */
+/** The same for the table and the charts, so that figures side by side have one age. */
 const refreshIntervalMs = 10_000;
 
-// Its dialog weighs a quarter of all else, and most visits open no row.
+// Loaded on demand: its dialog weighs a quarter of the page, and most visits open no row.
 const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawer.tsx")).RowDrawer }));
 
-/** The fleet under the view that the address says, kept up to date. */
+/** `/fleet`: which hosts need attention, and why, under the view of the address. */
 export const Fleet = () => {
-  const { api } = useSurroundings();
+  const { api } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const now = createNow();
   const [paused, setPaused] = createSignal(false);
-  const [look, setLook] = createLook();
+  const [preferences, setPreferences] = createTablePreferences();
 
   const view = createMemo(() => parseView(location.search));
   const report = createReport({
@@ -79,13 +74,13 @@ export const Fleet = () => {
   const answer = () => report.answer()?.value;
   const page = createRows(report);
   const refresh = () => {
-    page.orderAnew();
+    page.reorderNext();
     report.refresh();
     facets.refresh();
   };
   const list = createMemo(() => viewPath(withPage(view())));
   const trail = createMemo(on(list, () => createPageTrail()));
-  createEffect(on(answer, (value) => value && trail().note(view().cursor, value.next_cursor)));
+  createEffect(on(answer, (value) => value && trail().record(view().cursor, value.next_cursor)));
   const isAnswered = () => report.phase() === "fresh" || report.phase() === "stale";
 
   const total = () => {
@@ -96,12 +91,12 @@ export const Fleet = () => {
   };
   const rowBase = createMemo(() => viewPath(withRow(view())));
   const hrefOfRow = (id: string) => `${rowBase()}${rowBase().includes("?") ? "&" : "?"}id=${id}`;
-  const known = () => {
-    const value = facets.answer()?.value;
+  const values = () => {
+    const counted = facets.answer()?.value;
     const { summary } = answer() ?? {};
     return {
       ...(summary ? { states: summary.by_state } : {}),
-      ...(value ? { drift: value.drift, versions: value.versions, platforms: value.platforms } : {}),
+      ...(counted ? { drift: counted.drift, versions: counted.versions, platforms: counted.platforms } : {}),
     };
   };
   const renewalSeconds = createMemo(() => typicalRenewalSeconds(answer()?.items ?? []));
@@ -117,7 +112,7 @@ export const Fleet = () => {
     showDrawer: (id) => navigate(hrefOfRow(id), { replace: true, scroll: false }),
   });
   const shortcutSwitch = createShortcuts(shortcuts);
-  // Kept once it was there, so that closing it is its own affair.
+  // Stays mounted once opened, so that it closes by itself.
   const hasDrawer = createMemo((had: boolean) => had || view().rowId !== undefined, false);
   const lastRowId = createMemo((last: string | undefined) => view().rowId ?? last);
 
@@ -145,10 +140,10 @@ export const Fleet = () => {
           onRefresh={refresh}
         />
       </div>
-      {/* Figures of the view before would pass for those of this one. */}
+      {/* After a failure, figures of the previous view could be mistaken for those of this one. */}
       <Show when={report.phase() !== "failed"}>
-        <div class="fleet-truth">
-          <TruthLine summary={answer()?.summary} view={view()} />
+        <div class="fleet-summary">
+          <SummaryLine summary={answer()?.summary} view={view()} />
           <StateLegend thresholds={answer()?.thresholds} />
         </div>
         <StateBar summary={answer()?.summary} view={view()} />
@@ -165,6 +160,9 @@ export const Fleet = () => {
                 <Icon name="warning" />
                 {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
                 {problem().message}.
+                <button class="button" type="button" onClick={() => facets.refresh()}>
+                  Try again
+                </button>
               </p>
             )}
           </Show>
@@ -175,7 +173,7 @@ export const Fleet = () => {
           searchInput = input;
         }}
         filter={view().filter}
-        known={known()}
+        values={values()}
         onApply={(filter) => navigate(viewPath(withFilter(view(), filter)), { scroll: false })}
       />
       <div class="fleet-tools">
@@ -188,7 +186,7 @@ export const Fleet = () => {
             filter={view().filter}
             counts={facets.answer()?.value.exports}
           />
-          <TableMenu look={look()} onChange={setLook} />
+          <PreferencesMenu preferences={preferences()} onChange={setPreferences} />
           <ShortcutHelp
             ref={(dialog) => {
               helpDialog = dialog;
@@ -208,7 +206,7 @@ export const Fleet = () => {
         <Match when={true}>
           <FleetTable
             rows={page.rows()?.length === 0 ? undefined : page.rows()}
-            look={look()}
+            preferences={preferences()}
             sort={view().sort}
             order={view().order}
             busy={report.phase() === "loading" || report.phase() === "changing"}
@@ -236,10 +234,10 @@ export const Fleet = () => {
   );
 };
 
-/** An open page outlives an update of the server, and its parts that were not loaded yet are gone by then. */
+/** An open page outlives an update of the server, which no longer has the parts that the page has not loaded yet. */
 const DrawerFailed = () => (
   <div class="banner drawer-failed" role="alert">
-    <Icon name="warning" /> The details could not be shown. The server may have a newer version of this page.
+    <Icon name="warning" /> The details could not be loaded. The server may have a newer version of this page.
     <button class="button" type="button" onClick={() => location.reload()}>
       Reload
     </button>

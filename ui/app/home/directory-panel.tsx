@@ -1,61 +1,63 @@
 import { For, Show } from "solid-js";
 import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
-import { formatCount } from "../format/amount.ts";
-import { formatAgo, formatMoment } from "../format/time.ts";
-import { Icon } from "../icons/icon.tsx";
-import { createNow } from "../live/create-now.ts";
-import { createReport } from "../live/create-report.ts";
-import { useSurroundings } from "../session/session-context.tsx";
-import { directoryFaults } from "./directory-words.ts";
+import { createReport } from "../api/create-report.ts";
+import { createNow } from "../browser/create-now.ts";
+import { Icon } from "../design/icon.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { formatAgo, formatCount, formatTimestamp } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { directoryFaults } from "./directory-faults.ts";
 
-/** When the directory was last synced, whom it holds, and what is the matter with it. The last of a page: its height varies. */
+/** The last directory sync, how many people it counts, and its faults. Its height varies: place it last on a page. */
 export const DirectoryPanel = () => {
-  const { api } = useSurroundings();
+  const { api } = usePageContext();
   const now = createNow();
   const report = createReport({
     api,
     schema: DirectoryStatus,
     path: () => "/api/core/directory/status",
     intervalMs: 60_000,
-    paused: () => false,
   });
   return (
     <section class="panel" aria-labelledby="home-directory">
       <h2 id="home-directory">Directory</h2>
       <Show when={report.state().problem}>
-        {(problem) => <p role="status">Its state could not be loaded: {problem().message}.</p>}
+        {(problem) => (
+          <LoadFailure
+            title={<p>The directory status could not be loaded.</p>}
+            problem={problem()}
+            onRetry={report.refresh}
+          />
+        )}
       </Show>
-      <Show when={report.answer()}>
-        {(answer) => {
-          const status = () => answer().value;
-          return (
-            <>
-              <p>
-                <Show when={status().snapshot_at} fallback="Not read yet.">
-                  {(at) => (
-                    <>
-                      Last synced{" "}
-                      <time datetime={at()} title={formatMoment(at())}>
-                        {formatAgo(at(), Math.max(now(), Date.parse(at())))}
-                      </time>
-                      : {formatCount(status().counts.people.active)} active,{" "}
-                      {formatCount(status().counts.people.suspended)} suspended,{" "}
-                      {formatCount(status().counts.people.absent)} absent.
-                    </>
-                  )}
-                </Show>
-              </p>
-              <For each={directoryFaults(status())}>
-                {(fault) => (
-                  <p class="banner">
-                    <Icon name="warning" />
-                    <span>{fault}</span>
-                  </p>
+      <Show when={report.answer()?.value}>
+        {(status) => (
+          <>
+            <p>
+              <Show when={status().snapshot_at} fallback="Not synced yet.">
+                {(at) => (
+                  <>
+                    Last synced{" "}
+                    <time datetime={at()} title={formatTimestamp(at())}>
+                      {formatAgo(at(), Math.max(now(), Date.parse(at())))}
+                    </time>
+                    : {formatCount(status().counts.people.active)} active,{" "}
+                    {formatCount(status().counts.people.suspended)} suspended,{" "}
+                    {formatCount(status().counts.people.absent)} absent.
+                  </>
                 )}
-              </For>
-            </>
-          );
-        }}
+              </Show>
+            </p>
+            <For each={directoryFaults(status())}>
+              {(fault) => (
+                <p class="banner">
+                  <Icon name="warning" />
+                  <span>{fault}</span>
+                </p>
+              )}
+            </For>
+          </>
+        )}
       </Show>
     </section>
   );

@@ -1,29 +1,34 @@
-import { Show } from "solid-js";
-import { useSurroundings } from "../session/session-context.tsx";
+import { For, Show } from "solid-js";
+import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
+import { type Scope, scopes } from "../../../proto/operator/scopes.ts";
+import { createReport } from "../api/create-report.ts";
+import { Icon } from "../design/icon.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
+import { defaultView } from "../fleet/view/view-state.ts";
+import { usePageContext } from "../session/page-context.tsx";
 import { DirectoryPanel } from "./directory-panel.tsx";
-import { FleetStrip } from "./fleet-strip.tsx";
-import { ScopeRows } from "./scope-rows.tsx";
 
-/** `/`: who you are, what you may do, and where to go. */
+/** `/`: who is signed in, with which scopes, the fleet in short, and the last directory sync. */
 export const HomePage = () => {
-  const { known } = useSurroundings();
+  const { session } = usePageContext();
   return (
-    <Show when={known()}>
-      {(session) => (
+    <Show when={session()}>
+      {(known) => (
         <div class="home">
           <header>
-            <h1>{session().user.display_name || session().user.email}</h1>
+            <h1>{known().user.display_name || known().user.email}</h1>
             <p class="home-lead">
-              Signed in as {session().user.email} through {session().provider_name}
+              Signed in as {known().user.email} through {known().provider_name}
             </p>
           </header>
-          <Show when={session().scopes.includes("audit")}>
+          <Show when={known().scopes.includes("audit")}>
             <FleetStrip />
           </Show>
           <section class="panel" aria-labelledby="home-scopes">
             <h2 id="home-scopes">Your scopes</h2>
-            <ScopeRows held={session().scopes} />
-            <p class="home-lead">They follow your directory groups, and change with the next sync of the directory.</p>
+            <ScopeRows held={known().scopes} />
+            <p class="home-lead">Scopes follow your directory groups and change with the next directory sync.</p>
           </section>
           <DirectoryPanel />
         </div>
@@ -31,3 +36,60 @@ export const HomePage = () => {
     </Show>
   );
 };
+
+/** The summary of the fleet: each figure links to `/fleet` under its filter. */
+const FleetStrip = () => {
+  const { api } = usePageContext();
+  const report = createReport({
+    api,
+    schema: FleetHealthReport,
+    path: () => "/api/core/collector/health?limit=1",
+    intervalMs: 30_000,
+  });
+  const summary = () => report.answer()?.value.summary;
+  return (
+    <section class="panel" aria-labelledby="home-fleet">
+      <h2 id="home-fleet">
+        <a href="/fleet">Fleet</a>
+      </h2>
+      <Show when={report.state().problem}>
+        {(problem) => (
+          <LoadFailure
+            title={<p>The fleet summary could not be loaded.</p>}
+            problem={problem()}
+            onRetry={report.refresh}
+          />
+        )}
+      </Show>
+      <SummaryLine summary={summary()} view={defaultView} />
+      <StateBar summary={summary()} view={defaultView} />
+    </section>
+  );
+};
+
+const allows: Record<Scope, string> = {
+  read: "Sign in; see your own scopes and the last directory sync.",
+  audit: "See the health of every collector, export it, and read the audit log.",
+  admin: "Enroll and revoke collectors and publish their configs, through the API.",
+};
+
+/** The three scopes: whether each is held, and what it allows. */
+const ScopeRows = (props: { held: readonly Scope[] }) => (
+  <ul class="scope-rows">
+    <For each={scopes}>
+      {(scope) => {
+        const held = () => props.held.includes(scope);
+        return (
+          <li data-held={held() ? "" : undefined}>
+            <code>{scope}</code>
+            <span class="scope-held">
+              <Icon name={held() ? "check" : "close"} />
+              {held() ? "held" : "not held"}
+            </span>
+            <span>{allows[scope]}</span>
+          </li>
+        );
+      }}
+    </For>
+  </ul>
+);

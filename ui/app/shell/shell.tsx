@@ -1,15 +1,16 @@
 import { useLocation } from "@solidjs/router";
-import { createEffect, type JSX, Show } from "solid-js";
-import { useSurroundings } from "../session/session-context.tsx";
+import { createEffect, createSignal, For, type JSX, Show } from "solid-js";
+import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser/theme.ts";
+import { Icon } from "../design/icon.tsx";
+import { usePageContext } from "../session/page-context.tsx";
 import { SessionGate } from "../session/session-gate.tsx";
-import { ThemeSwitch } from "../theme/theme-switch.tsx";
 
 const product = "Collector fleet";
 const titles: Readonly<Record<string, string>> = { "/": product, "/fleet": `Fleet · ${product}` };
 
-/** The frame of every page: name, places, who is signed in, theme, and the page as `<main>` once the session is known. */
+/** The frame of every page: product, navigation, operator, theme, and the page as `<main>` once the session is known. */
 export const Shell = (props: { children?: JSX.Element }) => {
-  const { known } = useSurroundings();
+  const { session } = usePageContext();
   const location = useLocation();
   const current = (path: string) => (location.pathname === path ? "page" : undefined);
   createEffect(() => {
@@ -34,10 +35,10 @@ export const Shell = (props: { children?: JSX.Element }) => {
           </a>
         </nav>
         <div class="shell-end">
-          <Show when={known()}>
-            {(session) => (
+          <Show when={session()}>
+            {(known) => (
               <form class="shell-session" method="post" action="/api/auth/logout">
-                <span class="shell-person">{session().user.email}</span>
+                <span class="shell-person">{known().user.email}</span>
                 <button class="button button-plain" type="submit">
                   Sign out
                 </button>
@@ -53,3 +54,46 @@ export const Shell = (props: { children?: JSX.Element }) => {
     </div>
   );
 };
+
+const themeNames: Record<Theme, string> = { system: "System", light: "Light", dark: "Dark" };
+
+/** A radio button for each theme. The choice applies at once and is stored. */
+const ThemeSwitch = () => {
+  const [chosen, setChosen] = createSignal(readTheme());
+  const choose = (theme: Theme) => {
+    setChosen(theme);
+    storeTheme(theme);
+    showTheme(theme);
+  };
+  return (
+    <fieldset class="theme-switch">
+      <legend class="visually-hidden">Theme</legend>
+      <For each={themes}>
+        {(theme) => (
+          <label title={`${themeNames[theme]} theme`}>
+            <input
+              type="radio"
+              name="theme"
+              value={theme}
+              checked={chosen() === theme}
+              onChange={() => choose(theme)}
+            />
+            <Icon name={theme} />
+            <span class="visually-hidden">{themeNames[theme]}</span>
+          </label>
+        )}
+      </For>
+    </fieldset>
+  );
+};
+
+/** The page of an unknown address. */
+export const NoSuchPage = () => (
+  <section class="notice">
+    <h1>No such page</h1>
+    <p>Nothing is at this address. Check that it is complete.</p>
+    <a class="button" href="/">
+      Home
+    </a>
+  </section>
+);

@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { expiryDays, type FleetFacets, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
+import { type Bar, barBase, barHeightMax, barHeights, linkedBars, linkName } from "./bars.ts";
 import { layOutExpiry, typicalRenewalSeconds } from "./expiry-layout.ts";
 import { layOutHeartbeats } from "./heartbeat-layout.ts";
-import { type Bar, barBase, barHeightMax, barHeights, linkedBars, linkName } from "./layout.ts";
 import { nextStop } from "./roving.ts";
 import { layOutVersions } from "./version-layout.ts";
 
@@ -63,7 +63,7 @@ const inside = (bars: readonly Bar[]) => {
 };
 
 describe("bar heights", () => {
-  it("keep few in sight beside many, and never turn their order around", () =>
+  it("keep small counts visible, and never reverse the order of counts", () =>
     fc.assert(
       fc.property(fc.array(fc.nat(1_000_000), { minLength: 1 }), (counts) => {
         const heights = barHeights(counts);
@@ -80,7 +80,7 @@ describe("bar heights", () => {
 });
 
 describe("the heartbeat chart", () => {
-  it("has a column for each age and one for never, inside and in order, whatever the counts", () =>
+  it("has a column for each age and one for never, in order and inside the chart", () =>
     fc.assert(
       fc.property(fc.array(fc.nat(100_000), { minLength: 12, maxLength: 12 }), fc.nat(1000), (ages, never) => {
         const { bars } = layOutHeartbeats({
@@ -92,7 +92,7 @@ describe("the heartbeat chart", () => {
       }),
     ));
 
-  it("says what a bar counts and what a click does", () => {
+  it("names each bar by its count and its filter", () => {
     const { bars } = layOutHeartbeats(facets({ ages: [9000, 20, 312, 1] }));
     expect(bars.map(({ label }) => label)).toEqual([
       "0–30 s ago",
@@ -125,13 +125,13 @@ describe("the heartbeat chart", () => {
   ])("draws the threshold of %d s after %d of 13 columns", (staleAfter, columns) => {
     const { bars, threshold } = layOutHeartbeats(facets({ staleAfter }));
     expect(threshold.x).toBeCloseTo((columns / 13) * 100, 1);
-    // Every bar wholly beyond it is marked, and no other.
+    // Exactly the bars wholly beyond it are marked.
     for (const bar of bars) expect(bar.marked).toBe(bar.x >= threshold.x);
   });
 });
 
 describe("the expiry chart", () => {
-  it("has a column for the expired and one for each day, inside and in order, whatever the counts", () =>
+  it("has a column for the expired and one for each day, in order and inside the chart", () =>
     fc.assert(
       fc.property(
         fc.array(fc.nat(100_000), { minLength: 30, maxLength: 30 }),
@@ -145,7 +145,7 @@ describe("the expiry chart", () => {
       ),
     ));
 
-  it("counts days as the filter does, and marks what the threshold calls expiring", () => {
+  it("counts days as the filter does, and marks days below the expiry threshold", () => {
     const { bars, renewalWindow } = layOutExpiry(facets({ days: [1, 0, 12] }), 10.5 * day);
     const third = bars[3];
     expect(third && linkName(third)).toBe("12 hosts, certificate expires by 23 Nov: filter to within 3 d");
@@ -155,13 +155,13 @@ describe("the expiry chart", () => {
     expect(renewalWindow?.width).toBeCloseTo((10.5 / 33) * 100, 1);
   });
 
-  it("shades nothing while no certificate is known", () => {
+  it("shades no renewal window without certificates", () => {
     const { bars, renewalWindow } = layOutExpiry(facets({ days: [1] }), undefined);
     expect(renewalWindow).toBeUndefined();
     expect(bars.filter(({ marked }) => marked).map(({ label }) => label)).toEqual(["expired"]);
   });
 
-  it("takes the middle of the fleet's renewal times", () => {
+  it("takes the median of the renewal times", () => {
     const row = (days: number) => ({
       certificate: {
         id: "",
@@ -190,7 +190,7 @@ describe("the version chart", () => {
     expect(rows[2] && linkName(rows[2])).toBe("7 hosts, version 0.9.0, unsupported: filter to it");
   });
 
-  it("puts the rest in one, which says what of it is not supported", () => {
+  it("combines the rest in one row, which counts the unsupported among them", () => {
     const versions = [5, 4, 3, 2, 1].map((count) => version(`1.${count}.0`, count, count > 1));
     const rest = layOutVersions(facets({ versions })).at(-1);
     expect(rest).toMatchObject({ label: "2 other versions", count: 3, note: "1 unsupported", marked: true });
@@ -204,7 +204,7 @@ describe("the version chart", () => {
 });
 
 describe("the keyboard in a chart", () => {
-  it("stops at bars that filter, and at no others", () => {
+  it("stops only at bars with a filter", () => {
     const { bars } = layOutHeartbeats({
       ...facets(),
       heartbeat_age: { never: 5, buckets: facets({ ages: [1, 0, 2] }).heartbeat_age.buckets },
@@ -222,5 +222,5 @@ describe("the keyboard in a chart", () => {
     ["End", 0, 2],
     ["j", 0, undefined],
     ["Tab", 0, undefined],
-  ])("goes by %s from place %d of 3 to %j", (key, at, next) => expect(nextStop(key, at, 3)).toBe(next));
+  ])("moves by %s from position %d of 3 to %j", (key, at, next) => expect(nextStop(key, at, 3)).toBe(next));
 });

@@ -1,27 +1,27 @@
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { formatCount, formatCountOf } from "../../format/amount.ts";
-import { formatDay } from "../../format/time.ts";
-import { type Bar, barHeights, percent, type Tick } from "./layout.ts";
+import { formatCount, formatCountOf, formatDay } from "../../format/format.ts";
+import { type Bar, barHeights, percent, type Tick } from "./bars.ts";
 
 const daySeconds = 86_400;
 
-/** When certificates expire: a column for the expired, then one for each of the next days. Later ones are told in words. */
+/** When certificates expire: a column for the expired, then one for each of the next days. */
 export interface ExpiryChart {
   bars: readonly Bar[];
   ticks: readonly Tick[];
-  /** The days in which a collector should be renewing; absent when not known. */
-  renewalWindow?: { x: number; width: number; label: string };
+  /** The days in which a collector should renew; absent when unknown. */
+  renewalWindow?: { x: number; width: number };
+  /** Certificates that expire later than the last column. */
   later: number;
 }
 
-/** The column of the expired is as wide as this many days, with a gap as wide as this before the first. */
+/** The width of the column of the expired, in days, and the gap before the first day. */
 const expiredDays = 2;
 const gapDays = 1;
 
 /**
- * The chart of the facets' certificate expiry. `renewalSeconds` is how long before its end a certificate is due for renewal
- * (`typicalRenewalSeconds`); those closer to their end than `cert_expiring_fraction` allows are marked.
+ * Lays out the chart of the facets' certificate expiry. `renewalSeconds` is how long before expiry a certificate is due for renewal
+ * (`typicalRenewalSeconds`); certificates with less than `cert_expiring_fraction` of their lifetime left are marked.
  */
 export const layOutExpiry = (
   { certificate_expiry, thresholds }: FleetFacets,
@@ -31,7 +31,7 @@ export const layOutExpiry = (
   const columns = expiredDays + gapDays + days.length;
   const dayX = (day: number) => percent((expiredDays + gapDays + day) / columns);
   const heights = barHeights([expired, ...days.map(({ count }) => count)]);
-  // Renewal is due at half of the lifetime (contract, section 3, "Renew").
+  // Renewal is due at half of the lifetime.
   const expiringSeconds = (renewalSeconds ?? 0) * 2 * thresholds.cert_expiring_fraction;
   const expiredBar: Bar = {
     count: expired,
@@ -43,19 +43,18 @@ export const layOutExpiry = (
     name: `${formatCountOf(expired, "host")}, certificate expired`,
     filter: { change: { expiresWithinSeconds: 0 }, name: "filter to expired" },
   };
-  const dayBars = days.map(({ day, to, count }): Bar => {
-    const label = `within ${day + 1} d, ${formatDay(to)}`;
-    return {
+  const dayBars = days.map(
+    ({ day, to, count }): Bar => ({
       count,
       marked: day * daySeconds < expiringSeconds,
       x: dayX(day + 0.1),
       width: percent(0.8 / columns),
       height: heights[day + 1] ?? 0,
-      label,
+      label: `within ${day + 1} d, ${formatDay(to)}`,
       name: `${formatCountOf(count, "host")}, certificate expires by ${formatDay(to)}`,
       filter: { change: { expiresWithinSeconds: (day + 1) * daySeconds }, name: `filter to within ${day + 1} d` },
-    };
-  });
+    }),
+  );
   const windowDays = Math.min(days.length, (renewalSeconds ?? 0) / daySeconds);
   return {
     bars: [expiredBar, ...dayBars],
@@ -66,15 +65,13 @@ export const layOutExpiry = (
         .map((day): Tick => ({ x: dayX(day), label: `${day} d`, anchor: "middle" })),
       { x: 100, label: later > 0 ? `+${formatCount(later)} later` : `${days.length} d`, anchor: "end" },
     ],
-    ...(windowDays > 0
-      ? { renewalWindow: { x: dayX(0), width: percent(windowDays / columns), label: "renewal window" } }
-      : {}),
+    ...(windowDays > 0 ? { renewalWindow: { x: dayX(0), width: percent(windowDays / columns) } } : {}),
     later,
   };
 };
 
 /**
- * How long before its end the fleet's certificates are due for renewal, in seconds: the median of these rows, since each policy has a
+ * Returns how long before expiry the certificates of these rows are due for renewal, in seconds: the median, since each policy has a
  * lifetime of its own; undefined without rows.
  */
 export const typicalRenewalSeconds = (rows: readonly Pick<FleetHealthRow, "certificate">[]): number | undefined => {

@@ -1,30 +1,29 @@
 import { createMemo, createSignal, createUniqueId, Index, type JSX, Show } from "solid-js";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
-import { formatCount } from "../../format/amount.ts";
-import { readStored, storeText } from "../../storage/browser-storage.ts";
-import type { FleetFilter } from "../query-language/filter.ts";
-import { ColumnChart } from "./column-chart.tsx";
+import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+import { readStoredText, storeText } from "../../browser/stored-text.ts";
+import { formatCount } from "../../format/format.ts";
+import { ColumnChart, VersionChart } from "./bar-charts.tsx";
+import { type Bar, barBase } from "./bars.ts";
 import { layOutExpiry } from "./expiry-layout.ts";
 import { layOutHeartbeats } from "./heartbeat-layout.ts";
-import { type Bar, barBase } from "./layout.ts";
-import { VersionChart } from "./version-chart.tsx";
 import { layOutVersions } from "./version-layout.ts";
 
 const storageKey = "charts";
 
 /**
- * Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets are on their way,
- * and can be folded away. `hrefOf` is the address of the view with a part of its filter changed.
+ * Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets load, and can be
+ * collapsed. `hrefOf` returns the address of the view with a part of its filter changed.
  */
 export const FleetCharts = (props: {
   facets: FleetFacets | undefined;
-  /** They are not on their way: the place stays, without titles of what is not there. */
+  /** The facets could not be loaded: the place stays, without titles. */
   failed: boolean;
-  /** `typicalRenewalSeconds` of the rows at hand. */
+  /** `typicalRenewalSeconds` of the rows on this page. */
   renewalSeconds: number | undefined;
   hrefOf: (change: FleetFilter) => string;
 }) => {
-  const [open, setOpen] = createSignal(readStored(storageKey) !== "closed");
+  const [open, setOpen] = createSignal(readStoredText(storageKey) !== "closed");
   const toggle = (event: Event & { currentTarget: HTMLDetailsElement }) => {
     setOpen(event.currentTarget.open);
     storeText(storageKey, event.currentTarget.open ? "open" : "closed");
@@ -32,7 +31,7 @@ export const FleetCharts = (props: {
   return (
     <details class="charts" open={open()} onToggle={toggle}>
       <summary>
-        Charts <span class="charts-scale">bar height by square root</span>
+        Charts <span class="charts-scale">bar height: square root of the count</span>
       </summary>
       <Show when={open()}>
         <div class="charts-row" data-failed={props.failed ? "" : undefined}>
@@ -78,8 +77,8 @@ const Expiry = (props: ChartProps & { renewalSeconds: number | undefined }) => {
   return (
     <Figure
       title={title}
-      note={layout()?.renewalWindow?.label}
-      noteShaded={layout()?.renewalWindow !== undefined}
+      note={layout()?.renewalWindow && "renewal window"}
+      shaded
       bars={layout()?.bars}
       rest={layout()?.later}
     >
@@ -112,11 +111,12 @@ const Versions = (props: ChartProps) => {
   );
 };
 
-/** The frame of a chart: its title, a note, and all that it shows as a table for those who do not see it. */
+/** The frame of a chart: its title, a note, and its figures as a table for screen readers. */
 const Figure = (props: {
   title: string;
   note: string | undefined;
-  noteShaded?: boolean;
+  /** The note explains a shade of the chart. */
+  shaded?: boolean;
   bars: readonly Bar[] | undefined;
   rest?: number | undefined;
   children: JSX.Element;
@@ -127,11 +127,14 @@ const Figure = (props: {
     <figure class="chart-figure" aria-labelledby={id}>
       <figcaption class="chart-caption">
         <span id={id}>{props.title}</span>
-        <span class="chart-aside" classList={{ "chart-aside-shaded": props.noteShaded ?? false }}>
+        <span
+          class="chart-aside"
+          classList={{ "chart-aside-shaded": props.shaded === true && props.note !== undefined }}
+        >
           {props.note}
         </span>
       </figcaption>
-      <div class="chart-place">
+      <div class="chart-space">
         <Show when={isEmpty()} fallback={props.children}>
           <p class="chart-none">No collectors</p>
         </Show>

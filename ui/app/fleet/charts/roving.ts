@@ -1,16 +1,16 @@
 import { type Accessor, createMemo, createSignal } from "solid-js";
 
-/** Several links as one stop of the Tab key, among which the arrow keys move (WAI-ARIA, toolbar pattern). */
+/** Several links as one stop of the Tab key; the arrow keys move among them (WAI-ARIA, toolbar pattern). */
 export interface Roving {
-  /** 0 for the one link that Tab reaches, -1 for the others. */
+  /** Returns 0 for the link that Tab reaches, -1 for the others. */
   tabIndexOf(index: number): 0 | -1;
-  /** A link has got the focus. */
+  /** Records that a link received the focus. */
   enter(index: number): void;
-  /** Of the element that holds the links, and them alone, in the order of `indices`. */
+  /** Handles keys of the element that contains these links alone, in the order of `indices`. */
   onKeyDown(event: KeyboardEvent & { currentTarget: Element }): void;
 }
 
-/** Roving over the links with these indices; the one left last is returned to, as long as it is there. */
+/** Creates roving over the links with these indices; Tab returns to the last one, while it exists. */
 export const createRoving = (indices: Accessor<readonly number[]>): Roving => {
   const [last, setLast] = createSignal(-1);
   const stop = createMemo(() => (indices().includes(last()) ? last() : (indices()[0] ?? -1)));
@@ -28,7 +28,7 @@ export const createRoving = (indices: Accessor<readonly number[]>): Roving => {
   };
 };
 
-/** Where a key leads from place `at` of `count`; undefined when it is no key of movement. The ends do not wrap around. */
+/** Returns the position that a key moves to, from position `at` of `count`; undefined for other keys. The ends do not wrap. */
 export const nextStop = (key: string, at: number, count: number): number | undefined => {
   switch (key) {
     case "ArrowRight":

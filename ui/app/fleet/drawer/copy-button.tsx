@@ -1,12 +1,14 @@
 import { createSignal, onCleanup } from "solid-js";
-import { Icon } from "../../icons/icon.tsx";
+import { Icon } from "../../design/icon.tsx";
 
-/** How long the button says what became of it. */
-const toldMs = 2000;
+/** How long the button shows its outcome. */
+const outcomeMs = 2000;
 
-/** Copies a text. Where the browser does not allow it (no secure context), it says so. */
+const blocked = "blocked by the browser: select the text to copy it";
+
+/** Copies a text. Reports a browser that does not allow it (no secure context). */
 export const CopyButton = (props: { text: string; what: string }) => {
-  const [outcome, setOutcome] = createSignal<"" | "copied" | "not allowed here">("");
+  const [outcome, setOutcome] = createSignal("");
   let timer: ReturnType<typeof setTimeout> | undefined;
   onCleanup(() => clearTimeout(timer));
   const copy = async () => {
@@ -14,9 +16,9 @@ export const CopyButton = (props: { text: string; what: string }) => {
       () => true,
       () => false,
     );
-    setOutcome(copied ? "copied" : "not allowed here");
+    setOutcome(copied ? "copied" : blocked);
     clearTimeout(timer);
-    timer = setTimeout(() => setOutcome(""), toldMs);
+    timer = setTimeout(() => setOutcome(""), outcomeMs);
   };
   return (
     <span class="copy">
@@ -29,7 +31,7 @@ export const CopyButton = (props: { text: string; what: string }) => {
         <Icon name={outcome() === "copied" ? "check" : "copy"} />
         <span class="visually-hidden">Copy {props.what}</span>
       </button>
-      <span role="status" classList={{ "visually-hidden": outcome() !== "not allowed here" }}>
+      <span role="status" classList={{ "visually-hidden": outcome() !== blocked }}>
         {outcome()}
       </span>
     </span>

@@ -1,6 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { fleetConditions } from "../../../../proto/fleet-health/vocabulary.ts";
-import { conditionAdvice, dueView, eventFacts, eventTitle, hashLines, pastView, queueFacts } from "./detail-view.ts";
+import { type FleetCondition, fleetConditions } from "../../../../proto/fleet-health/vocabulary.ts";
+import {
+  conditionAdvice,
+  dueView,
+  eventFacts,
+  eventTitle,
+  evidenceParts,
+  hashLines,
+  pastView,
+  queueFacts,
+} from "./detail-view.ts";
 
 const asOf = Date.parse("2026-11-20T16:45:03.000Z");
 
@@ -9,7 +18,7 @@ describe("the drawer", () => {
     expect(Object.keys(conditionAdvice).sort()).toEqual([...fleetConditions].sort());
   });
 
-  it("shows moments both ways", () => {
+  it("shows timestamps relative and absolute", () => {
     expect(pastView("2026-11-17T12:45:03.000Z", asOf)).toEqual({
       relative: "3 d 4 h ago",
       absolute: "2026-11-17 12:45:03 UTC",
@@ -19,7 +28,7 @@ describe("the drawer", () => {
     expect(dueView("2026-11-29T16:45:03.000Z", asOf).relative).toBe("in 9 d");
   });
 
-  it("says which hashes are the same", () => {
+  it("names equal hashes", () => {
     const lines = hashLines({
       desired_config_hash: "aa",
       running_config_hash: "bb",
@@ -36,7 +45,7 @@ describe("the drawer", () => {
     expect(none.map(({ same }) => same)).toEqual([undefined, undefined, undefined]);
   });
 
-  it("lists of the queue what is known", () => {
+  it("lists the known figures of the queue", () => {
     const queue = {
       records: 1200,
       bytes: 52_428_800,
@@ -60,14 +69,14 @@ describe("the drawer", () => {
     expect(queueFacts({ queue: unknown })).toEqual([]);
   });
 
-  it("tells events in words, an unknown one by its name", () => {
+  it("names events in words, an unknown one by its action", () => {
     expect(eventTitle({ action: "certificate.renew", outcome: "success" })).toBe("Certificate renewed");
     expect(eventTitle({ action: "certificate.renew", outcome: "failure" })).toBe("Renewal failed");
     expect(eventTitle({ action: "host.moved", outcome: "success" })).toBe("host.moved");
     expect(eventTitle({ action: "host.moved", outcome: "failure" })).toBe("host.moved: failed");
   });
 
-  it("lists the details of an event, nested ones as JSON, empty ones not", () => {
+  it("lists the details of an event, nested ones as JSON, without empty ones", () => {
     expect(
       eventFacts({
         reason_code: "key_leak",
@@ -80,5 +89,49 @@ describe("the drawer", () => {
       ["n", "0"],
     ]);
     expect(eventFacts({ reason_code: null, details: {} })).toEqual([]);
+  });
+});
+
+const read = (state: FleetCondition, evidence: string) =>
+  evidenceParts({ state, evidence })
+    .map(({ text, exact }) => (exact === undefined ? text : `${text} (${exact})`))
+    .join("");
+
+describe("the evidence of a condition", () => {
+  it.each([
+    [
+      "stale",
+      "last heartbeat 7500 s ago, threshold 180 s",
+      "last heartbeat 2 h 5 min (7500 s) ago, threshold 3 min (180 s)",
+    ],
+    ["stale", "last heartbeat 45 s ago, threshold 30 s", "last heartbeat 45 s ago, threshold 30 s"],
+    [
+      "cert_expiring",
+      "the certificate has 0 s left, threshold 453600 s, and no successor",
+      "the certificate has 0 s left, threshold 5 d 6 h (453600 s), and no successor",
+    ],
+    [
+      "renewal_failed",
+      "the certificate expired 86400 s ago and has no successor",
+      "the certificate expired 1 d (86400 s) ago and has no successor",
+    ],
+    [
+      "queue_at_risk",
+      "the queue holds 99614720 of 104857600 bytes, oldest record 3600 s",
+      "the queue holds 95 MiB of 100 MiB (99614720 of 104857600 bytes), oldest record 1 h (3600 s)",
+    ],
+    [
+      "queue_at_risk",
+      "records were dropped since the previous heartbeat, 123456 in all",
+      "records were dropped since the previous heartbeat, 123,456 (123456) in all",
+    ],
+  ] as const)("of %s, %j, reads %j", (state, evidence, text) => expect(read(state, evidence)).toBe(text));
+
+  it("in a host's own words is left unchanged", () => {
+    for (const [state, evidence] of [
+      ["config_invalid", "sources[0].timeout: must be below 7500 s"],
+      ["renewal_failed", "core answered 503, next attempt in 600 s"],
+    ] as const)
+      expect(evidenceParts({ state, evidence })).toEqual([{ text: evidence }]);
   });
 });

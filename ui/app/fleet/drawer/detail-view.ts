@@ -1,51 +1,92 @@
 import type { FleetHistoryEvent } from "../../../../proto/fleet-health/detail.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
-import { formatBytes, formatCount, formatShare } from "../../format/amount.ts";
-import { formatAgo, formatMoment, formatSpan, formatUntil, type Moment } from "../../format/time.ts";
+import {
+  formatAgo,
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatShare,
+  formatTimestamp,
+  formatUntil,
+} from "../../format/format.ts";
 
-/** What an operator does about a condition, in a sentence. */
+/** What an operator does about each condition. */
 export const conditionAdvice: Readonly<Record<FleetCondition, string>> = {
   revoked: "Revocation is final. To bring the host back, enroll it under a new device id.",
-  enrolling: "Wait for its first heartbeat. If none comes, see whether svc-collector run was started on the host.",
-  renewal_failed: "An expired or refused certificate does not renew by itself: enroll the host again.",
+  enrolling: "Wait for its first heartbeat. If none comes, check that svc-collector run was started on the host.",
+  renewal_failed: "An expired or rejected certificate does not renew by itself: enroll the host again.",
   stale:
-    "See whether the host is up, the collector runs and core is reachable from there: svc-collector status, svc-collector diag.",
-  cert_expiring: "The collector should have renewed by now. Its renewal status below says what stops it.",
+    "Check that the host is up, the collector runs and core is reachable from there: svc-collector status, svc-collector diag.",
+  cert_expiring: "The collector should have renewed by now. Its renewal status below shows what prevents it.",
   config_invalid: "The collector keeps its previous config. Run svc-collector validate-config on the host.",
   unsupported_version: "Upgrade the collector on the host.",
   queue_at_risk:
-    "Records wait or are dropped. See whether ingest accepts them, and whether the queue's cap fits the input.",
+    "Records wait or are dropped. Check that ingest accepts them, and that the queue's cap fits the input.",
 };
 
-/** A moment in words: relative to the report's time, and absolute. */
-export interface MomentView {
+/** A piece of evidence; `exact` is core's own text, where it differs. */
+export interface EvidencePart {
+  text: string;
+  exact?: string;
+}
+
+type Condition = Pick<FleetHealthRow["conditions"][number], "state" | "evidence">;
+
+const amounts = /(\d+) s\b|(\d+) of (\d+) bytes|\d{4,}(?= in all)/g;
+
+/** Whether core measured the evidence; a host's own words are left unchanged. */
+const isMeasured = ({ state, evidence }: Condition): boolean =>
+  state !== "config_invalid" && (state !== "renewal_failed" || evidence.startsWith("the certificate expired "));
+
+/** Returns the evidence of a condition with seconds and bytes in larger units: `7500 s` is `2 h 5 min`. */
+export const evidenceParts = (condition: Condition): EvidencePart[] => {
+  const { evidence } = condition;
+  if (!isMeasured(condition)) return [{ text: evidence }];
+  const parts: EvidencePart[] = [];
+  let at = 0;
+  for (const match of evidence.matchAll(amounts)) {
+    const [exact, seconds, bytes, bytesMax] = match;
+    const text =
+      seconds !== undefined
+        ? formatDuration(Number(seconds))
+        : bytes !== undefined
+          ? `${formatBytes(Number(bytes))} of ${formatBytes(Number(bytesMax))}`
+          : formatCount(Number(exact));
+    parts.push({ text: evidence.slice(at, match.index) }, text === exact ? { text } : { text, exact });
+    at = match.index + exact.length;
+  }
+  return [...parts, { text: evidence.slice(at) }].filter(({ text }) => text !== "");
+};
+
+/** A timestamp in words: relative to the time of the report, and absolute. */
+export interface TimestampView {
   relative: string;
   absolute: string;
   iso: string;
 }
 
-/** A moment that has passed; undefined without one. */
-export const pastView = (at: string | null, asOf: number): MomentView | undefined =>
-  at === null ? undefined : momentView(formatAgo(at, asOf), at);
+/** Returns a timestamp in the past; undefined without one. */
+export const pastView = (at: string | null, asOf: number): TimestampView | undefined =>
+  at === null ? undefined : timestampView(formatAgo(at, asOf), at);
 
-/** A moment that is due. */
-export const dueView = (at: string, asOf: number): MomentView => momentView(formatUntil(at, asOf), at);
+/** Returns a timestamp that is due. */
+export const dueView = (at: string, asOf: number): TimestampView => timestampView(formatUntil(at, asOf), at);
 
-const momentView = (relative: string, at: Moment): MomentView => ({
+const timestampView = (relative: string, at: string): TimestampView => ({
   relative,
-  absolute: formatMoment(at),
-  iso: String(at),
+  absolute: formatTimestamp(at),
+  iso: at,
 });
 
-/** A config hash in full; `same` names the hash before it that it equals. */
+/** A config hash in full; `same` names an earlier hash that it equals. */
 export interface HashLine {
   label: string;
   hash: string | null;
   same: string | undefined;
 }
 
-/** The three hashes of a config: what is desired, what runs, what last worked. */
+/** Returns the three hashes of a config. */
 export const hashLines = (config: FleetHealthRow["config"]): HashLine[] => {
   const lines = [
     { label: "desired", hash: config.desired_config_hash },
@@ -59,45 +100,38 @@ export const hashLines = (config: FleetHealthRow["config"]): HashLine[] => {
   }));
 };
 
-/** A fact about the queue: its name and value. */
+/** A name and its value. */
 export type Fact = readonly [name: string, value: string];
 
-/** What the last heartbeat said of the queue; empty without one. */
+/** Returns the queue's figures from the last heartbeat; none without one. */
 export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => {
-  const {
-    records,
-    bytes,
-    max_bytes: bytesMax,
-    oldest_record_age_seconds: oldest,
-    dropped_records_total: dropped,
-  } = queue;
-  const size =
-    bytes === null
-      ? undefined
-      : bytesMax === null
-        ? formatBytes(bytes)
-        : `${formatBytes(bytes)} of ${formatBytes(bytesMax)}, ${formatShare(bytes, bytesMax)}`;
+  const { records, bytes, max_bytes: bytesMax } = queue;
+  const size = (used: number) =>
+    bytesMax === null
+      ? formatBytes(used)
+      : `${formatBytes(used)} of ${formatBytes(bytesMax)}, ${formatShare(used, bytesMax)}`;
   return [
-    ...fact("Size", size),
-    ...fact("Records", records === null ? undefined : formatCount(records)),
-    ...fact("Oldest record", oldest === null ? undefined : formatSpan(oldest)),
-    ...fact("Dropped in all", dropped === null ? undefined : formatCount(dropped)),
+    ...fact("Size", bytes, size),
+    ...fact("Records", records, formatCount),
+    ...fact("Oldest record", queue.oldest_record_age_seconds, formatDuration),
+    ...fact("Dropped in all", queue.dropped_records_total, formatCount),
   ];
 };
 
-const fact = (name: string, value: string | undefined): Fact[] => (value === undefined ? [] : [[name, value]]);
+const fact = <Value>(name: string, value: Value | null, format: (value: Value) => string): Fact[] =>
+  value === null ? [] : [[name, format(value)]];
 
-/** What happened, in words; what was refused or failed says so. */
+/** Returns an event in words, by its outcome; an unknown one by its name. */
 export const eventTitle = ({ action, outcome }: Pick<FleetHistoryEvent, "action" | "outcome">): string => {
   const [done, failed] = eventTitles[action] ?? [action, `${action}: failed`];
   return outcome === "success" ? done : failed;
 };
 
 const eventTitles: Readonly<Record<string, readonly [success: string, failure: string]>> = {
-  "collector.enroll": ["Enrolled", "Enrollment refused"],
+  "collector.enroll": ["Enrolled", "Enrollment rejected"],
   "certificate.renew": ["Certificate renewed", "Renewal failed"],
   "certificate.revoke": ["Certificate revoked", "Certificate revocation failed"],
-  "certificate.reuse_refused": ["Replaced certificate came back", "Replaced certificate came back and was refused"],
+  "certificate.reuse_refused": ["Replaced certificate used again", "Replaced certificate used again and rejected"],
   "identity.revoke": ["Identity revoked", "Identity revocation failed"],
   "identity.clone_suspected": ["Two processes use one certificate", "Two processes use one certificate"],
   "config.assign": ["Config assigned", "Config assignment failed"],
@@ -105,9 +139,9 @@ const eventTitles: Readonly<Record<string, readonly [success: string, failure: s
   "config.rollback": ["Config rolled back", "Config rollback failed"],
 };
 
-/** The details of an event as names and values, in the order in which they came. What is nested is shown as JSON. */
+/** Returns the details of an event in their order; nested ones as JSON. */
 export const eventFacts = ({ reason_code, details }: Pick<FleetHistoryEvent, "reason_code" | "details">): Fact[] => [
-  ...fact("reason", reason_code ?? undefined),
+  ...fact("reason", reason_code, String),
   ...Object.entries(details)
     .filter(([, value]) => value !== null && value !== undefined && value !== "")
     .map(

@@ -1,34 +1,35 @@
 import { Index, type JSX, Show } from "solid-js";
-import type { FleetHealthDetail } from "../../../../proto/fleet-health/detail.ts";
+import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/detail.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { plainText } from "../../format/plain-text.ts";
-import { StateMark } from "../../icons/state-mark.tsx";
+import { StateMark } from "../../design/icon.tsx";
+import { plainText } from "../../format/format.ts";
 import { driftNames } from "../table/row-view.ts";
 import { CopyButton } from "./copy-button.tsx";
 import {
   conditionAdvice,
   dueView,
+  eventFacts,
+  eventTitle,
+  evidenceParts,
   type Fact,
   hashLines,
-  type MomentView,
   pastView,
   queueFacts,
+  type TimestampView,
 } from "./detail-view.ts";
-import { evidenceParts } from "./evidence.ts";
-import { Timeline } from "./timeline.tsx";
 
 /**
- * All that is known of one collector: why it is in its state, what it last said, what it runs, and what happened to it. Newer detail
- * changes texts in place, so that focus and selection stay.
+ * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so
+ * that focus and selection stay.
  */
 export const Detail = (props: { detail: FleetHealthDetail }) => {
   const item = () => props.detail.item;
-  // Ages count to the report's own time, so that a wrong clock of this machine shows nowhere.
+  // Ages count to the time of the report, so that a wrong clock of this machine has no effect.
   const asOf = () => Date.parse(props.detail.generated_at);
   return (
     <>
       <Section title="Why">
-        <Show when={item().conditions.length > 0} fallback={<p>Nothing is wrong: none of the conditions holds.</p>}>
+        <Show when={item().conditions.length > 0} fallback={<p>Healthy: no condition applies.</p>}>
           <ol class="conditions">
             <Index each={item().conditions}>
               {(condition) => (
@@ -144,7 +145,11 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
       </Section>
 
       <Section title="Timeline">
-        <Timeline history={props.detail.history} asOf={asOf()} />
+        <Show when={props.detail.history.length > 0} fallback={<p class="drawer-quiet">No events recorded.</p>}>
+          <ol class="timeline">
+            <Index each={props.detail.history}>{(event) => <TimelineEvent event={event()} asOf={asOf()} />}</Index>
+          </ol>
+        </Show>
       </Section>
     </>
   );
@@ -175,7 +180,7 @@ const Facts = (props: { facts: readonly Fact[] }) => (
   </dl>
 );
 
-/** Why, with the exact figures on hover. */
+/** The evidence of a condition, with exact figures on hover. */
 const Evidence = (props: { condition: FleetHealthRow["conditions"][number] }) => (
   <Index each={evidenceParts(props.condition)}>
     {(part) => (
@@ -186,8 +191,8 @@ const Evidence = (props: { condition: FleetHealthRow["conditions"][number] }) =>
   </Index>
 );
 
-/** A moment, relative and absolute; `never` without one. */
-const When = (props: { at: MomentView | undefined }) => (
+/** A timestamp, relative and absolute; `never` without one. */
+const When = (props: { at: TimestampView | undefined }) => (
   <Show when={props.at} fallback={<span class="never">never</span>}>
     {(at) => (
       <time datetime={at().iso}>
@@ -195,4 +200,25 @@ const When = (props: { at: MomentView | undefined }) => (
       </time>
     )}
   </Show>
+);
+
+const TimelineEvent = (props: { event: FleetHistoryEvent; asOf: number }) => (
+  <li data-failed={props.event.outcome === "failure" ? "" : undefined}>
+    <p>
+      <b>{eventTitle(props.event)}</b> by {props.event.actor.display}
+      <Show when={props.event.actor.type !== "operator"}>
+        <span class="drawer-quiet"> ({props.event.actor.type})</span>
+      </Show>
+    </p>
+    <p class="drawer-quiet">
+      <When at={pastView(props.event.at, props.asOf)} />
+    </p>
+    <Index each={eventFacts(props.event)}>
+      {(fact) => (
+        <p class="drawer-quiet timeline-fact">
+          {fact()[0]}: {fact()[1]}
+        </p>
+      )}
+    </Index>
+  </li>
 );

@@ -1,29 +1,29 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "../../../../proto/fleet-health/detail.ts";
-import type { Api } from "../../api/api.ts";
-import { plainText } from "../../format/plain-text.ts";
-import { Icon } from "../../icons/icon.tsx";
-import { StateMark } from "../../icons/state-mark.tsx";
-import { createReport } from "../../live/create-report.ts";
+import type { ApiClient } from "../../api/api-client.ts";
+import { createReport } from "../../api/create-report.ts";
+import { Icon, StateMark } from "../../design/icon.tsx";
+import { LoadFailure } from "../../design/load-failure.tsx";
+import { plainText } from "../../format/format.ts";
 import { CopyButton } from "./copy-button.tsx";
 import { Detail } from "./detail.tsx";
 
 const detailIntervalMs = 10_000;
 
 /**
- * The overlay takes pointer, wheel and touch by itself. The dialog would take them from the document: by styles that are inherited, so
- * that two hundred rows are styled and painted anew at each opening and closing.
+ * The overlay blocks pointer, wheel and touch. The dialog would block them with inherited styles on the document, which restyle and
+ * repaint two hundred rows at each opening and closing.
  */
-const restylesNothing = { disableOutsidePointerEvents: false };
+const keepsDocumentStyles = { disableOutsidePointerEvents: false };
 
 /**
- * One collector in a modal drawer, open while `id` is given, kept up to date. All that core says is shown as text. Once closed, the
- * focus goes to what `returnFocus` finds: the row may have been drawn anew, and a shared link opens the drawer without a row.
+ * One collector in a modal drawer, open while `id` is given, kept up to date. Everything that core returns is shown as text. On close,
+ * the focus returns to the element of `returnFocus`: the row may have been replaced, and a shared link opens the drawer without one.
  */
 export const RowDrawer = (props: {
   id: string | undefined;
-  api: Api;
+  api: ApiClient;
   paused: boolean;
   onClose: () => void;
   returnFocus: () => HTMLElement | null | undefined;
@@ -35,7 +35,7 @@ export const RowDrawer = (props: {
     intervalMs: detailIntervalMs,
     paused: () => props.paused,
   });
-  /** Of the collector that is wanted: of another one nothing is shown, not for a moment. */
+  /** The detail of the wanted collector; never that of the previous one. */
   const detail = () => {
     const { answer, query } = report.state();
     return answer?.query === query ? answer.value : undefined;
@@ -48,9 +48,9 @@ export const RowDrawer = (props: {
         <Dialog.Overlay class="drawer-overlay" />
         <Dialog.Content
           class="drawer"
-          {...restylesNothing}
+          {...keepsDocumentStyles}
           onOpenAutoFocus={(event) => {
-            // Whatever has been answered by then: the same place each time.
+            // The same element each time, whether the answer has arrived or not.
             event.preventDefault();
             closeButton?.focus();
           }}
@@ -99,33 +99,24 @@ export const RowDrawer = (props: {
           <Show when={detail() && problem()}>
             {(failed) => (
               <p class="banner" role="status">
-                <Icon name="warning" /> {failed().message}. What is below is old.
+                <Icon name="warning" /> {failed().message}. The details below are old.
               </p>
             )}
           </Show>
           <Switch>
             <Match when={detail()}>{(known) => <Detail detail={known()} />}</Match>
+            <Match when={problem()?.status === 404}>
+              <div class="notice" role="alert">
+                <p>No collector has this id. The link may belong to another deployment.</p>
+              </div>
+            </Match>
             <Match when={problem()}>
               {(failed) => (
-                <div class="notice" role="alert">
-                  <p>
-                    {failed().status === 404
-                      ? "There is no such collector in this deployment."
-                      : `${failed().message}.`}
-                  </p>
-                  <Show when={failed().requestId}>
-                    {(requestId) => (
-                      <p class="drawer-quiet">
-                        Request <code>{requestId()}</code>
-                      </p>
-                    )}
-                  </Show>
-                  <Show when={failed().status !== 404}>
-                    <button class="button" type="button" onClick={() => report.refresh()}>
-                      Try again
-                    </button>
-                  </Show>
-                </div>
+                <LoadFailure
+                  title={<p>The details could not be loaded.</p>}
+                  problem={failed()}
+                  onRetry={report.refresh}
+                />
               )}
             </Match>
             <Match when={true}>

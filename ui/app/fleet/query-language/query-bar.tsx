@@ -1,20 +1,19 @@
 import { createEffect, createMemo, createSignal, createUniqueId, For, on, Show } from "solid-js";
-import { formatCount } from "../../format/amount.ts";
-import { Icon } from "../../icons/icon.tsx";
-import type { FleetFilter } from "./filter.ts";
+import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+import { Icon } from "../../design/icon.tsx";
+import { formatCount } from "../../format/format.ts";
 import { type Fault, parseQuery } from "./parse.ts";
-import { pillsOf } from "./pills.ts";
-import { serialiseFilter } from "./serialise.ts";
-import { type KnownValues, type Suggestion, suggest, takeSuggestion } from "./suggest.ts";
+import { pillsOf, serialiseFilter } from "./serialise.ts";
+import { type FleetValues, type Suggestion, suggest, takeSuggestion } from "./suggest.ts";
 
 /**
- * The filter as a query that can be edited, with suggestions, and as pills that can be taken away. What is typed applies with Enter,
- * by taking a suggestion that completes the query, or by clearing; until then the filter of the page stays. A filter that changes
- * from outside, as by going back, replaces what was typed.
+ * The filter as an editable query with suggestions, and as removable pills. A query applies with Enter, with a suggestion that
+ * completes it, or when cleared; until then the filter of the page stays. A filter that changes elsewhere, as by going back, replaces
+ * the text.
  */
 export const QueryBar = (props: {
   filter: FleetFilter;
-  known: KnownValues;
+  values: FleetValues;
   onApply: (filter: FleetFilter) => void;
   /** Receives the input, for the shortcut that focuses it. */
   ref?: (input: HTMLInputElement) => void;
@@ -29,8 +28,8 @@ export const QueryBar = (props: {
   const [focused, setFocused] = createSignal(false);
   const [open, setOpen] = createSignal(false);
   const [active, setActive] = createSignal(-1);
-  // Faults are shown once the person is done with the word, or asked for the whole.
-  const [asked, setAsked] = createSignal(false);
+  // A fault appears once the cursor has left its word, or after Enter.
+  const [submitted, setSubmitted] = createSignal(false);
   const parsed = createMemo(() => parseQuery(query()));
   const pending = () => parsed().faults.length > 0 || serialiseFilter(parsed().filter) !== applied();
   createEffect(
@@ -44,29 +43,28 @@ export const QueryBar = (props: {
   );
 
   const suggestions = createMemo(() =>
-    open() ? suggest(query(), cursor(), props.known) : { from: 0, to: 0, items: [] },
+    open() ? suggest(query(), cursor(), props.values) : { from: 0, to: 0, items: [] },
   );
+  const pills = createMemo(() => pillsOf(props.filter));
   const shown = () => open() && suggestions().items.length > 0;
   const faults = createMemo(() =>
-    parsed().faults.filter(({ from, to }) => asked() || !focused() || cursor() < from || cursor() > to),
+    parsed().faults.filter(({ from, to }) => submitted() || !focused() || cursor() < from || cursor() > to),
   );
 
   const edit = (text: string, at: number) => {
     setQuery(text);
     setCursor(at);
     setActive(-1);
-    setAsked(false);
+    setSubmitted(false);
   };
-  const follow = () => {
-    setCursor(input.selectionStart ?? 0);
-  };
+  const followCursor = () => setCursor(input.selectionStart ?? 0);
   const close = () => {
     setOpen(false);
     setActive(-1);
   };
   const apply = () => {
     close();
-    setAsked(true);
+    setSubmitted(true);
     const { filter, faults } = parsed();
     const fault = faults[0];
     if (fault) input.setSelectionRange(fault.from, fault.to);
@@ -82,15 +80,15 @@ export const QueryBar = (props: {
     if (parsed().faults.length === 0) props.onApply(parsed().filter);
   };
   const move = (step: 1 | -1) => {
-    if (!open()) follow();
+    if (!open()) followCursor();
     setOpen(true);
     const count = suggestions().items.length;
-    // One place more than there are items: the input itself.
+    // One position more than there are items: the input itself.
     setActive(((active() + 1 + step + count + 1) % (count + 1)) - 1);
     document.getElementById(optionId(active()))?.scrollIntoView({ block: "nearest" });
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    // An input method that composes a character has these keys to itself.
+    // An input method that composes a character uses these keys itself.
     if (event.isComposing) return;
     const chosen = suggestions().items[active()];
     if (event.key === "ArrowDown") move(1);
@@ -102,13 +100,13 @@ export const QueryBar = (props: {
     event.preventDefault();
     event.stopPropagation();
   };
-  const applyAndStay = (filter: FleetFilter) => {
+  const applyAndFocus = (filter: FleetFilter) => {
     props.onApply(filter);
     input.focus();
   };
 
   return (
-    <search class="query-bar">
+    <search>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -146,10 +144,10 @@ export const QueryBar = (props: {
               edit(input.value, input.selectionStart ?? input.value.length);
             }}
             onClick={() => {
-              follow();
+              followCursor();
               setOpen(true);
             }}
-            onKeyUp={follow}
+            onKeyUp={followCursor}
             onKeyDown={onKeyDown}
             onFocus={() => setFocused(true)}
             onBlur={() => {
@@ -172,7 +170,7 @@ export const QueryBar = (props: {
           <div class="query-list" id={`${id}-list`} role="listbox" aria-label="Suggestions" hidden={!shown()}>
             <For each={suggestions().items}>
               {(item, index) => (
-                // biome-ignore lint/a11y/useKeyWithClickEvents: the input has the focus and takes the keys.
+                // biome-ignore lint/a11y/useKeyWithClickEvents: the input has the focus and handles the keys.
                 <div
                   id={optionId(index())}
                   class="query-option"
@@ -193,15 +191,15 @@ export const QueryBar = (props: {
           </div>
         </div>
       </form>
-      <div id={`${id}-faults`} class="query-faults" role="status">
+      <div id={`${id}-faults`} role="status">
         <For each={faults()}>{(fault) => <FaultLine fault={fault} query={query()} />}</For>
       </div>
-      <Show when={pillsOf(props.filter).length > 0}>
-        <ul class="pills" aria-label="Filters in force">
-          <For each={pillsOf(props.filter)}>
+      <Show when={pills().length > 0}>
+        <ul class="pills" aria-label="Current filters">
+          <For each={pills()}>
             {(pill) => (
               <li>
-                <button type="button" class="pill" onClick={() => applyAndStay(pill.without)}>
+                <button type="button" class="pill" onClick={() => applyAndFocus(pill.without)}>
                   <span class="visually-hidden">Remove filter </span>
                   <code>{pill.label}</code>
                   <Icon name="close" />
@@ -210,7 +208,7 @@ export const QueryBar = (props: {
             )}
           </For>
           <li>
-            <button type="button" class="pill pill-clear" onClick={() => applyAndStay({})}>
+            <button type="button" class="pill pill-clear" onClick={() => applyAndFocus({})}>
               Clear filters
             </button>
           </li>
@@ -220,7 +218,7 @@ export const QueryBar = (props: {
   );
 };
 
-/** What is wrong, after the part of the query that is. */
+/** A fault, after the part of the query that has it. */
 const FaultLine = (props: { fault: Fault; query: string }) => (
   <p class="query-fault">
     <Icon name="warning" />

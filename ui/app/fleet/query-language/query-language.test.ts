@@ -1,23 +1,20 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { forwardings } from "../../../../proto/fleet-health/filter.ts";
-import { driftKinds, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { durationSecondsMax } from "../../format/duration.ts";
 import {
+  distinctStates,
   type FleetFilter,
-  filterFromParams,
-  filterParameters,
+  filterParts,
+  filterSecondsMax,
   filterToParams,
-  statesOf,
-  textFields,
-} from "./filter.ts";
+  forwardings,
+} from "../../../../proto/fleet-health/filter.ts";
+import { driftKinds, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { filterFromParams } from "./filter.ts";
 import { parseQuery } from "./parse.ts";
-import { pillsOf } from "./pills.ts";
-import { serialiseFilter } from "./serialise.ts";
-import { suggest, takeSuggestion } from "./suggest.ts";
+import { pillsOf, serialiseFilter } from "./serialise.ts";
 import { splitWords } from "./words.ts";
 
-/** Texts that try the language: quotes, backslashes, operators, spaces of every kind, all but control characters. */
+/** Texts that stress the language: quotes, backslashes, operators, spaces of every kind, no control characters. */
 const text = (lengthMax: number) =>
   fc
     .array(
@@ -30,16 +27,16 @@ const text = (lengthMax: number) =>
     .map((parts) => parts.join("").replace(/\p{Cc}/gu, "·"))
     .filter((joined) => joined.length <= lengthMax && joined.isWellFormed());
 
-const seconds = fc.integer({ min: 0, max: durationSecondsMax });
+const seconds = fc.integer({ min: 0, max: filterSecondsMax });
 const filters: fc.Arbitrary<FleetFilter> = fc.record(
   {
-    states: fc.subarray([...fleetStates], { minLength: 1, maxLength: 8 }).map((states) => statesOf(states) ?? []),
-    text: text(textFields.text.charactersMax),
-    device: text(textFields.device.charactersMax),
-    identity: text(textFields.identity.charactersMax),
-    platform: text(textFields.platform.charactersMax),
-    version: text(textFields.version.charactersMax),
-    notVersion: text(textFields.notVersion.charactersMax),
+    states: fc.subarray([...fleetStates], { minLength: 1, maxLength: 8 }).map((states) => distinctStates(states) ?? []),
+    text: text(filterParts.text.charactersMax),
+    device: text(filterParts.device.charactersMax),
+    identity: text(filterParts.identity.charactersMax),
+    platform: text(filterParts.platform.charactersMax),
+    version: text(filterParts.version.charactersMax),
+    notVersion: text(filterParts.notVersion.charactersMax),
     drift: fc.constantFrom(...driftKinds),
     heartbeatOlderThanSeconds: seconds,
     expiresWithinSeconds: seconds,
@@ -50,7 +47,7 @@ const filters: fc.Arbitrary<FleetFilter> = fc.record(
 );
 
 describe("the query language", () => {
-  it("reads back every filter that it writes", () =>
+  it("parses every filter that it writes", () =>
     fc.assert(
       fc.property(filters, (filter) => {
         expect(parseQuery(serialiseFilter(filter))).toEqual({ filter, faults: [] });
@@ -61,12 +58,12 @@ describe("the query language", () => {
     [{ version: "<1.2" }, 'version:"<1.2"'],
     [{ notVersion: ">" }, '-version:">"'],
     [{ platform: "<\u0338", device: "a<b" }, 'device:a<b platform:"<\u0338"'],
-  ])("writes %j so that its value does not read as an operator", (filter, query) => {
+  ])("quotes the value of %j that begins like an operator", (filter, query) => {
     expect(serialiseFilter(filter)).toBe(query);
     expect(parseQuery(query)).toEqual({ filter, faults: [] });
   });
 
-  it("writes what it has read in one spelling", () =>
+  it("has one spelling for each filter", () =>
     fc.assert(
       fc.property(fc.string({ unit: "grapheme" }), (query) => {
         const { filter, faults } = parseQuery(query);
@@ -76,7 +73,7 @@ describe("the query language", () => {
       }),
     ));
 
-  it("says where every fault is, inside the query", () =>
+  it("places every fault inside the query", () =>
     fc.assert(
       fc.property(text(200), (query) => {
         for (const { from, to, message } of parseQuery(query).faults) {
@@ -103,7 +100,7 @@ describe("the query language", () => {
     [`state:${fleetStates.join(",")}`, {}],
     [
       "-state:healthy,enrolling",
-      { states: statesOf(fleetStates.filter((s) => s !== "healthy" && s !== "enrolling")) ?? [] },
+      { states: distinctStates(fleetStates.filter((s) => s !== "healthy" && s !== "enrolling")) ?? [] },
     ],
     ["state:stale,healthy -state:healthy", { states: ["stale"] }],
     ["identity:spiffe://fleet/a:b", { identity: "spiffe://fleet/a:b" }],
@@ -115,7 +112,7 @@ describe("the query language", () => {
     ["heartbeat:recent forwarding:ever", { heartbeat: "recent", forwarding: "ever" }],
     ["hb>10m expires<3d", { heartbeatOlderThanSeconds: 600, expiresWithinSeconds: 259_200 }],
     ["hb:>10m HB>10m", { heartbeatOlderThanSeconds: 600 }],
-  ])("reads %j", (query, filter) => expect(parseQuery(query)).toEqual({ filter, faults: [] }));
+  ])("parses %j", (query, filter) => expect(parseQuery(query)).toEqual({ filter, faults: [] }));
 
   it.each<[string, number, number, string]>([
     [
@@ -127,10 +124,10 @@ describe("the query language", () => {
     ["hostname:web", 0, 9, "Did you mean device:?"],
     ["heartbeat>10m", 0, 10, "for an age, hb>10m"],
     ["colour:red", 0, 7, "There is no colour:. To search for it as text"],
-    ["state:stal", 6, 10, "No state is called that. Did you mean stale?"],
+    ["state:stal", 6, 10, "No state has this name. Did you mean stale?"],
     ["state:stale,queue", 6, 17, "Did you mean queue_at_risk?"],
-    ["state:bad", 6, 9, "There are revoked, enrolling,"],
-    ["drift:sync", 6, 10, "There are in_sync, drifted,"],
+    ["state:bad", 6, 9, "Use one of revoked, enrolling,"],
+    ["drift:sync", 6, 10, "Use one of in_sync, drifted,"],
     ["device:", 0, 7, "device: needs a value, like device:web-01."],
     ["device:a device:b", 16, 17, "device: is given twice: keep one."],
     ["hb>10", 3, 5, "A duration is a whole number and s, m, h or d"],
@@ -151,17 +148,18 @@ describe("the query language", () => {
     expect(parseQuery(query).faults).toEqual([{ from, to, message: expect.stringContaining(message) }]);
   });
 
-  it("keeps what was understood beside a fault", () => {
+  it("keeps the valid parts beside a fault", () => {
     expect(parseQuery("state:stale hb>soon web").filter).toEqual({ states: ["stale"], text: "web" });
   });
 
-  it("names the shorter list of states", () => {
-    const written = (states: Parameters<typeof statesOf>[0]) => serialiseFilter({ states: statesOf(states) ?? [] });
+  it("writes the shorter list of states", () => {
+    const written = (states: Parameters<typeof distinctStates>[0]) =>
+      serialiseFilter({ states: distinctStates(states) ?? [] });
     expect(written(["healthy", "stale"])).toBe("state:stale,healthy");
     expect(written(fleetStates.filter((state) => state !== "healthy"))).toBe("-state:healthy");
   });
 
-  it("belongs every character that is not a space to one word", () =>
+  it("assigns every character that is not a space to one word", () =>
     fc.assert(
       fc.property(text(200), (query) => {
         const words = splitWords(query);
@@ -171,8 +169,8 @@ describe("the query language", () => {
     ));
 });
 
-describe("the address", () => {
-  it("gives back every filter, among other parameters", () =>
+describe("the filter in an address", () => {
+  it("parses to the same filter, among other parameters", () =>
     fc.assert(
       fc.property(filters, (filter) => {
         const params = new URLSearchParams(`id=1&${filterToParams(filter)}&sort=identity`);
@@ -180,7 +178,7 @@ describe("the address", () => {
       }),
     ));
 
-  it("uses the parameters of the report, and no others", () => {
+  it("has the parameters of the report", () => {
     const filter: FleetFilter = {
       states: ["stale", "healthy"],
       text: "a b",
@@ -195,17 +193,16 @@ describe("the address", () => {
     expect(params.toString()).toBe(
       "state=stale&state=healthy&q=a+b&not_version=1.0.0&drift=drifted&heartbeat_older_than_seconds=600&expires_within_seconds=60&heartbeat=recent&forwarding=never",
     );
-    expect(filterParameters).toEqual(expect.arrayContaining([...params.keys()]));
   });
 
-  it("leaves out what the report would refuse", () => {
+  it("ignores parts that the report would reject", () => {
     const mangled = `state=well&state=stale&q=%00&device=${"x".repeat(129)}&drift=some&forwarding=always&heartbeat=old&platform=&heartbeat_older_than_seconds=-1&expires_within_seconds=1e9`;
     expect(filterFromParams(new URLSearchParams(mangled))).toEqual({ states: ["stale"] });
   });
 });
 
 describe("pills", () => {
-  it("are the query, and each can be taken away", () => {
+  it("are the parts of the query, and each can be removed", () => {
     const filter = parseQuery("web state:stale,revoked device:a -version:1.0.0 hb>10m").filter;
     const pills = pillsOf(filter);
     expect(pills.map(({ label }) => label)).toEqual([
@@ -226,7 +223,7 @@ describe("pills", () => {
     ]);
   });
 
-  it("of excluded states bring the state back", () => {
+  it("of excluded states include the state again", () => {
     const [healthy, enrolling] = pillsOf(parseQuery("-state:healthy,enrolling").filter);
     expect(healthy?.label).toBe("-state:enrolling");
     expect(serialiseFilter(healthy?.without ?? {})).toBe("-state:healthy");
@@ -234,7 +231,7 @@ describe("pills", () => {
     expect(pillsOf(parseQuery("-state:healthy").filter)[0]?.without).toEqual({});
   });
 
-  it("taken away one after the other leave nothing", () =>
+  it("leave an empty filter when all are removed", () =>
     fc.assert(
       fc.property(filters, (filter) => {
         let left = filter;
@@ -244,83 +241,5 @@ describe("pills", () => {
         }
         expect(left).toEqual({});
       }),
-    ));
-});
-
-describe("suggestions", () => {
-  const known = {
-    states: { stale: 12 },
-    versions: [
-      { version: "1.4.0", count: 90 },
-      { version: "1.3 beta", count: 2 },
-    ],
-    platforms: [{ platform: "linux/amd64", count: 92 }],
-    drift: [{ drift: "drifted", count: 3 }],
-  };
-  /** `|` is the cursor. */
-  const words = (marked: string) =>
-    suggest(marked.replace("|", ""), marked.indexOf("|"), known).items.map(({ word }) => word);
-
-  it.each<[string, string[]]>([
-    [
-      "|",
-      [
-        "state:",
-        "device:",
-        "identity:",
-        "platform:",
-        "version:",
-        "drift:",
-        "forwarding:",
-        "heartbeat:",
-        "hb>",
-        "expires<",
-      ],
-    ],
-    ["d|", ["device:", "drift:"]],
-    ["st|", ["state:", "state:stale"]],
-    ["web dri|", ["drift:", "drift:drifted"]],
-    ["-|", ["-state:", "-version:"]],
-    ["state:re|", ["state:revoked", "state:renewal_failed"]],
-    ["-state:he|", ["-state:healthy"]],
-    ["state:stale,re|", ["state:stale,revoked", "state:stale,renewal_failed"]],
-    ["state:st|ale", []],
-    ["version:1|", ["version:1.4.0", 'version:"1.3 beta"']],
-    ["-version:1.4|", ["-version:1.4.0"]],
-    ["platform:|", ["platform:linux/amd64"]],
-    ["platform:AMD|", ["platform:linux/amd64"]],
-    ["forwarding:|", ["forwarding:never", "forwarding:ever"]],
-    ["hb>1|", ["hb>10m", "hb>1h", "hb>1d"]],
-    ["expires:|", ["expires<1d", "expires<3d", "expires<7d", "expires<30d"]],
-    ["device:w|", []],
-    ["colour:|", []],
-    ['"st|', []],
-  ])("for %s", (marked, expected) => expect(words(marked)).toEqual(expected));
-
-  it("say how many hosts they would find", () => {
-    expect(suggest("state:sta", 9, known).items).toEqual([
-      { word: "state:stale", meaning: "heartbeat overdue", count: 12, whole: true },
-    ]);
-  });
-
-  it("take the place of the word under the cursor", () => {
-    const query = "web sta hb>1h";
-    const found = suggest(query, 7, known);
-    const [key, stale] = found.items;
-    expect(key && takeSuggestion(query, found, key)).toEqual({ query: "web state: hb>1h", cursor: 10 });
-    expect(stale && takeSuggestion(query, found, stale)).toEqual({ query: "web state:stale hb>1h", cursor: 16 });
-  });
-
-  it("lead to queries without faults", () =>
-    fc.assert(
-      fc.property(
-        fc.constantFrom("", "st", "-v", "version:", "state:stale,", "hb>", "dri", "platform:l"),
-        fc.nat(8),
-        (begun, index) => {
-          const found = suggest(begun, begun.length, known);
-          const item = found.items[index];
-          if (item?.whole) expect(parseQuery(takeSuggestion(begun, found, item).query).faults).toEqual([]);
-        },
-      ),
     ));
 });

@@ -1,40 +1,70 @@
+import { changeFilter, distinctStates, type FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { writeDuration } from "../../format/duration.ts";
-import type { FleetFilter } from "./filter.ts";
+import { writeDuration } from "./duration.ts";
 import { termParts } from "./terms.ts";
 import { quote, quoteValue } from "./words.ts";
 
-/** The filter as a query, always in the same order and spelling; `parseQuery` reads the same filter back. */
-export const serialiseFilter = (filter: FleetFilter): string => termsOf(filter).join(" ");
+/** Writes a filter as a query, always in the same order and spelling. `parseQuery` is its inverse. */
+export const serialiseFilter = (filter: FleetFilter): string =>
+  writtenParts(filter)
+    .map(({ text }) => text)
+    .join(" ");
 
-const termsOf = (filter: FleetFilter): string[] => {
-  const words: string[] = [];
-  const add = <Value>(value: Value | undefined, word: (value: Value) => string): void => {
-    if (value !== undefined) words.push(word(value));
-  };
-  add(filter.text, writeText);
-  add(filter.states, writeStates);
-  add(filter.device, (device) => `device:${quoteValue(device)}`);
-  add(filter.identity, (identity) => `identity:${quoteValue(identity)}`);
-  add(filter.platform, (platform) => `platform:${quoteValue(platform)}`);
-  add(filter.version, (version) => `version:${quoteValue(version)}`);
-  add(filter.notVersion, (version) => `-version:${quoteValue(version)}`);
-  add(filter.drift, (drift) => `drift:${drift}`);
-  add(filter.heartbeat, (heartbeat) => `heartbeat:${heartbeat}`);
-  add(filter.forwarding, (forwarding) => `forwarding:${forwarding}`);
-  add(filter.heartbeatOlderThanSeconds, (seconds) => `hb>${writeDuration(seconds)}`);
-  add(filter.expiresWithinSeconds, (seconds) => `expires<${writeDuration(seconds)}`);
-  return words;
-};
+/** One part of a filter as the query writes it, and the filter without it. */
+export interface Pill {
+  label: string;
+  without: FleetFilter;
+}
 
-/** The states left out, when naming them is shorter than naming those that are wanted. */
-export const excludedStates = (states: readonly FleetState[]): readonly FleetState[] | undefined =>
-  states.length > fleetStates.length / 2 ? fleetStates.filter((state) => !states.includes(state)) : undefined;
+/** Returns the parts of a filter in the order of its query, with a pill for each state. */
+export const pillsOf = (filter: FleetFilter): Pill[] =>
+  writtenParts(filter).flatMap(({ part, text }) =>
+    part === "states"
+      ? statePills(filter, filter.states ?? [])
+      : [{ label: text, without: changeFilter(filter, { [part]: undefined }) }],
+  );
 
-const writeStates = (states: readonly FleetState[]): string => {
+const statePills = (filter: FleetFilter, states: readonly FleetState[]): Pill[] => {
   const excluded = excludedStates(states);
-  return excluded ? `-state:${excluded.join(",")}` : `state:${states.join(",")}`;
+  return (excluded ?? states).map((state) => ({
+    label: `${excluded ? "-" : ""}state:${state}`,
+    without: changeFilter(filter, {
+      states: distinctStates(excluded ? [...states, state] : states.filter((one) => one !== state)),
+    }),
+  }));
 };
+
+type Writers = { [Part in keyof FleetFilter]-?: (value: NonNullable<FleetFilter[Part]>) => string };
+
+/** In the order of the query. */
+const writers: Writers = {
+  text: (text) => writeText(text),
+  states: (states) => {
+    const excluded = excludedStates(states);
+    return excluded ? `-state:${excluded.join(",")}` : `state:${states.join(",")}`;
+  },
+  device: (device) => `device:${quoteValue(device)}`,
+  identity: (identity) => `identity:${quoteValue(identity)}`,
+  platform: (platform) => `platform:${quoteValue(platform)}`,
+  version: (version) => `version:${quoteValue(version)}`,
+  notVersion: (version) => `-version:${quoteValue(version)}`,
+  drift: (drift) => `drift:${drift}`,
+  heartbeat: (heartbeat) => `heartbeat:${heartbeat}`,
+  forwarding: (forwarding) => `forwarding:${forwarding}`,
+  heartbeatOlderThanSeconds: (seconds) => `hb>${writeDuration(seconds)}`,
+  expiresWithinSeconds: (seconds) => `expires<${writeDuration(seconds)}`,
+};
+
+const writtenParts = (filter: FleetFilter) =>
+  (Object.keys(writers) as (keyof FleetFilter)[]).flatMap((part) => {
+    const value = filter[part];
+    const write = writers[part] as (value: unknown) => string;
+    return value === undefined ? [] : [{ part, text: write(value) }];
+  });
+
+/** Returns the states left out, when naming them is shorter than naming the others. */
+const excludedStates = (states: readonly FleetState[]): readonly FleetState[] | undefined =>
+  states.length > fleetStates.length / 2 ? fleetStates.filter((state) => !states.includes(state)) : undefined;
 
 const writeText = (text: string): string => {
   const plain = text

@@ -1,28 +1,27 @@
-import { driftKinds, type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { type Term, termOf, termParts, terms } from "./terms.ts";
-import { quoteValue, splitWords, type Word } from "./words.ts";
+import { type Drift, driftKinds, type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { negatable, type Term, termOf, termParts, terms } from "./terms.ts";
+import { quoteValue, splitWords } from "./words.ts";
 
-/** What the fleet holds, to suggest values from; each part may be missing while it loads. */
-export interface KnownValues {
+/** The values that the fleet has, with their counts; parts are missing while they load. */
+export interface FleetValues {
   states?: Partial<Record<FleetState, number>>;
   drift?: readonly { drift: string; count: number }[];
   versions?: readonly { version: string; count: number }[];
   platforms?: readonly { platform: string; count: number }[];
 }
 
-/** A way to go on from where the cursor is. */
+/** A completion of the word under the cursor. */
 export interface Suggestion {
-  /** What takes the place of the word under the cursor. */
+  /** Replaces the word under the cursor. */
   word: string;
-  /** What choosing it means, or does. */
   meaning: string;
-  /** How many hosts it would find, where that is known. */
-  count?: number;
-  /** Whether the word is whole: a space follows. A key alone is not. */
+  /** How many hosts it finds, if known. */
+  count?: number | undefined;
+  /** Whether the word is complete, so that a space follows. A key alone is not. */
   whole: boolean;
 }
 
-/** Suggestions for the word under the cursor. `from` and `to` bound that word in the query; equal, when a new one begins there. */
+/** Suggestions for the word from `from` to `to` in the query; both are equal where a new word begins. */
 export interface Suggestions {
   from: number;
   to: number;
@@ -31,16 +30,18 @@ export interface Suggestions {
 
 const suggestionsMax = 10;
 
-/** What may follow at `cursor`: keys, and once there is a key its values; nothing inside quotes. */
-export const suggest = (query: string, cursor: number, known: KnownValues): Suggestions => {
+/** Suggests keys at `cursor`, or the values of a key; nothing inside quotes. */
+export const suggest = (query: string, cursor: number, values: FleetValues): Suggestions => {
   const word = splitWords(query).find(({ from, to }) => from <= cursor && cursor <= to);
   const { from, to } = word ?? { from: cursor, to: cursor };
   const begun = query.slice(from, cursor);
-  const items = begun.includes('"') ? [] : itemsFor(begun, known).filter((item) => item.word !== query.slice(from, to));
+  const items = begun.includes('"')
+    ? []
+    : itemsFor(begun, values).filter((item) => item.word !== query.slice(from, to));
   return { from, to, items: items.slice(0, suggestionsMax) };
 };
 
-/** The query and cursor after a suggestion was taken. */
+/** Returns the query and the cursor after taking a suggestion. */
 export const takeSuggestion = (
   query: string,
   { from, to }: Pick<Suggestions, "from" | "to">,
@@ -51,115 +52,94 @@ export const takeSuggestion = (
   return { query: `${head}${after !== "" && !whole ? " " : ""}${after}`, cursor: head.length };
 };
 
-const itemsFor = (begun: string, known: KnownValues): Suggestion[] => {
-  const word: Pick<Word, "text" | "bareLength"> = { text: begun, bareLength: begun.length };
-  const parts = termParts(word);
-  if (parts === undefined) return keyItems(begun.toLowerCase(), known);
+const itemsFor = (begun: string, values: FleetValues): Suggestion[] => {
+  const parts = termParts({ text: begun, bareLength: begun.length });
+  if (parts === undefined) return keyItems(begun.toLowerCase(), values);
   const term = termOf(parts.key);
   if (term === undefined) return [];
+  const value = parts.value.toLowerCase();
   const head = `${parts.negated ? "-" : ""}${term.key}${term.operator}`;
-  if (term.key === "state") return stateItems(head, parts.value.toLowerCase(), known);
-  return valuesOf(term, known)
-    .filter(({ value }) => value.toLowerCase().includes(parts.value.toLowerCase()))
-    .map(({ value, meaning, count }) => ({
-      word: head + quoteValue(value),
-      meaning,
-      ...(count === undefined ? {} : { count }),
-      whole: true,
-    }));
+  if (term.key === "state") return stateItems(head, value, values);
+  return valueItems(term.key, values)
+    .filter((item) => item.word.toLowerCase().includes(value))
+    .map((item) => ({ ...item, word: head + quoteValue(item.word) }));
 };
 
-/** Keys that begin so; then states and kinds of drift, which people type without their key. */
-const keyItems = (begun: string, known: KnownValues): Suggestion[] => {
+/** Suggests keys that begin so, then states and kinds of drift, which people type without their key. */
+const keyItems = (begun: string, values: FleetValues): Suggestion[] => {
   const negated = begun.startsWith("-");
   const stem = negated ? begun.slice(1) : begun;
   const keys = terms
-    .filter(({ key }) => key.startsWith(stem) && (!negated || key === "state" || key === "version"))
+    .filter(({ key }) => key.startsWith(stem) && (!negated || negatable.includes(key)))
     .map(({ key, operator, meaning }) => ({
       word: `${negated ? "-" : ""}${key}${operator}`,
       meaning: negated ? `not: ${meaning}` : meaning,
       whole: false,
     }));
   if (stem.length < 2 || negated) return keys;
-  const drift = valuesOf({ key: "drift" }, known).filter(({ value }) => value.startsWith(stem));
+  const drift = valueItems("drift", values).filter(({ word }) => word.startsWith(stem));
   return [
     ...keys,
-    ...stateItems("state:", stem, known),
-    ...drift.map(({ value, meaning, count }) => ({
-      word: `drift:${value}`,
-      meaning,
-      ...(count === undefined ? {} : { count }),
-      whole: true,
-    })),
+    ...stateItems("state:", stem, values),
+    ...drift.map((item) => ({ ...item, word: `drift:${item.word}` })),
   ];
 };
 
-/** States for the last of a list with commas, without those already in it. */
-const stateItems = (head: string, value: string, { states }: KnownValues): Suggestion[] => {
+/** Suggests states for the last of a list with commas, except those already in it. */
+const stateItems = (head: string, value: string, { states }: FleetValues): Suggestion[] => {
   const given = value.split(",");
   const last = given.pop() ?? "";
   return fleetStates
     .filter((state) => state.startsWith(last) && !given.includes(state))
-    .map((state) => {
-      const count = states?.[state];
-      return {
-        word: head + [...given, state].join(","),
-        meaning: stateMeanings[state],
-        ...(count === undefined ? {} : { count }),
-        whole: true,
-      };
-    });
+    .map((state) => valueItem(`${head}${[...given, state].join(",")}`, stateMeanings[state], states?.[state]));
 };
 
-/** What a state says of a host, in few words. */
 const stateMeanings: Readonly<Record<FleetState, string>> = {
   revoked: "identity or certificate revoked",
-  enrolling: "enrolled, not heard of yet",
+  enrolling: "enrolled, no heartbeat yet",
   renewal_failed: "certificate not renewed",
   stale: "heartbeat overdue",
   cert_expiring: "certificate about to expire",
   config_invalid: "config does not validate",
-  unsupported_version: "collector too old",
+  unsupported_version: "collector version too old",
   queue_at_risk: "queue filling or dropping",
-  healthy: "nothing is wrong",
+  healthy: "no condition applies",
 };
 
-const driftMeanings: Readonly<Record<string, string>> = {
+const driftMeanings: Readonly<Record<Drift, string>> = {
   in_sync: "runs the desired config",
   drifted: "runs another config",
-  on_last_known_good: "fell back to the last good config",
+  on_last_known_good: "rolled back to the last known good config",
   no_desired: "no desired config",
   unknown: "running config not reported",
 };
 
-interface KnownValue {
-  value: string;
-  meaning: string;
-  count?: number;
-}
+const valueItem = (word: string, meaning: string, count?: number): Suggestion => ({
+  word,
+  meaning,
+  count,
+  whole: true,
+});
 
-const valuesOf = (term: Pick<Term, "key">, known: KnownValues): KnownValue[] => {
-  switch (term.key) {
+/** Returns the values of a key, as words without the key. */
+const valueItems = (key: Term["key"], values: FleetValues): Suggestion[] => {
+  switch (key) {
     case "drift":
-      return driftKinds.map((drift) => {
-        const count = known.drift?.find((fact) => fact.drift === drift)?.count;
-        return { value: drift, meaning: driftMeanings[drift] ?? "", ...(count === undefined ? {} : { count }) };
-      });
+      return driftKinds.map((drift) =>
+        valueItem(drift, driftMeanings[drift], values.drift?.find((fact) => fact.drift === drift)?.count),
+      );
     case "version":
-      return (known.versions ?? []).map(({ version, count }) => ({ value: version, meaning: "", count }));
+      return (values.versions ?? []).map(({ version, count }) => valueItem(version, "", count));
     case "platform":
-      return (known.platforms ?? []).map(({ platform, count }) => ({ value: platform, meaning: "", count }));
+      return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
     case "forwarding":
-      return [
-        { value: "never", meaning: "heartbeats, never forwarded" },
-        { value: "ever", meaning: "has forwarded" },
-      ];
+      return [valueItem("never", "heartbeats, never forwarded"), valueItem("ever", "has forwarded")];
     case "heartbeat":
-      return [{ value: "recent", meaning: "last heartbeat is recent" }];
+      return [valueItem("recent", "last heartbeat is recent")];
     case "hb":
-      return ["3m", "10m", "1h", "1d", "7d"].map((value) => ({ value, meaning: "last heartbeat longer ago" }));
+      return ["3m", "10m", "1h", "1d", "7d"].map((age) => valueItem(age, "last heartbeat longer ago"));
     case "expires":
-      return ["1d", "3d", "7d", "30d"].map((value) => ({ value, meaning: "certificate expires within" }));
+      return ["1d", "3d", "7d", "30d"].map((time) => valueItem(time, "certificate expires within"));
     default:
       return [];
   }

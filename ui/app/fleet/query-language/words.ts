@@ -1,19 +1,19 @@
-/** A word of a query: what stands between spaces, with quoted parts taken as they are. */
+/** A word of a query: the text between spaces, quoted parts included. */
 export interface Word {
-  /** Where it begins in the query, and where it ends (exclusive). */
+  /** Its start and end (exclusive) in the query. */
   from: number;
   to: number;
-  /** What it says: quotes removed, `\"` and `\\` inside them resolved. */
+  /** Its text without quotes, with `\"` and `\\` inside them unescaped. */
   text: string;
-  /** The length of the unquoted beginning, the only place where a key and its operator are looked for. */
+  /** The length of the unquoted beginning, where alone a key and its operator may be. */
   bareLength: number;
-  /** Where a quote opens that nothing closes. */
+  /** The position of a quote that is not closed. */
   openQuoteAt?: number;
 }
 
 const isSpace = (character: string): boolean => /\s/.test(character);
 
-/** The words of a query, in order. Every character that is not a space outside quotes belongs to exactly one. */
+/** Splits a query into its words, in order. Every character except unquoted spaces belongs to exactly one. */
 export const splitWords = (query: string): Word[] => {
   const words: Word[] = [];
   let at = 0;
@@ -54,8 +54,8 @@ const readWord = (query: string, from: number): Word => {
   };
 };
 
-/** `text` in quotes, which `splitWords` reads back as one word that says `text`. */
+/** Quotes a text, so that `splitWords` reads it as one word. */
 export const quote = (text: string): string => `"${text.replace(/["\\]/g, "\\$&")}"`;
 
-/** `text` as the value behind a key: in quotes only where it must be. At its beginning `<` and `>` would belong to the operator. */
+/** Quotes the value behind a key where needed. At its beginning `<` and `>` would belong to the operator. */
 export const quoteValue = (text: string): string => (/^[^\s"<>][^\s"]*$/.test(text) ? text : quote(text));

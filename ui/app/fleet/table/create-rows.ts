@@ -2,44 +2,45 @@ import { type Accessor, createEffect, on, onCleanup } from "solid-js";
 import { createStore, reconcile } from "solid-js/store";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import type { LiveReport } from "../../live/create-report.ts";
+import type { LiveReport } from "../../api/create-report.ts";
 import { keepOrder, type RowView, rowView } from "./row-view.ts";
 
 /** The rows of a page of the report. */
 export interface PageRows {
-  /** Those of the newest answer; undefined before the first. After another query they arrive a few at a time. */
+  /** The rows of the newest answer; undefined before the first. After another query they are added a few at a time. */
   rows: Accessor<readonly RowView[] | undefined>;
-  /** Takes the next answer's own order, as a person who asks for it expects. */
-  orderAnew(): void;
+  /** Shows the next answer in its own order, which an operator who refreshes expects. */
+  reorderNext(): void;
 }
 
 /** More than a screen holds at first, then a few whenever the browser is idle: two hundred at once would freeze a slow machine. */
-const rowsAtOnce = 16;
+const rowsAtFirst = 16;
 const rowsWhenIdle = 3;
 
 /**
- * The rows of a report, updated in place: a row keeps its element, its focus and, while nobody asked for another order, its position.
+ * Updates the rows of a report in place: a row keeps its element, its focus and, unless the operator asked for another order, its
+ * position.
  */
 export const createRows = (report: LiveReport<FleetHealthReport>): PageRows => {
   const [page, setPage] = createStore<{ rows: RowView[] | undefined }>({ rows: undefined });
-  /** What is not on the page yet, in its order. */
+  /** Rows that are not on the page yet, in order. */
   let waiting: FleetHealthRow[] = [];
   let asOf = 0;
   let shownQuery: string | undefined;
   let inOrder = false;
-  let idle: (() => void) | undefined;
+  let cancelIdle: (() => void) | undefined;
 
   const viewOf = (item: FleetHealthRow): RowView => rowView(item, asOf);
   const revealMore = (): void => {
-    idle?.();
+    cancelIdle?.();
     if (waiting.length === 0) return;
-    idle = whenIdle(() => {
+    cancelIdle = whenIdle(() => {
       const views = waiting.splice(0, rowsWhenIdle).map(viewOf);
       setPage("rows", (rows = []) => [...rows, ...views]);
       revealMore();
     });
   };
-  onCleanup(() => idle?.());
+  onCleanup(() => cancelIdle?.());
 
   createEffect(
     on(report.answer, (answer) => {
@@ -48,7 +49,7 @@ export const createRows = (report: LiveReport<FleetHealthReport>): PageRows => {
       asOf = Date.parse(generated_at);
       const shown = answer.query === shownQuery ? (page.rows ?? []) : [];
       const isWhole = shown.length > 0 && waiting.length === 0;
-      const count = isWhole ? items.length : Math.max(rowsAtOnce, shown.length);
+      const count = isWhole ? items.length : Math.max(rowsAtFirst, shown.length);
       const next = items.slice(0, count).map(viewOf);
       const rows = inOrder ? next : keepOrder(shown, next);
       waiting = items.slice(count);
@@ -60,13 +61,13 @@ export const createRows = (report: LiveReport<FleetHealthReport>): PageRows => {
   );
   return {
     rows: () => page.rows,
-    orderAnew: () => {
+    reorderNext: () => {
       inOrder = true;
     },
   };
 };
 
-/** Calls back after the next frame, when nothing else is to be done, at the latest after 100 ms. Gives what calls it off. */
+/** Runs `work` when the browser is idle, after 100 ms at the latest. Returns the function that cancels it. */
 const whenIdle = (work: () => void): (() => void) => {
   if (!("requestIdleCallback" in window)) {
     const timer = setTimeout(work, 16);
@@ -76,7 +77,7 @@ const whenIdle = (work: () => void): (() => void) => {
   return () => cancelIdleCallback(callback);
 };
 
-/** A row that moves in the document loses the focus: it is given back. */
+/** Restores the focus, which a row loses when it moves in the document. */
 const keepingFocus = (change: () => void): void => {
   const focused = document.activeElement;
   change();

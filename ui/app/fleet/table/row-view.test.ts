@@ -43,10 +43,10 @@ const healthy: FleetHealthRow = {
 };
 
 describe("a row of the table", () => {
-  it("counts ages to the report's time", () => {
+  it("counts ages to the time of the report", () => {
     expect(rowView(healthy, now)).toMatchObject({
       since: "",
-      heartbeat: { text: "12 s ago", moment: "2026-11-20 16:59:48 UTC", never: false },
+      heartbeat: { text: "12 s ago", at: "2026-11-20 16:59:48 UTC", never: false },
       forwarding: { text: "2 min ago" },
       queue: "1.5 MiB · 1 %",
       queueDetail: "oldest 3 s",
@@ -58,13 +58,13 @@ describe("a row of the table", () => {
     });
   });
 
-  it("tells a host that was never heard of, or never forwarded, from one that was", () => {
+  it("shows a host that never forwarded apart from its heartbeat", () => {
     const view = rowView({ ...healthy, last_envelope_at: null }, now);
     expect(view.heartbeat.never).toBe(false);
-    expect(view.forwarding).toEqual({ text: "never", moment: "", never: true });
+    expect(view.forwarding).toEqual({ text: "never", at: "", never: true });
   });
 
-  it("puts equal hashes into the same group, and none into none", () => {
+  it("groups equal hashes, and leaves a missing hash out of every group", () => {
     const groups = (desired: string | null, running: string | null, good: string | null) => {
       const config = {
         ...healthy.config,
@@ -82,7 +82,7 @@ describe("a row of the table", () => {
     expect(rowView(healthy, now).hashesRead).toBe("desired aaaaaa, running aaaaaa, last known good bccccc");
   });
 
-  it("says how long the state holds, and how many conditions hold beside it", () => {
+  it("shows how long the state has applied, and how many other conditions apply", () => {
     const conditions: FleetHealthRow["conditions"] = [
       { state: "stale", since: "2026-11-20T16:48:00.000Z", evidence: "" },
       { state: "queue_at_risk", since: "2026-11-20T16:00:00.000Z", evidence: "" },
@@ -96,12 +96,12 @@ describe("a row of the table", () => {
     });
   });
 
-  it("lets no name pose as another by marks that reorder it", () => {
+  it("spells out marks with which a name could pose as another", () => {
     const posing = { ...healthy, device_id: "\u202e10-egde", identity: "spiffe://x/\u2067a" };
     expect(rowView(posing, now)).toMatchObject({ device: "[U+202E]10-egde", identity: "spiffe://x/[U+2067]a" });
   });
 
-  it("names what is wrong with certificate and renewal", () => {
+  it("names the faults of certificate and renewal", () => {
     const certificate = { ...healthy.certificate, status: "expired" as const, not_after: "2026-11-20T14:00:00.000Z" };
     const renewal = { status: "failed", last_error: "certificate_revoked" };
     expect(rowView({ ...healthy, certificate, renewal }, now)).toMatchObject({
@@ -116,7 +116,7 @@ describe("a row of the table", () => {
     expect(rowView({ ...healthy, certificate: revoked }, now).certificate).toBe("revoked");
   });
 
-  it("shows a host that has not sent a heartbeat without inventing figures", () => {
+  it("invents no figures for a host without a heartbeat", () => {
     const queue = {
       records: null,
       bytes: null,
@@ -133,14 +133,14 @@ describe("a row of the table", () => {
   });
 });
 
-describe("the order of rows after an answer that nobody asked for", () => {
+describe("the order of rows after an automatic refresh", () => {
   const rows = (...ids: string[]) => ids.map((id) => ({ id, text: `new ${id}` }));
 
   it("stays while the rows are the same, with their new texts", () => {
     expect(keepOrder(rows("a", "b", "c"), rows("c", "a", "b"))).toEqual(rows("a", "b", "c"));
   });
 
-  it("is the answer's when a row came or went", () => {
+  it("is the answer's when a row was added or removed", () => {
     expect(keepOrder(rows("a", "b"), rows("b", "a", "c"))).toEqual(rows("b", "a", "c"));
     expect(keepOrder(rows("a", "b"), rows("c", "a"))).toEqual(rows("c", "a"));
     expect(keepOrder([], rows("a"))).toEqual(rows("a"));

@@ -1,33 +1,39 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { Drift, FleetState } from "../../../../proto/fleet-health/vocabulary.ts";
-import { formatBytes, formatCount, formatShare } from "../../format/amount.ts";
-import { shortHash } from "../../format/hash.ts";
-import { plainText } from "../../format/plain-text.ts";
-import { formatAgo, formatMoment, formatSpan, formatUntil } from "../../format/time.ts";
+import {
+  formatAgo,
+  formatBytes,
+  formatCount,
+  formatDuration,
+  formatShare,
+  formatTimestamp,
+  formatUntil,
+  plainText,
+} from "../../format/format.ts";
 
-/** How urgent a text is; without one it is plain. */
+/** How urgent a text is. */
 export type Tone = "ok" | "warn" | "crit" | "quiet";
 
-/** When something was last heard of: its age, or that it never was. */
+/** The age of an event, or that there was none. */
 export interface AgeView {
   text: string;
   /** The absolute time; empty for never. */
-  moment: string;
+  at: string;
   never: boolean;
 }
 
-/** A hash beside others: equal ones have the same `group`, counted from 1 in the order desired, running, last known good. */
+/** A hash beside others: equal ones share a `group`, numbered from 1 in the order desired, running, last known good. */
 export interface HashView {
   /** Six characters, or `none`. */
   text: string;
   group: number;
 }
 
-/** A row as it is written on the page: texts alone, so that of two answers only what differs touches the document. */
+/** A row as the page writes it: texts alone, so that an update touches only the parts of the document that differ. */
 export interface RowView {
   id: string;
   state: FleetState;
-  /** How long it has been in the state, and how many conditions hold beside it; empty when healthy. */
+  /** How long the state has applied, and how many other conditions apply; empty when healthy. */
   since: string;
   device: string;
   identity: string;
@@ -37,15 +43,15 @@ export interface RowView {
   driftTone: Tone;
   /** Desired, running, last known good. */
   hashes: readonly [HashView, HashView, HashView];
-  /** The same for who does not see them side by side. */
+  /** The hashes in one sentence, for screen readers. */
   hashesRead: string;
-  /** The share of the queue that is filled, in whole percent; -1 while nothing is known. */
+  /** The filled share of the queue, in whole percent; -1 while unknown. */
   queuePercent: number;
   queue: string;
   queueDetail: string;
   queueTone: Tone;
   certificate: string;
-  certificateMoment: string;
+  certificateAt: string;
   certificateTone: Tone;
   renewal: string;
   renewalTone: Tone;
@@ -63,15 +69,9 @@ export const driftNames: Record<Drift, string> = {
   unknown: "unknown",
 };
 
-const driftTones: Record<Drift, Tone> = {
-  in_sync: "ok",
-  drifted: "warn",
-  on_last_known_good: "warn",
-  no_desired: "quiet",
-  unknown: "quiet",
-};
+const driftTones: Partial<Record<Drift, Tone>> = { in_sync: "ok", drifted: "warn", on_last_known_good: "warn" };
 
-/** The row of a collector, ages counted to `now`: the report's own time, so that a wrong clock of this machine shows nowhere. */
+/** Returns the row of a collector. Ages count to `now`, the time of the report, so a wrong clock of this machine has no effect. */
 export const rowView = (row: FleetHealthRow, now: number): RowView => {
   const [first, ...others] = row.conditions;
   const hashes = hashViews(row.config);
@@ -80,13 +80,13 @@ export const rowView = (row: FleetHealthRow, now: number): RowView => {
   return {
     id: row.identity_id,
     state: row.state,
-    since: first === undefined ? "" : `for ${formatSpan((now - Date.parse(first.since)) / 1000)}${also}`,
+    since: first === undefined ? "" : `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
     device: plainText(row.device_id),
     identity: plainText(row.identity),
     heartbeat: ageView(row.last_heartbeat_at, now),
     forwarding: ageView(row.last_envelope_at, now),
     drift: driftNames[row.config.drift],
-    driftTone: driftTones[row.config.drift],
+    driftTone: driftTones[row.config.drift] ?? "quiet",
     hashes,
     hashesRead: `desired ${desired.text}, running ${running.text}, last known good ${good.text}`,
     ...queueView(row),
@@ -100,15 +100,15 @@ export const rowView = (row: FleetHealthRow, now: number): RowView => {
 
 const ageView = (at: string | null, now: number): AgeView =>
   at === null
-    ? { text: "never", moment: "", never: true }
-    : { text: formatAgo(at, now), moment: formatMoment(at), never: false };
+    ? { text: "never", at: "", never: true }
+    : { text: formatAgo(at, now), at: formatTimestamp(at), never: false };
 
 const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
   const groups: string[] = [];
   const view = (hash: string | null): HashView => {
     if (hash === null) return { text: "none", group: 0 };
     if (!groups.includes(hash)) groups.push(hash);
-    return { text: shortHash(hash), group: groups.indexOf(hash) + 1 };
+    return { text: hash.slice(0, 6), group: groups.indexOf(hash) + 1 };
   };
   return [view(config.desired_config_hash), view(config.running_config_hash), view(config.last_known_good_config_hash)];
 };
@@ -119,14 +119,13 @@ const queueView = ({ queue, conditions }: FleetHealthRow) => {
     return { queuePercent: -1, queue: "unknown", queueDetail: "", queueTone: "quiet" } as const;
   const details = [
     dropped === null || dropped === 0 ? "" : `${formatCount(dropped)} dropped`,
-    oldest === null ? "" : `oldest ${formatSpan(oldest)}`,
+    oldest === null ? "" : `oldest ${formatDuration(oldest)}`,
   ].filter((text) => text !== "");
-  const atRisk = conditions.some(({ state }) => state === "queue_at_risk");
   return {
     queuePercent: bytesMax > 0 ? Math.min(100, Math.floor((bytes / bytesMax) * 100)) : 0,
     queue: bytes === 0 ? "empty" : `${formatBytes(bytes)} · ${formatShare(bytes, bytesMax)}`,
     queueDetail: details.join(" · "),
-    queueTone: atRisk ? "warn" : "quiet",
+    queueTone: conditions.some(({ state }) => state === "queue_at_risk") ? "warn" : "quiet",
   } as const;
 };
 
@@ -137,7 +136,7 @@ const certificateView = ({ certificate, conditions }: FleetHealthRow, now: numbe
   const text = `${expired ? "expired" : "expires"} ${formatUntil(not_after, now)}`;
   return {
     certificate: status === "revoked" ? "revoked" : text,
-    certificateMoment: formatMoment(not_after),
+    certificateAt: formatTimestamp(not_after),
     certificateTone: status === "revoked" || expired ? "crit" : expiring ? "warn" : "quiet",
   } as const;
 };
@@ -152,8 +151,8 @@ const renewalView = ({ renewal, successor }: FleetHealthRow): { renewal: string;
 };
 
 /**
- * The order in which rows are shown after an answer that nobody asked for: rows that are the same as before stay where they are, so
- * that nothing moves under a reader; otherwise the answer's own.
+ * Returns `rows` in the order of `shown` if both have the same ids, else in their own: after an automatic refresh, nothing moves under
+ * a reader.
  */
 export const keepOrder = <Row extends { id: string }>(
   shown: readonly { id: string }[],

@@ -1,17 +1,14 @@
-/**
- * Which page comes before which: a report tells the next page's cursor only. Known of the pages that were seen since the page was
- * loaded.
- */
+/** The order of the pages seen since the document was loaded: a report names only the cursor of the next page. */
 export interface PageTrail {
-  /** Notes that `next` follows the page at `cursor`; undefined is the first page. */
-  note(cursor: string | undefined, next: string | null): void;
-  /** The number of the page at `cursor`, from 1; undefined when it was reached by a link. */
+  /** Records that `next` follows the page at `cursor`; undefined is the first page. */
+  record(cursor: string | undefined, next: string | null): void;
+  /** Returns the number of the page at `cursor`, from 1; undefined when it was reached by a link. */
   numberOf(cursor: string | undefined): number | undefined;
-  /** The cursor of the page before; undefined when that is the first page or not known. */
+  /** Returns the cursor of the page before; undefined when that is the first page or unknown. */
   before(cursor: string | undefined): string | undefined;
 }
 
-/** A trail that knows the first page only. */
+/** Creates a trail that knows only the first page. */
 export const createPageTrail = (): PageTrail => {
   const previous = new Map<string, string | undefined>();
   const numberOf = (cursor: string | undefined): number | undefined => {
@@ -23,8 +20,8 @@ export const createPageTrail = (): PageTrail => {
     return pages;
   };
   return {
-    note(cursor, next) {
-      // A cursor is the position of a row, so a page that is asked for again may name one that is known already.
+    record(cursor, next) {
+      // A cursor is the position of a row, so a repeated request may return one that is already known.
       if (next !== null && next !== cursor && !previous.has(next)) previous.set(next, cursor);
     },
     numberOf,

@@ -1,10 +1,11 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { forwardings } from "../../../../proto/fleet-health/filter.ts";
+import { distinctStates, forwardings } from "../../../../proto/fleet-health/filter.ts";
 import { driftKinds, fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { statesOf, textFault, type textFields } from "../query-language/filter.ts";
+import { type TextField, textFault } from "../query-language/filter.ts";
 import {
   defaultView,
+  exportPath,
   type FleetView,
   facetsPath,
   parseView,
@@ -16,7 +17,7 @@ import {
   withSort,
 } from "./view-state.ts";
 
-const text = (field: keyof typeof textFields) =>
+const text = (field: TextField) =>
   fc
     .string({ unit: "grapheme", minLength: 1, maxLength: 20 })
     .filter((value) => textFault(field, value) === undefined && value !== "");
@@ -24,7 +25,7 @@ const seconds = fc.integer({ min: 0, max: 315_360_000 });
 const filters = fc
   .record(
     {
-      states: fc.subarray([...fleetStates]).map((states) => statesOf(states)),
+      states: fc.subarray([...fleetStates]).map((states) => distinctStates(states)),
       text: text("text"),
       device: text("device"),
       identity: text("identity"),
@@ -52,8 +53,8 @@ const views: fc.Arbitrary<FleetView> = fc.record(
 );
 const searchOf = (path: string): string => new URL(path, "http://ui").search;
 
-describe("the view in the address", () => {
-  it("reads back every view that it writes", () => {
+describe("the address of a view", () => {
+  it("parses to the same view", () => {
     fc.assert(
       fc.property(views, (view) => {
         expect(parseView(searchOf(viewPath(view)))).toEqual(view);
@@ -61,7 +62,7 @@ describe("the view in the address", () => {
     );
   });
 
-  it("opens whatever the address says, and writes it in one way only", () => {
+  it("parses whatever it holds, and has one spelling for each view", () => {
     const value = fc.oneof(fc.string(), fc.constantFrom("stale", "-1", "1e3", "desc", "%00", "never", "9".repeat(12)));
     const name = fc.constantFrom("state", "q", "drift", "sort", "order", "cursor", "id", "forwarding", "version", "x");
     fc.assert(
@@ -72,14 +73,14 @@ describe("the view in the address", () => {
     );
   });
 
-  it("is short where nothing is chosen", () => {
+  it("is short for the default view", () => {
     expect(viewPath(defaultView)).toBe("/fleet");
     expect(parseView("")).toEqual(defaultView);
     expect(reportPath(defaultView)).toBe("/api/core/collector/health?limit=200");
     expect(facetsPath(defaultView)).toBe("/api/core/collector/health/facets");
   });
 
-  it("asks the report for the page and never for the drawer, and the facets for neither page nor sort", () => {
+  it("gives the report its page but not the drawer, and the facets neither page nor sort", () => {
     const view = parseView(
       "?state=stale&q=db&sort=queue_bytes&order=desc&cursor=c1&id=01920000-0000-7000-8000-0000000000aa",
     );
@@ -89,7 +90,14 @@ describe("the view in the address", () => {
     expect(facetsPath(view)).toBe("/api/core/collector/health/facets?state=stale&q=db");
   });
 
-  it("goes back to the first page, and closes the drawer, when filter or sort change", () => {
+  it("gives an export every filter, and every state", () => {
+    expect(exportPath("config_drift", {})).toBe("/api/core/collector/health/export.csv?kind=config_drift");
+    expect(exportPath("stale", { states: ["revoked", "stale"], text: "rack 4&5" })).toBe(
+      "/api/core/collector/health/export.csv?kind=stale&state=revoked&state=stale&q=rack+4%265",
+    );
+  });
+
+  it("returns to the first page, and closes the drawer, when filter or sort change", () => {
     const view = parseView("?sort=queue_bytes&cursor=c1&id=01920000-0000-7000-8000-0000000000aa");
     expect(viewPath(withFilter(view, { text: "db" }))).toBe("/fleet?q=db&sort=queue_bytes");
     expect(viewPath(withSort(view, "queue_bytes"))).toBe("/fleet?sort=queue_bytes&order=desc");

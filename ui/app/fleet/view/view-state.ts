@@ -1,21 +1,22 @@
-import { type FleetSort, fleetSorts } from "../../../../proto/fleet-health/vocabulary.ts";
-import { type FleetFilter, filterFromParams, filterToParams } from "../query-language/filter.ts";
+import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
+import { type ExportKind, type FleetSort, fleetSorts } from "../../../../proto/fleet-health/vocabulary.ts";
+import { filterFromParams } from "../query-language/filter.ts";
 
 /** Rows of a page. */
 export const pageRows = 200;
 
-/** The columns' directions. */
+/** The direction of a sort. */
 export type Order = "asc" | "desc";
 
 /**
- * What `/fleet` shows. All of it is in the address, so that a view can be sent to a colleague, and back and forward work. Only how a
- * table looks on this screen (columns, density) is not.
+ * The state of `/fleet` that its address holds, so that a view can be sent to a colleague and back and forward work. The table
+ * preferences are not part of it.
  */
 export interface FleetView {
   readonly filter: FleetFilter;
   readonly sort: FleetSort;
   readonly order: Order;
-  /** Where the page begins, as the report gave it; absent on the first page. It holds for its sort and order only. */
+  /** The start of the page, as the report returned it; absent on the first page. Valid for its sort and order only. */
   readonly cursor?: string;
   /** The row whose drawer is open. */
   readonly rowId?: string;
@@ -27,40 +28,44 @@ export const defaultView: FleetView = { filter: {}, sort: "identity", order: "as
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const cursorPattern = /^[\w.~-]{1,4096}$/;
 
-/** The view of an address. What is not understood is left out, so that a mangled link still opens. */
+/** Parses the view of an address. Invalid parts are ignored, so that a mangled link still opens. */
 export const parseView = (search: string): FleetView => {
   const params = new URLSearchParams(search);
-  const sort = fleetSorts.find((name) => name === params.get("sort")) ?? defaultView.sort;
   const cursor = params.get("cursor") ?? "";
   const rowId = params.get("id")?.toLowerCase() ?? "";
   return {
     filter: filterFromParams(params),
-    sort,
+    sort: fleetSorts.find((name) => name === params.get("sort")) ?? defaultView.sort,
     order: params.get("order") === "desc" ? "desc" : "asc",
     ...(cursorPattern.test(cursor) ? { cursor } : {}),
     ...(uuid.test(rowId) ? { rowId } : {}),
   };
 };
 
-/** The address of a view, always in the same order; `parseView` reads the same view back. */
+const apiPath = "/api/core/collector/health";
+
+const withParams = (path: string, params: URLSearchParams) => (params.size === 0 ? path : `${path}?${params}`);
+
+/** Returns the address of a view, always in the same order; `parseView` is its inverse. */
 export const viewPath = (view: FleetView): string => {
   const params = viewParams(view);
   if (view.rowId !== undefined) params.set("id", view.rowId);
-  return params.size === 0 ? "/fleet" : `/fleet?${params}`;
+  return withParams("/fleet", params);
 };
 
-/** The page of the report that a view shows, as a path of the API. */
+/** Returns the API path of the page of the report that a view shows. */
 export const reportPath = (view: FleetView): string => {
   const params = viewParams(view);
   params.set("limit", String(pageRows));
-  return `/api/core/collector/health?${params}`;
+  return withParams(apiPath, params);
 };
 
-/** The facets of what a view shows, on all pages, as a path of the API. */
-export const facetsPath = ({ filter }: FleetView): string => {
-  const params = filterToParams(filter);
-  return params.size === 0 ? "/api/core/collector/health/facets" : `/api/core/collector/health/facets?${params}`;
-};
+/** Returns the API path of the facets of a view, over all its pages. */
+export const facetsPath = ({ filter }: FleetView): string => withParams(`${apiPath}/facets`, filterToParams(filter));
+
+/** Returns the API path of a CSV export under a filter. */
+export const exportPath = (kind: ExportKind, filter: FleetFilter): string =>
+  withParams(`${apiPath}/export.csv`, new URLSearchParams([["kind", kind], ...filterToParams(filter)]));
 
 const viewParams = ({ filter, sort, order, cursor }: FleetView): URLSearchParams => {
   const params = filterToParams(filter);
@@ -70,17 +75,17 @@ const viewParams = ({ filter, sort, order, cursor }: FleetView): URLSearchParams
   return params;
 };
 
-/** The view under another filter, from its first page on. */
+/** Returns the first page of a view under another filter. */
 export const withFilter = ({ sort, order }: FleetView, filter: FleetFilter): FleetView => ({ filter, sort, order });
 
-/** The view by another column, from its first page on; by the same column, the other way around. */
+/** Returns the first page of a view by another column; by the same column, in the opposite order. */
 export const withSort = (view: FleetView, sort: FleetSort): FleetView => ({
   filter: view.filter,
   sort,
   order: sort === view.sort && view.order === "asc" ? "desc" : "asc",
 });
 
-/** The view at another page; without a cursor, the first. */
+/** Returns a view at another page; without a cursor, the first. */
 export const withPage = ({ filter, sort, order }: FleetView, cursor?: string): FleetView => ({
   filter,
   sort,
@@ -88,6 +93,6 @@ export const withPage = ({ filter, sort, order }: FleetView, cursor?: string): F
   ...(cursor === undefined ? {} : { cursor }),
 });
 
-/** The view with the drawer of a row, or without one. */
+/** Returns a view with the drawer of a row, or without one. */
 export const withRow = ({ rowId: _, ...view }: FleetView, rowId?: string): FleetView =>
   rowId === undefined ? view : { ...view, rowId };

@@ -1,0 +1,87 @@
+import * as v from "valibot";
+import { describe, expect, it } from "vitest";
+import { ApiProblem, createApiClient, fetchAhead } from "./api-client.ts";
+
+const Answer = v.object({ count: v.number() });
+
+/** A client over one answer, or over a fetch that fails. */
+const clientOver = (answer: Response | Error) =>
+  createApiClient({ fetch: () => (answer instanceof Error ? Promise.reject(answer) : Promise.resolve(answer)) });
+
+const problemFrom = async (answer: Response | Error) => {
+  const problem = await clientOver(answer)
+    .get("/api/x", Answer)
+    .catch((error: unknown) => error);
+  if (!(problem instanceof ApiProblem)) throw problem;
+  const { code, status, message, requestId } = problem;
+  return { code, status, message, requestId };
+};
+
+describe("the API client", () => {
+  it("returns the parsed answer", async () => {
+    expect(await clientOver(Response.json({ count: 3, more: true })).get("/api/x", Answer)).toEqual({ count: 3 });
+  });
+
+  it("drops members that only a newer core sends", async () => {
+    const Strict = v.strictObject({ rows: v.array(v.strictObject({ id: v.string() })) });
+    const newer = { rows: [{ id: "a", since: 1 }, { id: "b" }], more: true };
+    expect(await clientOver(Response.json(newer)).get("/api/x", Strict)).toEqual({ rows: [{ id: "a" }, { id: "b" }] });
+    const other = clientOver(Response.json({ rows: [{ name: "a" }] })).get("/api/x", Strict);
+    await expect(other).rejects.toMatchObject({ code: "unreadable" });
+  });
+
+  it("rejects with the problem of a problem document", async () => {
+    const document = { title: "No", status: 403, detail: "Not you", code: "forbidden", request_id: "r1" };
+    expect(await problemFrom(Response.json(document, { status: 403 }))).toEqual({
+      code: "forbidden",
+      status: 403,
+      message: "Not you",
+      requestId: "r1",
+    });
+  });
+
+  it("reports the status of an error without a problem document, such as a proxy's page", async () => {
+    const answer = new Response("<h1>Bad gateway</h1>", { status: 502, headers: { "X-Request-Id": "r2" } });
+    expect(await problemFrom(answer)).toMatchObject({ code: "unreadable", status: 502, requestId: "r2" });
+  });
+
+  it("rejects an answer that does not match its schema", async () => {
+    expect(await problemFrom(Response.json({ count: "3" }))).toMatchObject({ code: "unreadable", status: 200 });
+    expect(await problemFrom(new Response("{"))).toMatchObject({ code: "unreadable", status: 200 });
+  });
+
+  it("reports a server that does not answer, or stops answering", async () => {
+    expect(await problemFrom(new TypeError("Failed to fetch"))).toMatchObject({ code: "unreachable", status: 0 });
+    const cut = new ReadableStream({ pull: (controller) => controller.error(new TypeError("network error")) });
+    expect(await problemFrom(new Response(cut))).toMatchObject({ code: "unreachable", status: 0 });
+  });
+
+  it("rejects with the abort reason once aborted", async () => {
+    const signal = AbortSignal.abort();
+    const client = clientOver(new DOMException("aborted", "AbortError"));
+    await expect(client.get("/api/x", Answer, signal)).rejects.toMatchObject({ name: "AbortError" });
+  });
+});
+
+describe("fetching ahead", () => {
+  it("gives an early answer to the first call for its path, and requests every other", async () => {
+    const requested: string[] = [];
+    const ahead = fetchAhead(
+      async (input) => {
+        requested.push(String(input));
+        return new Response(String(requested.length));
+      },
+      ["/report"],
+    );
+    expect(requested).toEqual(["/report"]);
+    const texts = [];
+    for (const path of ["/session", "/report", "/report"]) texts.push(await (await ahead(path)).text());
+    expect(texts).toEqual(["2", "1", "3"]);
+  });
+
+  it("rejects the first call with an early failure, and leaves no rejection unhandled", async () => {
+    const ahead = fetchAhead(() => Promise.reject(new TypeError("unreachable")), ["/report"]);
+    await new Promise((resolve) => setImmediate(resolve));
+    await expect(ahead("/report")).rejects.toThrow("unreachable");
+  });
+});

@@ -1,0 +1,103 @@
+import * as v from "valibot";
+
+/** Reads from the server. */
+export interface ApiClient {
+  /**
+   * Returns the parsed answer of a same-origin path, such as `/api/core/collector/health?limit=1`, without members that the schema
+   * does not know. Rejects with an `ApiProblem`, or with the signal's reason once it is aborted.
+   */
+  get<Schema extends v.GenericSchema>(
+    path: string,
+    schema: Schema,
+    signal?: AbortSignal,
+  ): Promise<v.InferOutput<Schema>>;
+}
+
+interface ApiProblemFields {
+  code: string;
+  status: number;
+  message: string;
+  requestId?: string | undefined;
+}
+
+/**
+ * Why a request has no answer. `code` is the problem document's (RFC 9457), or one of the page's own: `unreachable` (no answer
+ * arrived), `unreadable` (the answer does not match its schema). `status` is 0 without an answer. The message may be shown.
+ */
+export class ApiProblem extends Error {
+  override readonly name = "ApiProblem";
+  readonly code: string;
+  readonly status: number;
+  /** Finds the request in the server's log. */
+  readonly requestId: string | undefined;
+
+  constructor({ code, status, message, requestId }: ApiProblemFields) {
+    super(message);
+    this.code = code;
+    this.status = status;
+    this.requestId = requestId;
+  }
+}
+
+/** Creates a client over `fetch`. Requests are same-origin, so they carry the session cookie. */
+export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => ({
+  async get(path, schema, signal) {
+    const unreachable = (error: unknown) => {
+      if (signal?.aborted) throw error;
+      throw new ApiProblem({ code: "unreachable", status: 0, message: "The server cannot be reached" });
+    };
+    const response = await options
+      .fetch(path, { headers: { Accept: "application/json" }, ...(signal ? { signal } : {}) })
+      .catch(unreachable);
+    if (!response.ok) throw await readProblem(response);
+    const body: unknown = await response.json().catch((error: unknown) => {
+      if (!(error instanceof SyntaxError)) unreachable(error);
+    });
+    const parsed = v.safeParse(schema, body);
+    // With unknown members as the only issues, every known member was checked and is in the output.
+    if (parsed.success || parsed.issues.every(isUnknownMember)) return parsed.output as v.InferOutput<typeof schema>;
+    const message = "The page cannot read the server's answer; reload the page to update it";
+    throw new ApiProblem({ code: "unreadable", status: response.status, message, requestId: requestIdOf(response) });
+  },
+});
+
+/** A newer core may send more members than this page knows. */
+const isUnknownMember = ({ type, expected }: v.BaseIssue<unknown>): boolean =>
+  type === "strict_object" && expected === "never";
+
+const requestIdOf = (response: Response) => response.headers.get("X-Request-Id") ?? undefined;
+
+const ProblemDocument = v.object({
+  title: v.string(),
+  detail: v.optional(v.string()),
+  code: v.string(),
+  request_id: v.optional(v.string()),
+});
+
+/** Reads a problem document; falls back to the status where a proxy answered instead. */
+const readProblem = async (response: Response): Promise<ApiProblem> => {
+  const { status } = response;
+  const document = v.safeParse(ProblemDocument, await response.json().catch(() => undefined));
+  if (!document.success) {
+    const message = `The server answered with status ${status}`;
+    return new ApiProblem({ code: "unreadable", status, message, requestId: requestIdOf(response) });
+  }
+  const { title, detail, code, request_id: requestId = requestIdOf(response) } = document.output;
+  return new ApiProblem({ code, status, message: detail ?? title, requestId });
+};
+
+/**
+ * Returns a `fetch` that has already requested `paths`, and gives each answer to the first call for its path. Such a call cannot be
+ * aborted.
+ */
+export const fetchAhead = (fetch: typeof globalThis.fetch, paths: readonly string[]): typeof globalThis.fetch => {
+  const begun = new Map(paths.map((path) => [path, fetch(path, { headers: { Accept: "application/json" } })]));
+  // The caller of each path receives the failure.
+  for (const answer of begun.values()) answer.catch(() => undefined);
+  return (input, init) => {
+    const path = String(input);
+    const answer = begun.get(path);
+    begun.delete(path);
+    return answer ?? fetch(input, init);
+  };
+};

@@ -1,0 +1,50 @@
+import type { ApiProblem } from "./api-client.ts";
+
+/**
+ * The state of a report that is requested repeatedly. Invariants: `answer` is the newest that arrived and stays while later requests
+ * fail or another query is requested, so rows never vanish; `problem` belongs to the newest request for `query` and is cleared by the
+ * next answer to it; answers to any other query are ignored.
+ */
+export interface ReportState<Value> {
+  /** The query that the page wants now. */
+  readonly query: string;
+  /** `query` is the one that was answered, `at` the arrival in milliseconds of this machine's clock. */
+  readonly answer?: { readonly query: string; readonly value: Value; readonly at: number };
+  readonly problem?: ApiProblem;
+  readonly loading: boolean;
+}
+
+/** An event in the life of a report. */
+export type ReportEvent<Value> =
+  | { type: "requested"; query: string }
+  | { type: "answered"; query: string; value: Value; at: number }
+  | { type: "failed"; query: string; problem: ApiProblem };
+
+/** The state before the first request. */
+export const initialReportState: ReportState<never> = { query: "", loading: false };
+
+/** Returns the state after an event. */
+export const nextReportState = <Value>(state: ReportState<Value>, event: ReportEvent<Value>): ReportState<Value> => {
+  const { query } = event;
+  if (event.type === "requested") {
+    const { problem, ...rest } = state;
+    return { ...(query === state.query ? state : rest), query, loading: true };
+  }
+  if (query !== state.query) return state;
+  if (event.type === "failed") return { ...state, problem: event.problem, loading: false };
+  return { query, answer: { query, value: event.value, at: event.at }, loading: false };
+};
+
+/**
+ * How to show a report. `loading`: there is no answer yet. `fresh`: the answer matches the query. `changing`: the answer is of the
+ * previous query, while the new one loads. `stale`: a later request failed. `failed`: no answer matches the query.
+ */
+export type ReportPhase = "loading" | "fresh" | "changing" | "stale" | "failed";
+
+/** Returns the phase of a state. */
+export const phaseOf = ({ query, answer, problem }: ReportState<unknown>): ReportPhase => {
+  const current = answer?.query === query;
+  if (problem) return current ? "stale" : "failed";
+  if (answer === undefined) return "loading";
+  return current ? "fresh" : "changing";
+};

@@ -1,0 +1,30 @@
+import { type JSX, Show } from "solid-js";
+import type { ApiProblem } from "../api/api-client.ts";
+
+/** Replaces content that could not be loaded: what failed, why, the id of the request, and a button that tries again. */
+export const LoadFailure = (props: {
+  title: JSX.Element;
+  problem: ApiProblem;
+  onRetry: () => void;
+  /** More to do than to try again. */
+  children?: JSX.Element;
+}) => (
+  <section class="notice" role="alert">
+    {props.title}
+    <p>
+      {props.problem.message}.
+      <Show when={props.problem.requestId}>
+        {(id) => (
+          <>
+            {" "}
+            Request <code>{id()}</code>
+          </>
+        )}
+      </Show>
+    </p>
+    <button class="button" type="button" onClick={() => props.onRetry()}>
+      Try again
+    </button>
+    {props.children}
+  </section>
+);

@@ -1,0 +1,52 @@
+import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+
+/** Height of every chart in pixels, its base line, and the highest bar. Horizontal positions are percentages of the width. */
+export const chartHeight = 96;
+export const barBase = 78;
+export const barHeightMax = 62;
+const barHeightMin = 3;
+
+/** One bar. A marked bar needs attention; it is hatched as well as coloured. */
+export interface Bar {
+  count: number;
+  marked: boolean;
+  /** Left edge and width, in percent of the chart. */
+  x: number;
+  width: number;
+  /** In pixels; 0 for a count of 0. */
+  height: number;
+  /** The row header in the text table: `1–2 min ago`. */
+  label: string;
+  /** The whole in words: `312 hosts, last heartbeat 1–2 min ago`. */
+  name: string;
+  /** The filter that a click adds, and its words; absent where no filter finds the same hosts. */
+  filter?: { change: FleetFilter; name: string };
+}
+
+/** A word below the axis, centred at `x` percent unless it is at an edge. */
+export interface Tick {
+  x: number;
+  label: string;
+  anchor: "start" | "middle" | "end";
+}
+
+/**
+ * Returns heights in pixels by the square root of the count: a few hosts stay visible beside thousands, and the higher bar is always
+ * the larger count.
+ */
+export const barHeights = (counts: readonly number[]): number[] => {
+  const highest = Math.sqrt(Math.max(1, ...counts));
+  return counts.map((count) =>
+    count === 0 ? 0 : Math.max(barHeightMin, Math.round((Math.sqrt(count) / highest) * barHeightMax)),
+  );
+};
+
+/** Returns the name of a bar's link: what it counts, and what a click does. */
+export const linkName = ({ name, filter }: Bar): string => (filter === undefined ? name : `${name}: ${filter.name}`);
+
+/** Returns the indices of the bars that are links: those with a count and a filter. */
+export const linkedBars = (bars: readonly Bar[]): number[] =>
+  bars.flatMap(({ count, filter }, index) => (count > 0 && filter !== undefined ? [index] : []));
+
+/** Returns a share as a percentage with two decimals. */
+export const percent = (share: number): number => Math.round(share * 10_000) / 100;

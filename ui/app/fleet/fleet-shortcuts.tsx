@@ -1,0 +1,106 @@
+import { createUniqueId, For } from "solid-js";
+import type { Shortcut, ShortcutSwitch } from "../browser/shortcuts.ts";
+
+/** The actions behind the keys of `/fleet`. */
+export interface FleetActions {
+  search(): void;
+  exports(): void;
+  help(): void;
+  refresh(): void;
+  /** The row whose drawer is open. */
+  drawerId(): string | undefined;
+  showDrawer(id: string): void;
+}
+
+/** Returns the keys of `/fleet`. `j` and `k` move the focus from row to row, and an open drawer with it. */
+export const fleetShortcuts = (actions: FleetActions): Shortcut[] => {
+  const step = (by: 1 | -1) => {
+    const rows = [...document.querySelectorAll<HTMLElement>("tr[data-id]")];
+    const drawerId = actions.drawerId();
+    const focused = document.activeElement?.closest<HTMLElement>("tr[data-id]")?.dataset.id;
+    const at = rows.findIndex(({ dataset }) => dataset.id === (drawerId ?? focused));
+    const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by]?.dataset.id;
+    if (next === undefined) return;
+    const link = rowLink(next);
+    if (drawerId === undefined) link?.focus();
+    else {
+      actions.showDrawer(next);
+      link?.scrollIntoView({ block: "nearest" });
+    }
+  };
+  return [
+    { key: "/", label: "Search and filter", run: actions.search },
+    { key: "j", label: "Next row", run: () => step(1), inDialog: true },
+    { key: "k", label: "Previous row", run: () => step(-1), inDialog: true },
+    { key: "Enter", label: "Open the row" },
+    { key: "Escape", label: "Close what is open" },
+    { key: "e", label: "Export", run: actions.exports },
+    { key: "r", label: "Refresh", run: actions.refresh },
+    { key: "?", label: "Show this help", run: actions.help },
+  ];
+};
+
+/** Returns the link of a row, which takes the focus for it; null when the row is not on this page. */
+export const rowLink = (id: string | undefined): HTMLElement | null =>
+  id === undefined ? null : document.querySelector(`tr[data-id="${CSS.escape(id)}"] .row-link`);
+
+const keyNames: Readonly<Record<string, string>> = { Escape: "Esc" };
+
+/** A button and its dialog: every shortcut of the page, and the switch that turns them off. */
+export const ShortcutHelp = (props: {
+  shortcuts: readonly Shortcut[];
+  choice: ShortcutSwitch;
+  /** Receives the dialog, for the shortcut that opens it. */
+  ref: (dialog: HTMLDialogElement) => void;
+}) => {
+  const id = createUniqueId();
+  let dialog!: HTMLDialogElement;
+  return (
+    <>
+      <button
+        class="button button-icon"
+        type="button"
+        title="Keyboard shortcuts (?)"
+        onClick={() => dialog.showModal()}
+      >
+        <span aria-hidden="true">?</span>
+        <span class="visually-hidden">Keyboard shortcuts</span>
+      </button>
+      <dialog
+        ref={(element) => {
+          dialog = element;
+          props.ref(element);
+        }}
+        class="popover shortcuts"
+        aria-labelledby={id}
+      >
+        <h2 id={id}>Keyboard shortcuts</h2>
+        <dl>
+          <For each={props.shortcuts}>
+            {({ key, label }) => (
+              <div>
+                <dt>
+                  <kbd class="kbd">{keyNames[key] ?? key}</kbd>
+                </dt>
+                <dd>{label}</dd>
+              </div>
+            )}
+          </For>
+        </dl>
+        <label class="shortcuts-switch">
+          <input
+            type="checkbox"
+            checked={props.choice.on()}
+            onChange={(event) => props.choice.turn(event.currentTarget.checked)}
+          />
+          Use single-key shortcuts
+        </label>
+        <form method="dialog">
+          <button class="button" type="submit">
+            Close
+          </button>
+        </form>
+      </dialog>
+    </>
+  );
+};

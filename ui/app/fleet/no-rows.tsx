@@ -1,0 +1,70 @@
+import { Match, Show, Switch } from "solid-js";
+import type { ApiProblem } from "../api/api-client.ts";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { defaultView, type FleetView, viewPath, withFilter, withPage } from "./view/view-state.ts";
+
+const enrollCommand = `svc-collector enroll --core https://core.example.com --ingest core.example.com:8443 \\
+  --token-file token --device-id "$(hostname)" --identity-prefix spiffe://example.com/collectors/ \\
+  --ca-bundle ca.pem`;
+
+/** Replaces the table: why there are no rows, and the next step. */
+export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: () => void }) => (
+  <div class="no-rows">
+    <Switch>
+      <Match when={props.problem?.status === 403}>
+        <section class="notice" role="alert">
+          <h2>
+            This report needs the scope <code>audit</code>
+          </h2>
+          <p>Your scopes have changed since this page was loaded.</p>
+          <a class="button" href="/">
+            Show your scopes
+          </a>
+        </section>
+      </Match>
+      <Match when={props.problem}>
+        {(problem) => (
+          <LoadFailure title={<h2>The report could not be loaded</h2>} problem={problem()} onRetry={props.onRetry}>
+            <Show when={problem().status === 422}>
+              <a class="button" href={viewPath(defaultView)}>
+                Show the whole fleet
+              </a>
+            </Show>
+            <p>The page retries by itself unless updates are paused.</p>
+          </LoadFailure>
+        )}
+      </Match>
+      <Match when={props.view.cursor !== undefined}>
+        <section class="notice">
+          <h2>This page is now empty</h2>
+          <p>Its collectors have moved to another page, or no longer match the filters.</p>
+          <a class="button" href={viewPath(withPage(props.view))}>
+            First page
+          </a>
+        </section>
+      </Match>
+      <Match when={Object.keys(props.view.filter).length > 0}>
+        <section class="notice">
+          <h2>No collector matches</h2>
+          <p>No collector matches all of these filters. Remove one above, or clear them all.</p>
+          <a class="button" href={viewPath(withFilter(props.view, {}))}>
+            Clear all filters
+          </a>
+        </section>
+      </Match>
+      <Match when={true}>
+        <section class="notice">
+          <h2>No host is enrolled yet</h2>
+          <p>
+            An administrator creates an enrollment policy and a bootstrap token. Then run this on the host; it enrolls
+            the host and writes its config:
+          </p>
+          <pre class="panel">
+            <code>{enrollCommand}</code>
+          </pre>
+          <p>The host appears here at once, as “Enrolling”.</p>
+        </section>
+      </Match>
+    </Switch>
+  </div>
+);

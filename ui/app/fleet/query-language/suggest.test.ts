@@ -1,0 +1,82 @@
+import fc from "fast-check";
+import { describe, expect, it } from "vitest";
+import { parseQuery } from "./parse.ts";
+import { suggest, takeSuggestion } from "./suggest.ts";
+
+describe("suggestions", () => {
+  const values = {
+    states: { stale: 12 },
+    versions: [
+      { version: "1.4.0", count: 90 },
+      { version: "1.3 beta", count: 2 },
+    ],
+    platforms: [{ platform: "linux/amd64", count: 92 }],
+    drift: [{ drift: "drifted", count: 3 }],
+  };
+  /** `|` is the cursor. */
+  const words = (marked: string) =>
+    suggest(marked.replace("|", ""), marked.indexOf("|"), values).items.map(({ word }) => word);
+
+  it.each<[string, string[]]>([
+    [
+      "|",
+      [
+        "state:",
+        "device:",
+        "identity:",
+        "platform:",
+        "version:",
+        "drift:",
+        "forwarding:",
+        "heartbeat:",
+        "hb>",
+        "expires<",
+      ],
+    ],
+    ["d|", ["device:", "drift:"]],
+    ["st|", ["state:", "state:stale"]],
+    ["web dri|", ["drift:", "drift:drifted"]],
+    ["-|", ["-state:", "-version:"]],
+    ["state:re|", ["state:revoked", "state:renewal_failed"]],
+    ["-state:he|", ["-state:healthy"]],
+    ["state:stale,re|", ["state:stale,revoked", "state:stale,renewal_failed"]],
+    ["state:st|ale", []],
+    ["version:1|", ["version:1.4.0", 'version:"1.3 beta"']],
+    ["-version:1.4|", ["-version:1.4.0"]],
+    ["platform:|", ["platform:linux/amd64"]],
+    ["platform:AMD|", ["platform:linux/amd64"]],
+    ["forwarding:|", ["forwarding:never", "forwarding:ever"]],
+    ["hb>1|", ["hb>10m", "hb>1h", "hb>1d"]],
+    ["expires:|", ["expires<1d", "expires<3d", "expires<7d", "expires<30d"]],
+    ["device:w|", []],
+    ["colour:|", []],
+    ['"st|', []],
+  ])("complete %s", (marked, expected) => expect(words(marked)).toEqual(expected));
+
+  it("show how many hosts they find", () => {
+    expect(suggest("state:sta", 9, values).items).toEqual([
+      { word: "state:stale", meaning: "heartbeat overdue", count: 12, whole: true },
+    ]);
+  });
+
+  it("replace the word under the cursor", () => {
+    const query = "web sta hb>1h";
+    const found = suggest(query, 7, values);
+    const [key, stale] = found.items;
+    expect(key && takeSuggestion(query, found, key)).toEqual({ query: "web state: hb>1h", cursor: 10 });
+    expect(stale && takeSuggestion(query, found, stale)).toEqual({ query: "web state:stale hb>1h", cursor: 16 });
+  });
+
+  it("lead to queries without faults", () =>
+    fc.assert(
+      fc.property(
+        fc.constantFrom("", "st", "-v", "version:", "state:stale,", "hb>", "dri", "platform:l"),
+        fc.nat(8),
+        (begun, index) => {
+          const found = suggest(begun, begun.length, values);
+          const item = found.items[index];
+          if (item?.whole) expect(parseQuery(takeSuggestion(begun, found, item).query).faults).toEqual([]);
+        },
+      ),
+    ));
+});

@@ -1,0 +1,51 @@
+import { describe, expect, it } from "vitest";
+import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+import { fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { includesFigure, stateRules, summaryFigures, toggleFigure } from "./summary-view.ts";
+
+const figureOf = (count: string) => {
+  const figure = summaryFigures.find((each) => each.count === count);
+  if (figure === undefined) throw new Error(`no figure counts ${count}`);
+  return figure;
+};
+
+describe("a figure of the summary", () => {
+  it("adds its filter to the others, and removes it again", () => {
+    const filter: FleetFilter = { text: "db" };
+    const figure = figureOf("never_forwarded");
+    const narrowed = toggleFigure(filter, figure);
+    expect(narrowed).toEqual({ text: "db", forwarding: "never" });
+    expect([includesFigure(filter, figure), includesFigure(narrowed, figure)]).toEqual([false, true]);
+    expect(toggleFigure(narrowed, figure)).toEqual(filter);
+  });
+
+  it("replaces a figure that it excludes", () => {
+    const forwarding = toggleFigure({ forwarding: "never", heartbeat: "recent" }, figureOf("forwarding"));
+    expect(forwarding).toEqual({ forwarding: "ever", heartbeat: "recent" });
+    expect(includesFigure(forwarding, figureOf("active_recent_heartbeats"))).toBe(true);
+  });
+
+  it("removes every filter when it is the whole fleet, which is never a filter itself", () => {
+    expect(toggleFigure({ text: "db", states: ["stale"] }, figureOf("enrolled"))).toEqual({});
+    expect(includesFigure({}, figureOf("enrolled"))).toBe(false);
+  });
+});
+
+describe("the rules of the states", () => {
+  const thresholds = {
+    heartbeat_interval_seconds: 20,
+    stale_after_seconds: 60,
+    enrolling_seconds: 900,
+    cert_expiring_fraction: 0.25,
+    min_version: "1.2.0",
+  };
+
+  it("cover every state, with the thresholds of the report", () => {
+    const rules = stateRules(thresholds);
+    expect(fleetStates.filter((state) => rules[state].length < 10)).toEqual([]);
+    expect(rules.stale).toBe("No heartbeat for more than 1 min, or none at all 15 min after enrollment.");
+    expect(rules.cert_expiring).toContain("Less than 25 % ");
+    expect(rules.unsupported_version).toBe("The version is not SemVer, or below 1.2.0.");
+    expect(stateRules({ ...thresholds, min_version: null }).unsupported_version).toBe("The version is not SemVer.");
+  });
+});

@@ -1,0 +1,122 @@
+import { createMemo, For, Show } from "solid-js";
+import { changeFilter, distinctStates } from "../../../../proto/fleet-health/filter.ts";
+import type { FleetSummaryView, FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
+import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { Icon, StateMark } from "../../design/icon.tsx";
+import { formatCount } from "../../format/format.ts";
+import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
+import { includesFigure, stateRules, summaryFigures, toggleFigure } from "./summary-view.ts";
+
+interface SummaryProps {
+  /** Undefined while it loads. */
+  summary: FleetSummaryView | undefined;
+  view: FleetView;
+}
+
+/** The fleet in one line of figures; each toggles its filter. */
+export const SummaryLine = (props: SummaryProps) => (
+  <ul class="summary" aria-label="Fleet" data-loading={props.summary === undefined ? "" : undefined}>
+    <For each={summaryFigures}>
+      {(figure) => (
+        <li>
+          <a
+            class="summary-figure"
+            href={viewPath(withFilter(props.view, toggleFigure(props.view.filter, figure)))}
+            noScroll
+            aria-current={includesFigure(props.view.filter, figure) ? "true" : undefined}
+            data-alarm={figure.count === "never_forwarded" && props.summary?.never_forwarded ? "" : undefined}
+          >
+            {/* As wide as a fleet of thousands, until the first answer. */}
+            <b>{formatCount(props.summary?.[figure.count] ?? 1000)}</b> {figure.words}
+          </a>
+        </li>
+      )}
+    </For>
+  </ul>
+);
+
+/** Returns the start and width of each state's segment, in thousandths; a state with any collector stays visible. */
+const segmentsOf = (summary: FleetSummaryView): { state: FleetState; from: number; width: number }[] => {
+  const count = (state: FleetState) => summary.by_state[state] ?? 0;
+  const present = fleetStates.filter((state) => count(state) > 0);
+  const total = present.reduce((sum, state) => sum + count(state), 0);
+  const widthMin = 6;
+  const rest = 1000 - widthMin * present.length;
+  let from = 0;
+  return present.map((state) => {
+    const segment = { state, from, width: widthMin + (rest * count(state)) / total };
+    from += segment.width;
+    return segment;
+  });
+};
+
+/** The nine states as one bar and nine filters, with their counts under the other filters. */
+export const StateBar = (props: SummaryProps) => {
+  const states = () => props.view.filter.states ?? [];
+  const hrefs = createMemo(() =>
+    Object.fromEntries(
+      fleetStates.map((state) => {
+        const chosen = states();
+        const toggled = chosen.includes(state) ? chosen.filter((one) => one !== state) : [...chosen, state];
+        const filter = changeFilter(props.view.filter, { states: distinctStates(toggled) });
+        return [state, viewPath(withFilter(props.view, filter))];
+      }),
+    ),
+  );
+  return (
+    <section class="state-bar" aria-label="States" data-loading={props.summary === undefined ? "" : undefined}>
+      <svg class="state-segments" viewBox="0 0 1000 1" preserveAspectRatio="none" aria-hidden="true">
+        <For each={props.summary && segmentsOf(props.summary)}>
+          {({ state, from, width }) => <rect data-state={state} x={from} width={Math.max(1, width - 1.5)} height="1" />}
+        </For>
+      </svg>
+      <ul class="state-chips">
+        <For each={fleetStates}>
+          {(state) => (
+            <li>
+              <a
+                class="chip"
+                href={hrefs()[state]}
+                noScroll
+                aria-current={states().includes(state) ? "true" : undefined}
+                data-none={props.summary?.by_state[state] === 0 ? "" : undefined}
+              >
+                <StateMark state={state} />
+                <b>{formatCount(props.summary?.by_state[state] ?? 0)}</b>
+              </a>
+            </li>
+          )}
+        </For>
+      </ul>
+    </section>
+  );
+};
+
+/** A button and its popover: the rule of each state in order of precedence, with the thresholds of the report. */
+export const StateLegend = (props: { thresholds: FleetThresholdsView | undefined }) => (
+  <>
+    <button class="button button-plain" type="button" popovertarget="state-legend">
+      <Icon name="info" /> What the states mean
+    </button>
+    <section id="state-legend" class="popover" popover="auto" aria-label="What the states mean" tabindex="0">
+      <p>A collector is in the first of these states that applies.</p>
+      <Show when={props.thresholds}>
+        {(thresholds) => (
+          <>
+            <ol class="rules">
+              <For each={fleetStates}>
+                {(state) => (
+                  <li>
+                    <StateMark state={state} />
+                    <p>{stateRules(thresholds())[state]}</p>
+                  </li>
+                )}
+              </For>
+            </ol>
+            <p>A collector sends a heartbeat every {thresholds().heartbeat_interval_seconds} s.</p>
+          </>
+        )}
+      </Show>
+    </section>
+  </>
+);

@@ -1,0 +1,71 @@
+import { type Accessor, createSignal } from "solid-js";
+import * as v from "valibot";
+import type { FleetSort } from "../../../../proto/fleet-health/vocabulary.ts";
+import { readStoredText, storeText } from "../../browser/stored-text.ts";
+
+interface Column {
+  name: string;
+  label: string;
+  detail?: string;
+  sort?: FleetSort;
+}
+
+/** The table's columns in their order. `device` is always shown: it names the row. */
+export const columns = [
+  { name: "state", label: "State" },
+  { name: "device", label: "Device and identity", sort: "identity" },
+  { name: "heartbeat", label: "Heartbeat", detail: "age, and time in UTC", sort: "last_heartbeat_at" },
+  { name: "forwarding", label: "Forwarding", detail: "age, and time in UTC", sort: "last_envelope_at" },
+  { name: "config", label: "Config", detail: "desired · running · last good" },
+  { name: "queue", label: "Queue", sort: "queue_bytes" },
+  { name: "certificate", label: "Certificate and renewal", sort: "certificate_not_after" },
+  { name: "version", label: "Version and platform" },
+] as const satisfies readonly Column[];
+
+type ColumnName = (typeof columns)[number]["name"];
+
+/** The columns and the density that an operator chose for this browser. */
+export interface TablePreferences {
+  readonly hidden: readonly ColumnName[];
+  /** Two lines a row, or one. */
+  readonly density: "comfortable" | "compact";
+}
+
+/** All columns, two lines a row. */
+export const defaultPreferences: TablePreferences = { hidden: [], density: "comfortable" };
+
+const Stored = v.pipe(
+  v.string(),
+  v.parseJson(),
+  v.object({
+    hidden: v.fallback(v.array(v.unknown()), []),
+    density: v.fallback(v.picklist(["comfortable", "compact"]), defaultPreferences.density),
+  }),
+);
+
+/** Parses stored preferences; missing or invalid parts are as by default. */
+export const parsePreferences = (text: string | null): TablePreferences => {
+  const { success, output } = v.safeParse(Stored, text);
+  return success ? { ...output, hidden: hideable(output.hidden) } : defaultPreferences;
+};
+
+const hideable = (names: readonly unknown[]): ColumnName[] =>
+  columns.map(({ name }) => name).filter((name) => name !== "device" && names.includes(name));
+
+/** Shows or hides a column. */
+export const toggleColumn = ({ hidden, density }: TablePreferences, name: ColumnName): TablePreferences => ({
+  hidden: hideable(hidden.includes(name) ? hidden.filter((one) => one !== name) : [...hidden, name]),
+  density,
+});
+
+const storageKey = "fleet-table";
+
+/** Returns the table preferences and their setter, which stores them for the next visit. */
+export const createTablePreferences = (): [Accessor<TablePreferences>, (preferences: TablePreferences) => void] => {
+  const [preferences, setPreferences] = createSignal(parsePreferences(readStoredText(storageKey)));
+  const change = (next: TablePreferences) => {
+    setPreferences(next);
+    storeText(storageKey, JSON.stringify(next));
+  };
+  return [preferences, change];
+};

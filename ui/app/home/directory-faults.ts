@@ -1,0 +1,22 @@
+import type { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
+import { formatCountOf } from "../format/format.ts";
+
+/** Returns the faults of the directory sync as sentences, each with its consequence; none when all is well. */
+export const directoryFaults = (status: DirectoryStatus): string[] => {
+  const { last_sync: last, failures_in_a_row: failures, suspect_setting: suspect, counts } = status;
+  if (last === null) return ["The directory has not been synced yet."];
+  const why = last.reason_code === null ? "" : ` (${last.reason_code})`;
+  const syncs = failures > 1 ? `The last ${failures} syncs` : "The last sync";
+  const people = formatCountOf(counts.absences_held, "person is", "people are");
+  return [
+    ...(last.outcome === "failed" ? [`${syncs} failed${why}; the snapshot before stays in force.`] : []),
+    ...(last.outcome === "refused"
+      ? [`${syncs} ${failures > 1 ? "were" : "was"} rejected${why}; the snapshot before stays in force.`]
+      : []),
+    ...(counts.absences_held > 0
+      ? [`${people} missing from the directory; scopes are removed once three syncs agree.`]
+      : []),
+    ...(suspect === null ? [] : [`Almost nobody is in the domain that core is configured with: check ${suspect}.`]),
+    ...status.missing_groups.map((group) => `The group ${group} was not found, so it grants no scope.`),
+  ];
+};
