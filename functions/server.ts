@@ -40,7 +40,7 @@ import {
 } from "./ops/checks.ts";
 import { type Ops, opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
-import { findCertificateStandings } from "./store/certificates.ts";
+import { findCertificateStates } from "./store/certificates.ts";
 import { type ConnectedDatabase, connectDatabase, connectionsMaxDefault } from "./store/database.ts";
 import { createDirectoryLock } from "./store/directory-lock.ts";
 import { revocationChannel } from "./store/identities.ts";
@@ -179,7 +179,7 @@ const startIngest = async (
     observe: metrics.observeIngest,
     fastPath: createFastPath,
     certificates: {
-      find: (fingerprints) => findCertificateStandings(db, fingerprints),
+      find: (fingerprints) => findCertificateStates(db, fingerprints),
       use: (certificate) => markUsed(core, certificate),
       refused: (failure) => recordAuthFailure(core, failure),
     },

@@ -8,7 +8,7 @@ import { createFastPath } from "../functions/ingest/fast-path/create-fast-path.t
 import { type IngestListener, ingestPeerOf, startIngestListener } from "../functions/node/ingest-listener.ts";
 import { loadFiles, type Reloaded } from "../functions/node/reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "../functions/node/tls-files.ts";
-import { findCertificateStandings } from "../functions/store/certificates.ts";
+import { findCertificateStates } from "../functions/store/certificates.ts";
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
 import { encodePem } from "../proto/pem.ts";
@@ -115,7 +115,7 @@ export const startTestIngest = async (
     log,
     observe: { committed: record("committed"), refused: record("refused"), batch: record("batch") },
     certificates: {
-      find: (fingerprints) => findCertificateStandings(connection.db, fingerprints),
+      find: (fingerprints) => findCertificateStates(connection.db, fingerprints),
       use: async () => undefined,
       refused: async () => undefined,
     },

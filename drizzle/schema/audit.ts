@@ -1,15 +1,15 @@
 import { bigint, index, jsonb, pgTable, text, uuid } from "drizzle-orm/pg-core";
-import { bytea, moment } from "./columns.ts";
+import { bytea, timestamp } from "./columns.ts";
 
-/** Who did it. */
+/** The kind of actor of an event. */
 export type ActorType = "operator" | "collector" | "system";
 
-/** Everything sensitive, written in the transaction of the change. Rows are never updated or deleted. */
+/** The audit log. An event is inserted in the transaction of the change that it records, and never updated or deleted. */
 export const auditEvent = pgTable(
   "audit_event",
   {
     id: uuid("id").primaryKey(),
-    occurredAt: moment("occurred_at").notNull(),
+    occurredAt: timestamp("occurred_at").notNull(),
     actorType: text("actor_type").$type<ActorType>().notNull(),
     actorId: text("actor_id").notNull(),
     actorDisplay: text("actor_display").notNull(),
@@ -30,14 +30,14 @@ export const auditEvent = pgTable(
   ],
 );
 
-/** Events that the appender has not chained yet; written with the event. */
+/** Events without a link in the hash chain yet; inserted with the event. */
 export const auditPending = pgTable("audit_pending", {
   eventId: uuid("event_id").primaryKey(),
 });
 
 /**
- * The order of the log and its hash chain, appended after the commit of each event. No foreign key: an event that is deleted
- * leaves its link behind, which is how the deletion shows.
+ * The order of the log and its hash chain, appended after the commit of each event. No foreign key: the link of a deleted event stays
+ * and proves the deletion.
  */
 export const auditChain = pgTable("audit_chain", {
   seq: bigint("seq", { mode: "number" }).primaryKey(),

@@ -1,15 +1,15 @@
 import { sql } from "drizzle-orm";
 import { type AnyPgColumn, index, integer, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
-import { bytea, moment } from "./columns.ts";
+import { bytea, timestamp } from "./columns.ts";
 import { bootstrapToken, enrollmentPolicy } from "./enrollment.ts";
 
-/** What is stored; `expired` and `unknown` are shown, never stored. */
+/** The stored statuses; `expired` and `unknown` are derived, never stored. */
 export type StoredCertificateStatus = "active" | "replaced" | "revoked";
 
-/** Which request a proof of possession is made for. */
+/** The management request that a proof is made for. */
 export type ProofPurpose = "renew" | "heartbeat" | "config_desired";
 
-/** One managed host. */
+/** A managed host. */
 export const collectorIdentity = pgTable(
   "collector_identity",
   {
@@ -25,9 +25,9 @@ export const collectorIdentity = pgTable(
     hostname: text("hostname"),
     platform: text("platform").notNull(),
     collectorVersion: text("collector_version").notNull(),
-    enrolledAt: moment("enrolled_at").notNull(),
-    revokedAt: moment("revoked_at"),
-    lastAuthFailureAt: moment("last_auth_failure_at"),
+    enrolledAt: timestamp("enrolled_at").notNull(),
+    revokedAt: timestamp("revoked_at"),
+    lastAuthFailureAt: timestamp("last_auth_failure_at"),
     lastAuthFailureReason: text("last_auth_failure_reason"),
   },
   (table) => [
@@ -37,8 +37,8 @@ export const collectorIdentity = pgTable(
 );
 
 /**
- * A certificate that core issued. A renewed certificate stays `active` until its successor is first used; then it is
- * `replaced`. So an identity has at most one certificate in use, and beside it at most one successor that nobody used yet.
+ * A certificate that core issued. A renewed certificate stays `active` until its successor is first used; then it is `replaced`. So an
+ * identity has at most one certificate in use and at most one unused successor.
  */
 export const certificate = pgTable(
   "certificate",
@@ -48,22 +48,22 @@ export const certificate = pgTable(
       .notNull()
       .references(() => collectorIdentity.id),
     predecessorId: uuid("predecessor_id").references((): AnyPgColumn => certificate.id),
-    /** The token that a first certificate was enrolled with; null for a renewed one. */
+    /** The bootstrap token that an enrolled certificate was issued for; null for a renewed one. */
     tokenId: uuid("token_id").references(() => bootstrapToken.id),
     status: text("status").$type<StoredCertificateStatus>().notNull(),
-    /** Lowercase hex. Unique for its issuer alone: an external CA, or the next one, may count from 1. */
+    /** Lowercase hex. Unique per issuer only: an external CA, or the next CA, may count from 1. */
     serialNumber: text("serial_number").notNull(),
     fingerprintSha256: bytea("fingerprint_sha256").notNull().unique("certificate_fingerprint"),
     spkiSha256: bytea("spki_sha256").notNull(),
     certificatePem: text("certificate_pem").notNull(),
     chainPem: text("chain_pem").notNull(),
-    notBefore: moment("not_before").notNull(),
-    notAfter: moment("not_after").notNull(),
-    renewAfter: moment("renew_after").notNull(),
-    issuedAt: moment("issued_at").notNull(),
-    firstUsedAt: moment("first_used_at"),
-    replacedAt: moment("replaced_at"),
-    revokedAt: moment("revoked_at"),
+    notBefore: timestamp("not_before").notNull(),
+    notAfter: timestamp("not_after").notNull(),
+    renewAfter: timestamp("renew_after").notNull(),
+    issuedAt: timestamp("issued_at").notNull(),
+    firstUsedAt: timestamp("first_used_at"),
+    replacedAt: timestamp("replaced_at"),
+    revokedAt: timestamp("revoked_at"),
   },
   (table) => [
     index("certificate_identity").on(table.identityId, table.issuedAt),
@@ -72,7 +72,7 @@ export const certificate = pgTable(
   ],
 );
 
-/** Replay protection and rate limit: the newest `sent_at` and the running minute of one certificate and purpose. */
+/** Replay protection and rate limit: the newest `sent_at` and the current minute of one certificate and purpose. */
 export const proofUse = pgTable(
   "proof_use",
   {
@@ -80,8 +80,8 @@ export const proofUse = pgTable(
       .notNull()
       .references(() => certificate.id),
     purpose: text("purpose").$type<ProofPurpose>().notNull(),
-    lastSentAt: moment("last_sent_at").notNull(),
-    minuteStartedAt: moment("minute_started_at").notNull(),
+    lastSentAt: timestamp("last_sent_at").notNull(),
+    minuteStartedAt: timestamp("minute_started_at").notNull(),
     minuteCount: integer("minute_count").notNull(),
   },
   (table) => [primaryKey({ columns: [table.certificateId, table.purpose] })],

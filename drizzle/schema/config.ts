@@ -1,9 +1,9 @@
 import { sql } from "drizzle-orm";
 import { index, integer, pgTable, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import { collectorIdentity } from "./certificate.ts";
-import { moment } from "./columns.ts";
+import { timestamp } from "./columns.ts";
 
-/** A collector YAML that an admin published, byte for byte. */
+/** A collector config that an admin published, byte for byte. */
 export const collectorConfig = pgTable(
   "collector_config",
   {
@@ -12,13 +12,13 @@ export const collectorConfig = pgTable(
     yaml: text("yaml").notNull(),
     configHash: text("config_hash").notNull(),
     sizeBytes: integer("size_bytes").notNull(),
-    createdAt: moment("created_at").notNull(),
+    createdAt: timestamp("created_at").notNull(),
     createdBy: uuid("created_by").notNull(),
   },
   (table) => [index("collector_config_hash").on(table.configHash, table.createdAt)],
 );
 
-/** Which config an identity should run, now (`ended_at` null) and before. */
+/** The desired configs of an identity: the current one (`ended_at` null) and the earlier ones. */
 export const configAssignment = pgTable(
   "config_assignment",
   {
@@ -29,9 +29,9 @@ export const configAssignment = pgTable(
     configId: uuid("config_id")
       .notNull()
       .references(() => collectorConfig.id),
-    assignedAt: moment("assigned_at").notNull(),
+    assignedAt: timestamp("assigned_at").notNull(),
     assignedBy: uuid("assigned_by").notNull(),
-    endedAt: moment("ended_at"),
+    endedAt: timestamp("ended_at"),
   },
   (table) => [
     uniqueIndex("config_assignment_current").on(table.identityId).where(sql`${table.endedAt} is null`),

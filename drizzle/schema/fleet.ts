@@ -2,12 +2,12 @@ import { sql } from "drizzle-orm";
 import { bigint, boolean, index, pgTable, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
 import { certificate, collectorIdentity } from "./certificate.ts";
-import { byteText, moment } from "./columns.ts";
+import { byteText, timestamp } from "./columns.ts";
 
-/** What a collector says of its renewal. */
+/** The renewal status that a collector reports. */
 export type RenewalStatus = "not_configured" | "ok" | "due" | "retrying" | "failed";
 
-/** The newest heartbeat of an identity, and what it takes from the one before. */
+/** The newest heartbeat of an identity, and what core derives from it and the one before. */
 export const collectorHealth = pgTable("collector_health", {
   identityId: uuid("identity_id")
     .primaryKey()
@@ -15,16 +15,16 @@ export const collectorHealth = pgTable("collector_health", {
   certificateId: uuid("certificate_id")
     .notNull()
     .references(() => certificate.id),
-  lastHeartbeatAt: moment("last_heartbeat_at").notNull(),
+  lastHeartbeatAt: timestamp("last_heartbeat_at").notNull(),
   bootId: text("boot_id").notNull(),
-  /** The boot id before the present one, and when it was last heard: two that alternate are a clone. */
+  /** The boot id before the current one, and the time of its last heartbeat: two that alternate are a clone. */
   previousBootId: text("previous_boot_id"),
-  previousBootAt: moment("previous_boot_at"),
+  previousBootAt: timestamp("previous_boot_at"),
   collectorVersion: text("collector_version").notNull(),
   collectorCommit: text("collector_commit").notNull(),
   hostname: text("hostname").notNull(),
   platform: text("platform").notNull(),
-  startedAt: moment("started_at").notNull(),
+  startedAt: timestamp("started_at").notNull(),
   configValid: boolean("config_valid").notNull(),
   configErrors: text("config_errors").array().notNull(),
   runningConfigHash: text("running_config_hash"),
@@ -39,49 +39,50 @@ export const collectorHealth = pgTable("collector_health", {
   droppedSincePrevious: boolean("dropped_since_previous").notNull(),
   queueAtRisk: boolean("queue_at_risk").notNull(),
   forwarderConnected: boolean("forwarder_connected").notNull(),
-  forwarderLastAckAt: moment("forwarder_last_ack_at"),
+  forwarderLastAckAt: timestamp("forwarder_last_ack_at"),
   forwarderLastError: text("forwarder_last_error"),
   renewalStatus: text("renewal_status").$type<RenewalStatus>().notNull(),
-  renewalLastAttemptAt: moment("renewal_last_attempt_at"),
-  renewalNextAttemptAt: moment("renewal_next_attempt_at"),
+  renewalLastAttemptAt: timestamp("renewal_last_attempt_at"),
+  renewalNextAttemptAt: timestamp("renewal_next_attempt_at"),
   renewalLastError: text("renewal_last_error"),
-  /** Since when the heartbeats say so without a break; null while they do not. */
-  configInvalidSince: moment("config_invalid_since"),
-  queueAtRiskSince: moment("queue_at_risk_since"),
-  renewalFailedSince: moment("renewal_failed_since"),
-  /** When this version was first heard, after another or none. */
-  versionSince: moment("version_since"),
+  /** Start of the unbroken series of heartbeats that report the condition; null while the newest does not. */
+  configInvalidSince: timestamp("config_invalid_since"),
+  queueAtRiskSince: timestamp("queue_at_risk_since"),
+  renewalFailedSince: timestamp("renewal_failed_since"),
+  /** Time of the first heartbeat with the current version. */
+  versionSince: timestamp("version_since"),
 });
 
 /**
- * From when on a row is in trouble by what it holds itself, whatever the thresholds: revoked, expired, about to expire, or by its last
- * heartbeat. An index has it, and most heartbeats leave it as it is.
+ * The time from which a row is in trouble by its own columns, whatever the thresholds: revoked, expired, about to expire, or by its last
+ * heartbeat. Indexed; most heartbeats do not change it.
  */
 export const troubledFrom = sql`(case when renewal_failed or config_invalid or queue_at_risk then '-infinity'::timestamptz
   else least(revoked_from, expired_from, expiring_from) end)`;
 
 /**
- * What the health report filters, sorts and counts by: a narrow row for each enrolled collector, which triggers of the database
- * keep equal to the view `fleet_facts`, whoever writes the tables that it is made of. What depends on the time is a moment: the
- * condition holds from then on, `infinity` for never; what has not happened is `-infinity`. No index holds what every heartbeat or
- * envelope changes, so that these updates stay on their page (HOT). Columns of fixed width come first: they are the quick ones.
+ * The columns that the health report filters, sorts and counts by: one narrow row per enrolled collector. Triggers (`drizzle/sql/`) keep
+ * it equal to the view `fleet_facts`, whoever writes the underlying tables. A condition that depends on the time is stored as the
+ * timestamp from which it applies: `infinity` for never, `-infinity` for an event that has not happened. No index holds a column that
+ * every heartbeat or envelope changes, so that these updates stay on their page (HOT). Columns of fixed width come first: they are
+ * faster to read.
  */
 export const fleetHost = pgTable(
   "fleet_host",
   {
     identityId: uuid("identity_id").primaryKey(),
-    /** The certificate last used; the newest while none has been used. */
+    /** The certificate used last; the newest one while none has been used. */
     certificateId: uuid("certificate_id").notNull(),
-    enrolledAt: moment("enrolled_at").notNull(),
-    lastHeartbeatAt: moment("last_heartbeat_at").notNull(),
-    /** To the second, so that a host that sends all the time changes its row at most once a second. */
-    lastEnvelopeAt: moment("last_envelope_at").notNull(),
-    certificateNotAfter: moment("certificate_not_after").notNull(),
-    revokedFrom: moment("revoked_from").notNull(),
-    /** The certificate, and its unused successor if there is one, have expired. */
-    expiredFrom: moment("expired_from").notNull(),
-    /** Less than a quarter of the lifetime is left, and no successor is alive. */
-    expiringFrom: moment("expiring_from").notNull(),
+    enrolledAt: timestamp("enrolled_at").notNull(),
+    lastHeartbeatAt: timestamp("last_heartbeat_at").notNull(),
+    /** To the second, so that a host that sends without a pause changes its row at most once a second. */
+    lastEnvelopeAt: timestamp("last_envelope_at").notNull(),
+    certificateNotAfter: timestamp("certificate_not_after").notNull(),
+    revokedFrom: timestamp("revoked_from").notNull(),
+    /** When the certificate and its unused successor, if any, have both expired. */
+    expiredFrom: timestamp("expired_from").notNull(),
+    /** When less than a quarter of the lifetime is left and no successor is valid. */
+    expiringFrom: timestamp("expiring_from").notNull(),
     /** -1 before the first heartbeat. */
     queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
     renewalFailed: boolean("renewal_failed").notNull(),
@@ -92,9 +93,9 @@ export const fleetHost = pgTable(
     platform: byteText("platform").notNull(),
     identity: byteText("identity").notNull(),
     deviceId: byteText("device_id").notNull(),
-    /** The identity and, where it does not stand in there, the device id; in lower case. */
+    /** The identity and, unless it contains it, the device id, in lower case. */
     search: byteText("search").notNull(),
-    /** The successor that nobody has used yet, expired or not. */
+    /** The unused successor, expired or not. */
     successorId: uuid("successor_id"),
     assignedConfigHash: byteText("assigned_config_hash"),
   },

@@ -1,24 +1,23 @@
 import { bigint, pgTable, primaryKey, text } from "drizzle-orm/pg-core";
-import { bytea, moment } from "./columns.ts";
+import { bytea, timestamp } from "./columns.ts";
 
-/** How far a queue of a host is committed. Rows and cursor change in one transaction, under this row's lock. */
+/** The cursor of a queue: its last committed sequence. Rows and cursor change in one transaction, under this row's lock. */
 export const ingestCursor = pgTable(
   "ingest_cursor",
   {
     hostId: text("host_id").notNull(),
     queueId: bytea("queue_id").notNull(),
     cursor: bigint("cursor", { mode: "bigint" }).notNull(),
-    updatedAt: moment("updated_at").notNull(),
+    updatedAt: timestamp("updated_at").notNull(),
   },
-  // No index holds what every commit changes, so that an update stays on its page (HOT). A host has few rows to sort by age.
+  // No index holds a column that every commit changes, so that an update stays on its page (HOT). A host has few rows to sort by age.
   (table) => [primaryKey({ columns: [table.hostId, table.queueId] })],
 );
 
-/** When a host last had an envelope committed, discarded ones included. */
+/** The time of the last committed envelope of a host, discarded ones included. */
 export const ingestHost = pgTable("ingest_host", {
   hostId: text("host_id").primaryKey(),
-  lastEnvelopeAt: moment("last_envelope_at").notNull(),
+  lastEnvelopeAt: timestamp("last_envelope_at").notNull(),
 });
 
-// `ingest_envelope` is partitioned by day, which drizzle-kit cannot express: it stands in a hand-written migration and is
-// written by COPY alone.
+// `ingest_envelope` is partitioned, which drizzle-kit cannot express: it is in drizzle/sql/ingest-envelope.sql, and only COPY writes it.

@@ -1,9 +1,9 @@
 import { sql } from "drizzle-orm";
 import { boolean, check, index, integer, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import type { Scope } from "../../proto/operator/scopes.ts";
-import { moment } from "./columns.ts";
+import { timestamp } from "./columns.ts";
 
-/** What the directory says of a person. Only `active` signs in or calls core. */
+/** The status of a person in the directory. Only `active` may sign in or call core. */
 export type PersonStatus = "active" | "suspended" | "archived" | "unverified" | "absent";
 
 /** A person of the directory. */
@@ -15,15 +15,15 @@ export const person = pgTable(
     displayName: text("display_name").notNull().default(""),
     status: text("status").$type<PersonStatus>().notNull(),
     scopes: text("scopes").array().$type<Scope[]>().notNull(),
-    /** The newest snapshot that this row agrees with. */
-    syncedAt: moment("synced_at").notNull(),
-    /** Snapshots in a row without this person, or not in the domain, while they are held; 0 for everybody else. */
+    /** Time of the newest snapshot that agrees with this row. */
+    syncedAt: timestamp("synced_at").notNull(),
+    /** Consecutive snapshots that lack this active person, or have them outside the domain, while the removal is held; else 0. */
     missedSyncs: integer("missed_syncs").notNull().default(0),
   },
   (table) => [index("person_email").on(table.primaryEmail)],
 );
 
-/** The identity provider's subject of a person, within one deployment. */
+/** The subject of a person at the identity provider, within one deployment. */
 export const authenticationIdentity = pgTable(
   "authentication_identity",
   {
@@ -40,26 +40,26 @@ export const authenticationIdentity = pgTable(
 );
 
 /**
- * How a sync of the directory ended: `synced`, all of the snapshot written; `held`, all but a mass of lost people; `refused`, the snapshot
- * was read and not believed; `failed`, there was none to believe.
+ * The result of a directory sync: `synced`, the whole snapshot was written; `held`, all except a mass removal of people; `refused`, the
+ * snapshot was implausible; `failed`, there was no snapshot.
  */
 export type DirectoryOutcome = "synced" | "held" | "refused" | "failed";
 
-/** One row: how the newest sync ended, whichever core ran it. Locked by whoever writes a snapshot. */
+/** One row: the result of the newest sync by any core. A transaction that writes a snapshot locks it. */
 export const directorySync = pgTable(
   "directory_sync",
   {
     singleton: boolean("singleton").primaryKey().default(true),
-    /** Syncs that ended. One that began before another ended does not write. */
+    /** Number of finished syncs. A sync during which another one finished does not write. */
     syncs: integer("syncs").notNull(),
-    finishedAt: moment("finished_at").notNull(),
+    finishedAt: timestamp("finished_at").notNull(),
     outcome: text("outcome").$type<DirectoryOutcome>().notNull(),
     reasonCode: text("reason_code"),
-    /** When a snapshot was last written; null when none has been. */
-    syncedAt: moment("synced_at"),
-    /** Syncs in a row that wrote nothing. */
+    /** When a snapshot was last written; null if never. */
+    syncedAt: timestamp("synced_at"),
+    /** Consecutive syncs that wrote nothing. */
     failures: integer("failures").notNull(),
-    /** Role groups that the newest snapshot did not find. */
+    /** Role groups that the newest snapshot lacks. */
     missingGroups: text("missing_groups").array().notNull(),
   },
   (table) => [check("directory_sync_singleton", sql`${table.singleton}`)],

@@ -2,7 +2,7 @@ import { createContextKey } from "@connectrpc/connect";
 import type { Clock } from "../../kit/clock.ts";
 import type { IdentityResult } from "../../proto/identity.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
-import type { CertificateStanding } from "../store/certificates.ts";
+import type { CertificateState } from "../store/certificates.ts";
 
 /** The client certificate of a connection, verified by TLS against the ingest client CA. */
 export interface CallerCertificate {
@@ -31,7 +31,7 @@ export const callerKey = createContextKey<Caller | undefined>(undefined, { descr
 /** Looks up and records the use of certificates that core may have issued. */
 export interface CertificateRegister {
   /** Returns the status of certificates by fingerprint (lowercase hex); one without a row is absent. */
-  find(fingerprints: readonly string[]): Promise<ReadonlyMap<string, CertificateStanding>>;
+  find(fingerprints: readonly string[]): Promise<ReadonlyMap<string, CertificateState>>;
   /** Records the first use of a certificate, which replaces its predecessor (docs/api.md). */
   use(certificate: { certificateId: string; identityId: string }): Promise<void>;
   /** Records a refusal as the last auth failure of the identity, if core knows it. */
@@ -95,7 +95,7 @@ export const createAdmission = ({
 };
 
 /** These are all `PERMISSION_DENIED` at ingest (docs/protocol.md); management requests answer 401 with the same codes. */
-const standingFault = (standing: CertificateStanding | undefined): Problem | undefined => {
+const standingFault = (standing: CertificateState | undefined): Problem | undefined => {
   const denied = (code: ProblemCode) => new Problem(code, { kind: "forbidden" });
   if (standing === undefined) return denied("certificate_unknown");
   if (standing.identityRevoked) return denied("identity_revoked");

@@ -21,7 +21,7 @@ import {
   type FrameToCommit,
   queueKey,
 } from "../store/commit-frames.ts";
-import { databaseProblem, mayFareBetterAlone } from "../store/database-problem.ts";
+import { canRetryIndividually, databaseProblem } from "../store/database-problem.ts";
 
 /** Receives facts about commits. */
 export interface CommitObserver {
@@ -198,7 +198,7 @@ export const createCommitter = ({
       }
     } catch (cause) {
       for (const key of keys) expected.delete(key);
-      if (frames.length > 1 && mayFareBetterAlone(cause)) return void (await retryIndividually(batch));
+      if (frames.length > 1 && canRetryIndividually(cause)) return void (await retryIndividually(batch));
       failure = cause;
       const reason = databaseProblem(cause) ?? cause;
       for (const { reject } of frames) reject(reason);

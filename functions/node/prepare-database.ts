@@ -6,28 +6,28 @@ import { databaseProblem } from "../store/database-problem.ts";
 import { migrate } from "../store/migrate.ts";
 import { readMigrations } from "./read-migrations.ts";
 
-const patienceMs = 60_000;
-const pauseMs = 500;
+const timeoutMs = 60_000;
+const retryDelayMs = 500;
 
 /**
- * Brings the database up to this program: waits up to a minute for it to answer, applies the migrations, and claims it for the
- * tenant. Throws `ConfigError` when it belongs to another tenant.
+ * Migrates the database, retrying for up to a minute while it is unavailable, and claims it for the tenant. Throws `ConfigError` when it
+ * belongs to another tenant.
  */
 export const prepareDatabase = async (
   { db, sql }: Pick<ConnectedDatabase, "db" | "sql">,
   { tenantId, clock, log }: { tenantId: string; clock: Clock; log: Log },
 ): Promise<void> => {
   const migrations = await readMigrations();
-  const giveUpAt = clock.monotonic() + patienceMs;
+  const deadline = clock.monotonic() + timeoutMs;
   for (;;) {
     try {
       const { applied } = await migrate(sql, migrations);
       if (applied.length > 0) log.info({ applied }, "database migrated");
       break;
     } catch (err) {
-      if (databaseProblem(err)?.code !== "database_unavailable" || clock.monotonic() > giveUpAt) throw err;
-      log.warn({ err }, "the database does not answer yet");
-      await clock.sleep(pauseMs);
+      if (databaseProblem(err)?.code !== "database_unavailable" || clock.monotonic() > deadline) throw err;
+      log.warn({ err }, "the database is not available yet");
+      await clock.sleep(retryDelayMs);
     }
   }
   const owner = await claimDeployment(db, tenantId, new Date(clock.now()));

@@ -7,13 +7,13 @@ import { insertRows, type Page, paged, pageOf } from "./query-parts.ts";
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
 
-/** Appends to the audit log, in the transaction of the change; the appender gives each event its place in the chain after it. */
+/** Inserts events, in the transaction of the change; the appender links them into the hash chain afterwards. */
 export const insertAuditEvents = async (db: Executor, rows: readonly AuditEventRow[]): Promise<void> => {
   const pending = rows.map(({ id }) => ({ eventId: id }));
   await Promise.all([insertRows(db, auditEvent, rows), insertRows(db, auditPending, pending)]);
 };
 
-/** Whether an action was recorded on a target after a moment. */
+/** Returns whether an action was recorded on a target after `since`. */
 export const hasAuditEventSince = async (
   db: Executor,
   { action, targetId, since }: { action: string; targetId: string; since: Date },
@@ -26,7 +26,7 @@ export const hasAuditEventSince = async (
   return rows.length > 0;
 };
 
-/** Which events to list; absent means any. */
+/** Selects events; an absent part does not filter. */
 export interface AuditFilter {
   action?: string;
   /** The actor's id, or the name that the log shows. */
@@ -36,7 +36,7 @@ export interface AuditFilter {
   until?: Date;
 }
 
-/** One page of the log, newest first; an event that has no place in the chain yet has no link. */
+/** Returns one page of the log, newest first. An event that is not chained yet has a null link. */
 export const listAuditEvents = async (db: Executor, filter: AuditFilter, page: Page) => {
   const { action, actor, targetId, since, until } = filter;
   const { where, orderBy, limit } = pageOf(auditEvent.id, page, [
@@ -62,7 +62,7 @@ export const listAuditEvents = async (db: Executor, filter: AuditFilter, page: P
 /** An event of a list, with its link. */
 export type ListedAuditEvent = Awaited<ReturnType<typeof listAuditEvents>>["rows"][number];
 
-/** The newest events of an identity and its certificates, newest first. */
+/** Finds the newest events of an identity and its certificates, newest first. */
 export const findCollectorEvents = (db: Executor, identityId: string, limit: number) => {
   const own = db
     .select({ id: sql`${certificate.id}::text` })
@@ -79,13 +79,13 @@ export const findCollectorEvents = (db: Executor, identityId: string, limit: num
 /** An event of a collector. */
 export type CollectorEvent = Awaited<ReturnType<typeof findCollectorEvents>>[number];
 
-/** A link of the chain. */
+/** A link of the hash chain. */
 export type AuditLink = typeof auditChain.$inferSelect;
 
-// Any constant works, as long as every core of a database takes the same.
+// Any constant works if all cores of a database use the same.
 const appenderLockKey = 7_303_014_592_618_312n;
 
-/** Takes the appender's place until the transaction ends; false while another core has it. */
+/** Acquires the appender's lock until the transaction ends. Returns false while another core has it. */
 export const tryLockAppender = async (db: Executor): Promise<boolean> => {
   const [row] = await db.execute<{ locked: boolean }>(
     sql`select pg_try_advisory_xact_lock(${appenderLockKey.toString()}::bigint) as locked`,
@@ -93,13 +93,13 @@ export const tryLockAppender = async (db: Executor): Promise<boolean> => {
   return row?.locked ?? false;
 };
 
-/** The newest link; undefined before the first. */
+/** Finds the newest link. */
 export const findHead = async (db: Executor): Promise<AuditLink | undefined> => {
   const [row] = await db.select().from(auditChain).orderBy(desc(auditChain.seq)).limit(1);
   return row;
 };
 
-/** Committed events that have no place in the chain yet, oldest first. */
+/** Finds committed events that are not chained yet, oldest first. */
 export const findPendingEvents = (db: Executor, limit: number) =>
   db
     .select({ event: auditEvent })
@@ -108,7 +108,7 @@ export const findPendingEvents = (db: Executor, limit: number) =>
     .orderBy(asc(auditEvent.occurredAt), asc(auditEvent.id))
     .limit(limit);
 
-/** Appends links, and takes their events off the pending ones. */
+/** Inserts links and removes their events from the pending ones. */
 export const insertLinks = async (db: Executor, links: readonly AuditLink[]): Promise<void> => {
   await db.insert(auditChain).values([...links]);
   await db.delete(auditPending).where(
@@ -119,7 +119,7 @@ export const insertLinks = async (db: Executor, links: readonly AuditLink[]): Pr
   );
 };
 
-/** The links after a place with their events, in order; an event that is gone is null. */
+/** Finds the links after `seq` with their events, in order. A deleted event is null. */
 export const findLinksAfter = (db: Executor, seq: number, limit: number) =>
   db
     .select({ link: auditChain, event: auditEvent })
@@ -129,7 +129,7 @@ export const findLinksAfter = (db: Executor, seq: number, limit: number) =>
     .orderBy(asc(auditChain.seq))
     .limit(limit);
 
-/** How many events are in the log without being chained or waiting for it: written around the product. */
+/** Counts the events that are neither chained nor pending: core did not write them. */
 export const countUnchainedEvents = async (db: Executor): Promise<number> => {
   const [row] = await db.execute<{ count: string }>(sql`
     select count(*) from audit_event e

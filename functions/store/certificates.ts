@@ -6,7 +6,7 @@ import { anyOf, insertRows, type Page, type Paged, paged, pageOf } from "./query
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;
 
-/** Inserts a certificate; undefined when this very certificate has a row already. */
+/** Inserts a certificate. Returns undefined if a row with its fingerprint exists. */
 export const insertCertificate = async (
   db: Executor,
   row: typeof certificate.$inferInsert,
@@ -16,24 +16,24 @@ export const insertCertificate = async (
   return inserted;
 };
 
-/** The certificate, its row locked until the transaction ends. Lock its identity first. */
+/** Finds a certificate and locks its row until the transaction ends. Lock its identity first. */
 export const lockCertificate = async (db: Executor, id: string): Promise<CertificateRow | undefined> => {
   const [row] = await db.select().from(certificate).where(eq(certificate.id, id)).for("no key update");
   return row;
 };
 
-/** The certificate with this id. */
+/** Finds a certificate. */
 export const findCertificate = async (db: Executor, id: string): Promise<CertificateRow | undefined> => {
   const [row] = await db.select().from(certificate).where(eq(certificate.id, id));
   return row;
 };
 
-/** Inserts certificates that have no row yet. */
+/** Inserts certificates; none of them may have a row. */
 export const insertCertificates = async (db: Executor, rows: readonly CertificateRow[]): Promise<void> => {
   await insertRows(db, certificate, rows);
 };
 
-/** Which of these fingerprints (lowercase hex) have a row. */
+/** Returns those of the fingerprints (lowercase hex) that have a row. */
 export const findFingerprints = async (db: Executor, fingerprints: readonly string[]): Promise<Set<string>> => {
   const { fingerprintSha256 } = certificate;
   const wanted = fingerprints.map((fingerprint) => Uint8Array.fromHex(fingerprint));
@@ -41,7 +41,7 @@ export const findFingerprints = async (db: Executor, fingerprints: readonly stri
   return new Set(rows.map((row) => row.fingerprintSha256.toHex()));
 };
 
-/** The active certificates that tokens enrolled for keys after a moment, newest first: what lost answers held. */
+/** Finds the active certificates issued for these tokens and keys after `since`, newest first: their responses may have been lost. */
 export const findEnrolledCertificates = (
   db: Executor,
   { tokenIds, keys, since }: { tokenIds: readonly string[]; keys: readonly Uint8Array[]; since: Date },
@@ -59,7 +59,7 @@ export const findEnrolledCertificates = (
     )
     .orderBy(desc(certificate.issuedAt));
 
-/** Which of these identities hold an active certificate that has not expired at `now`. */
+/** Returns those of the identities that have an active certificate unexpired at `now`. */
 export const findIdentitiesInUse = async (
   db: Executor,
   identityIds: readonly string[],
@@ -74,7 +74,7 @@ export const findIdentitiesInUse = async (
   return new Set(rows.map((row) => row.identityId));
 };
 
-/** The active certificates of an identity that have not expired at `now`. */
+/** Finds the active certificates of an identity that are unexpired at `now`. */
 export const findActiveCertificates = (db: Executor, identityId: string, now: Date): Promise<CertificateRow[]> =>
   db
     .select()
@@ -83,7 +83,7 @@ export const findActiveCertificates = (db: Executor, identityId: string, now: Da
       and(eq(certificate.identityId, identityId), eq(certificate.status, "active"), gt(certificate.notAfter, now)),
     );
 
-/** Marks the active certificates of an identity replaced, as when it enrolls again. */
+/** Marks the active certificates of an identity replaced, for another enrollment. */
 export const updateActiveReplaced = async (db: Executor, identityId: string, replacedAt: Date): Promise<void> => {
   await db
     .update(certificate)
@@ -91,7 +91,7 @@ export const updateActiveReplaced = async (db: Executor, identityId: string, rep
     .where(and(eq(certificate.identityId, identityId), eq(certificate.status, "active")));
 };
 
-/** Revokes every active certificate of an identity, unused successors included; gives their ids. */
+/** Revokes the active certificates of an identity, unused successors included. Returns their ids. */
 export const updateIdentityCertificatesRevoked = async (
   db: Executor,
   identityId: string,
@@ -105,7 +105,7 @@ export const updateIdentityCertificatesRevoked = async (
   return rows.map((row) => row.id);
 };
 
-/** Revokes a certificate and those of its successors that nobody has used; gives the ids. */
+/** Revokes a certificate and its unused successors. Returns their ids. */
 export const updateCertificateRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<string[]> => {
   const rows = await db
     .update(certificate)
@@ -120,7 +120,7 @@ export const updateCertificateRevoked = async (db: Executor, id: string, revoked
   return [...rows, ...successors].map((row) => row.id);
 };
 
-/** Marks a certificate's first use; undefined when it was used before. */
+/** Stores the first use of a certificate. Returns undefined if it was used before. */
 export const updateFirstUsed = async (db: Executor, id: string, at: Date): Promise<CertificateRow | undefined> => {
   const [row] = await db
     .update(certificate)
@@ -130,7 +130,7 @@ export const updateFirstUsed = async (db: Executor, id: string, at: Date): Promi
   return row;
 };
 
-/** Marks an active certificate replaced; one that is revoked stays revoked. */
+/** Marks an active certificate replaced; a revoked one stays revoked. */
 export const updateReplaced = async (db: Executor, id: string, replacedAt: Date): Promise<void> => {
   await db
     .update(certificate)
@@ -138,7 +138,7 @@ export const updateReplaced = async (db: Executor, id: string, replacedAt: Date)
     .where(and(eq(certificate.id, id), eq(certificate.status, "active")));
 };
 
-/** The active certificate that was issued to succeed this one, if nobody has used it yet. */
+/** Finds the active, unused successor of a certificate. */
 export const findUnusedSuccessor = async (db: Executor, predecessorId: string): Promise<CertificateRow | undefined> => {
   const [row] = await db
     .select()
@@ -153,7 +153,7 @@ export const findUnusedSuccessor = async (db: Executor, predecessorId: string): 
   return row;
 };
 
-/** One page of an identity's certificates. */
+/** Returns one page of the certificates of an identity. */
 export const listCertificates = async (
   db: Executor,
   identityId: string,
@@ -163,21 +163,21 @@ export const listCertificates = async (
   return paged(await db.select().from(certificate).where(where).orderBy(orderBy).limit(limit), page);
 };
 
-/** What decides whether a certificate may be used, beside its dates. */
-export interface CertificateStanding {
+/** What decides whether a certificate may be used, besides its dates. */
+export interface CertificateState {
   certificateId: string;
   identityId: string;
   status: StoredCertificateStatus;
   identityRevoked: boolean;
-  /** It has been used before. */
+  /** The certificate has been used before. */
   used: boolean;
 }
 
-/** Standings by SHA-256 fingerprint (lowercase hex), in one query; a certificate without a row is absent. */
-export const findCertificateStandings = async (
+/** Returns the states of certificates by SHA-256 fingerprint (lowercase hex), with one query; unknown certificates are absent. */
+export const findCertificateStates = async (
   db: Executor,
   fingerprints: readonly string[],
-): Promise<ReadonlyMap<string, CertificateStanding>> => {
+): Promise<ReadonlyMap<string, CertificateState>> => {
   const rows = await db
     .select({
       fingerprint: certificate.fingerprintSha256,

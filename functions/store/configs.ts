@@ -15,13 +15,13 @@ export const insertConfig = async (db: Executor, row: ConfigRow): Promise<void> 
   await db.insert(collectorConfig).values(row);
 };
 
-/** The config with this id. */
+/** Finds a config. */
 export const findConfig = async (db: Executor, id: string): Promise<ConfigRow | undefined> => {
   const [row] = await db.select().from(collectorConfig).where(eq(collectorConfig.id, id));
   return row;
 };
 
-/** The newest config with this hash. */
+/** Finds the newest config with this hash. */
 export const findNewestConfigByHash = async (db: Executor, configHash: string): Promise<ConfigRow | undefined> => {
   const [row] = await db
     .select()
@@ -32,14 +32,14 @@ export const findNewestConfigByHash = async (db: Executor, configHash: string): 
   return row;
 };
 
-/** One page of the configs, without their text. */
+/** Returns one page of the configs, without their text. */
 export const listConfigs = async (db: Executor, page: Page): Promise<Paged<ListedConfig>> => {
   const { yaml: _, ...columns } = getTableColumns(collectorConfig);
   const { where, orderBy, limit } = pageOf(collectorConfig.id, page, []);
   return paged(await db.select(columns).from(collectorConfig).where(where).orderBy(orderBy).limit(limit), page);
 };
 
-/** The config that an identity should run now. */
+/** The desired config of an identity. */
 export interface CurrentAssignment {
   configId: string;
   configHash: string;
@@ -48,7 +48,7 @@ export interface CurrentAssignment {
   yaml: string;
 }
 
-/** What is assigned to an identity at this moment; undefined when nothing is. */
+/** Finds the desired config of an identity. */
 export const findCurrentAssignment = async (
   db: Executor,
   identityId: string,
@@ -69,7 +69,7 @@ export const findCurrentAssignment = async (
 /** An assignment's row. */
 export type AssignmentRow = typeof configAssignment.$inferSelect;
 
-/** The assignment of an identity that has not ended. Lock the identity before changing it. */
+/** Finds the open assignment of an identity. Lock the identity before you change it. */
 export const findOpenAssignment = async (db: Executor, identityId: string): Promise<AssignmentRow | undefined> => {
   const [row] = await db
     .select()
@@ -78,7 +78,7 @@ export const findOpenAssignment = async (db: Executor, identityId: string): Prom
   return row;
 };
 
-/** Ends the open assignment of an identity; false when there is none. */
+/** Ends the open assignment of an identity. Returns false if there is none. */
 export const endAssignment = async (db: Executor, identityId: string, endedAt: Date): Promise<boolean> => {
   const rows = await db
     .update(configAssignment)
@@ -93,7 +93,7 @@ export const insertAssignment = async (db: Executor, row: AssignmentRow): Promis
   await db.insert(configAssignment).values(row);
 };
 
-/** The last known good hash of an identity's newest heartbeat; null when it reports none. */
+/** Finds the last known good hash in the newest heartbeat of an identity; null if it has none. */
 export const findLastKnownGoodHash = async (db: Executor, identityId: string): Promise<string | null> => {
   const [row] = await db
     .select({ hash: collectorHealth.lastKnownGoodConfigHash })

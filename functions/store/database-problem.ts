@@ -1,6 +1,6 @@
 import { Problem } from "../problems.ts";
 
-/** Codes of postgres.js, of pg and of the operating system for a connection that could not be made or was lost. */
+/** Codes of postgres.js, of pg and of the operating system for a connection that failed or was lost. */
 const connectionCodes = new Set([
   "CONNECTION_CLOSED",
   "CONNECTION_DESTROYED",
@@ -18,20 +18,20 @@ const connectionCodes = new Set([
 ]);
 
 /**
- * SQLSTATE classes and codes that another attempt may not meet: connection exceptions (08), serialization failure and deadlock
- * (40), out of disk, memory or connections (53), timeouts and shutdown (55P03, 57), a standby after a failover (25006).
+ * SQLSTATE classes and codes for which a retry may succeed: connection exceptions (08), serialization failure and deadlock (40), out of
+ * disk, memory or connections (53), timeouts and shutdown (55P03, 57), system errors (58), a standby after a failover (25006).
  */
 const unavailableStates = /^(08|40|53|57|58)|^(25006|55P03)$/;
 
-/** pg gives the loss of a connection, and a connect that took too long, no code. */
+/** pg reports a lost connection and a connect timeout without a code. */
 const connectionMessages = /^(Connection terminated|timeout expired|Client has encountered a connection error)/;
 
 /** Text that PostgreSQL cannot store: NUL bytes, or \u0000 inside JSON (D6). */
 const untranslatableStates = new Set(["22021", "22P05"]);
 
 /**
- * The one translation of database failures: `database_unavailable` when a retry may help, `validation_failed` when a value cannot
- * be stored as text, otherwise undefined (a bug of ours: `internal`). Looks through the causes that drizzle wraps around.
+ * Translates a database error: `database_unavailable` when a retry may succeed, `validation_failed` when a value cannot be stored as
+ * text, otherwise undefined (a bug of core: `internal`). Follows the causes that drizzle wraps.
  */
 export const databaseProblem = (error: unknown): Problem | undefined => {
   for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++) {
@@ -55,10 +55,10 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
 const unavailable = (cause: Error): Problem => new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
 
 /**
- * Whether work that shared a transaction may fare better alone: always, unless the database is away. Of a deadlock or a serialization
- * failure (class 40) each part has too few rows to be in a circle by itself.
+ * Returns whether items that failed in a shared transaction should be retried individually: always, unless the database is unavailable.
+ * That includes a deadlock or serialization failure (class 40): a single item cannot deadlock with itself.
  */
-export const mayFareBetterAlone = (error: unknown): boolean =>
+export const canRetryIndividually = (error: unknown): boolean =>
   isTransactionRollback(error) || databaseProblem(error)?.code !== "database_unavailable";
 
 const isTransactionRollback = (error: unknown): boolean => {

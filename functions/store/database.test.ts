@@ -42,18 +42,18 @@ describe("connectDatabase", () => {
     expect(read?.createdAt.getTime()).toBe(1_700_000_000_123);
   });
 
-  it("D5: a server that is away is database_unavailable, and its pool recovers its connections", async () => {
-    const away = connectDatabase({
+  it("D5: an unavailable server is database_unavailable, and its pool recovers its connections", async () => {
+    const unavailable = connectDatabase({
       url: "postgres://postgres@127.0.0.1:1/none",
       connectionsMax: 2,
       openSocket: openDatabaseSocket,
     });
     for (let attempt = 0; attempt < 5; attempt++)
-      expect(databaseProblem(await failure(away.db.execute(text`select 1`)))?.code).toBe("database_unavailable");
-    await away.close(0);
+      expect(databaseProblem(await failure(unavailable.db.execute(text`select 1`)))?.code).toBe("database_unavailable");
+    await unavailable.close(0);
   });
 
-  it("counts the connections of its pool", async () => {
+  it("reports the connections of its pool", async () => {
     const sockets = countDatabaseSockets();
     const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 2, openSocket: sockets.open });
     expect(sockets.count()).toBe(0);
@@ -63,14 +63,14 @@ describe("connectDatabase", () => {
     await expect.poll(sockets.count).toBe(0);
   });
 
-  it("D5: a connection cut in mid-query is database_unavailable and the next query succeeds", async () => {
+  it("D5: a connection that ends during a query is database_unavailable, and the next query succeeds", async () => {
     const { db } = database.connect();
     const cut = await failure(db.execute(text`select pg_terminate_backend(pg_backend_pid())`));
     expect(databaseProblem(cut)?.code).toBe("database_unavailable");
     expect(await db.execute(text`select 1 as one`)).toEqual([{ one: 1 }]);
   });
 
-  it("D6: NUL in text and in JSON is the caller's fault, a broken constraint is ours", async () => {
+  it("D6: NUL in text or JSON is validation_failed, a violated constraint is an internal error", async () => {
     const { db } = database.connect();
     const nul = String.fromCharCode(0);
     expect(databaseProblem(await failure(db.execute(text`select ${`a${nul}b`}::text`)))?.code).toBe(
@@ -93,7 +93,7 @@ describe("a transaction whose connection dies (postgres.js as patched by patches
     await expect.poll(cut).toBe(1);
   };
 
-  it("D1: rejects, does not end the process, and its one connection serves again", async () => {
+  it("D1: rejects, does not end the process, and its only connection works again", async () => {
     const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 1, openSocket: openDatabaseSocket });
     for (let round = 0; round < 3; round++) {
       const dying = failure(
@@ -108,7 +108,7 @@ describe("a transaction whose connection dies (postgres.js as patched by patches
     await close(0);
   });
 
-  it("D1: what is left of it never runs inside the next transaction of that connection", async () => {
+  it("D1: its remaining statements never run inside the next transaction of that connection", async () => {
     const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 1, openSocket: openDatabaseSocket });
     await sql`create table written (by_whom text)`;
     const died = Promise.withResolvers<void>();

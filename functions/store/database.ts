@@ -7,42 +7,42 @@ import * as schema from "../../drizzle/schema/index.ts";
 /** Core's database: a pool on Node, one client per request in workerd. */
 export type Database = PostgresJsDatabase<typeof schema>;
 
-/** What a store function runs on: the database itself or a transaction of it. */
+/** The database or a transaction: every store function runs on either. */
 export type Executor = PgDatabase<PostgresJsQueryResultHKT, typeof schema>;
 
-/** Drizzle over a postgres.js client. The caller owns the client and ends it. */
+/** Opens drizzle over a postgres.js client. The caller owns the client and ends it. */
 export const openDatabase = (client: Sql): Database => drizzle(client, { schema });
 
-/** Opens the socket of one connection: unconnected or connected; postgres.js writes to it at once. */
+/** Opens the socket of one connection, connected or not; postgres.js writes to it at once. */
 export type OpenSocket = (target: { host: string[]; port: number[]; path: string | false }) => unknown;
 
-/** How many connections a pool opens at most unless told. */
+/** The default of `connectionsMax`. */
 export const connectionsMaxDefault = 10;
 
 /** How to connect. */
 export interface DatabaseOptions {
   /** `postgres://user:password@host:port/database`; a unix socket as `@%2Fdirectory` or `?host=/directory`, as libpq has it. */
   url: string;
-  /** Connections at most; `connectionsMaxDefault` on Node. In workerd a client lives for one request and takes 2. */
+  /** The largest number of connections. In workerd a client lives for one request and uses 2. */
   connectionsMax?: number;
   applicationName?: string;
   connectTimeoutSeconds?: number;
-  /** A server-side limit for each statement (D3: a stopped server must not pile up work); 30 s unless told, 0 for none. */
+  /** The server-side timeout of each statement (D3: a stopped server must not pile up work). Default 30 s; 0 disables it. */
   statementTimeoutMs?: number;
   /** On Node `openDatabaseSocket` of functions/node, for TCP_NODELAY. */
   openSocket?: OpenSocket;
 }
 
-/** A connected database: lazily, so that making it never fails. */
+/** A client that connects lazily, so that creating it never fails. */
 export interface ConnectedDatabase {
   db: Database;
-  /** postgres.js itself, for LISTEN and for what drizzle cannot say. */
+  /** The postgres.js client, for LISTEN and for statements that drizzle cannot express. */
   sql: Sql;
-  /** Lets running queries finish for `timeoutSeconds` (5), then closes every connection. */
+  /** Waits up to `timeoutSeconds` (default 5) for running queries, then closes every connection. */
   close(timeoutSeconds?: number): Promise<void>;
 }
 
-/** Makes the client that every query of core except COPY goes through. */
+/** Creates the client of every query of core except COPY. */
 export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => {
   const { url, host } = splitUnixSocket(options.url);
   const settings = {
@@ -80,7 +80,7 @@ const textArray = {
     ),
 };
 
-/** postgres.js knows no unix socket in a URL: takes the directory out of it. */
+/** Extracts the directory of a unix socket, which postgres.js does not support in a URL. */
 const splitUnixSocket = (text: string): { url: string; host?: string } => {
   const url = new URL(text);
   const fromQuery = url.searchParams.get("host");

@@ -1,14 +1,14 @@
 import { connectDatabase, type DatabaseOptions } from "./database.ts";
 
-/** Runs `work` unless another core of this database is at it; undefined then. */
+/** Runs `work` under the lock. Returns undefined, without running it, while another core of this database has the lock. */
 export type Exclusively = <Result>(work: () => Promise<Result>) => Promise<Result | undefined>;
 
-// Any constant works, as long as every core of a database takes the same.
+// Any constant works if all cores of a database use the same.
 const lockKey = 6_102_773_180_445_907n;
 
 /**
- * An advisory lock on a connection of its own, which reading a directory may keep for minutes while the pool serves. Ends with the
- * connection, however that ends; so it saves work, and whoever writes still makes sure that nobody wrote meanwhile.
+ * Creates an advisory lock on its own connection, so that reading a directory for minutes does not occupy the pool. The lock ends with the
+ * connection. So it only saves work: a writer still has to check that nobody wrote meanwhile.
  */
 export const createDirectoryLock =
   (options: Pick<DatabaseOptions, "url" | "openSocket">): Exclusively =>

@@ -3,42 +3,42 @@ import { authenticationIdentity, directorySync, type PersonStatus, person } from
 import type { Database, Executor } from "./database.ts";
 import { insertRows } from "./query-parts.ts";
 
-/** How the newest sync ended. */
+/** The result of the newest sync. */
 export type DirectorySync = Omit<typeof directorySync.$inferSelect, "singleton">;
 
-/** A person as it is written. */
+/** A person's row. */
 export type PersonRow = typeof person.$inferSelect;
 
-const peopleAtOnce = 2000;
+const batchSize = 2000;
 
-/** How the newest sync ended; undefined before the first has. */
+/** Finds the result of the newest sync. */
 export const findDirectorySync = async (db: Executor): Promise<DirectorySync | undefined> => {
   const [row] = await db.select().from(directorySync);
   return row;
 };
 
-/** The same, after everybody else who wants to write a snapshot, and nobody else until the transaction ends. */
+/** The same, with the exclusive right to write a snapshot until the transaction ends. */
 export const lockDirectorySync = async (tx: Executor): Promise<DirectorySync | undefined> => {
-  // The whole table, for before the first sync there is no row to lock. Readers do not wait.
+  // Locks the table, because there is no row before the first sync. Readers do not wait.
   await tx.execute(sql`lock table ${directorySync} in exclusive mode`);
   return findDirectorySync(tx);
 };
 
-/** Puts down how a sync ended, in the place of the one before. */
+/** Replaces the result of the newest sync. */
 export const saveDirectorySync = async (tx: Executor, row: DirectorySync): Promise<void> => {
   await tx.insert(directorySync).values(row).onConflictDoUpdate({ target: directorySync.singleton, set: row });
 };
 
 /**
- * Everybody that core knows, with the directory's id within the tenant (null for whom no sync has written), some thousand at a time: rows
- * of a large company, taken in at once, would keep core from everything else.
+ * Finds all people, with their subject within the tenant (null if no sync has written it). Reads in batches, so that the rows of a large
+ * company do not block the event loop.
  */
 export const findKnownPeople = async (tx: Executor, tenantId: string) => {
   const found: Awaited<ReturnType<typeof findPeopleAfter>> = [];
   for (;;) {
     const some = await findPeopleAfter(tx, tenantId, found.at(-1)?.userId);
     found.push(...some);
-    if (some.length < peopleAtOnce) return found;
+    if (some.length < batchSize) return found;
   }
 };
 
@@ -60,29 +60,29 @@ const findPeopleAfter = (tx: Executor, tenantId: string, userId: string | undefi
     )
     .where(userId === undefined ? undefined : gt(person.userId, userId))
     .orderBy(person.userId)
-    .limit(peopleAtOnce);
+    .limit(batchSize);
 
-/** Adds people, and replaces those who are there already. */
+/** Inserts people, or replaces their rows. */
 export const writePeople = async (tx: Executor, rows: readonly PersonRow[]): Promise<void> => {
   const replace = sql`on conflict (user_id) do update set primary_email = excluded.primary_email,
     display_name = excluded.display_name, status = excluded.status, scopes = excluded.scopes, synced_at = excluded.synced_at,
     missed_syncs = excluded.missed_syncs`;
-  for (const some of inParts(rows)) await insertRows(tx, person, some, replace);
+  for (const some of batchesOf(rows)) await insertRows(tx, person, some, replace);
 };
 
-/** Gives people who are new the directory's id, within the tenant. */
+/** Inserts the subjects of new people. */
 export const writeAuthenticationIdentities = async (
   tx: Executor,
   rows: readonly (typeof authenticationIdentity.$inferInsert)[],
 ): Promise<void> => {
-  for (const some of inParts(rows)) await insertRows(tx, authenticationIdentity, some);
+  for (const some of batchesOf(rows)) await insertRows(tx, authenticationIdentity, some);
 };
 
-const inParts = function* <Row>(rows: readonly Row[]): Generator<readonly Row[]> {
-  for (let at = 0; at < rows.length; at += peopleAtOnce) yield rows.slice(at, at + peopleAtOnce);
+const batchesOf = function* <Row>(rows: readonly Row[]): Generator<readonly Row[]> {
+  for (let at = 0; at < rows.length; at += batchSize) yield rows.slice(at, at + batchSize);
 };
 
-/** Puts down that a snapshot agrees with everybody, but those whose absence is held. */
+/** Stores that a snapshot agrees with everybody except the people whose removal is held. */
 export const confirmPeople = async (tx: Executor, syncedAt: Date): Promise<void> => {
   await tx
     .update(person)
@@ -90,20 +90,20 @@ export const confirmPeople = async (tx: Executor, syncedAt: Date): Promise<void>
     .where(and(eq(person.missedSyncs, 0), lt(person.syncedAt, syncedAt)));
 };
 
-/** How many active people the newest snapshot does not have, or not in the domain, and who are held. */
+/** Counts the people whose removal is held. */
 export const countHeld = async (db: Executor): Promise<number> => {
   const [row] = await db.select({ held: count() }).from(person).where(gt(person.missedSyncs, 0));
   return row?.held ?? 0;
 };
 
-/** How many people there are of each status, and of the active ones how many hold a scope or are held. */
+/** The number of people by status, and of active people by scope and with a held removal. */
 export interface PeopleCounts {
   people: Record<PersonStatus, number>;
   scopes: { read: number; audit: number; admin: number };
   held: number;
 }
 
-/** Counts them at this moment. */
+/** Counts people. */
 export const countPeople = async (db: Database): Promise<PeopleCounts> => {
   const rows = await db
     .select({
@@ -133,7 +133,7 @@ export const countPeople = async (db: Database): Promise<PeopleCounts> => {
 
 const holding = (scope: string) => sql<number>`count(*) filter (where ${scope} = any(${person.scopes}))::int`;
 
-/** The person with this user id, whatever the status; undefined when there is none. */
+/** Finds the person with this user id, whatever the status. */
 export const findPerson = async (db: Executor, userId: string) => {
   const [row] = await db.select().from(person).where(eq(person.userId, userId)).limit(1);
   return row;

@@ -6,10 +6,7 @@ import { anyOf, insertRows } from "./query-parts.ts";
 /** A reservation's row. */
 export type ReservationRow = typeof enrollmentReservation.$inferSelect;
 
-/**
- * Drops reservations that have run out: those of the policies, and those that still hold one of the identities' names under
- * another policy.
- */
+/** Deletes the expired reservations of these policies, and those of these identities under any policy. */
 export const deleteExpiredReservations = async (
   db: Executor,
   { policyIds, identities }: { policyIds: readonly string[]; identities: readonly string[] },
@@ -21,8 +18,8 @@ export const deleteExpiredReservations = async (
 };
 
 /**
- * Takes places for identities, each of another one; gives the ids of those it took: not where another request holds one. In the
- * order of their names: requests under other policies, whose locks are others, wait here for each other.
+ * Inserts reservations, each of another identity, except where the identity has one. Returns the ids of the inserted ones. Inserts in the
+ * order of identities, because requests under different policies share no other lock and could deadlock here.
  */
 export const insertReservations = async (db: Executor, rows: readonly ReservationRow[]): Promise<Set<string>> => {
   const tail = sql`on conflict do nothing returning id`;
@@ -31,21 +28,21 @@ export const insertReservations = async (db: Executor, rows: readonly Reservatio
   return new Set(inserted.map(({ id }) => String(id)));
 };
 
-/** Gives places back; the ids of those that had not run out and been taken away. */
+/** Deletes reservations. Returns the ids of those that still existed. */
 export const deleteReservations = async (db: Executor, ids: readonly string[]): Promise<Set<string>> => {
   const { id } = enrollmentReservation;
   const rows = await db.delete(enrollmentReservation).where(anyOf(id, ids)).returning({ id });
   return new Set(rows.map((row) => row.id));
 };
 
-/** Which of the identities have a place held. Drop the expired ones before. */
+/** Returns those of the identities that have a reservation. Delete the expired ones first. */
 export const findReserved = async (db: Executor, identities: readonly string[]): Promise<Set<string>> => {
   const { identity } = enrollmentReservation;
   const rows = await db.select({ identity }).from(enrollmentReservation).where(anyOf(identity, identities));
   return new Set(rows.map((row) => row.identity));
 };
 
-/** Places held under the policies: by token, and how many of them for first enrollments. Drop the expired ones before. */
+/** Counts the reservations of these policies by token, and those for first enrollments. Delete the expired ones first. */
 export const countReservations = (db: Executor, policyIds: readonly string[]) => {
   const { policyId, tokenId, firstEnrollment } = enrollmentReservation;
   return db
@@ -60,7 +57,7 @@ export const countReservations = (db: Executor, policyIds: readonly string[]) =>
     .groupBy(policyId, tokenId);
 };
 
-/** Failed uses of an address after a moment. */
+/** Counts the failed uses of an address after `since`. */
 export const countFailures = async (db: Executor, addressKey: string, since: Date): Promise<number> => {
   const [row] = await db
     .select({ failures: count() })
@@ -69,7 +66,7 @@ export const countFailures = async (db: Executor, addressKey: string, since: Dat
   return row?.failures ?? 0;
 };
 
-/** Records a failed use, and forgets those of the address that no window reaches any more. */
+/** Inserts a failed use and deletes those of the address from before `forgetBefore`. */
 export const insertFailure = async (
   db: Executor,
   row: typeof enrollmentFailure.$inferInsert,
@@ -81,10 +78,10 @@ export const insertFailure = async (
   await db.insert(enrollmentFailure).values(row);
 };
 
-/** A minute's refused uses of one address for one reason. */
+/** The number of rejected enrollments of one address in one minute, for one reason. */
 export type RefusalRow = typeof enrollmentRefusal.$inferSelect;
 
-/** Counts one refused use; true for the first of its address, minute and reason, and for that one alone. */
+/** Counts a rejected enrollment. Returns true for the first one of its address, minute and reason only. */
 export const countRefusal = async (
   db: Executor,
   { addressKey, minuteStartedAt, reason, at }: { addressKey: string; minuteStartedAt: Date; reason: string; at: Date },
@@ -101,10 +98,10 @@ export const countRefusal = async (
   return row?.refusals === 1;
 };
 
-/** Takes away, and gives, at most `limit` counts of minutes that began before a moment; what another takes meanwhile is left out. */
-export const takeRefusals = async (db: Executor, before: Date, limit: number): Promise<RefusalRow[]> => {
+/** Deletes and returns at most `limit` counts of minutes that began before `before`. Skips those that another core has locked. */
+export const deleteRefusals = async (db: Executor, before: Date, limit: number): Promise<RefusalRow[]> => {
   const due = db
-    .select({ place: sql`ctid` })
+    .select({ ctid: sql`ctid` })
     .from(enrollmentRefusal)
     .where(lt(enrollmentRefusal.minuteStartedAt, before))
     .limit(limit)

@@ -3,19 +3,19 @@ import { expiryDays, heartbeatAgeBounds } from "../../proto/fleet-health/facets.
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { exportHolds, type FleetRules, fleetPredicate, hasHeartbeat, moments } from "./fleet-rows.ts";
+import { exportPredicate, type FleetRules, fleetPredicate, hasHeartbeat, timestampsAt } from "./fleet-rows.ts";
 
-/** Counts of a fleet under a filter, its states included. Words are counted by name, in no order. */
+/** Counts of the fleet under a filter, its states included. */
 export interface FleetCounts {
   total: number;
   versions: ReadonlyMap<string, number>;
   platforms: ReadonlyMap<string, number>;
   drift: ReadonlyMap<Drift, number>;
   heartbeatNever: number;
-  /** By place in `heartbeatAgeBounds`. */
+  /** By index in `heartbeatAgeBounds`. */
   heartbeatAges: readonly number[];
   expired: number;
-  /** By day from now on. */
+  /** By day from now. */
   expiryByDay: readonly number[];
   expiringLater: number;
   exports: Readonly<Record<ExportKind, number>>;
@@ -24,7 +24,7 @@ export interface FleetCounts {
 const daySeconds = 86_400;
 const neverBucket = -1;
 
-/** Counts the rows of a filter by everything that the report draws, in two scans side by side. */
+/** Counts the rows of a filter by all dimensions of the report, in two concurrent scans. */
 export const countFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetCounts> => {
   const where = fleetPredicate(filter, rules);
   const [facets, totals] = await Promise.all([
@@ -39,8 +39,8 @@ export const countFleet = async (db: Executor, rules: FleetRules, filter: FleetF
     platforms: facets.platform,
     drift: new Map(driftKinds.map((kind) => [kind, facets.drift.get(kind) ?? 0])),
     heartbeatNever: ages.get(String(neverBucket)) ?? 0,
-    // The database counts from the oldest on.
-    heartbeatAges: heartbeatAgeBounds.map((_, place) => ages.get(String(bounds - 1 - place)) ?? 0),
+    // The database numbers buckets from the oldest.
+    heartbeatAges: heartbeatAgeBounds.map((_, index) => ages.get(String(bounds - 1 - index)) ?? 0),
     expired: days.get("0") ?? 0,
     expiryByDay: Array.from({ length: expiryDays }, (_, day) => days.get(String(day + 1)) ?? 0),
     expiringLater: days.get(String(expiryDays + 1)) ?? 0,
@@ -50,15 +50,15 @@ export const countFleet = async (db: Executor, rules: FleetRules, filter: FleetF
 
 const dimensions = { version: sql`version`, platform: sql`platform`, drift: sql`drift` };
 
-/** `width_bucket` counts a value with the bound that it reaches: the moments are those at which an age or a day ends. */
+/** `width_bucket` assigns a value to the bound that it reaches: the bounds are the timestamps at which an age or a day ends. */
 const bucketsOf = ({ now }: FleetRules) => {
   const ages = heartbeatAgeBounds.slice(1).toReversed();
-  const agesFrom = moments(
+  const agesFrom = timestampsAt(
     now,
     ages.map((seconds) => -seconds),
   );
-  // What expires at the very moment has expired: days begin a millisecond, the precision of moments, after it.
-  const daysFrom = moments(
+  // A certificate that expires now has expired: days begin one millisecond, the precision of timestamps, later.
+  const daysFrom = timestampsAt(
     now,
     Array.from({ length: expiryDays + 1 }, (_, day) => day * daySeconds + 0.001),
   );
@@ -69,7 +69,7 @@ const bucketsOf = ({ now }: FleetRules) => {
   };
 };
 
-/** How many rows have each value of each dimension. */
+/** Counts the rows by each value of each dimension. */
 const countBy = async <Name extends string>(
   db: Executor,
   where: SQL,
@@ -85,10 +85,10 @@ const countBy = async <Name extends string>(
       identifiers.map((name) => sql`(${name})`),
       sql`, `,
     )})`);
-  // A bit of the mask is set for each dimension that the row is not of, the last dimension's lowest.
+  // The mask has a bit for each dimension that the row does not count; the lowest bit is the last dimension.
   const every = 2 ** names.length - 1;
-  const counts = names.map((name, place) => {
-    const own = every - 2 ** (names.length - 1 - place);
+  const counts = names.map((name, index) => {
+    const own = every - 2 ** (names.length - 1 - index);
     const values = rows.filter(({ mask }) => mask === own).map((row) => [String(row[name]), row.rows] as const);
     return [name, new Map(values)] as const;
   });
@@ -101,11 +101,11 @@ const countExports = async (
   where: SQL,
 ): Promise<Record<ExportKind | "total", number>> => {
   const columns = exportKinds.map(
-    (kind) => sql`(count(*) filter (where ${exportHolds(kind, rules)}))::int as ${sql.identifier(kind)}`,
+    (kind) => sql`(count(*) filter (where ${exportPredicate(kind, rules)}))::int as ${sql.identifier(kind)}`,
   );
   const [row] = await db.execute<Record<ExportKind | "total", number>>(
     sql`select count(*)::int as total, ${sql.join(columns, sql`, `)} from fleet_host where ${where}`,
   );
-  if (row === undefined) throw new Error("a count without a row");
+  if (row === undefined) throw new Error("the count returned no row");
   return row;
 };

@@ -34,13 +34,13 @@ const locked = (n: number, change: (tx: Executor) => Promise<unknown>) =>
   });
 
 interface Change {
-  /** Hosts concerned; most changes take the first. */
+  /** The hosts; most changes use the first one only. */
   hosts: number[];
-  /** What the change makes of the hosts, where there is a choice. */
+  /** Varies the change. */
   value: number;
 }
 
-/** Everything that a row is made of, changed as the product does it. */
+/** Every change that a row depends on, made as core makes it. */
 const changes: Record<string, (change: Change) => Promise<unknown>> = {
   heartbeat: ({ hosts, value }) =>
     db.execute(sql`insert into collector_health (identity_id, certificate_id, last_heartbeat_at, boot_id, collector_version,
@@ -85,7 +85,7 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
       await updateIdentityRevoked(tx, identityOf(n), new Date(clock.now()));
       await updateIdentityCertificatesRevoked(tx, identityOf(n), new Date(clock.now()));
     }),
-  // Many at once in the order of their ids, as a bulk assignment.
+  // Several hosts in the order of their ids, as a bulk assignment.
   assign: ({ hosts, value }) =>
     db.transaction(async (tx) => {
       for (const n of hosts.toSorted((a, b) => a - b)) {
@@ -112,14 +112,14 @@ const change = fc.record({
   value: fc.integer({ min: -5000, max: 5000 }),
 });
 
-describe("the row that the health report reads", () => {
-  it("is what the tables say after any changes, made side by side by several connections", async () => {
+describe("fleet_host", () => {
+  it("equals the view fleet_facts after any changes by several concurrent connections", async () => {
     const property = fc.asyncProperty(fc.array(change, { minLength: 8, maxLength: 40 }), async (batch) => {
       await Promise.all(batch.map(({ kind, ...what }) => changes[kind]?.({ ...what, value: Math.abs(what.value) })));
-      const odd = await db.execute(
+      const different = await db.execute(
         sql`(table fleet_host except table fleet_facts) union all (table fleet_facts except table fleet_host)`,
       );
-      expect([...odd]).toEqual([]);
+      expect([...different]).toEqual([]);
     });
     await fc.assert(property, { numRuns: 12, seed: 20_261_120, endOnFailure: true });
     const [{ rows } = { rows: 0 }] = await db.execute<{ rows: number }>(
@@ -128,15 +128,15 @@ describe("the row that the health report reads", () => {
     expect(rows).toBe(count);
   });
 
-  it("keeps a heartbeat that commits while another change waits for the row", async () => {
-    const heard = clock.now() + 3_600_000;
+  it("keeps a heartbeat that commits while another change waits for its row", async () => {
+    const heartbeatAt = clock.now() + 3_600_000;
     const second = database.connect().db;
     let changed: Promise<unknown> = Promise.resolve();
     await db.transaction(async (tx) => {
       await tx.execute(
         sql`update collector_health set last_heartbeat_at = ${at(3_600_000)} where identity_id = ${identityOf(1)}::uuid`,
       );
-      // Sent at once: a query of drizzle waits for somebody to wait for it.
+      // drizzle sends a query only when `then` is called.
       changed = second
         .execute(sql`update collector_identity set platform = 'other' where id = ${identityOf(1)}::uuid`)
         .then();
@@ -146,7 +146,7 @@ describe("the row that the health report reads", () => {
     await changed;
     const [row] = await db.execute<{ at: string }>(sql`select last_heartbeat_at as at from fleet_host
       where identity_id = ${identityOf(1)}::uuid`);
-    expect(new Date(row?.at ?? "").getTime()).toBe(heard);
+    expect(new Date(row?.at ?? "").getTime()).toBe(heartbeatAt);
   });
 
   it("is recomputed when a definition has changed", async () => {
@@ -157,12 +157,12 @@ describe("the row that the health report reads", () => {
     expect([...(await db.execute(sql`table fleet_host except table fleet_facts`))]).toEqual([]);
   });
 
-  it("does not follow the words of the sessions that write: time zones, and plans made when the tables were small", async () => {
+  it("does not depend on the time zone of the session that writes", async () => {
     await db.transaction(async (tx) => {
       await tx.execute(sql`set local time zone 'America/New_York'`);
       await tx.execute(sql`select fleet_host_refresh(array_agg(id)) from collector_identity`);
     });
-    const odd = await db.execute(sql`table fleet_host except table fleet_facts`);
-    expect([...odd]).toEqual([]);
+    const different = await db.execute(sql`table fleet_host except table fleet_facts`);
+    expect([...different]).toEqual([]);
   });
 });

@@ -11,19 +11,19 @@ import {
 } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
 import {
-  conditionHolds,
-  exportHolds,
+  conditionPredicate,
+  exportPredicate,
   type FleetRules,
   fleetPredicate,
   hasForwarded,
   heartbeatRecent,
-  moment,
   neverForwarded,
-  stateAt,
-  statePlace,
+  stateAtIndex,
+  stateIndex,
+  timestampAt,
 } from "./fleet-rows.ts";
 
-/** A collector as the driver gives it: times as text, 64-bit integers as decimal strings. */
+/** A collector as the driver returns it: times as text, 64-bit integers as decimal strings. */
 export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   id: string;
   identity: string;
@@ -66,7 +66,7 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   version_since: string | null;
 };
 
-/** What a page can be sorted by. What has not happened comes first in rising order. Identities are unique; the rest is not. */
+/** The sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
 const sortKeys = {
   identity: { key: sql`identity`, type: sql`text`, isUnique: true },
   last_heartbeat_at: { key: sql`last_heartbeat_at`, type: sql`timestamptz`, isUnique: false },
@@ -75,13 +75,13 @@ const sortKeys = {
   queue_bytes: { key: sql`queue_bytes`, type: sql`bigint`, isUnique: false },
 } satisfies Record<FleetSort, { key: SQL; type: SQL; isUnique: boolean }>;
 
-/** Where a page begins: after the row with this sort value and id. */
+/** The position after the row with this sort value and id. */
 export interface FleetPosition {
   value: string;
   id: string;
 }
 
-/** Which part of the rows, and in which order. */
+/** One part of the rows, and their order. */
 export interface FleetPage {
   sort: FleetSort;
   order: "asc" | "desc";
@@ -89,7 +89,7 @@ export interface FleetPage {
   after: FleetPosition | null;
 }
 
-/** One page of the fleet, of an export's rows when `kind` is given, and where the next begins: null on the last. */
+/** Finds one page of the fleet, or of an export, and the position of the next one: null on the last. */
 export const findFleetPage = async (
   db: Executor,
   rules: FleetRules,
@@ -100,7 +100,7 @@ export const findFleetPage = async (
   const { key, type, isUnique } = sortKeys[sort];
   const direction = order === "asc" ? sql`asc` : sql`desc`;
   const where = [fleetPredicate(filter, rules)];
-  if (kind) where.push(exportHolds(kind, rules));
+  if (kind) where.push(exportPredicate(kind, rules));
   if (after) {
     const comparison = order === "asc" ? sql`>` : sql`<`;
     const value = sql`${after.value}::${type}`;
@@ -121,7 +121,7 @@ export const findFleetPage = async (
   return { rows: rows.slice(0, limit), next };
 };
 
-/** One collector by its id; undefined when there is none. */
+/** Finds a collector. */
 export const findFleetRow = async (db: Executor, rules: FleetRules, id: string): Promise<FleetRow | undefined> => {
   const where = sql`identity_id = ${id}::uuid`;
   const [row] = await selectRows(db, rules, { where, orderBy: sql`identity_id`, limit: 1, key: sql`identity_id` });
@@ -129,8 +129,8 @@ export const findFleetRow = async (db: Executor, rules: FleetRules, id: string):
 };
 
 /**
- * The rows are chosen over the narrow table alone, and of it by their ids: a sort of the whole fleet then holds as little as it can.
- * What is shown is looked up for those that were chosen.
+ * Selects ids from the narrow table first, so that a sort of the whole fleet uses as little memory as possible. Then looks up all columns
+ * of the selected rows.
  */
 const selectRows = async (
   db: Executor,
@@ -138,9 +138,9 @@ const selectRows = async (
   { where, orderBy, limit, key }: { where: SQL; orderBy: SQL; limit: number; key: SQL },
 ): Promise<(FleetRow & { sort_value: string })[]> => {
   const flags = fleetConditions.map(
-    (condition) => sql`${conditionHolds(condition, rules)} as ${sql.identifier(`is_${condition}`)}`,
+    (condition) => sql`${conditionPredicate(condition, rules)} as ${sql.identifier(`is_${condition}`)}`,
   );
-  const rows = await db.execute<Omit<FleetRow, "state"> & { sort_value: string; state_place: number }>(sql`
+  const rows = await db.execute<Omit<FleetRow, "state"> & { sort_value: string; state_index: number }>(sql`
     select f.*, f.identity_id as id, i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason,
       coalesce(h.hostname, i.hostname) as hostname, h.last_heartbeat_at, e.last_envelope_at,
       c.status as certificate_status, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
@@ -152,26 +152,26 @@ const selectRows = async (
       h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
       h.queue_at_risk_since, h.renewal_failed_since, h.version_since
     from (
-      select identity_id as chosen_id, row_number() over () as place
+      select identity_id as selected_id, row_number() over () as rank
       from (select identity_id from fleet_host where ${where} order by ${orderBy} limit ${limit}) sorted
-    ) chosen
+    ) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
         enrolled_at, drift, assigned_config_hash, (${key})::text as sort_value,
-        ${statePlace(rules)} as state_place, ${sql.join(flags, sql`, `)}
-      from fleet_host where identity_id = chosen_id
+        ${stateIndex(rules)} as state_index, ${sql.join(flags, sql`, `)}
+      from fleet_host where identity_id = selected_id
     ) f
-    -- One lookup a row: for a large page the planner would rather read every identity there is.
-    cross join lateral (select * from collector_identity where id = chosen_id limit 1) i
+    -- One lookup per row: for a large page the planner would otherwise scan the table.
+    cross join lateral (select * from collector_identity where id = selected_id limit 1) i
     join certificate c on c.id = f.certificate_id
-    left join certificate s on s.id = f.unused_successor_id and s.not_after > ${moment(rules.now)}
+    left join certificate s on s.id = f.unused_successor_id and s.not_after > ${timestampAt(rules.now)}
     left join collector_health h on h.identity_id = f.identity_id
     left join ingest_host e on e.host_id = i.identity
-    order by chosen.place`);
-  return rows.map((row) => ({ ...row, state: stateAt(row.state_place) }));
+    order by selected.rank`);
+  return rows.map((row) => ({ ...row, state: stateAtIndex(row.state_index) }));
 };
 
-/** Counts over the whole fleet under a filter, its states left out. */
+/** Counts over the fleet under a filter, ignoring its states. */
 export interface FleetSummary {
   enrolled: number;
   activeRecentHeartbeats: number;
@@ -180,10 +180,10 @@ export interface FleetSummary {
   byState: ReadonlyMap<FleetState, number>;
 }
 
-/** The summary of a filter; states with no row are absent from `byState`. */
+/** Computes the summary of a filter; a state without a host is absent from `byState`. */
 export const summarizeFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetSummary> => {
-  const rows = await db.execute<Record<"place" | "enrolled" | "recent" | "forwarding" | "never", number>>(sql`
-    select ${statePlace(rules)} as place, count(*)::int as enrolled,
+  const rows = await db.execute<Record<"state_index" | "enrolled" | "recent" | "forwarding" | "never", number>>(sql`
+    select ${stateIndex(rules)} as state_index, count(*)::int as enrolled,
       (count(*) filter (where ${heartbeatRecent(rules)}))::int as recent,
       (count(*) filter (where ${hasForwarded}))::int as forwarding,
       (count(*) filter (where ${neverForwarded}))::int as never
@@ -195,21 +195,21 @@ export const summarizeFleet = async (db: Executor, rules: FleetRules, filter: Fl
     activeRecentHeartbeats: total("recent"),
     forwarding: total("forwarding"),
     neverForwarded: total("never"),
-    byState: new Map(rows.map((row) => [stateAt(row.place), row.enrolled])),
+    byState: new Map(rows.map((row) => [stateAtIndex(row.state_index), row.enrolled])),
   };
 };
 
-/** Every version and every platform of the fleet, each found by one step through its index. */
-export const findFleetWords = async (db: Executor): Promise<{ versions: string[]; platforms: string[] }> => {
-  const words = (column: SQL) => sql`array(
-    with recursive word as (
+/** Finds every version and platform of the fleet, each with one step through its index. */
+export const findFleetNames = async (db: Executor): Promise<{ versions: string[]; platforms: string[] }> => {
+  const distinct = (column: SQL) => sql`array(
+    with recursive step as (
       (select ${column} as value from fleet_host order by 1 limit 1)
       union all
-      select (select ${column} from fleet_host where ${column} > word.value order by 1 limit 1) from word
-      where word.value is not null
-    ) select value from word where value is not null)`;
+      select (select ${column} from fleet_host where ${column} > step.value order by 1 limit 1) from step
+      where step.value is not null
+    ) select value from step where value is not null)`;
   const [row] = await db.execute<Record<"versions" | "platforms", string[]>>(
-    sql`select to_json(${words(sql`version`)}) as versions, to_json(${words(sql`platform`)}) as platforms`,
+    sql`select to_json(${distinct(sql`version`)}) as versions, to_json(${distinct(sql`platform`)}) as platforms`,
   );
   return row ?? { versions: [], platforms: [] };
 };

@@ -1,7 +1,7 @@
 /**
- * The rules of contract section 6, once: each condition as a predicate over `fleet_host`, the state as the first that holds. Filter,
- * count, page, facets and export are made of these, so that they cannot disagree. No predicate is ever null, and each compares a
- * column with a constant, so that an index or a plain scan answers it.
+ * The conditions of docs/fleet-health.md as predicates over `fleet_host`; the state is the first condition that applies. Filter, summary,
+ * page, facets and export all use these, so that they agree. No predicate is ever null, and each compares a column with a constant, so
+ * that an index or a plain scan answers it.
  */
 import { type SQL, sql } from "drizzle-orm";
 import { troubledFrom } from "../../drizzle/schema/fleet.ts";
@@ -13,25 +13,25 @@ import {
   fleetConditions,
   fleetStates,
 } from "../../proto/fleet-health/vocabulary.ts";
-import { substring } from "./query-parts.ts";
+import { arrayLiteral, substring } from "./query-parts.ts";
 
-/** The moment and the thresholds that the states are decided by, and the words of the fleet. */
+/** The timestamp and the thresholds that decide on the states, and the versions and platforms of the fleet. */
 export interface FleetRules {
   now: Date;
   thresholds: FleetThresholds;
-  /** Every version and platform of the fleet: few, so that what is asked of them is decided once and not for each row. */
+  /** Every version and platform of the fleet: few, so that conditions on them are decided once instead of for each row. */
   versions: readonly string[];
   platforms: readonly string[];
   /** Those of `versions` that are not SemVer or are below the minimum, decided by the semver library. */
   unsupportedVersions: readonly string[];
 }
 
-/** A moment as a constant of a statement, `seconds` after `at`. */
-export const moment = (at: Date, seconds = 0): SQL => sql`${textAfter(at, seconds)}::timestamptz`;
+/** The timestamp `seconds` after `at`, as a constant of a statement. */
+export const timestampAt = (at: Date, seconds = 0): SQL => sql`${textAfter(at, seconds)}::timestamptz`;
 
-/** Moments as an array, each `seconds` after `at`. */
-export const moments = (at: Date, seconds: readonly number[]): SQL =>
-  sql`${`{${seconds.map((each) => textAfter(at, each)).join(",")}}`}::timestamptz[]`;
+/** The timestamps `seconds` after `at`, as an array. */
+export const timestampsAt = (at: Date, seconds: readonly number[]): SQL =>
+  sql`${arrayLiteral(seconds.map((each) => textAfter(at, each)))}::timestamptz[]`;
 
 const textAfter = (at: Date, seconds: number): string => new Date(at.getTime() + seconds * 1000).toISOString();
 
@@ -45,47 +45,47 @@ const oneOf = (column: SQL, values: readonly string[]): SQL =>
 
 const never = sql`'-infinity'::timestamptz`;
 
-/** Whether a heartbeat ever came. */
+/** The host has sent a heartbeat. */
 export const hasHeartbeat = sql`last_heartbeat_at > ${never}`;
 
-/** Whether an envelope ever came. */
+/** The host has forwarded an envelope. */
 export const hasForwarded = sql`last_envelope_at > ${never}`;
 
-/** Heartbeats without ever having forwarded: the count of the summary and the filter are the same predicate. */
+/** The host sends heartbeats and has never forwarded an envelope. */
 export const neverForwarded = sql`(${hasHeartbeat} and last_envelope_at = ${never})`;
 
-/** Whether the last heartbeat is recent, the complement of `stale` for a host that ever reported. */
+/** The last heartbeat is recent: the complement of `stale` for a host that has sent one. */
 export const heartbeatRecent = ({ now, thresholds }: FleetRules): SQL =>
-  sql`last_heartbeat_at >= ${moment(now, -thresholds.staleAfterSeconds)}`;
+  sql`last_heartbeat_at >= ${timestampAt(now, -thresholds.staleAfterSeconds)}`;
 
-const holds: Record<FleetCondition, (rules: FleetRules) => SQL> = {
-  revoked: ({ now }) => sql`revoked_from <= ${moment(now)}`,
+const conditions: Record<FleetCondition, (rules: FleetRules) => SQL> = {
+  revoked: ({ now }) => sql`revoked_from <= ${timestampAt(now)}`,
   enrolling: ({ now, thresholds }) => sql`(last_heartbeat_at = ${never} and last_envelope_at = ${never}
-    and enrolled_at > ${moment(now, -thresholds.enrollingSeconds)})`,
-  renewal_failed: ({ now }) => sql`(expired_from <= ${moment(now)} or renewal_failed)`,
-  stale: ({ now, thresholds }) => sql`(last_heartbeat_at < ${moment(now, -thresholds.staleAfterSeconds)}
-    and (${hasHeartbeat} or enrolled_at <= ${moment(now, -thresholds.enrollingSeconds)}))`,
-  cert_expiring: ({ now }) => sql`expiring_from <= ${moment(now)}`,
+    and enrolled_at > ${timestampAt(now, -thresholds.enrollingSeconds)})`,
+  renewal_failed: ({ now }) => sql`(expired_from <= ${timestampAt(now)} or renewal_failed)`,
+  stale: ({ now, thresholds }) => sql`(last_heartbeat_at < ${timestampAt(now, -thresholds.staleAfterSeconds)}
+    and (${hasHeartbeat} or enrolled_at <= ${timestampAt(now, -thresholds.enrollingSeconds)}))`,
+  cert_expiring: ({ now }) => sql`expiring_from <= ${timestampAt(now)}`,
   config_invalid: () => sql`config_invalid`,
   unsupported_version: ({ unsupportedVersions }) => oneOf(sql`version`, unsupportedVersions),
   queue_at_risk: () => sql`queue_at_risk`,
 };
 
-/** Whether a condition holds for a row, whatever else does. */
-export const conditionHolds = (condition: FleetCondition, rules: FleetRules): SQL => holds[condition](rules);
+/** Returns the predicate of a condition, whatever the other conditions. */
+export const conditionPredicate = (condition: FleetCondition, rules: FleetRules): SQL => conditions[condition](rules);
 
-/** A row's state: the first condition that holds, or `healthy`, as its place in `fleetStates`. */
-export const statePlace = (rules: FleetRules): SQL<number> => {
+/** Returns the state of a row as its index in `fleetStates`: the first condition that applies, or `healthy`. */
+export const stateIndex = (rules: FleetRules): SQL<number> => {
   const cases = fleetConditions.map(
-    (condition, place) => sql`when ${holds[condition](rules)} then ${sql.raw(String(place))}`,
+    (condition, index) => sql`when ${conditions[condition](rules)} then ${sql.raw(String(index))}`,
   );
   return sql<number>`case ${sql.join(cases, sql` `)} else ${sql.raw(String(fleetConditions.length))} end`;
 };
 
-/** The state at a place that `statePlace` gave. */
-export const stateAt = (place: number): FleetState => fleetStates[place] ?? "healthy";
+/** Returns the state with an index from `stateIndex`. */
+export const stateAtIndex = (index: number): FleetState => fleetStates[index] ?? "healthy";
 
-/** Conditions that hold from `troubledFrom` on at the earliest: the others need a threshold or the list of versions. */
+/** Conditions that apply from `troubledFrom` at the earliest: the others need a threshold or the list of versions. */
 const ownTroubles: ReadonlySet<FleetCondition> = new Set([
   "revoked",
   "renewal_failed",
@@ -94,26 +94,26 @@ const ownTroubles: ReadonlySet<FleetCondition> = new Set([
   "queue_at_risk",
 ]);
 
-/** The row's state is this one: its condition holds and none before it. The same as `statePlace`, in parts that can be planned. */
+/** The row has this state: its condition applies and none before it. Equals `stateIndex`, in parts that can use an index. */
 const stateIs = (state: FleetState, rules: FleetRules): SQL => {
-  const place = fleetStates.indexOf(state);
-  const before = fleetConditions.slice(0, place).map((condition) => sql`not ${holds[condition](rules)}`);
+  const index = fleetStates.indexOf(state);
+  const before = fleetConditions.slice(0, index).map((condition) => sql`not ${conditions[condition](rules)}`);
   if (state === "healthy") return sql`(${sql.join(before, sql` and `)})`;
-  const indexed = ownTroubles.has(state) ? [sql`${troubledFrom} <= ${moment(rules.now)}`] : [];
-  return sql`(${sql.join([...indexed, holds[state](rules), ...before], sql` and `)})`;
+  const indexed = ownTroubles.has(state) ? [sql`${troubledFrom} <= ${timestampAt(rules.now)}`] : [];
+  return sql`(${sql.join([...indexed, conditions[state](rules), ...before], sql` and `)})`;
 };
 
-/** Which rows an export has, by what holds for them, not by the state alone that is shown first. */
-export const exportHolds = (kind: ExportKind, rules: FleetRules): SQL => exports[kind](rules);
+/** Returns the predicate of an export: by conditions, not by the state, which is only the first of them. */
+export const exportPredicate = (kind: ExportKind, rules: FleetRules): SQL => exports[kind](rules);
 
 const exports: Record<ExportKind, (rules: FleetRules) => SQL> = {
-  stale: holds.stale,
-  queue_risk: holds.queue_at_risk,
-  renewal_failures: holds.renewal_failed,
+  stale: conditions.stale,
+  queue_risk: conditions.queue_at_risk,
+  renewal_failures: conditions.renewal_failed,
   config_drift: () => sql`drift in ('drifted', 'on_last_known_good')`,
 };
 
-/** The WHERE of a filter over `fleet_host`; `withStates: false` leaves its states out, as the summary does. */
+/** Returns the WHERE clause of a filter; `withStates: false` ignores its states, as the summary does. */
 export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withStates = true } = {}): SQL => {
   const { now } = rules;
   const parts: SQL[] = [];
@@ -131,10 +131,13 @@ export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withSta
   add(filter.version, (version) => sql`version = ${version}`);
   add(filter.notVersion, (version) => sql`version <> ${version}`);
   add(filter.drift, (drift) => sql`drift = ${drift}`);
-  add(filter.heartbeatOlderThanSeconds, (age) => sql`(${hasHeartbeat} and last_heartbeat_at < ${moment(now, -age)})`);
-  // Whatever has expired by then, its own certificate has: that much an index knows.
+  add(
+    filter.heartbeatOlderThanSeconds,
+    (age) => sql`(${hasHeartbeat} and last_heartbeat_at < ${timestampAt(now, -age)})`,
+  );
+  // The second part follows from the first, and has an index.
   add(filter.expiresWithinSeconds, (within) => {
-    const until = moment(now, within);
+    const until = timestampAt(now, within);
     return sql`(expired_from <= ${until} and certificate_not_after <= ${until})`;
   });
   add(filter.heartbeat, () => heartbeatRecent(rules));
@@ -155,14 +158,14 @@ const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
   return sql`(${sql.join(parts, sql` or `)})`;
 };
 
-/** What the states are decided by; the report states them with its answer. */
+/** The thresholds of the states; the report includes them. */
 export interface FleetThresholds {
   heartbeatIntervalSeconds: number;
-  /** No heartbeat for longer than this is stale. */
+  /** A host without a heartbeat for longer is stale. */
   staleAfterSeconds: number;
-  /** For how long after enrollment a silent host is `enrolling` and not yet stale. */
+  /** For this long after enrollment, a host without heartbeats is `enrolling` instead of stale. */
   enrollingSeconds: number;
-  /** A certificate with a smaller part of its lifetime left, and no successor, is expiring. */
+  /** A certificate with less than this part of its lifetime left, and no successor, is expiring. */
   certExpiringFraction: number;
   /** Oldest supported SemVer version; null supports any. */
   versionMin: string | null;

@@ -1,16 +1,16 @@
 import { groupCalls } from "../../kit/group-calls.ts";
 import type { Database, Executor } from "./database.ts";
-import { mayFareBetterAlone } from "./database-problem.ts";
+import { canRetryIndividually } from "./database-problem.ts";
 
 /**
- * Does the work of concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes the
- * same lock anyway, where a second one would only wait for it with fewer calls. Each call resolves when its own is committed; two of
- * one key never share a transaction. Of a failure that is not the database being away, one part alone is to blame: all are done again, each by itself.
+ * Creates a function that runs concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes
+ * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never
+ * share one. Unless the database is unavailable, retries each item of a failed transaction on its own.
  */
 export const groupTransactions = <Item, Result>(
   db: Database,
   work: {
-    /** The results stand in the order of `items`. */
+    /** Returns the results in the order of `items`. */
     run(tx: Executor, items: readonly Item[]): Promise<readonly Result[]>;
     keyOf(item: Item): string;
   },
@@ -20,5 +20,5 @@ export const groupTransactions = <Item, Result>(
     keyOf: work.keyOf,
     concurrency: 1,
     itemsMax: 128,
-    isolate: mayFareBetterAlone,
+    isolate: canRetryIndividually,
   });

@@ -38,7 +38,7 @@ const report: HealthReport = {
 let hosts: { id: string; identity: string; fingerprint: string }[] = [];
 
 beforeAll(async () => {
-  // Only new sessions have it, so not the one that says so.
+  // Applies to new sessions only, so not to this one.
   await connection`do $$ begin execute format('alter database %I set deadlock_timeout = 10', current_database()); end $$`;
   await seedFleet(db, { count: 5, now: new Date(clock.now()) });
   hosts = await db.execute<(typeof hosts)[number]>(sql`
@@ -46,7 +46,7 @@ beforeAll(async () => {
     from collector_identity i join certificate c on c.identity_id = i.id order by 1`);
 });
 
-it("a group in a deadlock is written host by host: a host's first report locks its row of the fleet after all others", async () => {
+it("heartbeats: a group that deadlocks is written host by host, because the first report of a host locks its fleet row last", async () => {
   const [first, second, third, ...others] = hosts;
   await db.execute(sql`delete from collector_health where identity_id = ${first?.id}::uuid`);
   const core = database.connect();
@@ -70,7 +70,7 @@ it("a group in a deadlock is written host by host: a host's first report locks i
       written.push(write({ identity: host.identity, use, report }));
     }
     await waiting(1);
-    // As a batch of envelopes or of assignments does: in the order of ids.
+    // In the order of ids, as a batch of envelopes or assignments does.
     bulk = db.transaction(async (other) => {
       await other.execute(sql`set local deadlock_timeout = '1min'`);
       await lock(other, first);

@@ -1,12 +1,12 @@
-import { sql } from "drizzle-orm";
-import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
+import { getTableColumns, sql } from "drizzle-orm";
+import { collectorHealth, type RenewalStatus } from "../../drizzle/schema/fleet.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import type { Executor } from "./database.ts";
-import { mayFareBetterAlone } from "./database-problem.ts";
-import { type Admission, admissionOf, type ProofUse, type VerdictRow, verdictOf } from "./proof-uses.ts";
+import { canRetryIndividually } from "./database-problem.ts";
+import { type Admission, admissionOf, type DecisionRow, decideProofs, type ProofUse } from "./proof-uses.ts";
 
-/** What a heartbeat says; the columns of `collector_health` by their names. Times are RFC 3339. */
+/** The columns of `collector_health` that a heartbeat reports, by their names. Times are RFC 3339. */
 export interface HealthReport {
   boot_id: string;
   collector_version: string;
@@ -34,17 +34,17 @@ export interface HealthReport {
   renewal_last_error: string | null;
 }
 
-/** One heartbeat: the proof that is used up with it, and what it says. */
+/** One heartbeat: its proof and its report. */
 export interface HeartbeatWrite {
-  /** The certificate's: two certificates of one identity write one row. */
+  /** From the certificate. Two certificates of one identity write the same row. */
   identity: string;
   use: ProofUse;
   report: HealthReport;
 }
 
-/** What became of a heartbeat, and what core knows that the answer needs. */
+/** The decision on a heartbeat, and what the response needs. */
 export interface HeartbeatRecord extends Admission {
-  /** This boot and the one before alternate on one certificate. */
+  /** This boot id and the previous one alternate on one certificate. */
   isCloneSuspected: boolean;
   renewAfter: number | null;
   notAfter: number | null;
@@ -52,7 +52,7 @@ export interface HeartbeatRecord extends Admission {
   desiredConfig: { configId: string; configHash: string } | null;
 }
 
-interface RecordRow extends VerdictRow {
+interface RecordRow extends DecisionRow {
   clone_suspected: boolean;
   renew_after: number | null;
   not_after: number | null;
@@ -61,22 +61,30 @@ interface RecordRow extends VerdictRow {
   config_hash: string | null;
 }
 
-const reportColumns = `boot_id text, collector_version text, collector_commit text, hostname text, platform text,
-  started_at timestamptz, config_valid boolean, config_errors text[], running_config_hash text, desired_config_hash text,
-  last_known_good_config_hash text, queue_records bigint, queue_bytes bigint, queue_bytes_max bigint,
-  queue_oldest_record_age_seconds bigint, dropped_records_total bigint, queue_at_risk boolean, forwarder_connected boolean,
-  forwarder_last_ack_at timestamptz, forwarder_last_error text, renewal_status text, renewal_last_attempt_at timestamptz,
-  renewal_next_attempt_at timestamptz, renewal_last_error text`;
-const reportNames = [...reportColumns.matchAll(/(\w+) [a-z[\]]+(?:,|$)/g)].map(([, name]) => name ?? "");
-const names = sql.raw(reportNames.join(", "));
-const assignments = sql.raw(reportNames.map((name) => `${name} = excluded.${name}`).join(", "));
+/** Columns of `collector_health` that core fills in. All others come from the report. */
+const derivedColumns = new Set([
+  "identity_id",
+  "certificate_id",
+  "last_heartbeat_at",
+  "previous_boot_id",
+  "previous_boot_at",
+  "dropped_since_previous",
+  "version_since",
+  "config_invalid_since",
+  "queue_at_risk_since",
+  "renewal_failed_since",
+]);
+const reportColumns = Object.values(getTableColumns(collectorHealth)).filter(({ name }) => !derivedColumns.has(name));
+const columnTypes = sql.raw(reportColumns.map((column) => `${column.name} ${column.getSQLType()}`).join(", "));
+const names = sql.raw(reportColumns.map(({ name }) => name).join(", "));
+const assignments = sql.raw(reportColumns.map(({ name }) => `${name} = excluded.${name}`).join(", "));
 
-/** Heartbeats of one statement at most: enough to share its cost, few enough that verifying the next ones overlaps with it. */
+/** Heartbeats per statement: enough to share its cost, few enough that the next ones are verified meanwhile. */
 const groupMax = 128;
 
 /**
- * Writes heartbeats, concurrent ones by shared statements (see `groupCalls`): each resolves when its own is committed. Two of one
- * identity never share a statement, and keep their order.
+ * Creates a function that writes a heartbeat and resolves when it is committed. Concurrent heartbeats share statements (see
+ * `groupCalls`); two of one identity never share one, and keep their order.
  */
 export const createHeartbeatWriter = (db: Executor, clock: Pick<Clock, "now">) =>
   groupCalls<HeartbeatWrite, HeartbeatRecord>({
@@ -84,15 +92,15 @@ export const createHeartbeatWriter = (db: Executor, clock: Pick<Clock, "now">) =
     keyOf: ({ identity }) => identity,
     concurrency: 2,
     itemsMax: groupMax,
-    isolate: mayFareBetterAlone,
+    isolate: canRetryIndividually,
   });
 
-/** Two boots that alternate within this time are a clone. */
+/** Two boot ids that alternate within this time are a suspected clone. */
 const cloneWindowMs = 10 * 60_000;
 
 /**
- * Decides on a group of heartbeats and writes those that are admitted, in one statement: all of its effects commit or none. No two
- * of the group may be of one identity. Results stand in the order of `writes`.
+ * Decides on a group of heartbeats and stores the admitted ones, in one statement. At most one heartbeat per identity. Returns the
+ * results in the order of `writes`.
  */
 const recordHeartbeats = async (
   db: Executor,
@@ -100,8 +108,8 @@ const recordHeartbeats = async (
   now: number,
 ): Promise<readonly HeartbeatRecord[]> => {
   const json = JSON.stringify(
-    writes.map(({ use, report }, place) => ({
-      place,
+    writes.map(({ use, report }, index) => ({
+      index,
       fingerprint: use.fingerprintSha256,
       sent_at: new Date(use.sentAt).toISOString(),
       expired: use.expired,
@@ -113,14 +121,14 @@ const recordHeartbeats = async (
   const rows = await db.execute<RecordRow>(sql`
     with input as materialized (
       select * from json_to_recordset(${json}::json)
-        as input (place integer, fingerprint text, sent_at timestamptz, expired boolean, ${sql.raw(reportColumns)})
-    ), ${verdictOf("heartbeat", now)}, written as (
+        as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, ${columnTypes})
+    ), ${decideProofs("heartbeat", now)}, written as (
       insert into collector_health as h
         (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, version_since, config_invalid_since,
           queue_at_risk_since, renewal_failed_since, ${names})
       select identity_id, certificate_id, ${at}, false, ${at}, case when not config_valid then ${at} end,
         case when queue_at_risk then ${at} end, case when renewal_status = 'failed' then ${at} end, ${names}
-      from verdict
+      from decision
       where outcome = 'admitted' order by identity_id
       on conflict (identity_id) do update set
         certificate_id = excluded.certificate_id,
@@ -128,7 +136,7 @@ const recordHeartbeats = async (
         dropped_since_previous = excluded.dropped_records_total > h.dropped_records_total,
         version_since = case when excluded.collector_version = h.collector_version
           then coalesce(h.version_since, ${at}) else ${at} end,
-        -- A core of before, on this schema, changes what is said and not since when: only what was said last goes on.
+        -- A previous core on this schema writes the report but not these columns: a start counts only while the last report had the condition.
         config_invalid_since = case when not excluded.config_valid
           then coalesce(case when not h.config_valid then h.config_invalid_since end, ${at}) end,
         queue_at_risk_since = case when excluded.queue_at_risk or excluded.dropped_records_total > h.dropped_records_total
@@ -139,23 +147,23 @@ const recordHeartbeats = async (
         previous_boot_at = case when h.boot_id <> excluded.boot_id then h.last_heartbeat_at else h.previous_boot_at end,
         ${assignments}
     )
-    select verdict.outcome, verdict.certificate_id, verdict.identity_id, verdict.last_sent_at, verdict.first_use,
-      coalesce(h.certificate_id = verdict.certificate_id and h.boot_id <> verdict.boot_id
-        and h.previous_boot_id = verdict.boot_id and h.previous_boot_at >= ${cloneSince}, false) as clone_suspected,
-      extract(epoch from verdict.renew_after)::float8 * 1000 as renew_after,
-      extract(epoch from verdict.not_after)::float8 * 1000 as not_after,
-      extract(epoch from verdict.issued_at)::float8 * 1000 as issued_at,
+    select decision.outcome, decision.certificate_id, decision.identity_id, decision.last_sent_at, decision.first_use,
+      coalesce(h.certificate_id = decision.certificate_id and h.boot_id <> decision.boot_id
+        and h.previous_boot_id = decision.boot_id and h.previous_boot_at >= ${cloneSince}, false) as clone_suspected,
+      extract(epoch from decision.renew_after)::float8 * 1000 as renew_after,
+      extract(epoch from decision.not_after)::float8 * 1000 as not_after,
+      extract(epoch from decision.issued_at)::float8 * 1000 as issued_at,
       a.config_id, g.config_hash
-    from verdict
-    -- The snapshot of the statement: what the report before this one said.
-    -- One key at a time, or the planner reads the whole table for a group of a hundred.
+    from decision
+    -- The previous report, by the snapshot of the statement. One lookup by key for each row: otherwise the planner scans the whole table
+    -- for a group of a hundred.
     left join lateral (
       select certificate_id, boot_id, previous_boot_id, previous_boot_at from collector_health
-      where identity_id = verdict.identity_id limit 1
+      where identity_id = decision.identity_id limit 1
     ) h on true
-    left join config_assignment a on a.identity_id = verdict.identity_id and a.ended_at is null
+    left join config_assignment a on a.identity_id = decision.identity_id and a.ended_at is null
     left join collector_config g on g.id = a.config_id
-    order by verdict.place`);
+    order by decision.index`);
   return rows.map((row) => ({
     ...admissionOf(row),
     isCloneSuspected: row.clone_suspected,

@@ -7,8 +7,8 @@ import { anyOf, insertRows, type Page, type Paged, paged, pageOf, substring } fr
 export type IdentityRow = typeof collectorIdentity.$inferSelect;
 
 /**
- * The identity with this name, its row locked until the transaction ends. Not against foreign keys: rows that refer to it are
- * written meanwhile, heartbeats above all.
+ * Finds an identity by name and locks its row until the transaction ends. Foreign keys do not wait for the lock: heartbeats refer to the
+ * row meanwhile.
  */
 export const lockIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
   const [row] = await db
@@ -19,13 +19,13 @@ export const lockIdentityByName = async (db: Executor, identity: string): Promis
   return row;
 };
 
-/** The identity, its row locked until the transaction ends. Locked before any of its certificates, always in this order. */
+/** Finds an identity and locks its row until the transaction ends. Lock it before any of its certificates, always in this order. */
 export const lockIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
   const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update");
   return row;
 };
 
-/** The identities with these names, by name, locked in the order of their ids. */
+/** Finds identities by name and locks them in the order of their ids. */
 export const lockIdentitiesByName = async (
   db: Executor,
   names: readonly string[],
@@ -40,7 +40,7 @@ export const insertIdentities = async (db: Executor, rows: readonly IdentityRow[
   await insertRows(db, collectorIdentity, rows);
 };
 
-/** Moves an identity that enrolls again under the policy and token it enrolled with, and takes what it says of itself. */
+/** Stores the policy, token, host and version with which an identity enrolled again. */
 export const updateIdentityReenrolled = async (
   db: Executor,
   id: string,
@@ -56,7 +56,7 @@ export const updateIdentityRevoked = async (db: Executor, id: string, revokedAt:
   await db.update(collectorIdentity).set({ revokedAt }).where(eq(collectorIdentity.id, id));
 };
 
-/** How many identities first enrolled under a policy after a moment. */
+/** Counts the identities that first enrolled under a policy after `since`. */
 export const countEnrolledSince = async (db: Executor, policyId: string, since: Date): Promise<number> => {
   const [row] = await db
     .select({ enrolled: count() })
@@ -65,18 +65,18 @@ export const countEnrolledSince = async (db: Executor, policyId: string, since: 
   return row?.enrolled ?? 0;
 };
 
-/** The identity with this id. */
+/** Finds an identity. */
 export const findIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
   const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id));
   return row;
 };
 
-/** Keeps the version that a collector last renewed with. */
+/** Stores the version with which a collector renewed. */
 export const updateCollectorVersion = async (db: Executor, id: string, collectorVersion: string): Promise<void> => {
   await db.update(collectorIdentity).set({ collectorVersion }).where(eq(collectorIdentity.id, id));
 };
 
-/** Which identities to list; absent means any. */
+/** Selects identities; an absent part does not filter. */
 export interface IdentityFilter {
   /** Substring of identity, device id or hostname, in any case. */
   text?: string;
@@ -85,7 +85,7 @@ export interface IdentityFilter {
   tokenId?: string;
 }
 
-/** One page of the identities. */
+/** Returns one page of the identities. */
 export const listIdentities = async (
   db: Executor,
   { text, status, policyId, tokenId }: IdentityFilter,
@@ -102,7 +102,7 @@ export const listIdentities = async (
   return paged(await db.select().from(collectorIdentity).where(where).orderBy(orderBy).limit(limit), page);
 };
 
-/** Keeps a failure unless one was kept after `due`; gives the identity's id if it did. */
+/** Stores an auth failure unless the identity has one from after `due`. Returns the identity's id if it stored one. */
 export const updateAuthFailure = async (
   db: Executor,
   { identity, reason, at, due }: { identity: string; reason: string; at: Date; due: Date },
@@ -116,7 +116,7 @@ export const updateAuthFailure = async (
   return row?.id;
 };
 
-/** How many identities are enrolled and not revoked. */
+/** Counts the identities that are not revoked. */
 export const countCollectors = async (db: Executor): Promise<number> => {
   const [row] = await db
     .select({ enrolled: count() })
@@ -125,10 +125,10 @@ export const countCollectors = async (db: Executor): Promise<number> => {
   return row?.enrolled ?? 0;
 };
 
-/** The channel that every replica listens on, so that open ingest streams are rechecked at once. */
+/** The channel on which every replica listens, to check open ingest streams again at once. */
 export const revocationChannel = "svc_revocation";
 
-/** Tells every replica, with the commit, that something of this identity was revoked. */
+/** Notifies every replica, at the commit, that this identity or one of its certificates was revoked. */
 export const notifyRevocation = async (db: Executor, identity: string): Promise<void> => {
   await db.execute(sql`select pg_notify(${revocationChannel}, ${identity})`);
 };

@@ -1,24 +1,24 @@
 /**
- * Daily partitions of `ingest_envelope`, by the UTC day of `received_at`. Invariant: a row always finds a partition, the default one
- * at worst, and a day that is given its partition late takes its rows along. Every step waits at most two seconds for its locks, so
- * that ingest never stands behind it; a step that gave up runs again with the next tick.
+ * Daily partitions of `ingest_envelope`, by the UTC day of `received_at`. Invariants: every row has a partition, if only the default one,
+ * and a partition that is created late receives the rows of its day. Each step waits at most two seconds for its locks, so that it never
+ * blocks ingest for longer; a step that timed out runs again at the next tick.
  */
 import { sql } from "drizzle-orm";
 import type { Database } from "./database.ts";
 
-/** Milliseconds of a UTC day. */
+/** Length of a UTC day in milliseconds. */
 export const dayMs = 86_400_000;
 
 const prefix = "ingest_envelope_";
 const nameOf = (day: number): string => `${prefix}${new Date(day).toISOString().slice(0, 10).replaceAll("-", "")}`;
 
-/** The day that a partition is named after, in milliseconds; undefined for the default and for tables of others. */
+/** Returns the day in a partition's name, in milliseconds; undefined for the default partition and for other tables. */
 const dayOf = (name: string): number | undefined => {
   const [, year, month, day] = /^ingest_envelope_(\d{4})(\d\d)(\d\d)$/.exec(name) ?? [];
   return year === undefined ? undefined : Date.UTC(Number(year), Number(month) - 1, Number(day));
 };
 
-/** The days that have a partition, as the milliseconds of their midnight, oldest first. */
+/** Returns the days that have a partition, as milliseconds of their midnight, oldest first. */
 export const findPartitionDays = async (db: Pick<Database, "execute">): Promise<number[]> => {
   const rows = await db.execute<{ name: string }>(sql`
     select relname as name from pg_inherits join pg_class on pg_class.oid = inhrelid
@@ -26,7 +26,7 @@ export const findPartitionDays = async (db: Pick<Database, "execute">): Promise<
   return rows.flatMap(({ name }) => dayOf(name) ?? []);
 };
 
-/** Gives a day its partition, with the rows that the default one holds of it; nothing if it has one. */
+/** Creates the partition of a day unless it exists, and moves the rows of the day from the default partition to it. */
 export const createPartition = async (db: Database, day: number): Promise<void> => {
   const name = sql.identifier(nameOf(day));
   const from = sql.raw(`'${new Date(day).toISOString()}'::timestamptz`);
@@ -34,7 +34,7 @@ export const createPartition = async (db: Database, day: number): Promise<void> 
   await db.transaction(async (tx) => {
     await lockPartitions(tx);
     if ((await findPartitionDays(tx)).includes(day)) return;
-    // Attached, not created in place: that would lock the whole table against COPY.
+    // Created alone and then attached: creating it in place would lock the whole table against COPY.
     await tx.execute(sql`lock table ingest_envelope_default in access exclusive mode`);
     await tx.execute(sql`create table ${name} (like ingest_envelope including storage)`);
     await tx.execute(sql`
@@ -45,7 +45,7 @@ export const createPartition = async (db: Database, day: number): Promise<void> 
   });
 };
 
-/** Drops a day's partition. */
+/** Drops the partition of a day. */
 export const dropPartition = async (db: Database, day: number): Promise<void> => {
   await db.transaction(async (tx) => {
     await lockPartitions(tx);
@@ -53,14 +53,14 @@ export const dropPartition = async (db: Database, day: number): Promise<void> =>
   });
 };
 
-/** Deletes what the default partition holds from before `day`. */
+/** Deletes the rows of the default partition that were received before `day`. */
 export const deleteFromDefaultPartition = async (db: Database, day: number): Promise<void> => {
   await db.execute(
     sql`delete from ingest_envelope_default where received_at < ${new Date(day).toISOString()}::timestamptz`,
   );
 };
 
-/** One replica at a time; and no queue of writers behind a lock that a long read keeps from us. */
+/** Admits one replica at a time. The timeout keeps writers from queueing behind a step that waits for a long read. */
 const lockPartitions = async (tx: Pick<Database, "execute">): Promise<void> => {
   await tx.execute(sql`set local lock_timeout = '2s'`);
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('ingest_envelope partitions'))`);

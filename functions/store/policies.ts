@@ -6,7 +6,7 @@ import { anyOf, type Page, type Paged, paged, pageOf } from "./query-parts.ts";
 /** An enrollment policy's row. */
 export type PolicyRow = typeof enrollmentPolicy.$inferSelect;
 
-/** Inserts a policy; undefined when its name is taken. */
+/** Inserts a policy. Returns undefined if its name is taken. */
 export const insertPolicy = async (
   db: Executor,
   row: typeof enrollmentPolicy.$inferInsert,
@@ -19,7 +19,7 @@ export const insertPolicy = async (
   return inserted;
 };
 
-/** The policy, its row locked until the transaction ends: limits, freeze and issue are decided under this lock. */
+/** Finds a policy and locks its row until the transaction ends. Limits, freezing and issuing are decided under this lock. */
 export const lockPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
   const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("no key update");
   return row;
@@ -30,14 +30,14 @@ export const updatePolicyFrozen = async (db: Executor, id: string, frozenAt: Dat
   await db.update(enrollmentPolicy).set({ frozenAt }).where(eq(enrollmentPolicy.id, id));
 };
 
-/** These policies by id, locked like one, in the order of their ids, so that groups cannot deadlock. */
+/** Finds policies and locks them in the order of their ids, so that groups cannot deadlock. */
 export const lockPolicies = async (db: Executor, ids: readonly string[]): Promise<Map<string, PolicyRow>> => {
   const { id } = enrollmentPolicy;
   const rows = await db.select().from(enrollmentPolicy).where(anyOf(id, ids)).orderBy(id).for("no key update");
   return new Map(rows.map((row) => [row.id, row]));
 };
 
-/** Counts so many more first enrollments. */
+/** Adds to the count of first enrollments. */
 export const addEnrollments = async (db: Executor, id: string, enrollments: number): Promise<void> => {
   await db
     .update(enrollmentPolicy)
@@ -45,13 +45,13 @@ export const addEnrollments = async (db: Executor, id: string, enrollments: numb
     .where(eq(enrollmentPolicy.id, id));
 };
 
-/** The policy with this id. */
+/** Finds a policy. */
 export const findPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
   const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id));
   return row;
 };
 
-/** One page of the policies. */
+/** Returns one page of the policies. */
 export const listPolicies = async (db: Executor, page: Page): Promise<Paged<PolicyRow>> => {
   const { where, orderBy, limit } = pageOf(enrollmentPolicy.id, page, []);
   return paged(await db.select().from(enrollmentPolicy).where(where).orderBy(orderBy).limit(limit), page);
@@ -65,7 +65,7 @@ export const insertToken = async (db: Executor, row: typeof bootstrapToken.$infe
   await db.insert(bootstrapToken).values(row);
 };
 
-/** The token with this hash, and its policy. */
+/** Finds the token with this hash, and its policy. */
 export const findTokenByHash = async (
   db: Executor,
   tokenSha256: Uint8Array,
@@ -78,7 +78,7 @@ export const findTokenByHash = async (
   return row;
 };
 
-/** The token, its row locked until the transaction ends. */
+/** Finds a token and locks its row until the transaction ends. */
 export const lockToken = async (db: Executor, id: string): Promise<TokenRow | undefined> => {
   const [row] = await db.select().from(bootstrapToken).where(eq(bootstrapToken.id, id)).for("no key update");
   return row;
@@ -89,14 +89,14 @@ export const updateTokenRevoked = async (db: Executor, id: string, revokedAt: Da
   await db.update(bootstrapToken).set({ revokedAt }).where(eq(bootstrapToken.id, id));
 };
 
-/** These tokens by id, locked like one, in the order of their ids. Lock their policies first. */
+/** Finds tokens and locks them in the order of their ids. Lock their policies first. */
 export const lockTokens = async (db: Executor, ids: readonly string[]): Promise<Map<string, TokenRow>> => {
   const { id } = bootstrapToken;
   const rows = await db.select().from(bootstrapToken).where(anyOf(id, ids)).orderBy(id).for("no key update");
   return new Map(rows.map((row) => [row.id, row]));
 };
 
-/** Counts so many more uses, and keeps the last one. */
+/** Adds to the count of uses and stores the last one. */
 export const addTokenUses = async (
   db: Executor,
   id: string,
@@ -108,7 +108,7 @@ export const addTokenUses = async (
     .where(eq(bootstrapToken.id, id));
 };
 
-/** One page of a policy's tokens. */
+/** Returns one page of the tokens of a policy. */
 export const listTokens = async (db: Executor, policyId: string, page: Page): Promise<Paged<TokenRow>> => {
   const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [eq(bootstrapToken.policyId, policyId)]);
   return paged(await db.select().from(bootstrapToken).where(where).orderBy(orderBy).limit(limit), page);

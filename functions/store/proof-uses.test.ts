@@ -10,9 +10,9 @@ const { token } = await createTestToken(test);
 
 describe("useProof", () => {
   it.each([
-    ["the first of its kind", false],
-    ["a later one", true],
-  ])("H1: of two statements at once that use one proof, one takes it: %s", async (_, isLater) => {
+    ["the first use", false],
+    ["a later use", true],
+  ])("H1: of two concurrent statements with one proof, one is admitted: %s", async (_, isLater) => {
     const host = await enrollTestCollector(test, { token, deviceId: `raced-${isLater}` });
     const [certificate] = await db.query.certificate.findMany({
       where: (row, { eq }) => eq(row.id, host.certificateId),
@@ -21,15 +21,15 @@ describe("useProof", () => {
     const use = { fingerprintSha256: certificate?.fingerprintSha256.toHex() ?? "", sentAt: now, expired: false };
     if (isLater) await useProof(db, "renew", { ...use, sentAt: now - 1 }, now);
 
-    const firstIsIn = Promise.withResolvers<void>();
+    const firstHasRun = Promise.withResolvers<void>();
     const mayCommit = Promise.withResolvers<void>();
     const winner = db.transaction(async (tx) => {
       const admission = await useProof(tx, "renew", use, now);
-      firstIsIn.resolve();
+      firstHasRun.resolve();
       await mayCommit.promise;
       return admission;
     });
-    await firstIsIn.promise;
+    await firstHasRun.promise;
     const loser = useProof(db, "renew", use, now);
     const waiting = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     await expect.poll(async () => (await db.execute(waiting)).length).toBe(1);
@@ -38,7 +38,7 @@ describe("useProof", () => {
     expect(await loser).toMatchObject({ outcome: "stale_request", lastSentAt: now });
   });
 
-  it("counts the minute anew when core's clock was set back", async () => {
+  it("starts a new minute when core's clock was set back", async () => {
     const host = await enrollTestCollector(test, { token, deviceId: "set-back" });
     const [certificate] = await db.query.certificate.findMany({
       where: (row, { eq }) => eq(row.id, host.certificateId),

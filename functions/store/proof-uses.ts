@@ -2,17 +2,17 @@ import { type SQL, sql } from "drizzle-orm";
 import type { ProofPurpose } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
 
-/** A proof that verified, about to be used. */
+/** A verified proof, not used yet. */
 export interface ProofUse {
   /** SHA-256 of the certificate's DER, lowercase hex. */
   fingerprintSha256: string;
   /** Milliseconds since the epoch. */
   sentAt: number;
-  /** By core's clock: the certificate's dates. */
+  /** The certificate has expired by core's clock. */
   expired: boolean;
 }
 
-/** What the database makes of a proof: the problem's code, or `admitted`. */
+/** `admitted`, or the code of the problem. */
 export type AdmissionOutcome =
   | "admitted"
   | "certificate_unknown"
@@ -26,17 +26,17 @@ export type AdmissionOutcome =
 /** The decision on one proof. */
 export interface Admission {
   outcome: AdmissionOutcome;
-  /** Null when the certificate is unknown; so is the identity's. */
+  /** Null, with `identityId`, when the certificate is unknown. */
   certificateId: string | null;
   identityId: string | null;
-  /** With `stale_request`: the newest `sent_at` that was accepted. */
+  /** With `stale_request`: the newest accepted `sent_at`. */
   lastSentAt: number | null;
-  /** The certificate was never used before. */
+  /** The certificate has not been used before. */
   isFirstUse: boolean;
 }
 
-/** A row of `verdict` as the driver gives it. */
-export interface VerdictRow extends Record<string, unknown> {
+/** A row of `decision` as the driver returns it. */
+export interface DecisionRow extends Record<string, unknown> {
   outcome: AdmissionOutcome;
   certificate_id: string | null;
   identity_id: string | null;
@@ -49,13 +49,13 @@ const minuteCountMax = 6;
 const minuteMs = 60_000;
 
 /**
- * The common table expressions that decide on proofs and use them up, for statements that do their work in the same breath. They
- * read `input (fingerprint, sent_at, expired, …)`, one row per certificate at most, and give `verdict`: all columns of `input`,
- * those of `VerdictRow`, and the certificate's times. Replay is impossible
- * even between two statements at once: `used` writes only a `sent_at` above the stored one, under the row's lock; who loses that
- * race is `stale_request`. Rows are written in the order of certificates, so that statements cannot deadlock.
+ * Returns the common table expressions that decide on proofs and mark them used, for a statement that does its work with them. They read
+ * `input (fingerprint, sent_at, expired, …)`, at most one row per certificate, and define `decision`: all columns of `input`, those of
+ * `DecisionRow`, and the certificate's times. Of two concurrent statements with one proof, one is `stale_request`: `used` stores only a
+ * `sent_at` above the stored one, under the row's lock. Rows are written in the order of certificates, so that statements cannot
+ * deadlock.
  */
-export const verdictOf = (purpose: ProofPurpose, now: number): SQL => {
+export const decideProofs = (purpose: ProofPurpose, now: number): SQL => {
   const at = sql`${new Date(now).toISOString()}::timestamptz`;
   const minuteAgo = sql`${new Date(now - minuteMs).toISOString()}::timestamptz`;
   return sql`known as (
@@ -71,14 +71,14 @@ export const verdictOf = (purpose: ProofPurpose, now: number): SQL => {
         when u.minute_count >= ${minuteCountMax} and u.minute_started_at > ${minuteAgo} and u.minute_started_at <= ${at}
           then 'rate_limited'
         else 'admitted'
-      end as judgement
+      end as provisional
     from input
     left join certificate c on c.fingerprint_sha256 = decode(input.fingerprint, 'hex')
     left join collector_identity i on i.id = c.identity_id
     left join proof_use u on u.certificate_id = c.id and u.purpose = ${purpose}
   ), used as (
     insert into proof_use as u (certificate_id, purpose, last_sent_at, minute_started_at, minute_count)
-    select certificate_id, ${purpose}, sent_at, ${at}, 1 from known where judgement = 'admitted' order by certificate_id
+    select certificate_id, ${purpose}, sent_at, ${at}, 1 from known where provisional = 'admitted' order by certificate_id
     on conflict (certificate_id, purpose) do update set
       last_sent_at = excluded.last_sent_at,
       minute_started_at = case when u.minute_started_at > ${minuteAgo} and u.minute_started_at <= ${at}
@@ -87,16 +87,16 @@ export const verdictOf = (purpose: ProofPurpose, now: number): SQL => {
         then u.minute_count + 1 else 1 end
     where u.last_sent_at < excluded.last_sent_at
     returning certificate_id
-  ), verdict as (
+  ), decision as (
     select known.*,
-      case when judgement = 'admitted' and used.certificate_id is null then 'stale_request' else judgement end as outcome,
-      extract(epoch from case when judgement = 'admitted' then sent_at else newest_sent_at end)::float8 * 1000 as last_sent_at
+      case when provisional = 'admitted' and used.certificate_id is null then 'stale_request' else provisional end as outcome,
+      extract(epoch from case when provisional = 'admitted' then sent_at else newest_sent_at end)::float8 * 1000 as last_sent_at
     from known left join used on used.certificate_id = known.certificate_id
   )`;
 };
 
-/** The domain's view of a row of `verdict`. */
-export const admissionOf = (row: VerdictRow): Admission => ({
+/** Converts a row of `decision`. */
+export const admissionOf = (row: DecisionRow): Admission => ({
   outcome: row.outcome,
   certificateId: row.certificate_id,
   identityId: row.identity_id,
@@ -104,7 +104,7 @@ export const admissionOf = (row: VerdictRow): Admission => ({
   isFirstUse: row.first_use,
 });
 
-/** Decides on one proof and uses it up. */
+/** Decides on one proof and marks it used. */
 export const useProof = async (
   db: Executor,
   purpose: ProofPurpose,
@@ -113,11 +113,10 @@ export const useProof = async (
 ): Promise<Admission> => {
   const at = sql`${new Date(sentAt).toISOString()}::timestamptz`;
   const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at} as sent_at, ${expired}::boolean as expired`;
-  const rows = await db.execute<VerdictRow>(
-    sql`with input as (${input}), ${verdictOf(purpose, now)}
-    select outcome, certificate_id, identity_id, last_sent_at, first_use from verdict`,
+  const [row] = await db.execute<DecisionRow>(
+    sql`with input as (${input}), ${decideProofs(purpose, now)}
+    select outcome, certificate_id, identity_id, last_sent_at, first_use from decision`,
   );
-  const [row] = rows;
-  if (row === undefined) throw new Error("no verdict");
+  if (row === undefined) throw new Error("the statement returned no decision");
   return admissionOf(row);
 };

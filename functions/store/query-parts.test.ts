@@ -10,11 +10,11 @@ const database = await createTestDatabase();
 const { db } = database.connect();
 afterAll(() => database.drop());
 
-/** What a naive literal would break on. */
+/** Texts that a naive array literal or JSON would damage. */
 const awkward = ['a"b', "a\\b", "a,b", "{a}", "a'b", " a ", "NULL", "", "a\nb", "ü€😀"];
 
-describe("rows in groups", () => {
-  it("keeps every kind of value to the last byte and millisecond, and finds rows by any of awkward values", async () => {
+describe("insertRows and anyOf", () => {
+  it("store every type of value exactly, and find rows by awkward values", async () => {
     const rows = awkward.map((text, index) => ({
       id: `01920000-0000-7000-8000-00000000000${index}`,
       occurredAt: new Date(1_780_315_200_123 + index),
@@ -38,7 +38,7 @@ describe("rows in groups", () => {
     expect(await db.select().from(auditEvent).where(anyOf(auditEvent.targetId, []))).toEqual([]);
   });
 
-  it("keeps bytes, gives back what the tail returns, and takes a conflict as the tail says", async () => {
+  it("store bytes exactly, and reject a duplicate without a conflict clause", async () => {
     const core = await createTestCore();
     await createTestToken(core);
     const [token] = await core.db.select().from(bootstrapToken);

@@ -1,23 +1,26 @@
 import { type AnyColumn, and, desc, getTableColumns, type InferInsertModel, lt, type SQL, sql } from "drizzle-orm";
-import type { AnyPgColumn } from "drizzle-orm/pg-core";
-import { getTableConfig, type PgTable } from "drizzle-orm/pg-core";
+import { type AnyPgColumn, getTableConfig, type PgTable } from "drizzle-orm/pg-core";
 import type { Executor } from "./database.ts";
 
-/** The column holds one of the values: one parameter, however many they are, where `inArray` would take one for each. */
+/** Returns the condition that the column equals one of `values`: one parameter for all of them, where `inArray` takes one for each. */
 export const anyOf = (column: AnyColumn, values: readonly (string | Uint8Array)[]): SQL => {
   const type = sql.raw(`${column.getSQLType()}[]`);
-  return sql`${column} = any(${`{${values.map(elementOf).join(",")}}`}::${type})`;
+  return sql`${column} = any(${arrayLiteral(values)}::${type})`;
 };
+
+/** Writes values as the literal of a PostgreSQL array. */
+export const arrayLiteral = (values: readonly (string | Uint8Array)[]): string =>
+  `{${values.map(elementOf).join(",")}}`;
 
 const elementOf = (value: string | Uint8Array): string =>
   typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : `"\\\\x${value.toHex()}"`;
 
-/** The LIKE pattern that finds `text` anywhere; `%`, `_` and `\` in it stand for themselves. */
+/** Returns the LIKE pattern that matches `text` anywhere; `%`, `_` and `\` in it match themselves. */
 export const substring = (text: string): string => `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 
 /**
- * Inserts rows by one statement whose text does not grow with them: for groups, where building values row by row costs more than the
- * insert. Every column without a value becomes null, one with a default too: give it. `tail` follows: `on conflict`, `returning`.
+ * Inserts rows with one statement of constant length: for groups, where building a VALUES list costs more than the insert. A column
+ * without a value becomes null, even if it has a default. `tail` is appended: `on conflict`, `returning`.
  */
 export const insertRows = async <Table extends PgTable>(
   db: Executor,
@@ -38,29 +41,29 @@ export const insertRows = async <Table extends PgTable>(
   return db.execute(sql`insert into ${name} (${columns}) ${source} ${tail}`);
 };
 
-/** A value as the text input of its type takes it; dates are written by JSON itself. */
+/** Returns a value as JSON for its column's text input; JSON itself writes dates. */
 const wireOf = (value: unknown): unknown => (value instanceof Uint8Array ? `\\x${value.toHex()}` : (value ?? null));
 
-/** A page of a list whose ids are UUIDv7: newest first, from below `after`. */
+/** A page of a list whose ids are UUIDv7: newest first, ids below `after`. */
 export interface Page {
   after: string | null;
   limit: number;
 }
 
-/** What a page holds, and the id to go on after: null on the last page. */
+/** The rows of a page, and the id after which the next one begins: null on the last page. */
 export interface Paged<Row> {
   rows: Row[];
   next: string | null;
 }
 
-/** The parts of a query for one page and one row more, which `paged` takes off again. */
+/** Returns the parts of a query for one page and one more row, which `paged` removes. */
 export const pageOf = (id: AnyPgColumn, { after, limit }: Page, where: readonly (SQL | undefined)[]) => ({
   where: and(...where, after === null ? undefined : lt(id, after)),
   orderBy: desc(id),
   limit: limit + 1,
 });
 
-/** The page of `rows` that `pageOf` asked for. */
+/** Returns the page of the rows that a query with `pageOf` returned. */
 export const paged = <Row extends { id: string }>(rows: Row[], { limit }: Page): Paged<Row> => ({
   rows: rows.slice(0, limit),
   next: rows.length > limit ? (rows[limit - 1]?.id ?? null) : null,

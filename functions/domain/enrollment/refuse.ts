@@ -4,7 +4,7 @@ import type { Core } from "../../core.ts";
 import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
 import { SignerFault } from "../../signer/signer.ts";
 import type { Executor } from "../../store/database.ts";
-import { countFailures, countRefusal, insertFailure, takeRefusals } from "../../store/enrollments.ts";
+import { countFailures, countRefusal, deleteRefusals, insertFailure } from "../../store/enrollments.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 
 const windowMs = 5 * 60_000;
@@ -146,7 +146,7 @@ export const flushRefusalCounts = async ({
   let written = 0;
   for (;;) {
     const taken = await db.transaction(async (tx) => {
-      const rows = await takeRefusals(tx, before, batch);
+      const rows = await deleteRefusals(tx, before, batch);
       for (const { addressKey, minuteStartedAt, reason, refusals, lastAt } of rows) {
         if (refusals === 1) continue;
         written += 1;

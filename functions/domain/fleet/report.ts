@@ -11,9 +11,9 @@ import {
   type FleetPosition,
   type FleetRow,
   type FleetSummary,
+  findFleetNames,
   findFleetPage,
   findFleetRow,
-  findFleetWords,
   summarizeFleet,
 } from "../../store/fleet-report.ts";
 import type { FleetRules, FleetThresholds } from "../../store/fleet-rows.ts";
@@ -38,7 +38,7 @@ export const fleetThresholds = (
 export const readFleetRules = async ({ db, clock, config }: FleetCore): Promise<FleetRules> => {
   const now = new Date(clock.now());
   const thresholds = fleetThresholds(config);
-  const { versions, platforms } = await findFleetWords(db);
+  const { versions, platforms } = await findFleetNames(db);
   const unsupportedVersions = versions.filter((version) => !isSupported(version, thresholds.versionMin));
   return { now, thresholds, versions, platforms, unsupportedVersions };
 };
