@@ -18,32 +18,32 @@ import {
 } from "./fakes/management-server.ts";
 import { createSkippingClock, type SkippingClock } from "./fakes/skipping-clock.ts";
 
-/** A collector of real files and sockets in the test's process, between a fake ingest listener and a fake core. */
+/** A collector with real files and sockets in the test's process, between a fake ingest listener and a fake core. */
 export interface RunningCollector {
   readonly host: EnrolledHost;
   readonly peer: IngestPeer;
   readonly server: ManagementServer;
   readonly log: TestLog;
-  /** The collector's, five times as fast as the machine's. */
+  /** The collector's clock, five times as fast as the system clock. */
   readonly clock: SkippingClock;
-  /** Answers the heartbeats from now on; by default core has nothing to say, and wants another in a second. */
+  /** Sets the answer to heartbeats; by default an empty one that requests the next after a second. */
   onHeartbeat(reply: (call: ManagementCall) => ManagementReply): void;
-  /** Answers the renewals from now on; by default with a certificate for the request. */
+  /** Sets the answer to renewals; by default a certificate for the request. */
   onRenew(reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
-  /** Answers the requests for the desired config; by default nothing is assigned. */
+  /** Sets the answer to requests for the desired config; by default none is assigned. */
   onDesired(reply: (call: ManagementCall) => ManagementReply): void;
   heartbeats(): ManagementCall[];
-  /** Writes the config with these lines after what every config of the host holds. */
+  /** Replaces the config: the lines that every config of the host has, and `more`. */
   configure(more: string): Promise<void>;
-  /** Starts it; the sources of the config are made by `createSource`. Gives the end of the run. */
+  /** Starts it, with the sources that `createSource` creates. `done` is the end of the run. */
   start(createSource?: (config: SourceConfig, given: SourceDependencies) => Source): Promise<{ done: Promise<void> }>;
-  /** What SIGTERM does. */
+  /** Stops it as SIGTERM does. */
   end(): void;
-  /** Ends the run, if there is one, and everything around it. */
+  /** Ends the run, if there is one, and deletes everything around it. */
   stop(): Promise<void>;
 }
 
-/** A heartbeat's answer; `over` replaces members. */
+/** Creates a heartbeat's answer; `over` replaces members. */
 export const heartbeatAnswer = (over: object = {}): { status: number; body: object } => ({
   status: 200,
   body: {
@@ -57,7 +57,7 @@ export const heartbeatAnswer = (over: object = {}): { status: number; body: obje
 
 const idle: Omit<Source, "name"> = { start: async () => undefined, stop: async () => undefined };
 
-/** Makes one that is not started yet. `sources` is the YAML of its sources, `management` more of that section. */
+/** Creates a collector that is not started. `sources` is the YAML of its sources, `management` more of that section. */
 export const createRunningCollector = async (
   options: { sources?: string; management?: string } = {},
 ): Promise<RunningCollector> => {
@@ -102,7 +102,7 @@ export const createRunningCollector = async (
     },
     heartbeats: () => server.calls.filter(({ path }) => path.endsWith("/heartbeat")),
     configure: async (more) => {
-      // In one step: whoever looks between the emptying and the writing of a file finds faults that nobody made.
+      // In one step: a reader between truncating and writing a file would find an invalid config.
       await writeFile(`${host.config}.new`, `${host.configText.split("sources:")[0]}${managed}${more}`);
       await rename(`${host.config}.new`, host.config);
     },

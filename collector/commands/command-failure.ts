@@ -1,8 +1,8 @@
-/** Exit codes of every command (contract §8). */
+/** The exit codes of every command (docs/collector-config.md). */
 export const exitCode = { done: 0, failed: 1, usage: 2, configInvalid: 78 } as const;
 export type ExitCode = (typeof exitCode)[keyof typeof exitCode];
 
-/** A command that cannot go on. The message is one line for people and holds no secret; `details` are its further lines. */
+/** A command failed. The message is one line for people, without secrets; `details` are further lines. */
 export class CommandFailure extends Error {
   readonly exitCode: ExitCode;
   readonly code: string;
@@ -22,5 +22,5 @@ export class CommandFailure extends Error {
   }
 }
 
-/** A wrong command line: exit code 2. */
+/** Creates the failure of a wrong command line: exit code 2. */
 export const usageFailure = (message: string): CommandFailure => new CommandFailure(exitCode.usage, "usage", message);

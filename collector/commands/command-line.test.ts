@@ -9,7 +9,7 @@ const call = async (...argv: string[]) => {
 };
 
 describe.each(Object.entries(commands))("%s", (name, { summary, load }) => {
-  it("lists every flag that it takes in its help, and no other", async () => {
+  it("lists exactly its flags in its help", async () => {
     const { code, out } = await call(name, "--help");
     const { flags } = await load();
     const listed = [...out.matchAll(/^ {2}--([a-z-]+)/gm)].map(([, flag]) => flag);
@@ -21,13 +21,13 @@ describe.each(Object.entries(commands))("%s", (name, { summary, load }) => {
     ["--json", "--nonsense"],
     ["--json", "argument"],
     ["--json", "--json"],
-  ])("says what is wrong with %s %s as one JSON object, and nothing beside it", async (...args) => {
+  ])("reports the error of %s %s as one JSON object, and nothing else", async (...args) => {
     const { code, out, err } = await call(name, ...args);
     expect([code, err, out.trimEnd().split("\n").length]).toEqual([2, "", 1]);
     expect(JSON.parse(out)).toMatchObject({ ok: false, error: { code: "usage" } });
   });
 
-  it("says it in words without --json, and where its help is", async () => {
+  it("reports the error as text without --json, and names its help", async () => {
     const { code, out, err } = await call(name, "--nonsense");
     expect([code, out]).toEqual([2, ""]);
     expect(err).toContain(`svc-collector ${name} --help`);

@@ -1,38 +1,37 @@
 import type { CollectorEnv } from "../env.ts";
 import { version } from "../version.ts";
-import type { Command, Outcome } from "./command.ts";
+import { type Command, type CommandOutcome, parseFlags } from "./command.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
-import { parseFlags } from "./flags.ts";
 
-/** What there is, by name. Loaded on use: `diag` must not pay for what `run` needs. */
+/** The commands by name. Each is loaded on use, so that `diag` does not pay for what `run` needs. */
 export const commands: Record<string, { summary: string; load: () => Promise<Command> }> = {
   enroll: {
     summary: "get a certificate for this host with a bootstrap token, and write its config",
-    load: () => import("./enroll.ts").then((module) => module.enroll),
+    load: () => import("./enroll.ts").then((module) => module.enrollCommand),
   },
   run: {
     summary: "collect, forward and send heartbeats until stopped",
-    load: () => import("./run.ts").then((module) => module.run),
+    load: () => import("./run.ts").then((module) => module.runCommand),
   },
   renew: {
     summary: "replace the certificate and its key now",
-    load: () => import("./renew.ts").then((module) => module.renew),
+    load: () => import("./renew.ts").then((module) => module.renewCommand),
   },
   status: {
     summary: "show what the running collector does",
-    load: () => import("./status.ts").then((module) => module.status),
+    load: () => import("./status.ts").then((module) => module.statusCommand),
   },
   diag: {
     summary: "print a diagnostics bundle without secrets",
-    load: () => import("./diag.ts").then((module) => module.diag),
+    load: () => import("./diag.ts").then((module) => module.diagCommand),
   },
   "validate-config": {
     summary: "check a config file and the files it names",
-    load: () => import("./validate-config.ts").then((module) => module.validateConfig),
+    load: () => import("./validate-config.ts").then((module) => module.validateConfigCommand),
   },
 };
 
-/** Runs one command line and gives its exit code: 0 done, 1 failed, 2 usage, 78 config invalid or missing. */
+/** Runs one command line and returns its exit code: 0 done, 1 failed, 2 usage, 78 config invalid or missing. */
 export const runCommandLine = async (argv: readonly string[], env: CollectorEnv): Promise<number> => {
   const [name = "", ...args] = argv;
   if (name === "--version") {
@@ -67,7 +66,7 @@ const overview = (): string => {
   return `usage: svc-collector <command> [flags]\n\n${lines.join("\n")}\n\n--help after a command lists its flags; --version prints ${version}\n`;
 };
 
-const render = (outcome: Outcome, asJson: boolean, name: string, env: CollectorEnv): number => {
+const render = (outcome: CommandOutcome, asJson: boolean, name: string, env: CollectorEnv): number => {
   if (asJson || outcome.jsonAlways) env.stdout.write(`${JSON.stringify(outcome.json, null, asJson ? undefined : 2)}\n`);
   else if (outcome.text !== undefined) env.stdout.write(outcome.text);
   else for (const line of outcome.lines) env.stderr.write(`svc-collector ${name}: ${line}\n`);

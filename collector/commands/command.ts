@@ -1,15 +1,15 @@
+import { parseArgs } from "node:util";
 import type { CollectorEnv } from "../env.ts";
-import type { ExitCode } from "./command-failure.ts";
-import type { FlagSpec, FlagValues } from "./flags.ts";
+import { type ExitCode, usageFailure } from "./command-failure.ts";
 
-/** How a command ended well enough to say so: lines for people on stderr, one object for programs (`--json`) on stdout. */
-export interface Outcome {
+/** The result of a command: lines for people on stderr, and one object for programs (`--json`) on stdout. */
+export interface CommandOutcome {
   exitCode: ExitCode;
   lines: readonly string[];
   json: object;
-  /** What the command is for, for people: on stdout instead of the lines. */
+  /** Printed on stdout instead of the lines. */
   text?: string;
-  /** The object is what the command is for, and is printed without `--json` too. */
+  /** Prints the object without `--json` too. */
   jsonAlways?: boolean;
 }
 
@@ -18,9 +18,50 @@ export interface Command<Spec extends FlagSpec = FlagSpec> {
   /** The lines of `--help` after the first. */
   usage: string;
   flags: Spec;
-  /** `progress` tells people one line at once, where something takes a while; programs are not told. */
-  run(flags: FlagValues<Spec>, env: CollectorEnv, progress: (line: string) => void): Promise<Outcome>;
+  /** `progress` prints one line at once, before something that takes a while; not with `--json`. */
+  run(flags: FlagValues<Spec>, env: CollectorEnv, progress: (line: string) => void): Promise<CommandOutcome>;
 }
 
 /** Types a command by its flags. */
 export const defineCommand = <const Spec extends FlagSpec>(command: Command<Spec>): Command<Spec> => command;
+
+/** The flags of a command: `text` takes a value, `switch` does not. */
+export type FlagSpec = Readonly<Record<string, "text" | "switch">>;
+
+/** The values of parsed flags. */
+export type FlagValues<Spec extends FlagSpec> = {
+  readonly [Name in keyof Spec]: Spec[Name] extends "text" ? string | undefined : boolean;
+};
+
+/**
+ * Parses arguments by `spec`. Throws a usage failure for an unknown or repeated flag, a missing value or a positional argument. No
+ * message repeats an argument, which may be a token by mistake: only names of known flags, and names that cannot be a token.
+ */
+export const parseFlags = <Spec extends FlagSpec>(spec: Spec, args: readonly string[]): FlagValues<Spec> => {
+  const options = Object.fromEntries(
+    Object.entries(spec).map(([name, kind]) => [name, { type: kind === "text" ? "string" : "boolean" } as const]),
+  );
+  const { tokens } = parseArgs({ args: [...args], options, strict: false, allowPositionals: true, tokens: true });
+  const values: Record<string, string | boolean | undefined> = {};
+  for (const [name, kind] of Object.entries(spec)) values[name] = kind === "text" ? undefined : false;
+  const seen = new Set<string>();
+  for (const token of tokens) {
+    if (token.kind === "option-terminator") continue;
+    if (token.kind === "positional")
+      throw usageFailure("takes flags only; pass a token with --token-file or --token-stdin");
+    const kind = Object.hasOwn(spec, token.name) ? spec[token.name] : undefined;
+    if (kind === undefined) throw usageFailure(unknownFlag(token.name));
+    if (seen.has(token.name)) throw usageFailure(`--${token.name} is given twice`);
+    seen.add(token.name);
+    if (kind === "switch" && token.value !== undefined) throw usageFailure(`--${token.name} takes no value`);
+    if (kind === "text" && (token.value === undefined || token.value === "" || token.value.startsWith("--")))
+      throw usageFailure(`--${token.name} needs a value`);
+    values[token.name] = kind === "text" ? token.value : true;
+  }
+  return values as FlagValues<Spec>;
+};
+
+const unknownFlag = (name: string): string => {
+  if (name === "token") return "a token is not an argument; pass it with --token-file or --token-stdin";
+  return /^[a-z]+(-[a-z]+){0,5}$/.test(name) && name.length <= 32 ? `unknown flag --${name}` : "unknown flag";
+};

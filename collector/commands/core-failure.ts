@@ -10,10 +10,10 @@ const advice: Record<string, string> = {
   fix_clock: "set this host's clock",
   renew: "renew the certificate",
   reenroll: "enroll this host again with a new bootstrap token",
-  stop: "do not retry; ask who runs core",
+  stop: "do not retry; contact the operator of core",
 };
 
-/** Says in a command's words why core or the identity directory failed it; other errors pass through. */
+/** Turns an error of core or of the identity directory into the command's failure; returns other errors unchanged. */
 export const asCommandFailure = (error: unknown): unknown => {
   if (error instanceof ManagementError) {
     const { code, message, action } = error.failure;
@@ -28,8 +28,8 @@ export const asCommandFailure = (error: unknown): unknown => {
   return error;
 };
 
-/** Tells people why a request is made again, and when. */
+/** Reports why a request is retried, and when. */
 export const reportRetry =
   (progress: (line: string) => void) =>
   ({ code, message }: ManagementFailure, waitSeconds: number): void =>
-    progress(`${message} (${code}); trying again in ${waitSeconds} s`);
+    progress(`${message} (${code}); retrying in ${waitSeconds} s`);

@@ -30,7 +30,7 @@ const diag = async () => {
 };
 
 describe("diag", () => {
-  it("prints the bundle of the contract and nothing else, beside a collector that holds the queue", async () => {
+  it("prints the documented bundle and nothing else, while a collector has the queue open", async () => {
     const env = createTestCollectorEnv();
     const queue = openQueue({ ...bufferOf(join(host.dir, "data")), ...env });
     const record = {
@@ -78,14 +78,14 @@ describe("diag", () => {
       expect(text).not.toContain(hidden);
   });
 
-  it("hashes a config as core does, on every vector that both share", async () => {
+  it("computes the same config hash as core for every shared vector", async () => {
     for (const { name, yaml, config_hash } of shared.vectors) {
       await writeFile(host.config, yaml);
       expect((await diag()).bundle.config.running_config_hash, name).toBe(config_hash);
     }
   });
 
-  it("exits 0 with validation.ok false for a config that is invalid, damaged or missing", async () => {
+  it("exits 0 with validation.ok false for a config that is invalid, malformed or missing", async () => {
     await writeFile(host.keyFile, "svcbt_secret");
     expect(await diag()).toMatchObject({
       code: 0,
@@ -102,7 +102,7 @@ describe("diag", () => {
     });
   });
 
-  it("tells the hash of a candidate that has no files on this host", async () => {
+  it("prints the hash of a candidate whose files are missing on this host", async () => {
     const candidate =
       "forwarder: {endpoint: a:1, mtls: {cert_file: /c, key_file: /k, ca_file: /a}}\nbuffer: {dir: /q}\n";
     await writeFile(host.config, candidate);

@@ -15,10 +15,10 @@ const redactions = [
 ];
 
 /**
- * `diag`: prints the diagnostics bundle of contract §8, put together field by field from an allow list, beside a running
- * collector without disturbing it. Exit code 0 whenever the bundle was written, also for an invalid or missing config.
+ * `diag`: prints the diagnostics bundle (docs/collector-config.md), composed field by field from an allow list. Does not disturb a
+ * running collector. Exits with 0 whenever the bundle was written, also for an invalid or missing config.
  */
-export const diag = defineCommand({
+export const diagCommand = defineCommand({
   usage: `  --config <path>   the config (default ${defaultConfigPath})
   --json            the bundle on one line
 `,
@@ -66,7 +66,7 @@ const readStats = async (config: CollectorConfig, { clock }: CollectorEnv): Prom
   try {
     return readQueueStats(config.buffer.dir, { ...config.buffer, clock });
   } catch {
-    return null; // a queue that is damaged or being made must not keep the rest of the bundle back
+    return null; // a corrupt queue, or one that is being created, must not prevent the rest of the bundle
   }
 };
 

@@ -6,10 +6,10 @@ import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config
 import { composeIdentity } from "../../proto/identity.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
 import type { CollectorEnv } from "../env.ts";
+import type { FlagValues } from "./command.ts";
 import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
-import type { FlagValues } from "./flags.ts";
 
-/** The flags of `enroll` (spec, collector commands; contract §8). */
+/** The flags of `enroll` (docs/enroll.md). */
 export const enrollFlags = {
   core: "text",
   ingest: "text",
@@ -26,7 +26,7 @@ export const enrollFlags = {
   "insecure-loopback-http": "switch",
 } as const;
 
-/** What an enrollment is told, checked as far as that is possible without core. Paths are absolute. */
+/** The options of an enrollment, checked as far as that is possible without core. Paths are absolute. */
 export interface EnrollOptions {
   coreUrl: string;
   /** `core` is plain HTTP on a loopback address. */
@@ -42,7 +42,7 @@ export interface EnrollOptions {
   force: boolean;
 }
 
-/** Checks the flags of `enroll`; throws a usage failure, or a config failure for root that is not acknowledged. Reads the bundles. */
+/** Checks the flags of `enroll` and reads the bundles. Throws a usage failure, or a config failure if root is not acknowledged. */
 export const readEnrollOptions = async (
   flags: FlagValues<typeof enrollFlags>,
   env: Pick<CollectorEnv, "effectiveUid">,
@@ -76,7 +76,7 @@ export const readEnrollOptions = async (
   };
 };
 
-/** Where enroll puts things; without flags, where the packaged unit lets the collector write. */
+/** Returns the paths that `enroll` writes; without flags, those to which the packaged unit gives access. */
 export const enrollPaths = (
   configDirFlag: string | undefined,
   dataDirFlag: string | undefined,
@@ -93,7 +93,7 @@ export const enrollPaths = (
   };
 };
 
-/** A base URL of core: https, or http on a loopback address if `allowLoopbackHttp`. Throws a usage failure. */
+/** Parses a base URL of core: https, or http on a loopback address if `allowLoopbackHttp`. Throws a usage failure. */
 export const readCoreUrl = (text: string, allowLoopbackHttp: boolean): { coreUrl: string; insecure: boolean } => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || url.username !== "" || url.password !== "" || text.includes("?") || text.includes("#"))
@@ -134,15 +134,15 @@ const readBundle = async (name: string, path: string | undefined): Promise<strin
   if (pem === undefined)
     throw new CommandFailure(exitCode.failed, "file_unreadable", `the file of --${name} cannot be read`);
   if ((decodePemBundle(pem, "CERTIFICATE")?.length ?? 0) === 0)
-    throw new CommandFailure(exitCode.failed, "file_invalid", `the file of --${name} holds no PEM certificate`);
+    throw new CommandFailure(exitCode.failed, "file_invalid", `the file of --${name} contains no PEM certificate`);
   return pem;
 };
 
 const tokenBytesMax = 4096;
 
 /**
- * The bootstrap token from the file or from stdin, white space around it trimmed. Anything that does not look like one throws and
- * is not sent: a wrong path must not hand another secret to core. No message quotes it.
+ * Reads the bootstrap token from the file or from stdin, and trims white space. Throws for anything that does not look like one: a wrong
+ * path must not send another secret to core. No message quotes it.
  */
 export const readToken = async (
   flags: Pick<FlagValues<typeof enrollFlags>, "token-file">,

@@ -70,10 +70,10 @@ const allFiles = async (path: string): Promise<string[]> => {
 };
 
 describe("enroll", () => {
-  it("writes a private pair, bundles and a config that validates, and says what to do next", async () => {
+  it("writes private credentials, bundles and a valid config, and prints the next steps", async () => {
     const { code, env } = await enroll();
     expect(env.err()).toMatch(
-      /^svc-collector enroll: made a key on this host; asking https:\/\/localhost:\d+ for a certificate\n/,
+      /^svc-collector enroll: created a key on this host; requesting a certificate from https:\/\/localhost:\d+\n/,
     );
     expect(env.err()).toMatch(/enrolled as https:\/\/fleet\.test\/d\/host%201\n.*delete the token file\n/);
     expect(code).toBe(0);
@@ -96,7 +96,7 @@ describe("enroll", () => {
     });
   });
 
-  it("takes the token from stdin, an ingest bundle of its own, and prints one object with --json", async () => {
+  it("reads the token from stdin, accepts a separate ingest bundle, and prints one object with --json", async () => {
     const other = await createTestCa({ name: "Ingest CA" });
     await writeFile(join(dir, "ingest.pem"), other.pem);
     const { code, env } = await enroll(["--token-stdin", "--json", "--ingest-ca-bundle", join(dir, "ingest.pem")], {
@@ -107,7 +107,7 @@ describe("enroll", () => {
     expect(await readFile(join(etc(), "ingest-ca.pem"), "utf8")).toBe(other.pem);
   });
 
-  it("E12: leaves the raw token nowhere: no file, no output, no error", async () => {
+  it("E12: leaves the raw token in no file, output or error", async () => {
     const outputs = [(await enroll()).said];
     server.reply(() => refusal(401, "token_invalid"));
     outputs.push((await enroll(["--force"])).said);
@@ -127,20 +127,20 @@ describe("enroll", () => {
     for (const path of await allFiles(etc())) expect(await readFile(path, "latin1")).not.toContain(token.slice(6, 20));
   });
 
-  it("refuses a token as an argument with exit code 2, and sends nothing", async () => {
+  it("rejects a token as an argument with exit code 2, and sends nothing", async () => {
     expect((await enroll([token])).code).toBe(2);
     expect((await enroll(["--token", token])).code).toBe(2);
     expect(server.calls).toHaveLength(0);
   });
 
-  it("does not send what is not a bootstrap token", async () => {
+  it("does not send a text that is not a bootstrap token", async () => {
     await writeFile(join(dir, "token"), "-----BEGIN PRIVATE KEY-----");
     const { code, said } = await enroll();
     expect([code, said.includes("PRIVATE")]).toEqual([1, false]);
     expect(server.calls).toHaveLength(0);
   });
 
-  it("asks again with the same key when the answer is lost, in this run and in the next", async () => {
+  it("repeats the request with the same key when the response is lost, in this run and in the next", async () => {
     server.reply((call) => (server.calls.length < 3 ? "cut" : issueFor(clientCa, call)));
     expect((await enroll()).code).toBe(0);
     expect(new Set(server.calls.map(({ body }) => csrKey(body))).size).toBe(1);
@@ -154,7 +154,7 @@ describe("enroll", () => {
     expect(csrKey(server.calls.at(-1)?.body ?? {})).toBe(lost);
   });
 
-  it("draws a new key for another identity", async () => {
+  it("creates a new key for another identity", async () => {
     server.reply(() => refusal(403, "identity_not_allowed"));
     await enroll();
     await enroll(["--device-id", "host-2"]);
@@ -162,7 +162,7 @@ describe("enroll", () => {
     expect(csrKey(first?.body ?? {})).not.toBe(csrKey(second?.body ?? {}));
   });
 
-  it("keeps an existing identity and config without asking core, and completes what a crash left undone", async () => {
+  it("keeps an existing identity and config without a request, and completes what a crash interrupted", async () => {
     await enroll();
     const before = await readFile(current("tls.crt"), "utf8");
     await rm(join(etc(), "collector.yaml"));
@@ -173,7 +173,7 @@ describe("enroll", () => {
     expect((await loadConfig(join(etc(), "collector.yaml"), { effectiveUid: 1000 })).errors).toEqual([]);
   });
 
-  it("does not replace another identity without --force, and with it draws a new key", async () => {
+  it("replaces another identity only with --force, and then with a new key", async () => {
     await enroll();
     const refused = await enroll(["--device-id", "host-2"]);
     expect([refused.code, server.calls.length]).toEqual([1, 1]);
@@ -183,14 +183,14 @@ describe("enroll", () => {
     expect(await readFile(join(etc(), "collector.yaml.before-enroll"), "utf8")).toContain("forwarder:");
   });
 
-  it("says so when the identity it would keep has expired, and replaces it with --force", async () => {
+  it("reports that the existing certificate has expired, and replaces it with --force", async () => {
     await enroll();
     const { code, env } = await enroll([], { now: Date.UTC(2100, 0) });
     expect([code, env.err()]).toEqual([1, expect.stringContaining("has expired; --force")]);
     expect((await enroll(["--force"])).code).toBe(0);
   });
 
-  it("keeps a config that is already there, and fails with 78 when that is invalid", async () => {
+  it("keeps an existing config, and fails with 78 if it is invalid", async () => {
     await mkdir(etc());
     await writeFile(join(etc(), "collector.yaml"), "nonsense: 1\n");
     const { code, env } = await enroll();
@@ -199,7 +199,7 @@ describe("enroll", () => {
     expect(await readFile(join(etc(), "collector.yaml"), "utf8")).toBe("nonsense: 1\n");
   });
 
-  it("R8: takes no certificate for another key, another name or from another authority than its chain says", async () => {
+  it("R8: rejects a certificate for another key, for another name, or that its chain did not issue", async () => {
     const stranger = await createTestCa({ name: "Client CA" });
     const otherKey = await createTestKey();
     const wrong: NonNullable<Parameters<typeof issueFor>[2]>[] = [
@@ -217,14 +217,14 @@ describe("enroll", () => {
     }
   });
 
-  it("wants root acknowledged before it uses the token, with the exact words", async () => {
+  it("requires the exact root acknowledgement before it uses the token", async () => {
     expect((await enroll([], { effectiveUid: 0 })).code).toBe(78);
     expect((await enroll(["--allow-root-acknowledged", "yes"])).code).toBe(78);
     expect(server.calls).toHaveLength(0);
     expect((await enroll(["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"], { effectiveUid: 0 })).code).toBe(0);
   });
 
-  it("follows no redirect and trusts no server outside the bundle", async () => {
+  it("follows no redirect, and trusts no server outside the bundle", async () => {
     server.reply(() => ({ status: 307, body: {}, headers: { location: `${server.url}/elsewhere` } }));
     expect((await enroll()).env.err()).toContain("redirect");
     expect(server.calls).toHaveLength(1);
@@ -233,7 +233,7 @@ describe("enroll", () => {
     expect(server.calls).toHaveLength(1);
   });
 
-  it("allows plain HTTP only when told, only to loopback, and then writes no management.core_url", async () => {
+  it("allows plain HTTP only with its flag and to loopback, and then writes no management.core_url", async () => {
     const plain = createServer(async (request, response) => {
       let text = "";
       for await (const chunk of request) text += chunk;
@@ -250,7 +250,7 @@ describe("enroll", () => {
     await new Promise((resolve) => plain.close(resolve));
   });
 
-  it("lets one process at a time change the identity", async () => {
+  it("fails while another process changes the identity directory", async () => {
     server.reply(async (call) => {
       if (server.calls.length > 1) return issueFor(clientCa, call);
       const other = await enroll();

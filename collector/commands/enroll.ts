@@ -1,8 +1,9 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
+import { stringify } from "yaml";
 import type { Secret } from "../../kit/secret.ts";
+import { otlpGrpcListen, otlpHttpListen, rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
-import { generateConfig } from "../config/generate.ts";
 import { loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { makePrivateDirectory, writeDurably } from "../files/private-files.ts";
@@ -10,7 +11,7 @@ import { credentialFiles, type IdentityDirectory, openIdentityDirectory } from "
 import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
 import { version } from "../version.ts";
-import { defineCommand, type Outcome } from "./command.ts";
+import { type CommandOutcome, defineCommand } from "./command.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
 import { type EnrollOptions, enrollFlags, readEnrollOptions, readToken } from "./enroll-options.ts";
@@ -20,21 +21,21 @@ import { configFailure } from "./usable-config.ts";
 const timeoutMs = 45_000;
 
 /**
- * `enroll`: makes a key on this host, gets a certificate for it with a bootstrap token, writes the config and validates it. Safe
- * to repeat at any point: the key is on disk before the request, an identity that is already there is kept and costs no token,
- * and a config that is already there is kept (`--force` replaces both; the config before is left beside it).
+ * `enroll`: creates a key on this host, requests a certificate for it with a bootstrap token, writes the config and validates it. Safe
+ * to repeat at any point: the key is on disk before the request, and an existing identity or config is kept and uses no token.
+ * `--force` replaces both, and leaves the previous config beside the new one.
  */
-export const enroll = defineCommand({
+export const enrollCommand = defineCommand({
   usage: `  --core <https URL>            core's base URL, without /v1
   --ingest <host:port>          core's ingest listener
   --token-file <path>           the bootstrap token; delete the file afterwards
-  --token-stdin                 or the bootstrap token on stdin
+  --token-stdin                 read the bootstrap token from stdin instead
   --device-id <id>              this host's id under the prefix
   --identity-prefix <URI/>      an allowed prefix of the enrollment policy
-  --ca-bundle <path>            authorities of core's certificate, and of ingest unless told
+  --ca-bundle <path>            authorities of core's certificate, and of ingest by default
   --ingest-ca-bundle <path>     authorities of the ingest listener's certificate
   --allow-root-acknowledged I-UNDERSTAND-ROOT-MODE
-                                needed when the collector will run as root
+                                required if the collector will run as root
   --config-dir <path>           default /etc/svc-collector
   --data-dir <path>             default /var/lib/svc-collector, or data inside a given --config-dir
   --force                       replace an existing identity and config
@@ -48,8 +49,8 @@ export const enroll = defineCommand({
     try {
       await mkdir(options.paths.configDir, { recursive: true });
       return await identityDirectory.locked(async () => {
-        const kept = await keptIdentity(identityDirectory, options, env);
-        if (!kept) await obtainPair(identityDirectory, options, await readToken(flags, env), env, progress);
+        const kept = await keepsIdentity(identityDirectory, options, env);
+        if (!kept) await obtainCredentials(identityDirectory, options, await readToken(flags, env), env, progress);
         const configKept = await writeFiles(options, env);
         return describe(options, env, { kept, configKept, tokenFile: flags["token-file"] !== undefined });
       });
@@ -59,22 +60,22 @@ export const enroll = defineCommand({
   },
 });
 
-/** Whether the identity that is there is the one asked for, and stays. Another one is never replaced without `--force`. */
-const keptIdentity = async (
+/** Whether the existing identity is the requested one and is kept. Throws for another one: only `--force` replaces it. */
+const keepsIdentity = async (
   directory: IdentityDirectory,
   { identity, force }: EnrollOptions,
   { clock }: Pick<CollectorEnv, "clock">,
 ): Promise<boolean> => {
   if (force) return false;
-  const pair = await directory.current();
-  if (pair === undefined) return false;
-  if (pair.certificate.validToDate.getTime() <= clock.now())
+  const current = await directory.current();
+  if (current === undefined) return false;
+  if (current.certificate.validToDate.getTime() <= clock.now())
     throw new CommandFailure(
       exitCode.failed,
       "certificate_expired",
       "this host is enrolled, and its certificate has expired; --force enrolls it again",
     );
-  if (pair.identity === identity) return true;
+  if (current.identity === identity) return true;
   throw new CommandFailure(
     exitCode.failed,
     "identity_exists",
@@ -82,7 +83,7 @@ const keptIdentity = async (
   );
 };
 
-const obtainPair = async (
+const obtainCredentials = async (
   directory: IdentityDirectory,
   options: EnrollOptions,
   token: Secret,
@@ -90,7 +91,7 @@ const obtainPair = async (
   progress: (line: string) => void,
 ): Promise<void> => {
   const request = await directory.prepare({ purpose: "enroll", identity: options.identity, certificateSha256: "" });
-  progress(`made a key on this host; asking ${options.coreUrl} for a certificate`);
+  progress(`created a key on this host; requesting a certificate from ${options.coreUrl}`);
   const call = () =>
     callEnroll({ baseUrl: options.coreUrl, caPem: options.coreCaPem, serverName: undefined, timeoutMs }, token, {
       csr_pem: request.csrPem,
@@ -108,36 +109,56 @@ const obtainPair = async (
   });
 };
 
-/** Writes bundles, data directory and config; gives whether a config that was there is kept. */
+/** Writes bundles, data directory and config. Returns whether an existing config is kept. */
 const writeFiles = async (options: EnrollOptions, env: CollectorEnv): Promise<boolean> => {
   const { paths, coreCaPem, ingestCaPem } = options;
   await makePrivateDirectory(paths.data);
   const existing = await readFile(paths.config, "utf8").catch(() => undefined);
   if (existing !== undefined && !options.force) return true;
   if (existing !== undefined) await writeDurably(`${paths.config}.before-enroll`, existing, env, 0o644);
-  const managed = !options.insecure;
   if (coreCaPem !== undefined) await writeDurably(paths.coreCa, coreCaPem, env, 0o644);
-  const shared = ingestCaPem === coreCaPem;
-  if (!shared) await writeDurably(paths.ingestCa, ingestCaPem, env, 0o644);
-  const text = generateConfig({
-    endpoint: options.ingest,
-    certFile: join(paths.identity, "current", credentialFiles.certificate),
-    keyFile: join(paths.identity, "current", credentialFiles.key),
-    ingestCaFile: shared ? paths.coreCa : paths.ingestCa,
-    bufferDir: paths.data,
-    coreUrl: managed ? options.coreUrl : undefined,
-    coreCaFile: managed && coreCaPem !== undefined ? paths.coreCa : undefined,
-    runAsRootAcknowledged: options.runAsRootAcknowledged,
-  });
-  await writeDurably(paths.config, text, env, 0o644);
+  const isShared = ingestCaPem === coreCaPem;
+  if (!isShared) await writeDurably(paths.ingestCa, ingestCaPem, env, 0o644);
+  await writeDurably(paths.config, generateConfig(options, isShared ? paths.coreCa : paths.ingestCa), env, 0o644);
   return false;
 };
+
+const configHeader = `# Written by svc-collector enroll. It contains no secret. Every key: docs/collector-config.md
+# After a change, check it with svc-collector validate-config.
+`;
+
+/** Returns the YAML of a new config: without `host_id` and with fixed paths, so that one text fits every host with the same directories. */
+const generateConfig = (
+  { paths, coreUrl, insecure, coreCaPem, ingest, runAsRootAcknowledged }: EnrollOptions,
+  ingestCaFile: string,
+): string =>
+  configHeader +
+  stringify(
+    {
+      ...(runAsRootAcknowledged ? { run_as_root_acknowledged: rootAcknowledgement } : {}),
+      sources: [{ type: "otlp", grpc: { listen: otlpGrpcListen }, http: { listen: otlpHttpListen } }],
+      forwarder: {
+        endpoint: ingest,
+        mtls: {
+          cert_file: join(paths.identity, "current", credentialFiles.certificate),
+          key_file: join(paths.identity, "current", credentialFiles.key),
+          ca_file: ingestCaFile,
+        },
+      },
+      buffer: { dir: paths.data },
+      // Heartbeats need TLS, which an enrollment over plain HTTP does not have.
+      ...(insecure
+        ? {}
+        : { management: { core_url: coreUrl, ...(coreCaPem === undefined ? {} : { ca_file: paths.coreCa }) } }),
+    },
+    { lineWidth: 0 },
+  );
 
 const describe = async (
   options: EnrollOptions,
   env: CollectorEnv,
   done: { kept: boolean; configKept: boolean; tokenFile: boolean },
-): Promise<Outcome> => {
+): Promise<CommandOutcome> => {
   const loaded = await loadConfig(options.paths.config, env);
   if (loaded.errors.length > 0) throw configFailure(loaded.errors);
   const next = [
@@ -148,7 +169,7 @@ const describe = async (
     exitCode: exitCode.done,
     lines: [
       done.kept ? `already enrolled as ${options.identity}; the identity is kept` : `enrolled as ${options.identity}`,
-      ...(done.configKept ? ["a config was there and is kept; it is valid"] : []),
+      ...(done.configKept ? ["the existing config is kept; it is valid"] : []),
       ...next.map((step) => `next: ${step}`),
     ],
     json: {
@@ -157,10 +178,10 @@ const describe = async (
       identity_kept: done.kept,
       config_kept: done.configKept,
       config: options.paths.config,
-      certificate: loaded.pair && {
-        serial_number: loaded.pair.certificate.serialNumber.toLowerCase(),
-        fingerprint_sha256: loaded.pair.fingerprintSha256,
-        not_after: loaded.pair.certificate.validToDate.toISOString(),
+      certificate: loaded.credentials && {
+        serial_number: loaded.credentials.certificate.serialNumber.toLowerCase(),
+        fingerprint_sha256: loaded.credentials.fingerprintSha256,
+        not_after: loaded.credentials.certificate.validToDate.toISOString(),
       },
       next,
     },

@@ -44,7 +44,7 @@ const pairInUse = async () => ({
 const isValid = async () => (await loadConfig(host.config, { effectiveUid: 1000 })).errors.length === 0;
 
 describe("renew", () => {
-  it("presents the pair, signs with it, and puts a fresh key with its certificate in use", async () => {
+  it("presents and signs with the current credentials, and installs a fresh key with its certificate", async () => {
     const before = await pairInUse();
     expect(await renew()).toMatchObject({ code: 0, err: expect.stringContaining("renewed; the new certificate") });
     const after = await pairInUse();
@@ -58,14 +58,14 @@ describe("renew", () => {
     expect(await readdir(join(host.dir, "identity", "pairs"))).toHaveLength(2);
   });
 
-  it("renews again and again, keeps two pairs, and never sends the same sent_at", async () => {
+  it("renews repeatedly, keeps two sets of credentials, and never repeats a sent_at", async () => {
     for (let round = 0; round < 3; round++) expect((await renew()).code).toBe(0);
     expect(await readdir(join(host.dir, "identity", "pairs"))).toHaveLength(2);
     expect(new Set(server.calls.map(({ body }) => body.sent_at)).size).toBe(3);
     expect(await isValid()).toBe(true);
   });
 
-  it("works against a server that speaks HTTP/2 alone, as it may be core's ingest listener", async () => {
+  it("renews over HTTP/2 alone, as at core's ingest listener", async () => {
     await server.close();
     await host.remove();
     await setUp(true);
@@ -73,7 +73,7 @@ describe("renew", () => {
     expect(server.calls[0]).toMatchObject({ httpVersion: "2.0", certificate: expect.anything() });
   });
 
-  it("R8: keeps the old pair when the answer has the wrong key, name, chain or purpose", async () => {
+  it("R8: keeps the old credentials when the new certificate has the wrong key, name, chain or purpose", async () => {
     const before = await pairInUse();
     const stranger = await createTestCa();
     const otherKey = await createTestKey();
@@ -91,7 +91,7 @@ describe("renew", () => {
     }
   });
 
-  it("R1: asks again with the same key after an answer that got lost, also in the next run", async () => {
+  it("R1: repeats the request with the same key after a lost response, also in the next run", async () => {
     server.reply(() => "cut");
     expect((await renew()).code).toBe(1);
     server.reply((call) => issueFor(host.ca, call));
@@ -103,19 +103,23 @@ describe("renew", () => {
     expect(new Set(keys).size).toBe(1);
   });
 
-  it("tells core's reason and what helps, and changes nothing", async () => {
+  it("prints core's reason and advice, and changes nothing", async () => {
     const before = await pairInUse();
     server.reply(() => refusal(403, "identity_revoked", { action: "stop" }));
     const { code, out } = await renew("--json");
     expect(code).toBe(1);
     expect(JSON.parse(out)).toEqual({
       ok: false,
-      error: { code: "identity_revoked", message: expect.stringContaining("ask who runs core"), details: [] },
+      error: {
+        code: "identity_revoked",
+        message: expect.stringContaining("contact the operator of core"),
+        details: [],
+      },
     });
     expect(await pairInUse()).toEqual(before);
   });
 
-  it("takes over core's last sent_at when it is told to be stale, so that the next one is newer", async () => {
+  it("continues above core's last sent_at after stale_request", async () => {
     server.reply(() => refusal(409, "stale_request", { last_sent_at: "2026-06-01T12:01:00.000Z" }));
     expect((await renew()).code).toBe(1);
     expect(server.calls.map(({ body }) => body.sent_at)).toEqual([
@@ -124,7 +128,7 @@ describe("renew", () => {
     ]);
   });
 
-  it("stands back while another process changes the same identity", async () => {
+  it("fails while another process changes the same identity directory", async () => {
     const directory = openIdentityDirectory(join(host.dir, "identity"), createTestCollectorEnv());
     await directory.locked(async () => {
       expect(await renew()).toMatchObject({ code: 1, err: expect.stringContaining("another process") });
@@ -132,11 +136,11 @@ describe("renew", () => {
     expect(server.calls).toHaveLength(0);
   });
 
-  it("rolls back when the config does not validate with the new pair", async () => {
+  it("rolls back when the config does not validate with the new credentials", async () => {
     const before = await pairInUse();
     const current = join(host.dir, "identity", "current");
     const target = await readlink(current);
-    // The config breaks while core signs.
+    // The config becomes invalid while core signs.
     server.reply(async (call) => {
       await rename(join(host.dir, "core-ca.pem"), join(host.dir, "moved.pem"));
       return issueFor(host.ca, call);
@@ -146,7 +150,7 @@ describe("renew", () => {
     expect(await pairInUse()).toEqual(before);
   });
 
-  it("refuses a layout in which certificate and key cannot change as one", async () => {
+  it("rejects a layout in which certificate and key cannot change in one step", async () => {
     const current = join(host.dir, "identity", "current");
     await unlink(current);
     await symlink("pairs/first", join(host.dir, "identity", "live"));

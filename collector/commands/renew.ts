@@ -6,7 +6,7 @@ import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import { identityDirectoryOf } from "../identity/identity-layout.ts";
 import { retryCall } from "../management/retry-call.ts";
 import type { TransportOptions } from "../management/transport.ts";
-import { PairRefusedByConfigError, renewPair, renewTimeoutMs } from "../renewal/renew-credentials.ts";
+import { CredentialsRejectedByConfigError, renewCredentials, renewTimeoutMs } from "../renewal/renew-credentials.ts";
 import { defineCommand } from "./command.ts";
 import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
@@ -14,10 +14,10 @@ import { readCoreUrl } from "./enroll-options.ts";
 import { configFailure, loadUsableConfig } from "./usable-config.ts";
 
 /**
- * `renew`: a fresh key, a certificate for it by the current pair over mutual TLS, and both put in use as one step; rolled back if
- * the config does not validate with them. Whatever fails, the pair that was in use still is. Safe to repeat, and beside `run`.
+ * `renew`: replaces key and certificate in one step, and rolls back if the config does not validate with them. Whatever fails, the
+ * previous credentials stay in use. Safe to repeat, and safe while `run` runs.
  */
-export const renew = defineCommand({
+export const renewCommand = defineCommand({
   usage: `  --config <path>      the config (default ${defaultConfigPath})
   --core <https URL>   default management.core_url; core's ingest listener serves renewals too
   --ca-bundle <path>   authorities of that server (default management.ca_file, else the system's)
@@ -29,33 +29,33 @@ export const renew = defineCommand({
     const transport = await chooseTransport(loaded, flags.core, flags["ca-bundle"]);
     const directory = openIdentityDirectory(identityDirectoryFor(loaded.config), env);
     try {
-      progress(`asking ${transport.baseUrl} for a successor of the certificate`);
-      const pair = await renewPair({
+      progress(`requesting a successor of the certificate from ${transport.baseUrl}`);
+      const { identity, certificate, fingerprintSha256 } = await renewCredentials({
         configPath: loaded.path,
         directory,
-        inUse: loaded.pair,
+        inUse: loaded.credentials,
         transport,
         env,
-        repeat: (call) => retryCall(env.clock, call, reportRetry(progress)),
+        retry: (call) => retryCall(env.clock, call, reportRetry(progress)),
       });
       return {
         exitCode: exitCode.done,
         lines: [
-          `renewed; the new certificate is valid until ${pair.certificate.validToDate.toISOString()}`,
-          "a running collector takes the new pair up by itself",
+          `renewed; the new certificate is valid until ${certificate.validToDate.toISOString()}`,
+          "a running collector starts to use it within seconds",
         ],
         json: {
           ok: true,
-          identity: pair.identity,
+          identity,
           certificate: {
-            serial_number: pair.certificate.serialNumber.toLowerCase(),
-            fingerprint_sha256: pair.fingerprintSha256,
-            not_after: pair.certificate.validToDate.toISOString(),
+            serial_number: certificate.serialNumber.toLowerCase(),
+            fingerprint_sha256: fingerprintSha256,
+            not_after: certificate.validToDate.toISOString(),
           },
         },
       };
     } catch (error) {
-      if (error instanceof PairRefusedByConfigError) throw configFailure(error.errors);
+      if (error instanceof CredentialsRejectedByConfigError) throw configFailure(error.errors);
       throw asCommandFailure(error);
     }
   },
@@ -70,8 +70,8 @@ const chooseTransport = async (
   if (baseUrl === undefined) throw usageFailure("--core is required, as the config has no management.core_url");
   const caPem = bundle === undefined ? coreCaPem : await readFile(bundle, "utf8").catch(() => undefined);
   if (bundle !== undefined && (decodePemBundle(caPem ?? "", "CERTIFICATE")?.length ?? 0) === 0)
-    throw new CommandFailure(exitCode.failed, "file_unreadable", "the file of --ca-bundle holds no PEM certificate");
-  // The name in the config is that of the server in the config.
+    throw new CommandFailure(exitCode.failed, "file_unreadable", "the file of --ca-bundle contains no PEM certificate");
+  // `management.server_name` is the name of the server that `management.core_url` names.
   return {
     baseUrl,
     caPem,
@@ -86,6 +86,6 @@ const identityDirectoryFor = (config: CollectorConfig): string => {
   throw new CommandFailure(
     exitCode.failed,
     "identity_layout",
-    "cert_file and key_file must be current/tls.crt and current/tls.key of one identity directory, as enroll lays it out: only there can both be replaced as one",
+    "cert_file and key_file must be current/tls.crt and current/tls.key of one identity directory, as enroll lays it out: only there can both be replaced in one step",
   );
 };

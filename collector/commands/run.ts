@@ -1,31 +1,34 @@
 import { flushCompileCache } from "node:module";
 import { setFlagsFromString } from "node:v8";
-import { resumeTrial } from "../config/desired-config.ts";
+import type { SourceConfig } from "../../proto/collector-config/parse.ts";
+import { resumePendingConfig } from "../config/desired-state.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
 import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
-import { createLog } from "../runtime/create-log.ts";
-import { createSource } from "../runtime/create-source.ts";
-import { createReloadableLog } from "../runtime/reloadable-log.ts";
+import { createCollectorLog } from "../runtime/log.ts";
 import { superviseCollector } from "../runtime/supervisor.ts";
+import { createFileSource, type FileSourceDependencies } from "../sources/file/file-source.ts";
+import { createHostMetricsSource } from "../sources/host-metrics/host-metrics-source.ts";
+import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
+import type { Source } from "../sources/source.ts";
 import { SourceStartError } from "../sources/source-set.ts";
 import { readCommit, version } from "../version.ts";
 import { defineCommand } from "./command.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
 import { loadUsableConfig } from "./usable-config.ts";
 
-/** `run`: collects, forwards, sends heartbeats and renews its certificate until SIGTERM or SIGINT. Logs to stdout, one record a line. */
-export const run = defineCommand({
+/** `run`: collects, forwards, sends heartbeats and renews its certificate until SIGTERM or SIGINT. Logs to stdout, one line a record. */
+export const runCommand = defineCommand({
   usage: `  --config <path>   the config (default ${defaultConfigPath})
   --json            how it ended, as one JSON object on stdout after the log
 
-Logs to stdout. A change of the config, or of the files it names, takes effect by itself; what cannot be run is refused, and what
-ran before runs on. SIGTERM and SIGINT stop it: what is not forwarded yet stays on disk.
+Logs to stdout. A change of the config, or of the files that it names, takes effect without a restart; a config that cannot run is
+rejected, and the previous one stays in effect. SIGTERM and SIGINT stop it: records that are not forwarded yet stay on disk.
 `,
   flags: { config: "text" },
   run: async (flags, env) => {
     const signal = env.stopSignal();
     const path = flags.config ?? defaultConfigPath;
-    await resumeTrial(path, env);
+    await resumePendingConfig(path, env);
     const loaded = await loadUsableConfig(path, env);
     const facts = {
       bootId: env.entropy.bytes(16).toHex(),
@@ -35,10 +38,10 @@ ran before runs on. SIGTERM and SIGINT stop it: what is not forwarded yet stays 
       platform: env.platform,
       startedAt: env.clock.now(),
     };
-    const log = createReloadableLog((settings) => createLog(settings, env.stdout), loaded.config.log);
+    const log = createCollectorLog(loaded.config.log, env.stdout);
     flushCompileCache();
-    // A guest on its host: V8 would let garbage double the heap before it looks, and telemetry passing through is mostly garbage. A
-    // third less memory under load for a few per cent of its throughput.
+    // V8 would let garbage double the heap before a collection, and telemetry passing through is mostly garbage. This takes a third
+    // off the memory under load, for a few per cent of the throughput.
     setFlagsFromString("--heap-growing-percent=40");
     try {
       await superviseCollector({ loaded, env, facts, log, createSource }, signal);
@@ -48,6 +51,18 @@ ran before runs on. SIGTERM and SIGINT stop it: what is not forwarded yet stays 
     return { exitCode: exitCode.done, lines: ["stopped"], json: { ok: true } };
   },
 });
+
+/** Creates the source of a config entry. */
+const createSource = (config: SourceConfig, dependencies: FileSourceDependencies): Source => {
+  switch (config.type) {
+    case "otlp":
+      return createOtlpSource(config, dependencies);
+    case "file":
+      return createFileSource(config, dependencies);
+    case "host_metrics":
+      return createHostMetricsSource(config, dependencies);
+  }
+};
 
 const asRunFailure = (error: unknown): unknown => {
   if (error instanceof QueueLockedError)

@@ -21,7 +21,7 @@ const status = async (...more: string[]) => {
 };
 
 describe("status", () => {
-  it("tells what the running collector does, as one object and as aligned lines, to its own user alone", async () => {
+  it("prints the running collector's status as one object and as aligned lines, for its own user alone", async () => {
     await collector.start((_, { append }) => ({
       name: "counter",
       start: async () => {
@@ -54,7 +54,7 @@ describe("status", () => {
     for (const hidden of ["PRIVATE KEY", "a record", "tls.key"]) expect(out).not.toContain(hidden);
   });
 
-  it("says clearly that nothing runs, also beside the socket of a collector that was killed", async () => {
+  it("reports that no collector runs, also beside the socket of a killed one", async () => {
     const message = "svc-collector status: no collector runs with this config; start it with svc-collector run\n";
     expect(await status()).toEqual({ code: 1, out: "", err: message });
     const { done } = await collector.start();
@@ -71,7 +71,7 @@ describe("status", () => {
 });
 
 describe("describeStatus", () => {
-  it("aligns every line, says times in two units and sizes in one, and lists what is wrong", () => {
+  it("aligns every line, formats durations in two units and sizes in one, and lists errors", () => {
     const found: CollectorStatus = {
       version: "1.2.3",
       commit: "abc",
@@ -125,9 +125,9 @@ describe("describeStatus", () => {
 identity     https://fleet.test/d/1
 config       valid, aaaaaaaaaaaa
              desired config: buffer.dir must stay as it is on this host
-             core wants bbbbbbbbbbbb
-queue        12 records, 4.1 KiB of 100 MiB, oldest 3 s, 0 dropped, 1 set aside
-             damaged files put aside: 1, with 7 records; see quarantine-* beside it
+             desired config: bbbbbbbbbbbb
+queue        12 records, 4.1 KiB of 100 MiB, oldest 3 s, 0 dropped, 1 dead letters
+             quarantined files: 1, with 7 records; see quarantine-* in the data directory
 forwarding   not connected to core:8443, last ack 1 min 5 s ago
              unavailable: away
 heartbeats   off: the config has no management.core_url

@@ -6,16 +6,16 @@ import { CommandFailure, exitCode } from "./command-failure.ts";
 import { configFailure } from "./usable-config.ts";
 
 /**
- * `status`: what the collector that runs with a config does right now, asked over the unix socket in its data directory. Exit code
- * 1 and one clear line when none runs.
+ * `status`: prints the status of the collector that runs with a config, from the unix socket in its data directory. Exits with 1 and
+ * one line if none runs.
  */
-export const status = defineCommand({
+export const statusCommand = defineCommand({
   usage: `  --config <path>   the config of the running collector (default ${defaultConfigPath})
   --json            one JSON object on stdout
 `,
   flags: { config: "text" },
   run: async (flags, env) => {
-    // Only where its data are must be known: what else is wrong with the file is the running collector's to tell.
+    // Only the data directory is needed: the running collector reports the other errors of the file.
     const { config, errors } = await loadConfig(flags.config ?? defaultConfigPath, env);
     if (config === undefined) throw configFailure(errors);
     try {

@@ -1,21 +1,20 @@
 import type { ConfigTextError } from "../../proto/collector-config/tree.ts";
-import { describeConfigError } from "../config/describe-config-error.ts";
-import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
+import { describeConfigError, isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
 
-/** The failure of a config with these errors: exit code 78. */
+/** Creates the failure of a config with these errors: exit code 78. */
 export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure =>
   new CommandFailure(
     exitCode.configInvalid,
     "config_invalid",
-    "the config is invalid or missing (line:column key fault)",
+    "the config is invalid or missing (line:column key error)",
     {
       details: errors.map(describeConfigError),
     },
   );
 
-/** The config at `path` if it can be run; else throws the failure that lists every fault. */
+/** Loads the config at `path`. Throws a failure that lists every error if it cannot run. */
 export const loadUsableConfig = async (
   path: string,
   env: Pick<CollectorEnv, "effectiveUid">,

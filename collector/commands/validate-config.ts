@@ -1,10 +1,9 @@
-import { describeConfigError } from "../config/describe-config-error.ts";
-import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
+import { defaultConfigPath, describeConfigError, loadConfig } from "../config/load-config.ts";
 import { defineCommand } from "./command.ts";
 import { exitCode } from "./command-failure.ts";
 
-/** `validate-config`: exit code 0 and the hash, or 78 and every fault with its place. Changes nothing. */
-export const validateConfig = defineCommand({
+/** `validate-config`: exits with 0 and prints the hash, or with 78 and every error with its position. Changes nothing. */
+export const validateConfigCommand = defineCommand({
   usage: `  --config <path>   the config (default ${defaultConfigPath})
   --json            one JSON object on stdout: {ok, errors: [{path, line, column, message}], running_config_hash}
 `,

@@ -6,7 +6,7 @@ import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { refusal } from "../../tests/fakes/management-server.ts";
 import { createRunningCollector, heartbeatAnswer, type RunningCollector } from "../../tests/running-collector.ts";
 import type { Source } from "../sources/source.ts";
-import { resumeTrial } from "./desired-config.ts";
+import { resumePendingConfig } from "./desired-state.ts";
 
 let collector: RunningCollector;
 beforeEach(async () => {
@@ -20,7 +20,7 @@ const lastConfig = () => collector.heartbeats().at(-1)?.body.config as Record<st
 const onDisk = () => readFile(collector.host.config, "utf8");
 const fetches = () => collector.server.calls.filter(({ path }) => path.endsWith("/config/desired"));
 
-/** Assigns a config to the host from now on, as core does. */
+/** Assigns a config to the host, as core does. */
 const assign = async (yaml: string, { hash, onFetched }: { hash?: string; onFetched?: () => void } = {}) => {
   const config = { config_id: idOf(yaml), config_hash: hash ?? (await hashOf(yaml)) };
   collector.onHeartbeat(() => heartbeatAnswer({ desired_config: config }));
@@ -35,7 +35,7 @@ const withSources = async (sources: string) => (await onDisk()).replace(/^source
 const anotherConfig = () => withSources("[{type: file, include: [/var/log/app/*.log]}]");
 
 describe("apply_desired_config", () => {
-  it("applies what core assigns, keeps the file before as last known good, and tells all three hashes", async () => {
+  it("applies the assigned config, keeps the previous one as last known good, and reports all three hashes", async () => {
     const before = await onDisk();
     const desired = `# by core\n${await anotherConfig()}`;
     await collector.start();
@@ -51,14 +51,14 @@ describe("apply_desired_config", () => {
     expect(await onDisk()).toBe(desired);
     expect(await readFile(`${collector.host.config}.last-known-good`, "utf8")).toBe(before);
     const state = () => readFile(`${collector.host.config}.desired-state`, "utf8").then((text) => JSON.parse(text));
-    await expect.poll(state).toMatchObject({ applied: idOf(desired), trial: null });
+    await expect.poll(state).toMatchObject({ applied: idOf(desired), pending: null });
     const beats = collector.heartbeats().length;
     await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(beats + 1);
     expect(fetches()).toHaveLength(1);
     expect(fetches()[0]?.body).toMatchObject({ sent_at: expect.any(String), proof: expect.any(String) });
   });
 
-  it("refuses what a config from core may not change, says so, and asks for it once", async () => {
+  it("rejects changes that a desired config may not make, reports them, and fetches each config once", async () => {
     const before = await onDisk();
     const allowed = await anotherConfig();
     await collector.start();
@@ -79,7 +79,7 @@ describe("apply_desired_config", () => {
     expect(lastConfig()).toMatchObject({ valid: true, running_config_hash: await hashOf(before) });
   });
 
-  it("refuses a text that is not what core's hash names", async () => {
+  it("rejects a text that does not have the assigned hash", async () => {
     const before = await onDisk();
     await collector.start();
     await assign(await anotherConfig(), { hash: "0".repeat(64) });
@@ -87,7 +87,7 @@ describe("apply_desired_config", () => {
     expect(await onDisk()).toBe(before);
   });
 
-  it("tells what hinders it when the file cannot be written, and tries again", async () => {
+  it("reports why the file cannot be written, and retries", async () => {
     const desired = await anotherConfig();
     const obstacle = `${collector.host.config}.candidate`;
     await mkdir(obstacle);
@@ -99,7 +99,7 @@ describe("apply_desired_config", () => {
     await expect.poll(lastConfig).toMatchObject({ valid: true, errors: [] });
   });
 
-  it("goes back at once when a source of it cannot start, and does not try it again", async () => {
+  it("rolls back at once when one of its sources cannot start, and does not apply it again", async () => {
     const before = await onDisk();
     const bad = await anotherConfig();
     const create = (config: object): Source => ({
@@ -124,16 +124,16 @@ describe("apply_desired_config", () => {
     expect(collector.log.text()).toContain("rolled back");
   });
 
-  it("goes back by itself when no heartbeat and no ack succeeds in 2 minutes", async () => {
+  it("rolls back without help when no heartbeat and no ack succeeds in 2 minutes", async () => {
     const before = await onDisk();
     const desired = await anotherConfig();
     const { clock } = collector;
     await collector.peer.close();
     await collector.start();
-    // From its answer on core takes nothing any more.
-    const refuse = () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
-    await assign(desired, { onFetched: refuse });
-    await expect.poll(() => collector.log.text()).toContain("the desired config is on trial");
+    // Core rejects every heartbeat after this answer.
+    const rejectAll = () => collector.onHeartbeat(() => refusal(503, "database_unavailable", { action: "retry" }));
+    await assign(desired, { onFetched: rejectAll });
+    await expect.poll(() => collector.log.text()).toContain("the desired config is pending promotion");
     clock.skip(60_000);
     await clock.sleep(500);
     expect(await onDisk()).toBe(desired);
@@ -143,7 +143,7 @@ describe("apply_desired_config", () => {
     await expect.poll(lastConfig).toMatchObject({ valid: true, running_config_hash: await hashOf(before) });
   });
 
-  it("goes back at the start after the next when the collector ends on trial, or at once when the config is invalid here", async () => {
+  it("rolls back at the second restart while promotion is pending, or at once when the config is invalid on this host", async () => {
     const before = await onDisk();
     const desired = await anotherConfig();
     const env = createTestCollectorEnv();
@@ -151,20 +151,20 @@ describe("apply_desired_config", () => {
     const begin = async (text: string) => {
       await writeFile(`${config}.last-known-good`, before);
       await writeFile(config, text);
-      const trial = { config_id: "id", config_hash: await hashOf(text), starts: 1 };
-      const state = { applied: null, trial, refused: null, last_known_good_hash: await hashOf(before) };
+      const pending = { config_id: "id", config_hash: await hashOf(text), starts: 1 };
+      const state = { applied: null, pending, rejected: null, last_known_good_hash: await hashOf(before) };
       await writeFile(`${config}.desired-state`, JSON.stringify(state));
     };
     await begin(desired);
-    expect([await resumeTrial(config, env), await onDisk()]).toEqual([false, desired]);
-    expect([await resumeTrial(config, env), await onDisk()]).toEqual([true, before]);
-    expect([await resumeTrial(config, env), await onDisk()]).toEqual([false, before]);
+    expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([false, desired]);
+    expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([true, before]);
+    expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([false, before]);
     await begin(desired.replace("core-ca.pem", "missing.pem"));
-    expect([await resumeTrial(config, env), await onDisk()]).toEqual([true, before]);
+    expect([await resumePendingConfig(config, env), await onDisk()]).toEqual([true, before]);
     expect(await readFile(`${config}.desired-state`, "utf8")).toContain("ca_file does not exist");
   });
 
-  it("leaves the file alone unless the host's own config allows it", async () => {
+  it("does not change the file unless the host's own config allows it", async () => {
     await collector.configure("sources: []\n");
     const own = (await onDisk()).replace(", apply_desired_config: true", "");
     await writeFile(collector.host.config, own);

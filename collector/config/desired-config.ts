@@ -1,10 +1,10 @@
 /*
- * Applies the config that core assigns to this host (contract §8, `apply_desired_config`). Invariants:
- * - The config file is always a whole one: it changes by one rename, to a text that was validated on this host, and the text
- *   before is on disk as last known good by then.
- * - A config is on trial from the switch on until core took a heartbeat or a frame from a collector that runs it. A trial that ends
- *   otherwise (2 minutes, a source that cannot start, repeated restarts) puts the last known good text back by itself.
- * - What was refused or rolled back is not tried again until core assigns something else.
+ * Applies the config that core assigns to this host (`apply_desired_config`, docs/collector-config.md). Invariants:
+ * - The config file is always complete: it changes by one rename, to a text that was validated on this host. Before that, the previous
+ *   text is on disk as the last known good config.
+ * - A config is pending promotion from that rename until core accepts a heartbeat or a frame from a collector that runs it. If that
+ *   fails (2 minutes, a source that cannot start, repeated restarts), the last known good config is restored without help.
+ * - A rejected config is not tried again until core assigns another one.
  */
 
 import { readFile, realpath, rename, stat } from "node:fs/promises";
@@ -17,34 +17,37 @@ import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import type { CollectorEnv } from "../env.ts";
 import { fsyncDirectory, writeDurably } from "../files/private-files.ts";
 import { ManagementError } from "../management/management-error.ts";
-import { describeConfigError } from "./describe-config-error.ts";
-import { refusedChanges } from "./desired-rules.ts";
-import { type DesiredState, desiredFiles, readDesiredState, writeDesiredState } from "./desired-state.ts";
-import { loadConfig, type UsableConfig } from "./load-config.ts";
+import { rejectedChanges } from "./desired-rules.ts";
+import {
+  type DesiredState,
+  desiredFiles,
+  readDesiredState,
+  restoreLastKnownGood,
+  writeDesiredState,
+} from "./desired-state.ts";
+import { describeConfigError, loadConfig, type UsableConfig } from "./load-config.ts";
 
 type Env = Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
 type Assigned = HeartbeatResponse["desired_config"];
 type Assignment = NonNullable<ConfigDesiredResponse["assignment"]>;
 
-/** A trial must prove itself within this time. */
-export const trialMs = 120_000;
-/** With the one that began it; a machine may be restarted in the middle of a trial, a config that ends the process may not. */
-const trialStartsMax = 2;
+/** How long a config may be pending promotion. */
+const promotionTimeoutMs = 120_000;
 
-/** The configs that core assigns. */
+/** The desired configs of one collector. */
 export interface DesiredConfigs {
-  /** Core told what it wants; fetches and applies it, in the background, if it is new. */
+  /** Handles the assignment in a heartbeat's answer: fetches and applies it in the background if it is new. */
   assigned(assigned: Assigned, fetch: (currentConfigId: string | undefined) => Promise<ConfigDesiredResponse>): void;
-  /** Core took a heartbeat or a frame while the config with this hash ran. */
-  served(runningHash: string | null): void;
-  /** The file on disk could not be run. */
+  /** Core accepted a heartbeat or a frame while the config with this hash was in effect. */
+  accepted(effectiveHash: string | null): void;
+  /** The config on disk could not run. */
   failed(reasons: readonly string[]): void;
   report(): { desiredHash: string | undefined; lastKnownGoodHash: string | undefined; errors: readonly string[] };
-  /** Resolves when nothing is written any more. */
+  /** Resolves when nothing is being written any more. */
   close(): Promise<void>;
 }
 
-/** The configs for the collector whose config is at `configPath`; `running` is what runs. */
+/** Opens the desired configs for the config at `configPath`. `running` returns the config that runs, and the errors of the one on disk. */
 export const openDesiredConfigs = async (options: {
   configPath: string;
   env: Env;
@@ -54,11 +57,11 @@ export const openDesiredConfigs = async (options: {
   const { configPath, env, log, running } = options;
   let state = await readDesiredState(configPath);
   let wanted: Assigned = null;
-  let busy: Promise<unknown> = Promise.resolve();
-  let asked = false;
-  let proven = false;
-  /** Why the last change could not be made; it is made again with a later heartbeat. */
-  let trouble: string | null = null;
+  let lastChange: Promise<unknown> = Promise.resolve();
+  let fetching = false;
+  let promoting = false;
+  /** Why the last change failed; a later heartbeat triggers it again. */
+  let changeError: string | null = null;
   const closing = new AbortController();
 
   const save = async (next: Partial<DesiredState>) => {
@@ -67,160 +70,127 @@ export const openDesiredConfigs = async (options: {
     state = changed;
   };
 
-  /** One change at a time. */
-  const inBackground = (work: () => Promise<void>): Promise<unknown> => {
-    busy = busy.then(async () => {
+  /** Runs one change after the other. */
+  const inBackground = (change: () => Promise<void>): Promise<unknown> => {
+    lastChange = lastChange.then(async () => {
       if (closing.signal.aborted) return;
       try {
-        await work();
-        trouble = null;
+        await change();
+        changeError = null;
       } catch (error) {
-        trouble = describeTrouble(error);
-        log.error({ err: error }, "a desired config could not be applied or kept; trying again");
+        changeError = describeFailure(error);
+        log.error({ err: error }, "a desired config could not be applied or promoted; retrying");
       }
     });
-    return busy;
+    return lastChange;
   };
 
-  const refuse = async (configId: string, reasons: readonly string[]) => {
-    log.error({ config_id: configId, reasons }, "the desired config is refused");
-    await save({ refused: { config_id: configId, reasons: [...reasons] } });
+  const reject = async (configId: string, reasons: readonly string[]) => {
+    log.error({ config_id: configId, reasons }, "the desired config is rejected");
+    await save({ rejected: { config_id: configId, reasons: [...reasons] } });
   };
 
-  const rollBack = async (trial: DesiredState["trial"], reason: string) => {
-    if (trial === null || state.trial?.config_id !== trial.config_id) return;
-    await refuse(trial.config_id, [`rolled back: ${reason}`]); // first: a crash before the next step must not try it again
+  const rollBack = async (pending: DesiredState["pending"], reason: string) => {
+    if (pending === null || state.pending?.config_id !== pending.config_id) return;
+    await reject(pending.config_id, [`rolled back: ${reason}`]); // first: a crash before the next step must not apply it again
     await restoreLastKnownGood(configPath, env);
-    await save({ trial: null });
+    await save({ pending: null });
   };
 
-  const watchTrial = () => {
-    const { trial } = state;
-    const end = () => inBackground(() => rollBack(trial, "no heartbeat and no ack succeeded in 2 minutes"));
-    env.clock.sleep(trialMs, closing.signal).then(end, () => undefined);
+  const startPromotionTimeout = () => {
+    const { pending } = state;
+    const end = () => inBackground(() => rollBack(pending, "no heartbeat and no ack succeeded in 2 minutes"));
+    env.clock.sleep(promotionTimeoutMs, closing.signal).then(end, () => undefined);
   };
 
-  const apply = async (fetched: Assignment) => {
+  const apply = async (assignment: Assignment) => {
     const { loaded } = running();
-    const { config_id: configId, config_hash: hash, yaml } = fetched;
-    if (hash === loaded.runningConfigHash) return save({ applied: configId, refused: null });
+    const { config_id: configId, config_hash: hash, yaml } = assignment;
+    if (hash === loaded.runningConfigHash) return save({ applied: configId, rejected: null });
     const text = await readFile(configPath, "utf8");
-    // Somebody is at the file: what is on disk must be what runs before it can be the last known good one.
+    // The file is being changed: only a text that runs can become the last known good one.
     if ((await configHash(text)) !== loaded.runningConfigHash) return;
     if (yaml === undefined || (await configHash(yaml)) !== hash)
-      return refuse(configId, ["its text does not have the hash that core assigned"]);
+      return reject(configId, ["its text does not have the hash that core assigned"]);
     const files = desiredFiles(configPath);
     const target = await realpath(configPath);
     const { mode } = await stat(target);
     await writeDurably(files.candidate, yaml, env, mode & 0o777);
     const candidate = await loadConfig(files.candidate, env);
     const reasons = candidate.errors.map(describeConfigError);
-    if (candidate.config !== undefined) reasons.push(...refusedChanges(loaded.config, candidate.config));
-    if (reasons.length > 0) return refuse(configId, reasons);
+    if (candidate.config !== undefined) reasons.push(...rejectedChanges(loaded.config, candidate.config));
+    if (reasons.length > 0) return reject(configId, reasons);
     await writeDurably(files.lastKnownGood, text, env, mode & 0o777);
     await save({
-      trial: { config_id: configId, config_hash: hash, starts: 1 },
-      refused: null,
+      pending: { config_id: configId, config_hash: hash, starts: 1 },
+      rejected: null,
       last_known_good_hash: loaded.runningConfigHash,
     });
     try {
       await rename(files.candidate, target);
     } catch (error) {
-      await save({ trial: null });
+      await save({ pending: null });
       throw error;
     }
     await fsyncDirectory(dirname(target));
-    log.info({ config_id: configId, config_hash: hash }, "the desired config is on trial");
-    watchTrial();
+    log.info({ config_id: configId, config_hash: hash }, "the desired config is pending promotion");
+    startPromotionTimeout();
   };
 
-  if (state.trial !== null) watchTrial();
+  if (state.pending !== null) startPromotionTimeout();
   return {
     assigned: (assigned, fetch) => {
       const { loaded, errors } = running();
       wanted = loaded.config.management.applyDesiredConfig ? assigned : null;
-      if (asked || state.trial !== null) return;
-      const isKnown = wanted === null || [state.applied, state.refused?.config_id].includes(wanted.config_id);
-      const forgets = state.refused !== null && state.refused.config_id !== wanted?.config_id;
-      if (!forgets && (isKnown || errors.length > 0)) return;
-      asked = true;
-      const work = async () => {
-        if (forgets) await save({ refused: null });
+      if (fetching || state.pending !== null) return;
+      const isKnown = wanted === null || [state.applied, state.rejected?.config_id].includes(wanted.config_id);
+      const endsRejection = state.rejected !== null && state.rejected.config_id !== wanted?.config_id;
+      if (!endsRejection && (isKnown || errors.length > 0)) return;
+      fetching = true;
+      const change = async () => {
+        if (endsRejection) await save({ rejected: null });
         if (isKnown || errors.length > 0) return;
         const { assignment } = await fetch(state.applied ?? undefined);
         if (assignment !== null) await apply(assignment);
       };
-      void inBackground(work).then(() => {
-        asked = false;
+      void inBackground(change).then(() => {
+        fetching = false;
       });
     },
-    served: (runningHash) => {
-      const { trial } = state;
-      if (proven || trial === null || trial.config_hash !== runningHash) return;
-      proven = true;
-      const work = async () => {
-        if (state.trial === null) return;
-        await save({ applied: trial.config_id, trial: null });
-        log.info({ config_id: trial.config_id }, "the desired config has proved itself");
+    accepted: (effectiveHash) => {
+      const { pending } = state;
+      if (promoting || pending === null || pending.config_hash !== effectiveHash) return;
+      promoting = true;
+      const change = async () => {
+        if (state.pending === null) return;
+        await save({ applied: pending.config_id, pending: null });
+        log.info({ config_id: pending.config_id }, "the desired config is promoted");
       };
-      void inBackground(work).then(() => {
-        proven = false;
+      void inBackground(change).then(() => {
+        promoting = false;
       });
     },
     failed: (reasons) => {
-      const { trial } = state;
-      if (trial !== null) void inBackground(() => rollBack(trial, reasons.join("; ")));
+      const { pending } = state;
+      if (pending !== null) void inBackground(() => rollBack(pending, reasons.join("; ")));
     },
     report: () => ({
       desiredHash: wanted?.config_hash,
       lastKnownGoodHash: state.last_known_good_hash ?? undefined,
-      errors: [...(state.refused?.reasons ?? []), ...(trouble === null ? [] : [trouble])].map(
+      errors: [...(state.rejected?.reasons ?? []), ...(changeError === null ? [] : [changeError])].map(
         (reason) => `desired config: ${reason}`,
       ),
     }),
     close: async () => {
       closing.abort();
-      await busy;
+      await lastChange;
     },
   };
 };
 
-/** What the file system says names paths, which are nobody's business but this host's. */
-const describeTrouble = (error: unknown): string => {
+/** Describes why a change failed. The file system's messages are left out, as they contain paths of this host. */
+const describeFailure = (error: unknown): string => {
   if (error instanceof ManagementError) return error.message;
   const code = errorCode(error);
   return code === undefined ? "it could not be applied" : `its files could not be written (${code})`;
-};
-
-const restoreLastKnownGood = async (configPath: string, env: Env): Promise<void> => {
-  const target = await realpath(configPath);
-  const text = await readFile(desiredFiles(configPath).lastKnownGood, "utf8");
-  await writeDurably(target, text, env, (await stat(target)).mode & 0o777);
-};
-
-/**
- * Called before a start reads its config: goes back to the last known good one if the config on trial is invalid here, or if the
- * collector was already restarted with it. Gives whether it went back.
- */
-export const resumeTrial = async (configPath: string, env: Env): Promise<boolean> => {
-  const state = await readDesiredState(configPath);
-  const { trial } = state;
-  if (trial === null) return false;
-  const { errors, runningConfigHash } = await loadConfig(configPath, env);
-  const gone = runningConfigHash !== trial.config_hash;
-  if (errors.length === 0 && !gone && trial.starts < trialStartsMax) {
-    await writeDesiredState(configPath, { ...state, trial: { ...trial, starts: trial.starts + 1 } }, env);
-    return false;
-  }
-  if (gone) {
-    // A crash before the switch, or after the way back: the state says which.
-    await writeDesiredState(configPath, { ...state, trial: null }, env);
-    return false;
-  }
-  const reason = errors.length > 0 ? errors.map(describeConfigError).join("; ") : "the collector ended on trial";
-  const refused = { config_id: trial.config_id, reasons: [`rolled back: ${reason}`] };
-  await writeDesiredState(configPath, { ...state, refused }, env);
-  await restoreLastKnownGood(configPath, env);
-  await writeDesiredState(configPath, { ...state, trial: null, refused }, env);
-  return true;
 };

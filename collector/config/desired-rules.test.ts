@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type CollectorConfig, parseCollectorConfig } from "../../proto/collector-config/parse.ts";
-import { refusedChanges } from "./desired-rules.ts";
+import { rejectedChanges } from "./desired-rules.ts";
 
 const text = `forwarder:
   endpoint: core.example.net:8443
@@ -15,17 +15,17 @@ const parse = (yaml: string): CollectorConfig => {
   return parsed.config;
 };
 const running = parse(text);
-const refused = (yaml: string) => refusedChanges(running, parse(yaml));
+const reject = (yaml: string) => rejectedChanges(running, parse(yaml));
 const include = (...patterns: string[]) =>
-  refused(text.replace(/^sources: .*$/m, `sources: [{type: file, include: ${JSON.stringify(patterns)}}]`));
+  reject(text.replace(/^sources: .*$/m, `sources: [{type: file, include: ${JSON.stringify(patterns)}}]`));
 
-describe("refusedChanges", () => {
-  it("lets everything change that is not fixed", () => {
-    expect(refused(text)).toEqual([]);
+describe("rejectedChanges", () => {
+  it("allows changes of keys that are not fixed", () => {
+    expect(reject(text)).toEqual([]);
     const free = `${text.replace("{dir: /q}", "{dir: /q, max_disk_usage_mb: 5}")}log: {level: debug}\n`;
-    expect(refused(free.replace("forwarder:\n", "forwarder:\n  compression: none\n"))).toEqual([]);
+    expect(reject(free.replace("forwarder:\n", "forwarder:\n  compression: none\n"))).toEqual([]);
     const reporting = text.replace("apply_desired", `desired_config_hash: ${"a".repeat(64)}, apply_desired`);
-    expect(refused(reporting)).toEqual([]);
+    expect(reject(reporting)).toEqual([]);
   });
 
   it.each([
@@ -40,12 +40,12 @@ describe("refusedChanges", () => {
     ["management", text.replace("core_url", "heartbeat_interval_seconds: 3600, core_url")],
     ["management", text.replace(/^management: .*\n/m, "")],
     ["buffer.dir", text.replace("{dir: /q}", "{dir: /elsewhere}")],
-  ])("refuses a change of %s", (key, changed) => {
+  ])("rejects a change of %s", (key, changed) => {
     expect(changed).not.toBe(text);
-    expect(refused(changed)).toEqual([`${key} must stay as it is on this host`]);
+    expect(reject(changed)).toEqual([`${key} must stay as it is on this host`]);
   });
 
-  it("lets file sources inside the roots, and those that the host itself has", () => {
+  it("allows file sources inside the roots, and those of the running config", () => {
     expect(include("/var/log/*.log", "/srv/logs/a/**/b.log")).toEqual([]);
     expect(include("/opt/app/own.log")).toEqual([]);
   });
@@ -61,7 +61,7 @@ describe("refusedChanges", () => {
     "/var/{log,lib}/*",
     "/**/shadow",
     "/srv/logs/@(a|../..)/x",
-  ])("refuses %s, which could lead outside of the roots", (pattern) => {
+  ])("rejects %s, which could match outside the roots", (pattern) => {
     const reason = "sources.0.include must stay inside management.file_roots of this host";
     expect(include(pattern)).toEqual([reason]);
     expect(include("/var/log/fine.log", pattern)).toEqual([reason]);

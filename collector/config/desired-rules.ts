@@ -1,23 +1,23 @@
 import { isDeepStrictEqual } from "node:util";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 
-/** Every key that a config from core may not change (contract §8), and what it holds. */
+/** Every key that a desired config may not change, and how to read its value. */
 const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unknown][] = [
   ["host_id", ({ hostId }) => hostId],
   ["run_as_root_acknowledged", ({ runAsRootAcknowledged }) => runAsRootAcknowledged],
   ["forwarder.endpoint", ({ forwarder }) => forwarder.endpoint],
   ["forwarder.mtls", ({ forwarder }) => forwarder.mtls],
-  // The reporting-only keys change nothing.
+  // Without the reporting-only keys, which have no effect.
   ["management", ({ management: { desiredConfigHash: _, lastKnownGoodConfigHash: __, ...rest } }) => rest],
   ["buffer.dir", ({ buffer }) => buffer.dir],
 ];
 
 /**
- * Why a config from core may not replace the running one: a line for each fault, empty if it may. Both have absolute paths. `file`
- * sources that it adds must stay inside the running config's `file_roots`, so that who may publish configs can read logs and not
- * every file of every host.
+ * Returns why a desired config may not replace the running one, a line for each fault; empty if it may. Both have absolute paths. Its
+ * additional `file` sources must stay inside the running config's `file_roots`: who may publish configs may read logs, but not every
+ * file of every host.
  */
-export const refusedChanges = (running: CollectorConfig, desired: CollectorConfig): string[] => {
+export const rejectedChanges = (running: CollectorConfig, desired: CollectorConfig): string[] => {
   const fixed = fixedKeys
     .filter(([, value]) => !isDeepStrictEqual(value(running), value(desired)))
     .map(([key]) => `${key} must stay as it is on this host`);
@@ -32,8 +32,8 @@ export const refusedChanges = (running: CollectorConfig, desired: CollectorConfi
 };
 
 /**
- * Whether a pattern finds nothing outside `root`, links aside: what stands before its first wildcard says so, and it has no `..`,
- * which after a wildcard or inside braces could lead out again.
+ * Whether a pattern matches nothing outside `root`, apart from links: it starts with `root`, and has no `..`, which could lead out of it
+ * after a wildcard or inside braces.
  */
 const isInside = (pattern: string, root: string): boolean => {
   const base = root.endsWith("/") ? root : `${root}/`;

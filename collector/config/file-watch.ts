@@ -3,26 +3,26 @@ import { stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Clock } from "../../kit/clock.ts";
 
-/** Looks at a few files. */
+/** A watch on a few files. */
 export interface FileWatch {
   /**
-   * Resolves when one of the files is another one, or has another content, than when it last resolved (at first: than when the
-   * watch was made). With `eager` it also resolves at every look without a change. Rejects with the signal's reason.
+   * Resolves when a file was replaced or changed since it last resolved, at first since the watch was created. With `eager` it also
+   * resolves after every check without a change. Rejects with the signal's reason.
    */
   next(signal: AbortSignal, eager?: boolean): Promise<void>;
   close(): void;
 }
 
-/** File events trigger a look; where there are none (network file systems, some containers), this finds every change. */
+/** File events trigger a check early; where there are none (network file systems, some containers), polling finds every change. */
 const pollMs = 5_000;
-/** Who writes a file often writes it in several steps. */
+/** A file is often written in several steps. */
 const settleMs = 100;
 
-/** Watches `paths`, and through symbolic links what they name. A file that is missing is watched for. */
+/** Watches `paths`, through symbolic links. A missing file is watched too, and its creation is a change. */
 export const watchFiles = async (paths: readonly string[], { clock }: { clock: Clock }): Promise<FileWatch> => {
-  let seen = await lookAt(paths);
+  let seen = await fingerprint(paths);
   let wake = Promise.withResolvers<void>();
-  // The directory of `current/tls.crt` is watched, and the one in which the link `current` changes.
+  // For `current/tls.crt`: its directory, and the one in which the link `current` changes.
   const directories = new Set(paths.flatMap((path) => [dirname(path), dirname(dirname(path))]));
   const watchers = [...directories].flatMap((directory) => watchDirectory(directory, () => wake.resolve()));
   return {
@@ -36,7 +36,7 @@ export const watchFiles = async (paths: readonly string[], { clock }: { clock: C
         woken.catch(() => undefined);
         await Promise.race([slept, woken]);
         pause.abort();
-        const found = await lookAt(paths);
+        const found = await fingerprint(paths);
         if (found === seen && !eager) continue;
         seen = found;
         return;
@@ -48,7 +48,7 @@ export const watchFiles = async (paths: readonly string[], { clock }: { clock: C
   };
 };
 
-const lookAt = async (paths: readonly string[]): Promise<string> => {
+const fingerprint = async (paths: readonly string[]): Promise<string> => {
   const found = await Promise.all(paths.map((path) => stat(path, { bigint: true }).catch(() => null)));
   return found.map((stats) => stats && [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.mode].join()).join(";");
 };
@@ -56,7 +56,7 @@ const lookAt = async (paths: readonly string[]): Promise<string> => {
 const watchDirectory = (directory: string, onEvent: () => void): FSWatcher[] => {
   try {
     const watcher = watch(directory, { persistent: false }, onEvent);
-    watcher.on("error", () => undefined); // a directory that goes away, or too many watches: looks go on without it
+    watcher.on("error", () => undefined); // the directory was removed, or there are too many watches: polling continues
     return [watcher];
   } catch {
     return [];

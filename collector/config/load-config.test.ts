@@ -18,13 +18,13 @@ afterEach(async () => {
 const asUser = { effectiveUid: 1000 };
 
 describe("loadConfig", () => {
-  it("takes what enroll leaves, with paths from the file's own directory and the identity from the certificate", async () => {
+  it("accepts the config of an enrolled host, with paths from its directory and the identity from the certificate", async () => {
     const host = await enrolledHost();
     const loaded = await loadConfig(host.config, asUser);
     expect(loaded.errors).toEqual([]);
     expect(isUsable(loaded)).toBe(true);
     expect(loaded.config?.buffer.dir).toBe(join(host.dir, "data"));
-    expect(loaded.pair?.identity).toBe(host.identity);
+    expect(loaded.credentials?.identity).toBe(host.identity);
   });
 
   const faults: [name: string, path: string, change: (host: EnrolledHost) => Promise<unknown>][] = [
@@ -52,18 +52,18 @@ describe("loadConfig", () => {
       "forwarder.mtls.key_file",
       async (host) => writeFile(host.keyFile, (await createTestKey()).pem),
     ],
-    ["a key that is none", "forwarder.mtls.key_file", (host) => writeFile(host.keyFile, "-----BEGIN nonsense")],
+    ["a malformed key", "forwarder.mtls.key_file", (host) => writeFile(host.keyFile, "-----BEGIN nonsense")],
     ["a missing certificate", "forwarder.mtls.cert_file", (host) => rm(host.certFile)],
-    ["a certificate that is none", "forwarder.mtls.cert_file", (host) => writeFile(host.certFile, "no")],
-    ["an authority that is none", "forwarder.mtls.ca_file", (host) => writeFile(join(host.dir, "core-ca.pem"), "no")],
+    ["a malformed certificate", "forwarder.mtls.cert_file", (host) => writeFile(host.certFile, "no")],
+    ["a malformed authority", "forwarder.mtls.ca_file", (host) => writeFile(join(host.dir, "core-ca.pem"), "no")],
     ["a file in the queue's place", "buffer.dir", (host) => writeFile(join(host.dir, "data"), "")],
     ["another host_id", "host_id", (host) => writeFile(host.config, `${host.configText}host_id: ${host.identity}/`)],
     ["a missing file", "", (host) => rm(host.config)],
     ["a text that is not UTF-8", "", (host) => writeFile(host.config, Uint8Array.of(0xff, 0xfe))],
-    ["a text beyond the bound", "", (host) => writeFile(host.config, "#".repeat(300_000))],
+    ["a text over the size limit", "", (host) => writeFile(host.config, "#".repeat(300_000))],
   ];
 
-  it.each(faults)("refuses %s at %j, and names no file", async (_name, path, change) => {
+  it.each(faults)("rejects %s at %j, and names no file", async (_name, path, change) => {
     const host = await enrolledHost();
     await change(host);
     const { errors } = await loadConfig(host.config, asUser);
@@ -81,18 +81,18 @@ describe("loadConfig", () => {
       ],
     ],
     ["an address for a name", [{ type: "ip", value: "127.0.0.1" }]],
-  ])("refuses a certificate with %s", async (_name, names) => {
+  ])("rejects a certificate with %s", async (_name, names) => {
     const host = await enrolledHost({ names });
     const { errors } = await loadConfig(host.config, asUser);
     expect(errors.map(({ path }) => path)).toEqual(["forwarder.mtls.cert_file"]);
   });
 
-  it("takes a DNS name, and a host_id that equals it", async () => {
+  it("accepts a DNS name, and a host_id that equals it", async () => {
     const host = await enrolledHost({ names: [{ type: "dns", value: "host.test" }], more: "host_id: host.test\n" });
     expect((await loadConfig(host.config, asUser)).errors).toEqual([]);
   });
 
-  it("wants root acknowledged when it is root, and only then", async () => {
+  it("requires the acknowledgement when it runs as root, and only then", async () => {
     const host = await enrolledHost();
     expect((await loadConfig(host.config, { effectiveUid: 0 })).errors.map(({ path }) => path)).toEqual([
       "run_as_root_acknowledged",

@@ -10,43 +10,47 @@ import { decodePemBundle } from "../../proto/pem.ts";
 import { readPrivateText, UnsafeFileError } from "../files/private-files.ts";
 import { type Credentials, CredentialsError, joinCredentials, readCertificate } from "../identity/credentials.ts";
 
-/** Where a config is looked for without `--config`. */
+/** The config without `--config`. */
 export const defaultConfigPath = "/etc/svc-collector/collector.yaml";
 
-/** Everything that could be learned of a config file, whatever is wrong with it. It is usable if `errors` is empty. */
+/** A config file with what it names, as far as it could be read. It is usable if `errors` is empty. */
 export interface LoadedConfig {
   /** The absolute path of the file. */
   path: string;
   errors: ConfigTextError[];
-  /** Null when the text is not one well-formed document. */
+  /** Null if the text is not one well-formed document. */
   runningConfigHash: string | null;
-  /** With absolute paths; there when the text itself is valid. */
+  /** With absolute paths; undefined if the text is invalid. */
   config?: CollectorConfig;
-  /** What the certificate says; there when it could be read. */
+  /** Undefined if it could not be read. */
   certificate?: ReturnType<typeof readCertificate>;
-  /** The certificate with its key; there when both are usable and the identity is the configured one. */
-  pair?: Credentials;
-  /** The text of `forwarder.mtls.ca_file` and of `management.ca_file`, when they could be read. */
+  /** Undefined unless certificate and key are usable and the identity is the configured one. */
+  credentials?: Credentials;
+  /** The texts of `forwarder.mtls.ca_file` and `management.ca_file`; undefined if they could not be read. */
   ingestCaPem?: string;
   coreCaPem?: string;
 }
 
-/** An loaded without faults. */
+/** A loaded config without errors. */
 export type UsableConfig = LoadedConfig &
-  Required<Pick<LoadedConfig, "config" | "certificate" | "pair" | "ingestCaPem">>;
+  Required<Pick<LoadedConfig, "config" | "certificate" | "credentials" | "ingestCaPem">>;
 
-/** Whether a config can be run. */
+/** Describes an error on one line: where in the file, which key, and what is expected. */
+export const describeConfigError = ({ path, line, column, message }: ConfigTextError): string =>
+  `${line}:${column} ${path === "" ? "" : `${path} `}${message}`;
+
+/** Whether a config can run. */
 export const isUsable = (loaded: LoadedConfig): loaded is UsableConfig =>
   loaded.errors.length === 0 &&
   loaded.config !== undefined &&
-  loaded.pair !== undefined &&
+  loaded.credentials !== undefined &&
   loaded.ingestCaPem !== undefined;
 
 /**
- * Reads a config file, validates it (contract §8) and checks it against this machine: the files it names exist and are what they
- * should be, the key is private and belongs to the certificate, `host_id` is the certificate's name, root is acknowledged.
- * Relative paths count from the file's directory. Changes nothing, takes no lock, never throws; messages hold no value and no
- * path of a file.
+ * Loads a config file: validates it (docs/collector-config.md) and checks it against this host. The files that it names exist and are
+ * well-formed, the key is private and belongs to the certificate, `host_id` is the certificate's name, and running as root is
+ * acknowledged. Relative paths start at the file's directory. Changes nothing, takes no lock and never throws. Messages contain neither
+ * a value nor the path of a file.
  */
 export const loadConfig = async (
   path: string,
@@ -66,32 +70,32 @@ export const loadConfig = async (
     loaded.errors.push(
       errorAt(["run_as_root_acknowledged"], `must be ${rootAcknowledgement} when the collector runs as root`),
     );
-  await inspectPair(loaded, config, errorAt);
-  await inspectAuthorities(loaded, config, errorAt);
-  await inspectBuffer(loaded, config, errorAt);
+  await loadCredentials(loaded, config, errorAt);
+  await loadAuthorities(loaded, config, errorAt);
+  await checkBuffer(loaded, config, errorAt);
   return loaded;
 };
 
-const wholeFile = (message: string): ConfigTextError => ({ path: "", line: 1, column: 1, message });
+const fileError = (message: string): ConfigTextError => ({ path: "", line: 1, column: 1, message });
 
 const readConfigText = async (path: string): Promise<string | ConfigTextError> => {
   try {
     const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     try {
       const status = await handle.stat();
-      if (!status.isFile()) return wholeFile("the config is not a regular file");
-      if (status.size > configBytesMax) return wholeFile(`the config must be at most ${configBytesMax} bytes`);
+      if (!status.isFile()) return fileError("the config is not a regular file");
+      if (status.size > configBytesMax) return fileError(`the config must be at most ${configBytesMax} bytes`);
       return new TextDecoder("utf-8", { fatal: true }).decode(await handle.readFile());
     } finally {
       await handle.close();
     }
   } catch (error) {
-    if (error instanceof TypeError) return wholeFile("the config is not UTF-8 text");
-    return wholeFile(`the config ${reading(error)}`);
+    if (error instanceof TypeError) return fileError("the config is not UTF-8 text");
+    return fileError(`the config ${describeReadFailure(error)}`);
   }
 };
 
-const reading = (error: unknown): string => {
+const describeReadFailure = (error: unknown): string => {
   const code = errorCode(error);
   if (code === "ENOENT" || code === "ENOTDIR") return "does not exist";
   if (code === "EACCES" || code === "EPERM") return "may not be read by this user";
@@ -129,18 +133,20 @@ const resolvePaths = (config: CollectorConfig, base: string): CollectorConfig =>
 type ErrorAt = ParsedTree["errorAt"];
 const mtlsPath = ["forwarder", "mtls"] as const;
 
-const inspectPair = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
+const loadCredentials = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
   const { certFile, keyFile } = config.forwarder.mtls;
-  const refuse = (key: "cert_file" | "key_file", error: unknown) =>
+  const reject = (key: "cert_file" | "key_file", error: unknown) =>
     void loaded.errors.push(
       errorAt(
         [...mtlsPath, key],
-        error instanceof CredentialsError || error instanceof UnsafeFileError ? error.message : reading(error),
+        error instanceof CredentialsError || error instanceof UnsafeFileError
+          ? error.message
+          : describeReadFailure(error),
       ),
     );
   const [certificatePem, keyPem] = await Promise.allSettled([readFile(certFile, "utf8"), readPrivateText(keyFile)]);
-  if (certificatePem.status === "rejected") refuse("cert_file", certificatePem.reason);
-  if (keyPem.status === "rejected") refuse("key_file", keyPem.reason);
+  if (certificatePem.status === "rejected") reject("cert_file", certificatePem.reason);
+  if (keyPem.status === "rejected") reject("key_file", keyPem.reason);
   if (certificatePem.status === "rejected") return;
   try {
     const certificate = readCertificate(certificatePem.value);
@@ -149,20 +155,20 @@ const inspectPair = async (loaded: LoadedConfig, config: CollectorConfig, errorA
       loaded.errors.push(errorAt(["host_id"], "must equal the name in the certificate, byte for byte"));
       return;
     }
-    if (keyPem.status === "fulfilled") loaded.pair = joinCredentials(certificatePem.value, keyPem.value);
+    if (keyPem.status === "fulfilled") loaded.credentials = joinCredentials(certificatePem.value, keyPem.value);
   } catch (error) {
-    refuse(error instanceof CredentialsError && error.part === "key" ? "key_file" : "cert_file", error);
+    reject(error instanceof CredentialsError && error.part === "key" ? "key_file" : "cert_file", error);
   }
 };
 
-const inspectAuthorities = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
+const loadAuthorities = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
   const read = async (file: string, path: readonly string[]): Promise<string | undefined> => {
     try {
       const pem = await readFile(file, "utf8");
       if ((decodePemBundle(pem, "CERTIFICATE")?.length ?? 0) > 0) return pem;
-      loaded.errors.push(errorAt(path, "holds no PEM certificate"));
+      loaded.errors.push(errorAt(path, "contains no PEM certificate"));
     } catch (error) {
-      loaded.errors.push(errorAt(path, reading(error)));
+      loaded.errors.push(errorAt(path, describeReadFailure(error)));
     }
     return undefined;
   };
@@ -173,11 +179,12 @@ const inspectAuthorities = async (loaded: LoadedConfig, config: CollectorConfig,
   if (coreCaPem !== undefined) loaded.coreCaPem = coreCaPem;
 };
 
-const inspectBuffer = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
+const checkBuffer = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
   try {
     if (!(await stat(config.buffer.dir)).isDirectory())
       loaded.errors.push(errorAt(["buffer", "dir"], "is not a directory"));
   } catch (error) {
-    if (reading(error) !== "does not exist") loaded.errors.push(errorAt(["buffer", "dir"], reading(error)));
+    if (describeReadFailure(error) !== "does not exist")
+      loaded.errors.push(errorAt(["buffer", "dir"], describeReadFailure(error)));
   }
 };

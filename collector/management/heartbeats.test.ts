@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
-import { runHeartbeats } from "./heartbeats.ts";
+import { createHeartbeats } from "./heartbeats.ts";
 import { ManagementError } from "./management-error.ts";
 
 const answer = (nextSeconds: number) => ({
@@ -12,40 +12,51 @@ const answer = (nextSeconds: number) => ({
   renew_now: false,
 });
 
-/** Plays `script`, one entry a heartbeat, then answers with 60 s; gives the seconds at which heartbeats were sent. */
+/** Answers each heartbeat by the next entry of `script`, then with 60 s; returns the seconds at which heartbeats were sent. */
 const play = async (script: (() => ReturnType<typeof answer>)[], forSeconds: number) => {
   const clock = createTestClock();
   const start = clock.now();
   const sent: number[] = [];
   const stop = new AbortController();
   const log = createTestLog();
-  const done = runHeartbeats({
+  const failures: (string | undefined)[] = [];
+  const heartbeats = createHeartbeats({
     send: async () => {
       sent.push((clock.now() - start) / 1000);
       return (script.shift() ?? (() => answer(60)))();
     },
+    skewSeconds: () => 0,
     intervalSeconds: 60,
+    lastSuccessAt: null,
     clock,
     entropy: createSeededEntropy(),
     log,
-    signal: stop.signal,
+    onAnswer: () => undefined,
+    onFailure: (code) => void failures.push(code),
   });
+  const done = heartbeats.run(stop.signal);
   await clock.advance(forSeconds * 1000);
   stop.abort();
   await done;
-  return { sent, log, gaps: sent.slice(1).map((at, index) => at - (sent[index] ?? 0)) };
+  return {
+    sent,
+    log,
+    failures,
+    status: heartbeats.status(),
+    gaps: sent.slice(1).map((at, index) => at - (sent[index] ?? 0)),
+  };
 };
 
 const refuse = (retryAfterSeconds?: number) => () => {
   throw new ManagementError({
     code: "database_unavailable",
-    message: "away",
+    message: "the database is unavailable",
     action: "retry",
     ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
   });
 };
 
-describe("runHeartbeats", () => {
+describe("createHeartbeats", () => {
   it("sends the first at once and the rest every 60 s ±10 %, not in step", async () => {
     const { sent, gaps } = await play([], 1200);
     expect(sent[0]).toBe(0);
@@ -54,7 +65,7 @@ describe("runHeartbeats", () => {
     expect(new Set(gaps).size).toBeGreaterThan(10);
   });
 
-  it("takes core's interval from its first answer on", async () => {
+  it("uses core's interval after the first answer", async () => {
     const { gaps } = await play(
       Array.from({ length: 20 }, () => () => answer(10)),
       100,
@@ -63,8 +74,10 @@ describe("runHeartbeats", () => {
     for (const gap of gaps) expect(Math.abs(gap - 10)).toBeLessThanOrEqual(1);
   });
 
-  it("logs a failure, makes up for nothing, and waits as long as Retry-After says", async () => {
-    const { gaps, log } = await play([refuse(), refuse(200)], 400);
+  it("logs and reports a failure, does not repeat the heartbeat, and waits for Retry-After", async () => {
+    const { gaps, log, failures, status } = await play([refuse(), refuse(200)], 400);
+    expect(failures).toEqual(["database_unavailable", "database_unavailable"]);
+    expect(status).toEqual({ lastSuccessAt: expect.any(Number), lastError: null });
     expect(Math.abs((gaps[0] ?? 0) - 60)).toBeLessThanOrEqual(6);
     expect(gaps[1]).toBeCloseTo(200);
     expect(log.lines.map(({ level, message }) => `${level} ${message}`)).toEqual([
@@ -74,7 +87,7 @@ describe("runHeartbeats", () => {
     ]);
   });
 
-  it("stops at once in the middle of a wait", async () => {
+  it("stops at once during a wait", async () => {
     const { sent } = await play([], 1);
     expect(sent).toEqual([0]);
   });

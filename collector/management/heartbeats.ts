@@ -6,37 +6,81 @@ import { ManagementError } from "./management-error.ts";
 
 const intervalSecondsMax = 3600;
 
-/**
- * Sends heartbeats until the signal aborts; resolves then. The first at once, the next after the interval ±10 %; the interval is
- * what core's last answer said, and `intervalSeconds` before the first. A failed one is logged and not made up for: the next
- * tells the newest state. `Retry-After` lengthens the wait. Never rejects.
- */
-export const runHeartbeats = async (options: {
-  send: (signal: AbortSignal) => Promise<HeartbeatResponse>;
+/** The status of the heartbeats. */
+export interface HeartbeatStatus {
+  /** Milliseconds since the epoch. */
+  lastSuccessAt: number | null;
+  /** Why the last one failed, or that it needed core's clock; null otherwise. */
+  lastError: string | null;
+}
+
+/** Sends heartbeats. */
+export interface Heartbeats {
+  /**
+   * Sends heartbeats until the signal aborts, and resolves then. Sends the first at once and the next after the interval ±10 %. A
+   * failed one is logged and not repeated: the next one carries newer state. `Retry-After` lengthens the wait. Never rejects.
+   */
+  run(signal: AbortSignal): Promise<void>;
+  status(): HeartbeatStatus;
+}
+
+/** Creates the heartbeats of a core session. `intervalSeconds` applies until core's first answer names another interval. */
+export const createHeartbeats = (options: {
+  send: () => Promise<HeartbeatResponse>;
+  /** By how much this host's clock is ahead of core's; 0 while the host's own clock is used. */
+  skewSeconds: () => number;
   intervalSeconds: number;
+  /** From the previous session. */
+  lastSuccessAt: number | null;
   clock: Clock;
   entropy: Entropy;
   log: Log;
-  signal: AbortSignal;
-}): Promise<void> => {
-  const { send, clock, entropy, log, signal } = options;
+  onAnswer: (answer: HeartbeatResponse) => void;
+  /** Called with core's problem code; undefined for any other failure. */
+  onFailure: (code: string | undefined) => void;
+}): Heartbeats => {
+  const { send, skewSeconds, clock, entropy, log, onAnswer, onFailure } = options;
+  const status: HeartbeatStatus = { lastSuccessAt: options.lastSuccessAt, lastError: null };
   let intervalSeconds = options.intervalSeconds;
+  let loggedSkewSeconds = 0;
   let failing = false;
-  while (!signal.aborted) {
-    let waitSecondsMin = 0;
-    try {
-      const answer = await send(signal);
-      intervalSeconds = Math.min(Math.max(answer.next_heartbeat_seconds, 1), intervalSecondsMax);
-      if (failing) log.info({}, "heartbeats reach core again");
-      failing = false;
-    } catch (error) {
-      if (signal.aborted) return;
-      failing = true;
-      const failure = error instanceof ManagementError ? error.failure : undefined;
-      log.warn({ err: error, code: failure?.code, action: failure?.action }, "heartbeat failed");
-      waitSecondsMin = failure?.retryAfterSeconds ?? 0;
-    }
-    const jittered = intervalSeconds * (0.9 + 0.2 * fraction(entropy));
-    await clock.sleep(Math.round(Math.max(jittered, waitSecondsMin) * 1000), signal).catch(() => undefined);
-  }
+
+  const succeeded = (answer: HeartbeatResponse) => {
+    intervalSeconds = Math.min(Math.max(answer.next_heartbeat_seconds, 1), intervalSecondsMax);
+    status.lastSuccessAt = clock.now();
+    const skew = skewSeconds();
+    status.lastError = skew === 0 ? null : `clock_skew: this host's clock is ${skew} s ahead of core's`;
+    if (skew !== loggedSkewSeconds) log.warn({ skew_seconds: skew }, "this host's clock differs from core's");
+    loggedSkewSeconds = skew;
+    if (failing) log.info({}, "heartbeats reach core again");
+    failing = false;
+    onAnswer(answer);
+  };
+
+  /** Returns the least time to wait, in seconds. */
+  const failed = (error: unknown): number => {
+    const failure = error instanceof ManagementError ? error.failure : undefined;
+    failing = true;
+    status.lastError = error instanceof Error ? error.message : "unknown failure";
+    log.warn({ err: error, code: failure?.code, action: failure?.action }, "heartbeat failed");
+    onFailure(failure?.code);
+    return failure?.retryAfterSeconds ?? 0;
+  };
+
+  return {
+    run: async (signal) => {
+      while (!signal.aborted) {
+        let waitSecondsMin = 0;
+        try {
+          succeeded(await send());
+        } catch (error) {
+          if (signal.aborted) return;
+          waitSecondsMin = failed(error);
+        }
+        const jittered = intervalSeconds * (0.9 + 0.2 * fraction(entropy));
+        await clock.sleep(Math.round(Math.max(jittered, waitSecondsMin) * 1000), signal).catch(() => undefined);
+      }
+    },
+    status: () => ({ ...status }),
+  };
 };

@@ -5,14 +5,13 @@ const attemptsMax = 3;
 const waitSecondsMax = 10;
 
 /**
- * Makes a call that is safe to repeat, up to three times while core says `retry` or does not answer, waiting what `Retry-After`
- * says (else 1 and 2 s). A longer `Retry-After` than 10 s is left to the caller: the failure is thrown at once. `onRepeat` is told
- * why, before each wait.
+ * Makes a call that is safe to repeat, up to three times while core answers `retry` or not at all. Waits for `Retry-After`, else 1
+ * and 2 s; throws at once if `Retry-After` is longer than 10 s. Calls `onRetry` before each wait.
  */
 export const retryCall = async <Result>(
   clock: Clock,
   call: () => Promise<Result>,
-  onRepeat: (failure: ManagementError["failure"], waitSeconds: number) => void = () => undefined,
+  onRetry: (failure: ManagementError["failure"], waitSeconds: number) => void = () => undefined,
 ): Promise<Result> => {
   for (let attempt = 1; ; attempt++) {
     try {
@@ -22,7 +21,7 @@ export const retryCall = async <Result>(
         throw error;
       const waitSeconds = error.failure.retryAfterSeconds ?? attempt;
       if (waitSeconds > waitSecondsMax) throw error;
-      onRepeat(error.failure, waitSeconds);
+      onRetry(error.failure, waitSeconds);
       await clock.sleep(waitSeconds * 1000);
     }
   }

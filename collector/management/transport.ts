@@ -5,7 +5,7 @@ import type { Readable } from "node:stream";
 import { checkServerIdentity, connect as connectTls } from "node:tls";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Credentials } from "../identity/credentials.ts";
-import { type Answer, ManagementError, type ManagementFailure } from "./management-error.ts";
+import { ManagementError, type ManagementFailure, type ManagementResponse } from "./management-error.ts";
 
 /** How to reach core. */
 export interface TransportOptions {
@@ -32,7 +32,7 @@ const answerBytesMax = 1_048_576;
 export const postJson = async (
   options: TransportOptions,
   request: { path: string; body: object; bearer?: string; credentials?: PemCredentials; signal?: AbortSignal },
-): Promise<Answer> => {
+): Promise<ManagementResponse> => {
   const url = new URL(options.baseUrl.replace(/\/+$/, "") + request.path);
   const timeout = AbortSignal.timeout(options.timeoutMs);
   const signal = request.signal === undefined ? timeout : AbortSignal.any([timeout, request.signal]);
@@ -53,7 +53,7 @@ export const postJson = async (
   signal.addEventListener("abort", stop, { once: true });
   try {
     signal.throwIfAborted();
-    const exchange = async (): Promise<Answer> => {
+    const exchange = async (): Promise<ManagementResponse> => {
       const connection = openConnection(url, options, request.credentials);
       socket = connection.socket;
       const protocol = await connection.protocol;
@@ -111,7 +111,12 @@ const openConnection = (url: URL, options: TransportOptions, credentials: PemCre
   return { socket, protocol: promise };
 };
 
-const exchangeHttp1 = (socket: Socket, url: URL, headers: Record<string, string>, body: Buffer): Promise<Answer> =>
+const exchangeHttp1 = (
+  socket: Socket,
+  url: URL,
+  headers: Record<string, string>,
+  body: Buffer,
+): Promise<ManagementResponse> =>
   new Promise((resolve, reject) => {
     const request = httpRequest(
       {
@@ -128,7 +133,12 @@ const exchangeHttp1 = (socket: Socket, url: URL, headers: Record<string, string>
     request.end(body);
   });
 
-const exchangeHttp2 = (socket: Socket, url: URL, headers: Record<string, string>, body: Buffer): Promise<Answer> =>
+const exchangeHttp2 = (
+  socket: Socket,
+  url: URL,
+  headers: Record<string, string>,
+  body: Buffer,
+): Promise<ManagementResponse> =>
   new Promise((resolve, reject) => {
     const session = connectHttp2(url.origin, { createConnection: () => socket });
     session.once("error", reject);
@@ -141,7 +151,11 @@ const exchangeHttp2 = (socket: Socket, url: URL, headers: Record<string, string>
     stream.end(body);
   });
 
-const readAnswer = async (stream: Readable, status: number, headers: IncomingHttpHeaders): Promise<Answer> => {
+const readAnswer = async (
+  stream: Readable,
+  status: number,
+  headers: IncomingHttpHeaders,
+): Promise<ManagementResponse> => {
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of stream) {

@@ -1,37 +1,44 @@
+/*
+ * What happens to renewed credentials after they are installed. Invariants:
+ * - The previous credentials stay on disk until core has accepted the new ones once: a heartbeat, or an acknowledged frame.
+ * - The promotion ends once: by `promote`, which deletes the previous credentials, or by `rollBack`, which puts them back.
+ * - It acts only while the credentials of this session are the current ones on disk.
+ */
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import type { IdentityDirectory } from "../identity/identity-directory.ts";
 import { IdentityLockedError } from "../identity/lock.ts";
 
-/** Ends the promotion of a pair that was just put in use: core takes it, or does not know it. */
+/** Ends the pending promotion of new credentials. Both calls act in the background, and do nothing once it has ended. */
 export interface PendingPromotion {
-  /** Core took the pair: the one before it is removed. Calls after the first cost nothing. */
-  served(): void;
-  /** Core does not know the pair: the one before it is taken up again, if it is still there. */
-  unknown(): void;
+  /** Core accepted the new credentials: deletes the previous ones. */
+  promote(): void;
+  /** Core does not know the new certificate: puts the previous credentials back, if they are still usable. */
+  rollBack(): void;
 }
 
-/** The promotion of `pair`, which is in use in `directory`. Acts in the background, and again later if another process is at it. */
+/** Opens the pending promotion of `credentials`. While another process has the directory's lock, the next call tries again. */
 export const createPendingPromotion = async (options: {
   directory: IdentityDirectory;
-  pair: Credentials;
+  credentials: Credentials;
   clock: Clock;
   log: Log;
-  /** Told the fingerprint of the pair that is in use again. */
+  /** Called with the fingerprint of the credentials that were put back. */
   onRollback(fingerprintSha256: string | undefined): void;
 }): Promise<PendingPromotion> => {
-  const { directory, pair, clock, log, onRollback } = options;
-  let open = await directory.isPendingPromotion();
+  const { directory, credentials, clock, log, onRollback } = options;
+  let isPending = await directory.isPendingPromotion();
   let acting = false;
 
   const end = async (act: () => Promise<void>): Promise<void> => {
+    if (!isPending || acting) return;
     acting = true;
     try {
       await directory.locked(async () => {
         const current = await directory.current();
-        if (current?.fingerprintSha256 === pair.fingerprintSha256) await act();
-        open = false;
+        if (current?.fingerprintSha256 === credentials.fingerprintSha256) await act();
+        isPending = false;
       });
     } catch (error) {
       if (!(error instanceof IdentityLockedError))
@@ -43,16 +50,12 @@ export const createPendingPromotion = async (options: {
 
   const rollBack = async (): Promise<void> => {
     if (!(await directory.rollBack(clock.now()))) return;
-    log.warn({}, "core does not know the new certificate; the one before is in use again");
+    log.warn({}, "core does not know the new certificate; rolled back to the previous credentials");
     onRollback((await directory.current())?.fingerprintSha256);
   };
 
   return {
-    served: () => {
-      if (open && !acting) void end(() => directory.promote());
-    },
-    unknown: () => {
-      if (open && !acting) void end(rollBack);
-    },
+    promote: () => void end(() => directory.promote()),
+    rollBack: () => void end(rollBack),
   };
 };

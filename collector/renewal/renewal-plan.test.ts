@@ -6,16 +6,16 @@ import { planRenewal, retryDelayMs } from "./renewal-plan.ts";
 
 const day = 86_400_000;
 const notBefore = Date.UTC(2026, 5, 1);
-const pairOf = (fingerprintSha256: string, lifetimeMs = 20 * day) =>
+const credentialsOf = (fingerprintSha256: string, lifetimeMs = 20 * day) =>
   ({
     fingerprintSha256,
     certificate: { validFromDate: new Date(notBefore), validToDate: new Date(notBefore + lifetimeMs) },
   }) as Pick<Credentials, "certificate" | "fingerprintSha256">;
 
 describe("planRenewal", () => {
-  it("adds 0 to 10 % of the lifetime to renew_after, by the certificate's hash alone", () => {
+  it("adds 0 to 10 % of the lifetime to renew_after, from the certificate's hash alone", () => {
     const renewAfter = notBefore + 8 * day;
-    const dueAt = (hash: string) => planRenewal(pairOf(hash.padEnd(64, "0")), renewAfter).dueAt - renewAfter;
+    const dueAt = (hash: string) => planRenewal(credentialsOf(hash.padEnd(64, "0")), renewAfter).dueAt - renewAfter;
     expect(dueAt("00000000")).toBe(0);
     expect(dueAt("80000000")).toBe(day);
     expect(dueAt("ffffffff")).toBeGreaterThan(2 * day - 1000);
@@ -23,15 +23,15 @@ describe("planRenewal", () => {
     expect(dueAt("80000000")).toBe(dueAt("80000000"));
   });
 
-  it("takes half of the lifetime when renew_after is not known, and 5/6 of it as overdue", () => {
-    const plan = planRenewal(pairOf("0".repeat(64), 6 * day), undefined);
+  it("plans half of the lifetime without renew_after, and 5/6 of it as overdue", () => {
+    const plan = planRenewal(credentialsOf("0".repeat(64), 6 * day), undefined);
     expect(plan.dueAt).toBe(notBefore + 3 * day);
     expect(plan.overdueAt).toBe(notBefore + 5 * day);
   });
 });
 
 describe("retryDelayMs", () => {
-  it("R7: is at least 1 s, at most an hour and 1/10 of what is left, whatever the clock says", () => {
+  it("R7: is at least 1 s, at most an hour and 1/10 of the remaining lifetime, whatever the clock", () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 300_000, max: 30 * day }),
@@ -52,7 +52,7 @@ describe("retryDelayMs", () => {
     );
   });
 
-  it("grows with the failures, is spread out, and is no shorter than Retry-After where there is time", () => {
+  it("grows with the failures, is spread out, and is at least Retry-After if the remaining lifetime allows it", () => {
     const plan = { notBefore, notAfter: notBefore + 20 * day };
     const delays = (attempt: number) =>
       Array.from({ length: 50 }, (_, seed) =>

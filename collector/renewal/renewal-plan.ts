@@ -8,7 +8,7 @@ export interface RenewalPlan {
   notAfter: number;
   /** When the first attempt is made. */
   dueAt: number;
-  /** From here on a certificate that is not renewed yet counts as failed, whatever the reason: 5/6 of its lifetime. */
+  /** After 5/6 of the lifetime, the status is `failed` whatever the reason. */
   overdueAt: number;
 }
 
@@ -16,8 +16,9 @@ const jitterFraction = 0.1;
 const retry = { baseMs: 5_000, leastMs: 1_000, mostMs: 3_600_000 };
 
 /**
- * The plan of a certificate (contract §8): `renewAfter` as core said it, else half of the lifetime, plus 0 to 10 % of the lifetime
- * by the SHA-256 of the certificate. The same on every start, and spread over a fleet that was enrolled in one hour.
+ * Plans the renewal of a certificate (docs/collector-config.md): at `renewAfter`, or else at half of the lifetime, plus 0 to 10 % of
+ * the lifetime, derived from the SHA-256 of the certificate. So every start computes the same time, and a fleet that was enrolled in
+ * one hour renews spread out.
  */
 export const planRenewal = (
   { certificate, fingerprintSha256 }: Pick<Credentials, "certificate" | "fingerprintSha256">,
@@ -36,8 +37,8 @@ export const planRenewal = (
 };
 
 /**
- * How long to wait after failure number `attempt`, from 0: full jitter, at most 1/10 of what is left of the certificate and an
- * hour, at least 1 s. An expired one counts as fresh here: nothing is lost any more by waiting, and core must not be flooded.
+ * Computes the wait after failure number `attempt`, counted from 0: full jitter, at most an hour and 1/10 of the remaining lifetime, at
+ * least 1 s. An expired certificate counts as a fresh one: waiting no longer costs anything, and core must not be flooded.
  */
 export const retryDelayMs = (
   { notBefore, notAfter }: Pick<RenewalPlan, "notBefore" | "notAfter">,

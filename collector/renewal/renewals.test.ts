@@ -11,7 +11,7 @@ const hour = 60 * minute;
 const day = 24 * hour;
 const lifetimeMs = 20 * day;
 
-/** A certificate of 20 days, 9 days old unless told; its renewal is due after 11 and overdue after 16 2/3. */
+/** A certificate of 20 days, by default 9 days old. Its renewal is due after 11 days and overdue after 16 2/3. */
 const setUp = (script: readonly (() => void)[] = [], ageMs = 9 * day) => {
   const clock = createTestClock();
   const start = clock.now();
@@ -33,17 +33,18 @@ const setUp = (script: readonly (() => void)[] = [], ageMs = 9 * day) => {
     clock,
     entropy: createSeededEntropy(),
     log: createTestLog(),
+    failures: 0,
   });
   const stop = new AbortController();
-  let over = false;
+  let finished = false;
   const done = renewals.run(stop.signal).then(() => {
-    over = true;
+    finished = true;
   });
   const end = async () => {
     stop.abort();
     await done;
   };
-  return { clock, plan, attempts, renewals, end, isOver: () => over };
+  return { clock, plan, attempts, renewals, end, isDone: () => finished };
 };
 
 const fail =
@@ -54,28 +55,28 @@ const fail =
 const always = (failure: () => void) => Array.from({ length: 10_000 }, () => failure);
 
 describe("createRenewals", () => {
-  it("renews once, when the plan says so", async () => {
-    const { clock, attempts, renewals, isOver, plan } = setUp();
+  it("renews once, at the planned time", async () => {
+    const { clock, attempts, renewals, isDone, plan } = setUp();
     await clock.advance(2 * day - 1);
     expect(attempts).toEqual([]);
     expect(renewals.status()).toMatchObject({ status: "ok", lastAttemptAt: null, nextAttemptAt: plan.dueAt });
     await clock.advance(1);
     expect(attempts).toEqual([2 * day]);
-    expect(isOver()).toBe(true);
+    expect(isDone()).toBe(true);
   });
 
-  it("renews at once when core asks for it, and only then earlier than planned", async () => {
-    const { clock, attempts, renewals, isOver } = setUp();
+  it("renews at once when it is triggered, and otherwise not before the planned time", async () => {
+    const { clock, attempts, renewals, isDone } = setUp();
     await clock.advance(hour);
     renewals.trigger();
     expect(renewals.status().status).toBe("due");
     await clock.advance(0);
     expect(attempts).toEqual([hour]);
-    expect(isOver()).toBe(true);
+    expect(isDone()).toBe(true);
   });
 
-  it("goes on after failures with growing pauses, tells so, and stops with the signal", async () => {
-    const { clock, attempts, renewals, end, isOver } = setUp(always(fail()), 11 * day);
+  it("retries after failures with growing pauses, reports them, and stops with the signal", async () => {
+    const { clock, attempts, renewals, end, isDone } = setUp(always(fail()), 11 * day);
     await clock.advance(day);
     expect(attempts.length).toBeGreaterThan(24);
     expect(attempts.length).toBeLessThan(100);
@@ -85,17 +86,17 @@ describe("createRenewals", () => {
     expect([status, lastError]).toEqual(["retrying", "unreachable: no"]);
     expect(nextAttemptAt).toBeGreaterThan(lastAttemptAt ?? 0);
     await end();
-    expect(isOver()).toBe(true);
+    expect(isDone()).toBe(true);
   });
 
-  it("succeeds after failures as soon as core is back", async () => {
-    const { clock, attempts, isOver } = setUp([fail(), fail(), fail()], 11 * day);
+  it("succeeds after failures once core is available", async () => {
+    const { clock, attempts, isDone } = setUp([fail(), fail(), fail()], 11 * day);
     await clock.advance(hour);
     expect(attempts).toHaveLength(4);
-    expect(isOver()).toBe(true);
+    expect(isDone()).toBe(true);
   });
 
-  it("has failed when core wants another enrollment or a stop, and when 5/6 of the lifetime are over", async () => {
+  it("reports failed when core answers reenroll or stop, and after 5/6 of the lifetime", async () => {
     for (const action of ["reenroll", "stop"] as const) {
       const { clock, renewals, end } = setUp(always(fail(action, "identity_revoked")), 11 * day);
       await clock.advance(minute);
@@ -110,7 +111,7 @@ describe("createRenewals", () => {
     await end();
   });
 
-  it("R7: a clock that is 40 days ahead shows failed and knocks within bounds; set right, all is as before", async () => {
+  it("R7: reports failed while the clock is 40 days ahead, limits its attempts, and recovers when the clock is corrected", async () => {
     const { clock, attempts, renewals, end } = setUp(always(fail("fix_clock", "clock_skew")), 2 * day);
     await clock.advance(hour);
     clock.set(clock.now() + 40 * day);
@@ -126,7 +127,7 @@ describe("createRenewals", () => {
     await end();
   });
 
-  it("R7: a clock set back by a day in a pause does not make the pause longer", async () => {
+  it("R7: does not lengthen a pause when the clock is set back by a day", async () => {
     const { clock, attempts, end } = setUp(always(fail("fix_clock", "clock_skew")), 13 * day);
     await clock.advance(hour);
     clock.set(clock.now() - day);
@@ -136,15 +137,15 @@ describe("createRenewals", () => {
     await end();
   });
 
-  it("waits without counting a failure while another process renews the same pair", async () => {
+  it("waits without counting a failure while another process renews the same credentials", async () => {
     const locked = () => {
       throw new IdentityLockedError("another process");
     };
-    const { clock, attempts, renewals, isOver } = setUp([locked, locked], 11 * day);
+    const { clock, attempts, renewals, isDone } = setUp([locked, locked], 11 * day);
     await clock.advance(1000);
     expect(renewals.status()).toMatchObject({ status: "due", lastError: null });
     await clock.advance(10_000);
     expect(attempts).toEqual([0, 5000, 10_000]);
-    expect(isOver()).toBe(true);
+    expect(isDone()).toBe(true);
   });
 });

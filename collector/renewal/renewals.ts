@@ -1,3 +1,15 @@
+/*
+ * The renewal of one set of credentials, as a state machine. Its states are those of `RenewalReport.status`:
+ *
+ *   ok ──(plan.dueAt is reached, or trigger)──▶ due ──(an attempt fails)──▶ retrying ──(an attempt succeeds)──▶ the end
+ *
+ * - `failed` replaces any of them after `plan.overdueAt`, and `due` and `retrying` when core answered `reenroll` or `stop`. Attempts
+ *   continue all the same.
+ * - A wall clock that is set back before `plan.dueAt` leads back to `ok`, unless core triggered the renewal.
+ * - After the end, the new credentials are on disk. The supervisor notices them and opens a core session with them, in which they are
+ *   pending promotion (pending-promotion.ts).
+ * - Pauses follow the monotonic clock: a wall clock that is set back must not turn minutes into days.
+ */
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
@@ -6,42 +18,42 @@ import { IdentityLockedError } from "../identity/lock.ts";
 import { ManagementError } from "../management/management-error.ts";
 import { type RenewalPlan, retryDelayMs } from "./renewal-plan.ts";
 
-/** How the renewal of the pair in use stands; times in milliseconds since the epoch. */
-export interface RenewalStatus {
+/** The state of a renewal. Times are milliseconds since the epoch. */
+export interface RenewalReport {
   status: HeartbeatReport["renewal"]["status"];
   lastAttemptAt: number | null;
   nextAttemptAt: number | null;
   lastError: string | null;
 }
 
-/** A pair that is not renewed by this process. */
-export const renewalNotConfigured: RenewalStatus = {
+/** The report for credentials that this process does not renew. */
+export const renewalNotConfigured: RenewalReport = {
   status: "not_configured",
   lastAttemptAt: null,
   nextAttemptAt: null,
   lastError: null,
 };
 
-/** Renews one pair in time. */
+/** Renews one set of credentials. */
 export interface Renewals {
   /**
-   * Waits until the plan says so, or `trigger` was called, and renews; after a failure again and again, with growing pauses.
-   * Resolves when it is done, or when the signal aborts. Never rejects.
+   * Waits until the plan's time or `trigger`, then renews; retries after a failure, with growing pauses. Resolves after a success,
+   * or when the signal aborts. Never rejects.
    */
   run(signal: AbortSignal): Promise<void>;
-  /** Core wants it renewed now. Does not shorten the pause after a failure. */
+  /** Makes the renewal due now. Does not shorten the pause after a failure. */
   trigger(): void;
-  status(): RenewalStatus;
+  status(): RenewalReport;
 }
 
-/** Wall time is looked at this often: clocks are set, and hosts sleep. */
+/** Wall time is checked this often, since clocks are set and hosts are suspended. */
 const recheckMs = 30_000;
-/** Another process renews the same pair: when it is done, there is nothing left to do here. */
+/** While another process renews the same credentials; once it has, there is nothing left to do. */
 const lockedRetryMs = 5_000;
 
 /**
- * The renewals of one pair by its plan (contract §8, "Renewal"). `renew` does it once, and throws what hindered it. `failures` is
- * how often in a row core did not know what it had issued: the first attempt is then made after a pause.
+ * Creates the renewals of one set of credentials (docs/collector-config.md, "Renewal"). `renew` makes one attempt and throws if it
+ * fails. `failures` is how many renewals in a row were rolled back: after any, the first attempt waits for a pause too.
  */
 export const createRenewals = (options: {
   plan: RenewalPlan;
@@ -49,15 +61,14 @@ export const createRenewals = (options: {
   clock: Clock;
   entropy: Entropy;
   log: Log;
-  failures?: number;
+  failures: number;
 }): Renewals => {
   const { plan, renew, clock, entropy, log } = options;
   let triggered = false;
-  let refused = false;
-  let failures = options.failures ?? 0;
+  let rejected = false;
+  let { failures } = options;
   let lastAttemptAt: number | null = null;
   let lastError: string | null = null;
-  /** By the monotonic clock: when wall time is set back, a pause of minutes must not become one of days. */
   let retryAt =
     failures > 0
       ? clock.monotonic() + retryDelayMs(plan, { attempt: failures, nowMs: clock.now() }, entropy)
@@ -78,14 +89,14 @@ export const createRenewals = (options: {
         return false;
       }
       const failure = error instanceof ManagementError ? error.failure : undefined;
-      refused = failure?.action === "reenroll" || failure?.action === "stop";
+      rejected = failure?.action === "reenroll" || failure?.action === "stop";
       lastError = error instanceof Error ? error.message : "unknown failure";
       const { retryAfterSeconds } = failure ?? {};
       const delayMs = retryDelayMs(plan, { attempt: failures, nowMs: clock.now(), retryAfterSeconds }, entropy);
       failures += 1;
       retryAt = clock.monotonic() + delayMs;
       const fields = { err: error, code: failure?.code, action: failure?.action, retry_ms: delayMs };
-      log[refused ? "error" : "warn"](fields, "the certificate could not be renewed; trying again");
+      log[rejected ? "error" : "warn"](fields, "the certificate could not be renewed; retrying");
       return false;
     }
   };
@@ -114,14 +125,14 @@ export const createRenewals = (options: {
     trigger: () => {
       if (triggered) return;
       triggered = true;
-      log.info({}, "core asks for a renewal of the certificate");
+      log.info({}, "core requested a renewal of the certificate");
       wake.resolve();
     },
     status: () => {
       const now = clock.now();
       const due = isDue();
       const pausedMs = Math.max(0, retryAt - clock.monotonic());
-      const failed = now >= plan.overdueAt || (due && refused);
+      const failed = now >= plan.overdueAt || (due && rejected);
       const waiting = failures > 0 ? "retrying" : "due";
       return {
         status: failed ? "failed" : due ? waiting : "ok",

@@ -9,19 +9,19 @@ import type { ConfigReport, ProcessFacts } from "./heartbeat-report.ts";
 
 const time = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
 
-/** What the running parts say of themselves, put together field by field. */
+/** Composes the status of a running collector, field by field. */
 export const composeStatus = (parts: {
   now: number;
   facts: ProcessFacts;
   loaded: UsableConfig;
   report: ConfigReport;
   queue: QueueStats;
-  /** Undefined in the moment in which one follows another. */
+  /** Undefined while one replaces another. */
   session: CoreSession | undefined;
   sources: readonly Source[];
 }): CollectorStatus => {
   const { facts, loaded, report, queue, session } = parts;
-  const { pair, config } = loaded;
+  const { credentials, config } = loaded;
   const forwarder = session?.forwarder() ?? { connected: false, lastAckAt: null, lastError: null };
   const renewal = session?.renewal() ?? renewalNotConfigured;
   const heartbeat = session?.heartbeat();
@@ -31,7 +31,7 @@ export const composeStatus = (parts: {
     pid: process.pid,
     started_at: rfc3339(facts.startedAt),
     now: rfc3339(parts.now),
-    identity: pair.identity,
+    identity: credentials.identity,
     config: {
       valid: report.valid,
       errors: [...report.errors],
@@ -57,10 +57,10 @@ export const composeStatus = (parts: {
     },
     heartbeat: heartbeat ? { last_success_at: time(heartbeat.lastSuccessAt), last_error: heartbeat.lastError } : null,
     certificate: {
-      serial_number: pair.certificate.serialNumber.toLowerCase(),
-      fingerprint_sha256: pair.fingerprintSha256,
-      not_before: rfc3339(pair.certificate.validFromDate.getTime()),
-      not_after: rfc3339(pair.certificate.validToDate.getTime()),
+      serial_number: credentials.certificate.serialNumber.toLowerCase(),
+      fingerprint_sha256: credentials.fingerprintSha256,
+      not_before: rfc3339(credentials.certificate.validFromDate.getTime()),
+      not_after: rfc3339(credentials.certificate.validToDate.getTime()),
     },
     renewal: {
       status: renewal.status,

@@ -1,7 +1,9 @@
 /*
- * All that speaks to core with one config and one pair: the forwarder, the heartbeats and the renewals. A change of either ends
- * the session and opens another over the same queue; what was in flight is sent again from core's cursor, so no sequence is lost
- * or stored twice.
+ * A core session: everything that runs against core with one config and one set of credentials. These are the forwarder, the
+ * heartbeats, the renewals and the pending promotion of the credentials. Invariants:
+ * - A session never changes its config or credentials: a change of either closes it and opens another one over the same queue.
+ * - What was in flight is sent again from core's cursor, so no record is lost or stored twice.
+ * - After `close` resolves, the session sends nothing and no longer changes the identity directory.
  */
 import { join } from "node:path";
 import type { Log } from "../../kit/log.ts";
@@ -12,131 +14,113 @@ import type { CollectorEnv } from "../env.ts";
 import { createForwarder, type Forwarder, type ForwarderStatus } from "../forward/forwarder.ts";
 import { type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { identityDirectoryOf } from "../identity/identity-layout.ts";
-import { type Caller, callDesiredConfig, callHeartbeat } from "../management/calls.ts";
-import { runHeartbeats } from "../management/heartbeats.ts";
-import { ManagementError } from "../management/management-error.ts";
-import { createSentAt } from "../management/sent-at.ts";
+import { callDesiredConfig, callHeartbeat } from "../management/calls.ts";
+import { createHeartbeats, type HeartbeatStatus } from "../management/heartbeats.ts";
+import { createSentAt, type ManagementCaller } from "../management/signed-request.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import type { Queue } from "../queue/queue.ts";
 import { createPendingPromotion, type PendingPromotion } from "../renewal/pending-promotion.ts";
-import { renewPair, renewTimeoutMs } from "../renewal/renew-credentials.ts";
+import { renewCredentials, renewTimeoutMs } from "../renewal/renew-credentials.ts";
 import { planRenewal } from "../renewal/renewal-plan.ts";
-import { createRenewals, type RenewalStatus, type Renewals, renewalNotConfigured } from "../renewal/renewals.ts";
-import { type ConfigReport, composeReport, type ProcessFacts } from "./heartbeat-report.ts";
+import { createRenewals, type RenewalReport, type Renewals, renewalNotConfigured } from "../renewal/renewals.ts";
+import { type ConfigReport, composeHeartbeat, type ProcessFacts } from "./heartbeat-report.ts";
 
 const callTimeoutMs = 30_000;
+const unknownCertificate = "certificate_unknown";
 
-/** What a session is opened with. */
+/** Fetches the config that core assigns to this host. Throws `ManagementError`. */
+export type FetchDesiredConfig = (currentConfigId: string | undefined) => Promise<ConfigDesiredResponse>;
+
+/** What a core session is opened with. */
 export interface CoreSessionOptions {
   loaded: UsableConfig;
   queue: Queue;
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   facts: ProcessFacts;
   log: Log;
-  /** Of the session before this one. */
+  /** From the previous session. */
   lastAckAt: number | null;
   lastHeartbeatAt: number | null;
-  /** How often in a row core did not know a pair that it had issued. */
+  /** How many renewals in a row were rolled back because core did not know the new certificate. */
   rollbacks: number;
   configReport(): ConfigReport;
-  /** Core took the pair: it answered a heartbeat or acknowledged a frame. */
-  onServed(): void;
-  onAnswer(answer: HeartbeatResponse, session: Pick<CoreSession, "fetchDesired">): void;
-  /** The pair before is in use again on disk. */
+  /** Called whenever core accepts a heartbeat or acknowledges a frame. */
+  onAccepted(): void;
+  onHeartbeatAnswer(answer: HeartbeatResponse, fetchDesiredConfig: FetchDesiredConfig): void;
+  /** Called after the previous credentials were put back on disk. */
   onRollback(fingerprintSha256: string | undefined): void;
 }
 
-/** How the heartbeats stand. */
-export interface HeartbeatStatus {
-  /** Milliseconds since the epoch. */
-  lastSuccessAt: number | null;
-  /** Why the last one failed; null when it did not. */
-  lastError: string | null;
-}
-
-/** An open session. */
+/** An open core session. */
 export interface CoreSession {
   forwarder(): ForwarderStatus;
-  renewal(): RenewalStatus;
+  renewal(): RenewalReport;
   /** Undefined without `management.core_url`. */
   heartbeat(): HeartbeatStatus | undefined;
-  /** The config that core assigns to this host. Throws `ManagementError`. */
-  fetchDesired(currentConfigId: string | undefined): Promise<ConfigDesiredResponse>;
-  /** Rejects if a part fails, which none should; never resolves. */
+  /** Rejects if a part fails, which is a bug; never resolves. */
   readonly failed: Promise<never>;
-  /** Resolves when every part has ended; nothing is sent then, nor is the identity directory changed. */
+  /** Resolves when every part has stopped. */
   close(): Promise<void>;
 }
 
-/** Opens a session: it forwards and heartbeats at once, and renews when that is due. */
+/** Opens a core session: it forwards and sends heartbeats at once, and renews when that is due. */
 export const openCoreSession = async (options: CoreSessionOptions): Promise<CoreSession> => {
   const { loaded, env, log } = options;
   const closing = new AbortController();
   const path = identityDirectoryOf(loaded.config);
   const directory = path === undefined ? undefined : openIdentityDirectory(path, env);
   const promotion = await openPromotion(options, directory);
-  const renewals = await createRenewalsOf(options, directory);
-  const served = () => {
-    promotion?.served();
-    options.onServed();
+  const renewals = await createSessionRenewals(options, directory);
+  const accepted = () => {
+    promotion?.promote();
+    options.onAccepted();
   };
-  const forwarder = createForwarderOf(options, served, promotion);
-  const running = [forwarder.run(closing.signal)];
-  if (renewals !== undefined) running.push(renewals.run(closing.signal));
+  const forwarder = createSessionForwarder(options, accepted, promotion);
+  const forwarderStatus = (): ForwarderStatus => {
+    const status = forwarder.status();
+    return { ...status, lastAckAt: status.lastAckAt ?? options.lastAckAt };
+  };
+  const renewal = () => renewals?.status() ?? renewalNotConfigured;
   const { buffer, management } = loaded.config;
   const transport = transportOf(loaded, callTimeoutMs);
-  const callerFor = (purpose: "heartbeat" | "config_desired"): Caller => ({
-    pair: loaded.pair,
+  const callerFor = (purpose: "heartbeat" | "config_desired"): ManagementCaller => ({
+    credentials: loaded.credentials,
     sentAt: createSentAt(join(buffer.dir, `sent-at.${purpose}`), env),
     signal: closing.signal,
   });
   const heartbeatCaller = callerFor("heartbeat");
-  const desiredCaller = callerFor("config_desired");
-  const fetchDesired = (currentConfigId: string | undefined) =>
-    callDesiredConfig(transport, desiredCaller, currentConfigId);
-  const heartbeat: HeartbeatStatus = { lastSuccessAt: options.lastHeartbeatAt, lastError: null };
-  let toldSkewSeconds = 0;
-  const send = async () => {
-    const figures = {
-      config: options.configReport(),
-      queue: options.queue.stats(),
-      forwarder: statusOf(forwarder, options),
-      renewal: renewals?.status() ?? renewalNotConfigured,
-    };
-    const answer = await callHeartbeat(transport, heartbeatCaller, composeReport(options.facts, figures));
-    heartbeat.lastSuccessAt = env.clock.now();
-    const skewSeconds = heartbeatCaller.sentAt.skewSeconds();
-    heartbeat.lastError =
-      skewSeconds === 0 ? null : `clock_skew: this host's clock is ${skewSeconds} s ahead of core's`;
-    if (skewSeconds !== toldSkewSeconds)
-      log.warn({ skew_seconds: skewSeconds }, "the clock of this host is not core's");
-    toldSkewSeconds = skewSeconds;
-    served();
-    if (answer.renew_now) renewals?.trigger();
-    options.onAnswer(answer, { fetchDesired });
-    return answer;
+  const desiredConfigCaller = callerFor("config_desired");
+  const fetchDesiredConfig: FetchDesiredConfig = (currentConfigId) =>
+    callDesiredConfig(transport, desiredConfigCaller, currentConfigId);
+  const send = () => {
+    const config = options.configReport();
+    const figures = { config, queue: options.queue.stats(), forwarder: forwarderStatus(), renewal: renewal() };
+    return callHeartbeat(transport, heartbeatCaller, composeHeartbeat(options.facts, figures));
   };
-  const notice = (error: unknown): never => {
-    heartbeat.lastError = error instanceof Error ? error.message : "unknown failure";
-    if (error instanceof ManagementError && error.failure.code === unknownCertificate) promotion?.unknown();
-    throw error;
-  };
-  if (management.coreUrl !== undefined)
-    running.push(
-      runHeartbeats({
-        send: () => send().catch(notice),
-        intervalSeconds: management.heartbeatIntervalSeconds,
-        ...env,
-        log,
-        signal: closing.signal,
-      }),
-    );
+  const heartbeats = createHeartbeats({
+    send,
+    skewSeconds: heartbeatCaller.sentAt.skewSeconds,
+    intervalSeconds: management.heartbeatIntervalSeconds,
+    lastSuccessAt: options.lastHeartbeatAt,
+    ...env,
+    log,
+    onAnswer: (answer) => {
+      accepted();
+      if (answer.renew_now) renewals?.trigger();
+      options.onHeartbeatAnswer(answer, fetchDesiredConfig);
+    },
+    onFailure: (code) => {
+      if (code === unknownCertificate) promotion?.rollBack();
+    },
+  });
+  const hasHeartbeats = management.coreUrl !== undefined;
+  const parts = [forwarder, ...(renewals === undefined ? [] : [renewals]), ...(hasHeartbeats ? [heartbeats] : [])];
+  const running = parts.map((part) => part.run(closing.signal));
   return {
-    forwarder: () => statusOf(forwarder, options),
-    renewal: () => renewals?.status() ?? renewalNotConfigured,
-    heartbeat: () => (management.coreUrl === undefined ? undefined : { ...heartbeat }),
-    fetchDesired,
-    failed: Promise.race(running.map(endless)),
+    forwarder: forwarderStatus,
+    renewal,
+    heartbeat: () => (hasHeartbeats ? heartbeats.status() : undefined),
+    failed: Promise.race(running.map(rejectOnFailure)),
     close: async () => {
       closing.abort();
       await Promise.allSettled(running);
@@ -144,15 +128,8 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   };
 };
 
-const unknownCertificate = "certificate_unknown";
-
-/** A part that ends by itself is no reason to stop, one that fails is. */
-const endless = (part: Promise<void>): Promise<never> => part.then(() => new Promise<never>(() => undefined));
-
-const statusOf = (forwarder: Forwarder, { lastAckAt }: CoreSessionOptions): ForwarderStatus => {
-  const status = forwarder.status();
-  return { ...status, lastAckAt: status.lastAckAt ?? lastAckAt };
-};
+/** A part may end, as renewals do after a success; it must not fail. */
+const rejectOnFailure = (part: Promise<void>): Promise<never> => part.then(() => new Promise<never>(() => undefined));
 
 const transportOf = ({ config, coreCaPem }: UsableConfig, timeoutMs: number): TransportOptions => ({
   baseUrl: config.management.coreUrl ?? "",
@@ -164,41 +141,43 @@ const transportOf = ({ config, coreCaPem }: UsableConfig, timeoutMs: number): Tr
 const openPromotion = async (
   { loaded, env, log, onRollback }: CoreSessionOptions,
   directory: IdentityDirectory | undefined,
-): Promise<PendingPromotion | undefined> =>
-  directory && createPendingPromotion({ directory, pair: loaded.pair, clock: env.clock, log, onRollback });
+): Promise<PendingPromotion | undefined> => {
+  const { credentials } = loaded;
+  return directory && createPendingPromotion({ directory, credentials, clock: env.clock, log, onRollback });
+};
 
-/** None without core's URL, nor for files that are laid out by hand: those two cannot be replaced as one. */
-const createRenewalsOf = async (
+/** Returns undefined without core's URL, and for files that are laid out by hand: those two cannot be replaced in one step. */
+const createSessionRenewals = async (
   { loaded, env, log, rollbacks }: CoreSessionOptions,
   directory: IdentityDirectory | undefined,
 ): Promise<Renewals | undefined> => {
   if (directory === undefined || loaded.config.management.coreUrl === undefined) return undefined;
-  const plan = planRenewal(loaded.pair, await directory.renewAfter());
+  const plan = planRenewal(loaded.credentials, await directory.renewAfter());
   const renew = async (signal: AbortSignal) => {
-    const { path: configPath, pair: inUse } = loaded;
+    const { path: configPath, credentials: inUse } = loaded;
     const transport = transportOf(loaded, renewTimeoutMs);
-    const pair = await renewPair({ configPath, directory, inUse, transport, env, signal });
-    log.info({ not_after: pair.certificate.validToDate.toISOString() }, "the certificate is renewed");
+    const { certificate } = await renewCredentials({ configPath, directory, inUse, transport, env, signal });
+    log.info({ not_after: certificate.validToDate.toISOString() }, "the certificate is renewed");
   };
   return createRenewals({ plan, renew, ...env, log, failures: rollbacks });
 };
 
-const createForwarderOf = (
+const createSessionForwarder = (
   { loaded, queue, env, log }: CoreSessionOptions,
   onAck: () => void,
   promotion: PendingPromotion | undefined,
 ): Forwarder => {
-  const { config, pair, ingestCaPem } = loaded;
+  const { config, credentials, ingestCaPem } = loaded;
   const { endpoint, mtls, batch, maxInFlightFrames, compression } = config.forwarder;
   return createForwarder({
     endpoint,
     tls: {
-      cert: pair.certificatePem,
-      key: pair.keyPem,
+      cert: credentials.certificatePem,
+      key: credentials.keyPem,
       ca: ingestCaPem,
       ...(mtls.serverName === undefined ? {} : { serverName: mtls.serverName }),
     },
-    hostId: pair.identity,
+    hostId: credentials.identity,
     queue,
     batch,
     maxInFlightFrames,
@@ -207,7 +186,7 @@ const createForwarderOf = (
     log,
     onAck,
     onFailure: (reason) => {
-      if (reason === unknownCertificate) promotion?.unknown();
+      if (reason === unknownCertificate) promotion?.rollBack();
     },
   });
 };

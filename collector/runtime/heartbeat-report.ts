@@ -1,9 +1,9 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import { cutText } from "../../proto/management/text.ts";
-import type { RenewalStatus } from "../renewal/renewals.ts";
+import type { RenewalReport } from "../renewal/renewals.ts";
 
-/** What a heartbeat tells of this process; it does not change while it runs. */
+/** The part of a heartbeat that is constant for this process. */
 export interface ProcessFacts {
   /** Random for each process. */
   bootId: string;
@@ -15,18 +15,18 @@ export interface ProcessFacts {
   startedAt: number;
 }
 
-/** How the running config stands to the file on disk and to what core wants. */
+/** The running config, compared with the file on disk and with the desired config. */
 export interface ConfigReport {
-  /** False while the file on disk cannot be run; the config of before runs on. */
+  /** False while the config on disk cannot run and the previous one stays in effect. */
   valid: boolean;
-  /** What is wrong with the file, or why a desired config is not applied. */
+  /** The errors of the file, or why a desired config is not applied. */
   errors: readonly string[];
   runningConfigHash: string | null;
   desiredConfigHash: string | undefined;
   lastKnownGoodConfigHash: string | undefined;
 }
 
-/** What a heartbeat tells of this moment. */
+/** The part of a heartbeat that changes. */
 export interface Figures {
   config: ConfigReport;
   queue: {
@@ -38,7 +38,7 @@ export interface Figures {
     atRisk: boolean;
   };
   forwarder: { connected: boolean; lastAckAt: number | null; lastError: string | null };
-  renewal: RenewalStatus;
+  renewal: RenewalReport;
 }
 
 const freeTextMax = 500;
@@ -46,8 +46,8 @@ const configErrorsMax = 20;
 const freeText = (text: string) => cutText(text.toWellFormed(), freeTextMax);
 const time = (ms: number | null) => (ms === null ? null : rfc3339(ms));
 
-/** A heartbeat's body before `sent_at` and `proof` (contract §4). */
-export const composeReport = (facts: ProcessFacts, figures: Figures): HeartbeatReport => {
+/** Composes the body of a heartbeat (docs/api.md), without `sent_at` and `proof`. */
+export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): HeartbeatReport => {
   const { config, queue, forwarder, renewal } = figures;
   const { desiredConfigHash, lastKnownGoodConfigHash } = config;
   return {

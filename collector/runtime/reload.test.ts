@@ -23,10 +23,10 @@ afterEach(() => collector.stop());
 
 const certificateFile = () => readFile(collector.host.certFile, "utf8");
 const pemOf = (der: Uint8Array | undefined) => encodePem(der ?? new Uint8Array(), "CERTIFICATE");
-/** The certificates that heartbeats came with, without repetition. */
+/** The distinct certificates that heartbeats presented. */
 const presented = () => [...new Set(collector.heartbeats().map(({ certificate }) => pemOf(certificate)))];
 
-/** A source that appends one record every few milliseconds, each with its number, for as long as it runs. */
+/** A source that appends a numbered record every few milliseconds while it runs. */
 const createCounter = () => {
   let accepted = 0;
   let ended = false;
@@ -55,17 +55,17 @@ const createCounter = () => {
   return {
     create,
     accepted: () => accepted,
-    /** No more from now on. */
+    /** Stops appending. */
     end: () => {
       ended = true;
     },
   };
 };
 
-/** Ends a collector whose peer, once it has all that the source was told is stored, has it in order, without a gap or a repetition. */
+/** Stops the collector once the peer has every accepted record, and expects them in order, without a gap or a repetition. */
 const endWithoutGap = async (counter: ReturnType<typeof createCounter>, done: Promise<void>) => {
   counter.end();
-  // A stop waits for the forwarder only if it is connected, and not for long.
+  // A stop waits for the forwarder only while it is connected, and only for seconds.
   await eventually(() => expect(collector.peer.stored.length).toBeGreaterThanOrEqual(counter.accepted()));
   await collector.stop();
   await done;
@@ -78,7 +78,7 @@ const endWithoutGap = async (counter: ReturnType<typeof createCounter>, done: Pr
 };
 
 describe("a renewal while records flow", () => {
-  it("R1: renews when core asks, loses an answer, and forwards without a gap or a repetition", async () => {
+  it("R1: renews when core requests it, retries after a lost response, and forwards without a gap or a repetition", async () => {
     const counter = createCounter();
     const first = await certificateFile();
     let lost = 0;
@@ -95,7 +95,7 @@ describe("a renewal while records flow", () => {
     await endWithoutGap(counter, done);
   });
 
-  it("removes the old pair once the new one has served, and keeps when to renew beside it", async () => {
+  it("deletes the old credentials once core has accepted the new ones, and stores when to renew them", async () => {
     collector.onHeartbeat(() => heartbeatAnswer({ renew_now: presented().length < 2 }));
     await collector.start();
     const identity = join(collector.host.dir, "identity");
@@ -105,14 +105,14 @@ describe("a renewal while records flow", () => {
     expect(await readFile(join(identity, "current", "renew-after"), "utf8")).toBe("2062-01-01T00:00:00.000Z\n");
   });
 
-  it("R1: takes the old pair up again when core does not know the new one, and waits before it renews again", async () => {
+  it("R1: rolls back when core does not know the new certificate, and waits before it renews again", async () => {
     const first = await certificateFile();
     collector.onHeartbeat(({ certificate }) =>
       pemOf(certificate) === first
         ? heartbeatAnswer({ renew_now: presented().length < 2 })
         : refusal(401, "certificate_unknown", { action: "reenroll" }),
     );
-    // Without ingest, whose acks would prove the new pair.
+    // Without ingest, whose acks would promote the new credentials.
     await collector.peer.close();
     await collector.start();
     await expect.poll(() => presented().length).toBe(2);
@@ -122,7 +122,7 @@ describe("a renewal while records flow", () => {
     expect(collector.server.calls.filter(({ path }) => path.endsWith("/renew"))).toHaveLength(1);
   });
 
-  it("R1: takes the old pair up again when it is ingest that does not know the new one, without a gap", async () => {
+  it("R1: rolls back when ingest does not know the new certificate, and forwards without a gap", async () => {
     const counter = createCounter();
     const first = await certificateFile();
     const isFirst = () => readFileSync(collector.host.certFile, "utf8") === first;
@@ -143,7 +143,7 @@ describe("a renewal while records flow", () => {
     await endWithoutGap(counter, done);
   });
 
-  it("R7: tells core of a renewal that fails, also when it fails because this host's clock is 40 days ahead", async () => {
+  it("R7: reports a failing renewal to core, also when this host's clock is 40 days ahead", async () => {
     const skewMs = 40 * 86_400_000;
     const byCoresClock = <Reply>({ body }: ManagementCall, answer: () => Reply) => {
       const now = collector.clock.now() - skewMs;
@@ -158,11 +158,11 @@ describe("a renewal while records flow", () => {
       .poll(() => collector.heartbeats().at(-1)?.body.renewal)
       .toMatchObject({ status: "retrying", last_error: expect.stringMatching(/^clock_skew/) });
     expect(presented()).toHaveLength(1);
-    // Within 50 s: the answer's way takes its time.
+    // Within 50 s, since the clocks advance while the answer travels.
     expect(collector.log.lines).toContainEqual(
       expect.objectContaining({ fields: { skew_seconds: expect.closeTo(skewMs / 1000, -2) } }),
     );
-    // By core's clock from the first refusal on.
+    // All heartbeats after the first rejected one use core's clock.
     expect(
       collector
         .heartbeats()
@@ -170,7 +170,7 @@ describe("a renewal while records flow", () => {
     ).toHaveLength(1);
   });
 
-  it("R8: tells of a refused renewal in the next heartbeat, and goes on with the old pair", async () => {
+  it("R8: reports a rejected renewal in the next heartbeat, and keeps the old credentials", async () => {
     collector.onHeartbeat(() => heartbeatAnswer({ renew_now: true }));
     collector.onRenew(() => refusal(403, "identity_mismatch", { action: "reenroll" }));
     await collector.start();
@@ -185,14 +185,14 @@ describe("a renewal while records flow", () => {
     expect(presented()).toHaveLength(1);
   });
 
-  it("takes up what `renew` did beside it", async () => {
+  it("uses the credentials that `renew` installed meanwhile", async () => {
     await collector.start();
     await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
     expect(await runCommandLine(["renew", "--config", collector.host.config], createTestCollectorEnv())).toBe(0);
     await expect.poll(() => presented().length).toBe(2);
   });
 
-  it("waits while another process holds the identity, without telling of a failure", async () => {
+  it("waits while another process has the identity directory's lock, without reporting a failure", async () => {
     collector.onHeartbeat(() => heartbeatAnswer({ renew_now: true }));
     const directory = openIdentityDirectory(join(collector.host.dir, "identity"), createTestCollectorEnv());
     await directory.locked(async () => {
@@ -207,7 +207,7 @@ describe("a renewal while records flow", () => {
 describe("a change of the config while it runs", () => {
   const lastConfig = () => collector.heartbeats().at(-1)?.body.config as { valid: boolean; errors: string[] };
 
-  it("keeps the old config while the new one is invalid, says so, and takes it once it is valid", async () => {
+  it("keeps the old config while the new one is invalid, reports that, and loads it once it is valid", async () => {
     const counter = createCounter();
     const { done } = await collector.start(counter.create);
     await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
@@ -228,7 +228,7 @@ describe("a change of the config while it runs", () => {
     await endWithoutGap(counter, done);
   });
 
-  it("starts and stops only the sources that a change concerns, and keeps the session for them", async () => {
+  it("starts and stops only the sources that a change concerns, and keeps the core session", async () => {
     const events: string[] = [];
     const create = (config: SourceConfig): Source => {
       const name = config.type === "file" ? (config.include[0] ?? "") : config.type;
@@ -246,7 +246,7 @@ describe("a change of the config while it runs", () => {
     await expect.poll(() => collector.log.lines.at(-1)).toMatchObject({ fields: { session_kept: true } });
   });
 
-  it("runs the old sources again when a new one cannot start, and says why", async () => {
+  it("restarts the old sources when a new one cannot start, and reports why", async () => {
     const events: string[] = [];
     const create = (config: SourceConfig): Source => {
       const name = config.type === "file" ? (config.include[0] ?? "") : config.type;
@@ -270,7 +270,7 @@ describe("a change of the config while it runs", () => {
     expect(events).toHaveLength(5);
   });
 
-  it("opens the queue anew for a change of the buffer, without losing what is in it", async () => {
+  it("reopens the queue for a change of the buffer, without losing records", async () => {
     const counter = createCounter();
     const { done } = await collector.start(counter.create);
     await expect.poll(() => collector.peer.stored.length).toBeGreaterThan(5);
@@ -281,7 +281,7 @@ describe("a change of the config while it runs", () => {
     await endWithoutGap(counter, done);
   });
 
-  it("goes back to the queue it had when another one cannot be opened", async () => {
+  it("keeps the previous queue when the new one cannot be opened", async () => {
     await writeFile(join(collector.host.dir, "occupied"), "a file, not a directory");
     await collector.start();
     await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);

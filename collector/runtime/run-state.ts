@@ -1,42 +1,41 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Log } from "../../kit/log.ts";
-import { describeConfigError } from "../config/describe-config-error.ts";
 import { type DesiredConfigs, openDesiredConfigs } from "../config/desired-config.ts";
-import type { LoadedConfig, UsableConfig } from "../config/load-config.ts";
+import { describeConfigError, type LoadedConfig, type UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import type { ConfigReport } from "./heartbeat-report.ts";
 
-/** What is told of a run, whatever of it is being replaced. */
+/** What a run remembers across reloads and core sessions. */
 export interface RunState {
+  /** The config that runs. */
   loaded: UsableConfig;
-  /** Why the files on disk are not what runs; empty when they are. */
+  /** Why the files on disk are not what runs; empty if they are. */
   errors: readonly string[];
-  /** What the files said when it could not be run; it is not tried again. */
-  refused: UsableConfig | undefined;
-  /** Of the config that all parts run with; the one before while a change takes effect. */
-  servingHash: string | null;
+  /** The config on disk that was tried and could not run; it is not tried again. */
+  rejected: UsableConfig | undefined;
+  /** The hash of the config that every part runs with; during a reload still that of the previous one. */
+  effectiveHash: string | null;
   desired: DesiredConfigs;
-  /** Of the session before the open one. */
+  /** From the previous core session. */
   lastAckAt: number | null;
   lastHeartbeatAt: number | null;
-  /** How often in a row core did not know a pair that it had issued, and the pair that is in use again since. */
+  /** How many renewals in a row were rolled back, and the fingerprint of the credentials that the last one put back. */
   rollbacks: number;
   rolledBackTo: string | undefined;
 }
 
-/** The state of a run that starts with `loaded`. */
+/** Creates the state of a run that starts with `loaded`. */
 export const createRunState = async (
   loaded: UsableConfig,
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">,
   log: Log,
 ): Promise<RunState> => {
   const desired = await openDesiredConfigs({ configPath: loaded.path, env, log, running: () => state });
-  const { runningConfigHash: servingHash } = loaded;
   const state: RunState = {
     loaded,
     errors: [],
-    refused: undefined,
-    servingHash,
+    rejected: undefined,
+    effectiveHash: loaded.runningConfigHash,
     desired,
     lastAckAt: null,
     lastHeartbeatAt: null,
@@ -46,8 +45,8 @@ export const createRunState = async (
   return state;
 };
 
-/** What heartbeats and `status` tell of the config. */
-export const reportOf = ({ loaded, errors, desired }: RunState): ConfigReport => {
+/** Returns what heartbeats and `status` report about the config. */
+export const configReportOf = ({ loaded, errors, desired }: RunState): ConfigReport => {
   const { desiredHash, lastKnownGoodHash, errors: desiredErrors } = desired.report();
   const { desiredConfigHash, lastKnownGoodConfigHash } = loaded.config.management;
   return {
@@ -59,35 +58,35 @@ export const reportOf = ({ loaded, errors, desired }: RunState): ConfigReport =>
   };
 };
 
-/** Takes note of what the files say while it cannot be run, or is what runs. */
-export const noteErrors = (state: RunState, found: LoadedConfig, log: Log): void => {
-  if (isSame(found, state.refused)) return;
-  state.refused = undefined;
+/** Records the errors of the config on disk, which is invalid, or is what runs. */
+export const recordErrors = (state: RunState, found: LoadedConfig, log: Log): void => {
+  if (isSame(found, state.rejected)) return;
+  state.rejected = undefined;
   const errors = found.errors.map(describeConfigError);
   if (isDeepStrictEqual(errors, state.errors)) return;
   state.errors = errors;
   if (errors.length > 0) state.desired.failed(errors);
-  if (errors.length > 0) log.error({ errors }, "the config on disk is invalid; the one before runs on");
-  else log.info({}, "the config on disk is what runs again");
+  if (errors.length > 0) log.error({ errors }, "the config on disk is invalid; the previous one stays in effect");
+  else log.info({}, "the config on disk is valid and in effect again");
 };
 
-/** What the files say could not be run; what ran before runs on. */
-export const refuse = (state: RunState, next: UsableConfig, error: unknown, log: Log): void => {
-  state.refused = next;
+/** Records that the valid config on disk could not run. The previous one stays in effect. */
+export const rejectConfig = (state: RunState, next: UsableConfig, error: unknown, log: Log): void => {
+  state.rejected = next;
   state.errors = [error instanceof Error ? error.message : "unknown reason"];
   state.desired.failed(state.errors);
-  log.error({ errors: state.errors }, "the config on disk cannot be run; the one before runs on");
+  log.error({ errors: state.errors }, "the config on disk cannot run; the previous one stays in effect");
 };
 
-/** Whether two inspections make no difference to what runs, nor to what is told of it. */
+/** Whether two loaded configs run alike and are reported alike. */
 export const isSame = (one: LoadedConfig, other: LoadedConfig | undefined): boolean =>
-  other !== undefined && isDeepStrictEqual(essenceOf(one), essenceOf(other));
+  other !== undefined && isDeepStrictEqual(comparable(one), comparable(other));
 
-const essenceOf = ({ errors, runningConfigHash, config, pair, ingestCaPem, coreCaPem }: LoadedConfig) => ({
+const comparable = ({ errors, runningConfigHash, config, credentials, ingestCaPem, coreCaPem }: LoadedConfig) => ({
   errors,
   runningConfigHash,
   config,
-  pair: pair && [pair.certificatePem, pair.keyPem],
+  credentials: credentials && [credentials.certificatePem, credentials.keyPem],
   ingestCaPem,
   coreCaPem,
 });

@@ -25,7 +25,7 @@ const heartbeatAnswer = {
   body: { server_time: "2026-06-01T12:00:00.000Z", next_heartbeat_seconds: 1, desired_config: null, renew_now: false },
 };
 
-/** A peer for ingest, a server for heartbeats, and a host enrolled with both. */
+/** Starts a peer for ingest and a server for heartbeats, and creates a host that is enrolled with both. */
 const setUp = async (sources = "[{type: file, include: [/nowhere/*]}]", clock: Partial<Clock> = {}) => {
   const ca = await createTestCa();
   const peer: IngestPeer = await startIngestPeer({ ca });
@@ -73,8 +73,8 @@ const line = (text: string) => ({
 });
 
 describe("superviseCollector", () => {
-  it("forwards what sources append, up to what they append while they stop, and then gives up the queue", async () => {
-    // A tenth as fast: what the stop waits for the forwarder is enough for a busy machine.
+  it("forwards what sources append, also while they stop, and then releases the queue", async () => {
+    // A tenth as fast, so that the stop waits long enough for the forwarder on a busy machine.
     const clock = { monotonic: () => systemClock.monotonic() / 10 };
     const { peer, supervise, stop, queueIsFree } = await setUp(undefined, clock);
     const done = supervise((name, { append }) => ({
@@ -89,7 +89,7 @@ describe("superviseCollector", () => {
     await queueIsFree();
   });
 
-  it("sends heartbeats that core's schema takes, with a sent_at that rises, until it is stopped", async () => {
+  it("sends heartbeats that match core's schema, with a rising sent_at, until it is stopped", async () => {
     const { server, supervise, stop, peer } = await setUp();
     const idle = { start: async () => undefined, stop: async () => undefined };
     const done = supervise((name) => ({ name, ...idle }));
@@ -107,7 +107,7 @@ describe("superviseCollector", () => {
     expect(peer.stored).toEqual([]);
   });
 
-  it("keeps running, and says so in its log, while neither core nor ingest answers", async () => {
+  it("keeps running, and logs it, while core and ingest are unavailable", async () => {
     const { peer, server, supervise, stop, log } = await setUp();
     await Promise.all([peer.close(), server.close()]);
     const done = supervise((name, { append }) => ({
@@ -122,7 +122,7 @@ describe("superviseCollector", () => {
     await expect(done).resolves.toBeUndefined();
   });
 
-  it("stops what it started and gives up the queue when a source cannot start", async () => {
+  it("stops what it started and releases the queue when a source cannot start", async () => {
     const { supervise, queueIsFree } = await setUp("[{type: file, include: [/a]}, {type: file, include: [/b]}]");
     const stopped: string[] = [];
     const done = supervise((name) => ({
@@ -137,7 +137,7 @@ describe("superviseCollector", () => {
     await queueIsFree();
   });
 
-  it("Q8: a second run on the same queue exits with 1 and a clear message, and the first goes on", async () => {
+  it("Q8: a second run on the same queue exits with 1 and a clear message, and the first keeps running", async () => {
     const { host, log, supervise, stop } = await setUp("[]");
     const done = supervise(() => {
       throw new Error("no sources are configured");
@@ -152,7 +152,7 @@ describe("superviseCollector", () => {
 });
 
 describe("run", () => {
-  it("exits with 78 and every fault for an invalid config, and with 0 after a stop", async () => {
+  it("exits with 78 and every error for an invalid config, and with 0 after a stop", async () => {
     const { host } = await setUp("[]");
     const env = createTestCollectorEnv();
     env.stop();

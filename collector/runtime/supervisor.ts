@@ -1,26 +1,26 @@
 /*
- * The one place that joins queue, sources and the session with core, and keeps them as the files on disk say. Invariants:
- * - What appends starts after the queue is open and stops before it closes. The forwarder outlives the sources, so that what they
- *   accepted last has a chance to leave; what does not leave waits on disk for the next start.
- * - However a start or a run ends, every part that was started is stopped, in that order, and the queue's lock is given up.
- * - A change on disk takes effect as a whole or not at all: what cannot be run is reported, and what ran before runs on. Only what
- *   a change concerns is stopped; the queue closes for a change of `buffer` alone.
+ * Joins queue, sources and core session, and follows the files on disk. Invariants:
+ * - What appends starts after the queue is open and stops before it closes. The forwarder outlives the sources, so that it can send
+ *   what they accepted last; the rest waits on disk for the next start.
+ * - However a start or a run ends, every part that was started is stopped, in that order, and the queue's lock is released.
+ * - A change on disk takes effect as a whole or not at all: if it cannot run, that is reported and the previous config stays in effect.
+ *   Only the parts that a change concerns are stopped; the queue closes for a change of `buffer` alone.
  */
 import { isDeepStrictEqual } from "node:util";
 import type { SourceConfig } from "../../proto/collector-config/parse.ts";
-import type { UsableConfig } from "../config/load-config.ts";
+import { watchFiles } from "../config/file-watch.ts";
+import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { openQueue, type Queue } from "../queue/queue.ts";
 import type { FileSourceDependencies } from "../sources/file/file-source.ts";
 import type { Source } from "../sources/source.ts";
 import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
 import { type StatusSocket, serveStatus } from "../status/status-socket.ts";
-import { awaitChange } from "./await-change.ts";
 import { composeStatus } from "./compose-status.ts";
 import { type CoreSession, openCoreSession } from "./core-session.ts";
 import type { ProcessFacts } from "./heartbeat-report.ts";
-import type { ReloadableLog } from "./reloadable-log.ts";
-import { createRunState, isSame, type RunState, refuse, reportOf } from "./run-state.ts";
+import type { ReloadableLog } from "./log.ts";
+import { configReportOf, createRunState, isSame, type RunState, recordErrors, rejectConfig } from "./run-state.ts";
 
 /** How long a stop waits for a connected forwarder to empty the queue. */
 const drainMs = 5_000;
@@ -32,31 +32,30 @@ export interface SupervisorOptions {
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   facts: ProcessFacts;
   log: ReloadableLog;
-  /** Makes the source of a config entry. */
   createSource(config: SourceConfig, dependencies: FileSourceDependencies): Source;
 }
 
 /**
- * Runs a collector until `signal` aborts; resolves when everything is stopped and the queue closed. Rejects, equally stopped, if
- * the queue cannot be opened (`QueueLockedError`) or a source cannot start (`SourceStartError`) at first. A source or the
- * forwarder losing its peer is no end, nor is a change of the config that cannot be run.
+ * Runs a collector until `signal` aborts; resolves when everything is stopped and the queue is closed. At the start it rejects, equally
+ * stopped, if the queue cannot be opened (`QueueLockedError`, `QueueVersionError`) or a source cannot start (`SourceStartError`). Later,
+ * neither a lost connection nor a config that cannot run ends it.
  */
 export const superviseCollector = async (options: SupervisorOptions, signal: AbortSignal): Promise<void> => {
   const state = await createRunState(options.loaded, options.env, options.log);
-  let proven: UsableConfig | undefined;
+  let lastStarted: UsableConfig | undefined;
   try {
     for (;;) {
       try {
         const next = await runWithQueue(options, state, signal, () => {
-          proven = state.loaded;
+          lastStarted = state.loaded;
         });
         if (next === undefined) return;
         state.loaded = next;
       } catch (error) {
-        if (proven === undefined || proven === state.loaded) throw error;
-        // Another queue directory that cannot be used, say.
-        refuse(state, state.loaded, error, options.log);
-        state.loaded = proven;
+        if (lastStarted === undefined || lastStarted === state.loaded) throw error;
+        // For example because the new queue directory cannot be used.
+        rejectConfig(state, state.loaded, error, options.log);
+        state.loaded = lastStarted;
       }
     }
   } finally {
@@ -64,7 +63,7 @@ export const superviseCollector = async (options: SupervisorOptions, signal: Abo
   }
 };
 
-/** Runs until the signal aborts, and gives undefined, or until the queue must be opened anew, and gives for which config. */
+/** Runs until the signal aborts and returns undefined, or until the queue must be reopened and returns the config for that. */
 const runWithQueue = async (
   options: SupervisorOptions,
   state: RunState,
@@ -73,9 +72,9 @@ const runWithQueue = async (
 ): Promise<UsableConfig | undefined> => {
   const { env, log } = options;
   const onQuarantined = (folder: string, err: unknown) =>
-    log.error({ err, folder }, "the queue was damaged and put aside");
+    log.error({ err, folder }, "the queue was corrupt; quarantined it and created a new one");
   const onCorruptRecords = (sequences: readonly number[]) =>
-    log.error({ sequences }, "records on disk are not as they were stored; set aside");
+    log.error({ sequences }, "moved corrupt records to the dead letters");
   const queue = openQueue({ ...state.loaded.config.buffer, ...env, onQuarantined, onCorruptRecords });
   const { append, checkpoints } = queue;
   const sources = createSourceSet((config) =>
@@ -86,26 +85,30 @@ const runWithQueue = async (
   let next: UsableConfig | undefined;
   const compose = () => {
     const { loaded } = state;
-    const now = env.clock.now();
-    const report = reportOf(state);
     const parts = { session, queue: queue.stats(), sources: sources.running() };
-    return composeStatus({ now, facts: options.facts, loaded, report, ...parts });
+    return composeStatus({
+      now: env.clock.now(),
+      facts: options.facts,
+      loaded,
+      report: configReportOf(state),
+      ...parts,
+    });
   };
   try {
     session = await openSession(options, state, queue);
     await sources.apply(state.loaded.config.sources);
-    state.servingHash = state.loaded.runningConfigHash;
+    state.effectiveHash = state.loaded.runningConfigHash;
     socket = await serveStatus(state.loaded.config.buffer.dir, compose, log);
     onStarted();
     const names = sources.running().map(({ name }) => name);
-    log.info({ identity: state.loaded.pair.identity, sources: names }, "collector runs");
+    log.info({ identity: state.loaded.credentials.identity, sources: names }, "collector runs");
     while (!signal.aborted && next === undefined) {
-      const found = await awaitChange(options, state, session, signal);
+      const found = await waitForChange(options, state, session, signal);
       if (found === undefined) continue;
       if (!isDeepStrictEqual(found.config.buffer, state.loaded.config.buffer)) next = found;
       else session = await reload(options, { state, queue, sources, session }, found);
     }
-    log.info({}, next === undefined ? "collector stops" : "the queue is opened anew");
+    log.info({}, next === undefined ? "collector stops" : "reopening the queue");
   } finally {
     await socket?.close();
     await sources.stop();
@@ -118,8 +121,38 @@ const runWithQueue = async (
   return next;
 };
 
+/** Waits until the files on disk are a usable config other than the one that runs, and returns it; undefined when the signal aborts. */
+const waitForChange = async (
+  { env, log }: Pick<SupervisorOptions, "env" | "log">,
+  state: RunState,
+  session: CoreSession,
+  signal: AbortSignal,
+): Promise<UsableConfig | undefined> => {
+  const watch = await watchFiles(filesOf(state.loaded), env);
+  try {
+    for (;;) {
+      // Loads after the watch has started, so that no change falls in between.
+      const found = await loadConfig(state.loaded.path, env);
+      if (signal.aborted) return undefined;
+      if (isUsable(found) && !isSame(found, state.loaded) && !isSame(found, state.rejected)) return found;
+      recordErrors(state, found, log);
+      await Promise.race([watch.next(signal, found.errors.length > 0), session.failed]);
+    }
+  } catch (error) {
+    if (signal.aborted) return undefined;
+    throw error;
+  } finally {
+    watch.close();
+  }
+};
+
+const filesOf = ({ path, config: { forwarder, management } }: UsableConfig): string[] => {
+  const { certFile, keyFile, caFile } = forwarder.mtls;
+  return [path, certFile, keyFile, caFile, ...(management.caFile === undefined ? [] : [management.caFile])];
+};
+
 const openSession = (options: SupervisorOptions, state: RunState, queue: Queue): Promise<CoreSession> => {
-  const { fingerprintSha256 } = state.loaded.pair;
+  const { fingerprintSha256 } = state.loaded.credentials;
   return openCoreSession({
     ...options,
     loaded: state.loaded,
@@ -127,27 +160,28 @@ const openSession = (options: SupervisorOptions, state: RunState, queue: Queue):
     lastAckAt: state.lastAckAt,
     lastHeartbeatAt: state.lastHeartbeatAt,
     rollbacks: state.rollbacks,
-    configReport: () => reportOf(state),
-    onServed: () => {
+    configReport: () => configReportOf(state),
+    onAccepted: () => {
       if (fingerprintSha256 !== state.rolledBackTo) state.rollbacks = 0;
-      state.desired.served(state.servingHash);
+      state.desired.accepted(state.effectiveHash);
     },
-    onAnswer: (answer, { fetchDesired }) => state.desired.assigned(answer.desired_config, fetchDesired),
-    onRollback: (to) => {
+    onHeartbeatAnswer: (answer, fetchDesiredConfig) =>
+      state.desired.assigned(answer.desired_config, fetchDesiredConfig),
+    onRollback: (fingerprint) => {
       state.rollbacks += 1;
-      state.rolledBackTo = to;
+      state.rolledBackTo = fingerprint;
     },
   });
 };
 
-/** Remembers what the next session goes on from. */
+/** Closes a session, and remembers what the next one continues from. */
 const closeSession = async (state: RunState, session: CoreSession): Promise<void> => {
   state.lastAckAt = session.forwarder().lastAckAt;
   state.lastHeartbeatAt = session.heartbeat()?.lastSuccessAt ?? null;
   await session.close();
 };
 
-/** The parts that a change may concern. */
+/** The parts that a reload may change. */
 interface Running {
   state: RunState;
   queue: Queue;
@@ -155,7 +189,7 @@ interface Running {
   session: CoreSession;
 }
 
-/** Lets `next` take effect; gives the session that is open then. If a source of it cannot start, all stays as it was. */
+/** Puts `next` into effect and returns the session that is then open. Changes nothing if one of its sources cannot start. */
 const reload = async (
   options: SupervisorOptions,
   { state, queue, sources, session }: Running,
@@ -165,21 +199,22 @@ const reload = async (
   try {
     await sources.apply(next.config.sources);
   } catch (error) {
-    refuse(state, next, error, log);
+    rejectConfig(state, next, error, log);
     return session;
   }
   const before = state.loaded;
   const { runningConfigHash } = before;
   const { sources: sourcesBefore, log: logBefore } = before.config;
   if (!isDeepStrictEqual(next.config.log, logBefore)) log.reload(next.config.log);
-  const talk = { ...next, runningConfigHash, config: { ...next.config, sources: sourcesBefore, log: logBefore } };
-  const keepsSession = isSame(talk, before);
+  // A session does not depend on sources and log.
+  const forSession = { ...next, runningConfigHash, config: { ...next.config, sources: sourcesBefore, log: logBefore } };
+  const keepsSession = isSame(forSession, before);
   state.loaded = next;
   state.errors = [];
-  state.refused = undefined;
-  log.info({ fingerprint_sha256: next.pair.fingerprintSha256, session_kept: keepsSession }, "reloaded");
+  state.rejected = undefined;
+  log.info({ fingerprint_sha256: next.credentials.fingerprintSha256, session_kept: keepsSession }, "reloaded");
   if (!keepsSession) await closeSession(state, session);
-  state.servingHash = next.runningConfigHash;
+  state.effectiveHash = next.runningConfigHash;
   return keepsSession ? session : openSession(options, state, queue);
 };
 

@@ -1,6 +1,6 @@
 import type { CollectorStatus } from "./status.ts";
 
-/** The status for people: aligned lines, the name of each thing first. Every line ends with a newline. */
+/** Formats the status for people, as aligned lines. Every line ends with a newline. */
 export const describeStatus = (status: CollectorStatus): string => {
   const now = Date.parse(status.now);
   const ago = (time: string) => `${duration(now - Date.parse(time))} ago`;
@@ -13,19 +13,19 @@ export const describeStatus = (status: CollectorStatus): string => {
       "config",
       config.valid
         ? `valid, ${shortHash(config.running_config_hash)}`
-        : "the file on disk is invalid; the one before runs on",
+        : "the config on disk is invalid; the previous one stays in effect",
       ...config.errors,
       ...(config.desired_config_hash === null || config.desired_config_hash === config.running_config_hash
         ? []
-        : [`core wants ${shortHash(config.desired_config_hash)}`]),
+        : [`desired config: ${shortHash(config.desired_config_hash)}`]),
     ],
     [
       "queue",
       describeQueue(queue),
-      ...(queue.at_risk ? ["at risk: too full, or its oldest record too old"] : []),
+      ...(queue.at_risk ? ["at risk: too full, or its oldest record is too old"] : []),
       ...(quarantine.files > 0
         ? [
-            `damaged files put aside: ${quarantine.files}, with ${quarantine.records} records; see quarantine-* beside it`,
+            `quarantined files: ${quarantine.files}, with ${quarantine.records} records; see quarantine-* in the data directory`,
           ]
         : []),
     ],
@@ -64,20 +64,20 @@ const describeQueue = (queue: CollectorStatus["queue"]): string =>
     `${size(queue.bytes)} of ${size(queue.max_bytes)}`,
     ...(queue.oldest_record_age_seconds === null ? [] : [`oldest ${duration(queue.oldest_record_age_seconds * 1000)}`]),
     `${queue.dropped_records_total} dropped`,
-    `${queue.dead_letters} set aside`,
+    `${queue.dead_letters} dead letters`,
   ].join(", ");
 
 const describeSource = ({ name, counters }: CollectorStatus["sources"][number]): string =>
   [name, ...Object.entries(counters).map(([counter, count]) => `${count} ${counter.replaceAll("_", " ")}`)].join(", ");
 
-/** Bytes in the largest unit of 1024 that fits, with at most one decimal. */
+/** Formats bytes in the largest unit of 1024 that fits, with at most one decimal. */
 const size = (bytes: number): string => {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   const power = Math.min(units.length - 1, bytes < 1 ? 0 : Math.floor(Math.log2(bytes) / 10));
   return `${Number((bytes / 1024 ** power).toFixed(1))} ${units[power]}`;
 };
 
-/** The two largest units of a time: `3 d 4 h`, `12 s`. */
+/** Formats a duration in its two largest units: `3 d 4 h`, `12 s`. */
 const duration = (ms: number): string => {
   const seconds = Math.max(0, Math.floor(ms / 1000));
   const parts = [

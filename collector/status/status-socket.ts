@@ -6,7 +6,7 @@ import { errorCode } from "../../kit/describe-error.ts";
 import type { Log } from "../../kit/log.ts";
 import { CollectorStatus } from "./status.ts";
 
-/** Where a running collector answers, in its data directory. */
+/** Returns the path of a running collector's socket. */
 const socketIn = (dataDir: string): string => join(dataDir, "status.sock");
 
 /** An open socket. */
@@ -15,9 +15,9 @@ export interface StatusSocket {
 }
 
 /**
- * Answers every connection to a unix socket in `dataDir`, for this user alone (0600), with the status of that moment as one JSON
- * object. Call it with the queue's lock held: a socket that is there is then left over from a process that was killed. A socket
- * that cannot be opened (its path is bounded by the system) is logged and done without.
+ * Serves the current status, as one JSON object for each connection, on a unix socket in `dataDir` for this user alone (0600). The
+ * caller has the queue's lock, so an existing socket is left over from a killed process and is removed. Logs a socket that cannot be
+ * opened (the system limits the length of its path), and continues without one.
  */
 export const serveStatus = async (dataDir: string, compose: () => CollectorStatus, log: Log): Promise<StatusSocket> => {
   const path = socketIn(dataDir);
@@ -31,16 +31,16 @@ export const serveStatus = async (dataDir: string, compose: () => CollectorStatu
       server.once("error", reject);
       server.listen(path, resolve);
     });
-    // Until here the umask holds: whoever else may look into the directory may not connect, as that takes the right to write.
+    // Before this, the umask protects it: connecting takes the right to write.
     await chmod(path, 0o600);
   } catch (error) {
-    log.warn({ err: error }, "the status socket cannot be opened; svc-collector status will not find this collector");
+    log.warn({ err: error }, "the status socket cannot be opened; svc-collector status cannot reach this collector");
     return { close: async () => undefined };
   }
   return { close: () => new Promise((resolve) => void server.close(() => resolve())) };
 };
 
-/** Why there is no status. */
+/** The status of a collector cannot be read. */
 export class NoStatusError extends Error {
   override readonly name = "NoStatusError";
   readonly code: "not_running" | "not_allowed" | "not_understood";
@@ -53,7 +53,7 @@ export class NoStatusError extends Error {
 
 const answerTimeoutMs = 5_000;
 
-/** The status of the collector that runs with `dataDir`. Throws `NoStatusError`. */
+/** Reads the status of the collector that runs with `dataDir`. Throws `NoStatusError`. */
 export const fetchStatus = async (dataDir: string): Promise<CollectorStatus> => {
   const text = await readAll(socketIn(dataDir)).catch((error: unknown) => {
     throw noStatus(error);

@@ -3,7 +3,7 @@ import * as v from "valibot";
 const Time = v.nullable(v.string());
 const Text = v.nullable(v.string());
 
-/** What `svc-collector status --json` prints of a running collector. Times are RFC 3339; nothing in it is secret. */
+/** The output of `svc-collector status --json`. Times are RFC 3339; nothing in it is secret. */
 export const CollectorStatus = v.object({
   version: v.string(),
   commit: v.string(),
@@ -27,7 +27,7 @@ export const CollectorStatus = v.object({
     dead_letters: v.number(),
     at_risk: v.boolean(),
   }),
-  /** Of queues whose file was damaged. */
+  /** Corrupt queue files that were quarantined, and their records. */
   quarantine: v.object({ files: v.number(), records: v.number() }),
   forwarder: v.object({ endpoint: v.string(), connected: v.boolean(), last_ack_at: Time, last_error: Text }),
   /** Null without `management.core_url`. */

@@ -102,7 +102,7 @@ const sendHeartbeat = async (
   const { sent_at: _, ...report } = heartbeatBody(clock.now(), { boot_id: "demo" });
   try {
     const transport = { baseUrl: coreUrl, caPem, serverName: undefined, timeoutMs: 10_000 };
-    await callHeartbeat(transport, { pair, sentAt }, report as unknown as HeartbeatReport);
+    await callHeartbeat(transport, { credentials: pair, sentAt }, report as unknown as HeartbeatReport);
     return { status: 200, code: "accepted" };
   } catch (error) {
     if (!(error instanceof ManagementError)) throw error;

@@ -1,5 +1,5 @@
+import { type FlagSpec, type FlagValues, parseFlags } from "../../collector/commands/command.ts";
 import { usageFailure } from "../../collector/commands/command-failure.ts";
-import { type FlagSpec, type FlagValues, parseFlags } from "../../collector/commands/flags.ts";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { splitHostPort } from "../../proto/collector-config/schema.ts";
 import { type ScenarioName, scenarios } from "./scenario/scenarios.ts";

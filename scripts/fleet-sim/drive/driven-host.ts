@@ -1,6 +1,6 @@
 import { createHash, createPrivateKey, generateKeyPairSync } from "node:crypto";
 import { createCsr } from "../../../collector/identity/request-certificate.ts";
-import { signBody } from "../../../collector/management/sign-proof.ts";
+import { signBody } from "../../../collector/management/signed-request.ts";
 import { rfc3339 } from "../../../kit/clock.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
 import type { Host } from "../scenario/hosts.ts";

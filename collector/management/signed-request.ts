@@ -1,0 +1,117 @@
+/*
+ * Signed management requests: mutual TLS, and a proof in the body (docs/api.md). Invariant: the `sent_at` of one purpose rises from
+ * request to request, also across restarts and when the clock is set back, or core rejects the request as a replay.
+ */
+import { createHash, type KeyObject, sign } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { type Clock, rfc3339 } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+import { canonicalBody, clockSkewMsMax, type ProofPurpose, proofPayload } from "../../proto/management/proof.ts";
+import { parseTimestamp } from "../../proto/management/text.ts";
+import { writeDurably } from "../files/private-files.ts";
+import type { Credentials } from "../identity/credentials.ts";
+import { failureOfResponse, type ManagementResponse } from "./management-error.ts";
+import { postJson, type TransportOptions } from "./transport.ts";
+
+/** Creates rising `sent_at` values for one purpose. */
+export interface SentAt {
+  /**
+   * Returns max(now, last + 1 ms), and writes it to disk before. If the disk cannot be written, returns it all the same: heartbeats
+   * must report that disk, and core names the last value when a later process has lost it. Ignores a last value that is further
+   * ahead than the skew that core allows: core cannot have accepted it, and it would silence this host until then.
+   */
+  next(): Promise<string>;
+  /** Continues above `lastSentAt`, the newest value that core accepted. */
+  adopt(lastSentAt: string): void;
+  /** Uses core's clock, whose time is `serverTime` now, instead of this host's, until the next call. */
+  follow(serverTime: string): void;
+  /** By how much this host's clock is ahead of the one that is followed; 0 while it is its own. */
+  skewSeconds(): number;
+}
+
+/** Creates a `SentAt` that keeps its last value in the file `path`: one file for each purpose, one process at a time. */
+export const createSentAt = (path: string, { clock, entropy }: { clock: Clock; entropy: Entropy }): SentAt => {
+  let last: number | undefined;
+  let aheadMs = 0;
+  const load = async () => {
+    const text = await readFile(path, "utf8").catch(() => "");
+    return parseTimestamp(text.trim()) ?? 0;
+  };
+  return {
+    next: async () => {
+      const now = clock.now() + aheadMs;
+      last ??= await load();
+      last = last > now + clockSkewMsMax ? now : Math.max(now, last + 1);
+      const text = rfc3339(last);
+      await writeDurably(path, `${text}\n`, { entropy }).catch(() => undefined);
+      return text;
+    },
+    adopt: (lastSentAt) => {
+      last = Math.max(last ?? 0, parseTimestamp(lastSentAt) ?? 0);
+    },
+    follow: (serverTime) => {
+      const time = parseTimestamp(serverTime);
+      if (time !== undefined) aheadMs = time - clock.now();
+    },
+    skewSeconds: () => Math.round(-aheadMs / 1000),
+  };
+};
+
+/** Who makes a management request: the credentials that are presented and that sign, and the `sent_at` of the purpose. */
+export interface ManagementCaller {
+  credentials: Credentials;
+  sentAt: SentAt;
+  signal?: AbortSignal;
+}
+
+/**
+ * Signs and posts `fields`. Posts once more if core names a newer `sent_at`, as after this host's clock was set back and its file was
+ * lost. A heartbeat is also posted once more with core's clock if this host's is wrong, since it may be what reports that renewals
+ * fail for that reason (case R7). A renewal is not: a clock that is weeks ahead would find every new certificate due at once.
+ */
+export const postSigned = async (
+  transport: TransportOptions,
+  purpose: ProofPurpose,
+  path: string,
+  { credentials, sentAt, signal }: ManagementCaller,
+  fields: object,
+): Promise<ManagementResponse> => {
+  const post = async () =>
+    postJson(transport, {
+      path,
+      body: signBody(purpose, credentials, { sent_at: await sentAt.next(), ...fields }),
+      credentials,
+      ...(signal === undefined ? {} : { signal }),
+    });
+  const response = await post();
+  const { lastSentAt, serverTime } = [401, 409].includes(response.status) ? failureOfResponse(response) : {};
+  if (lastSentAt !== undefined) sentAt.adopt(lastSentAt);
+  else if (serverTime !== undefined && purpose === "heartbeat") sentAt.follow(serverTime);
+  else return response;
+  return post();
+};
+
+/** Returns `body`, which has its `sent_at`, with its `proof`: a signature by the key of the presented certificate. */
+export const signBody = <Body extends { sent_at: string }>(
+  purpose: ProofPurpose,
+  { identity, fingerprintSha256, privateKey }: Pick<Credentials, "identity" | "fingerprintSha256" | "privateKey">,
+  body: Body,
+): Body & { proof: string } => {
+  const payload = proofPayload({
+    purpose,
+    identity,
+    certificateSha256: fingerprintSha256,
+    sentAt: body.sent_at,
+    bodySha256: createHash("sha256").update(canonicalBody(body)).digest("hex"),
+  });
+  return { ...body, proof: sign(digestFor(privateKey), Buffer.from(payload), privateKey).toString("base64") };
+};
+
+const digests: Partial<Record<string, string>> = { prime256v1: "sha256", secp384r1: "sha384" };
+
+const digestFor = (key: KeyObject): string | null => {
+  if (key.asymmetricKeyType === "ed25519") return null;
+  const digest = digests[key.asymmetricKeyDetails?.namedCurve ?? ""];
+  if (digest === undefined) throw new Error("management requests need a P-256, P-384 or Ed25519 key");
+  return digest;
+};

@@ -1,0 +1,44 @@
+import { describe, expect, it } from "vitest";
+import { createCollectorLog } from "./log.ts";
+
+const write = (format: "json" | "text", fields: object, message: string): string => {
+  const lines: string[] = [];
+  createCollectorLog({ level: "info", format }, { write: (text) => void lines.push(text) }).warn(fields, message);
+  return lines.join("");
+};
+
+describe("createCollectorLog", () => {
+  it.each(["json", "text"] as const)(
+    "I5: writes one line for texts with CR, LF, U+0085, U+2028 and U+2029, as %s",
+    (format) => {
+      const text = write(
+        format,
+        { detail: "a\r\nb\u2028c\u2029d\u0085e", err: new Error("x\ny\u2028z") },
+        "one\ntwo\u2028three\x1b[31m",
+      );
+      // Splits like Python and other Unicode-aware readers.
+      expect(text.split(/\r\n|[\n\v\f\r\u0085\u2028\u2029]/)).toEqual([expect.stringContaining("three"), ""]);
+      expect(text).not.toContain("\x1b");
+    },
+  );
+
+  it("writes level, time, message and fields as JSON", () => {
+    expect(JSON.parse(write("json", { queue: "a\u2028b" }, "hello"))).toEqual({
+      level: "warn",
+      time: expect.stringMatching(/^\d{4}-.*Z$/),
+      queue: "a\u2028b",
+      msg: "hello",
+    });
+    expect(write("text", { n: 1 }, "hello")).toMatch(/^\d{4}-\S+Z WARN {2}hello \{"n":1\}\n$/);
+  });
+
+  it("logs an error's name, code, message and causes, and none of its other properties", () => {
+    const error = Object.assign(new Error("outer", { cause: new Error("inner") }), { code: "ECODE", cert: "PEM" });
+    expect(JSON.parse(write("json", { err: error }, "failed")).err).toEqual({
+      type: "Error",
+      message: "outer",
+      code: "ECODE",
+      cause: { type: "Error", message: "inner" },
+    });
+  });
+});
