@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { Secret } from "../../kit/secret.ts";
 import { QueryInteger } from "../../proto/values.ts";
 import { Problem } from "../problems.ts";
-import type { Page, Paged } from "../store/query-parts.ts";
+import type { Paged, PageRequest } from "../store/query-parts.ts";
 import type { Reply } from "./route.ts";
 
 /** The query fields of every list (contract, section 1): `limit` of 1 to 1000, 100 by default, and the opaque `cursor`. */
@@ -20,7 +20,7 @@ export const createList = (secret: Secret, name: string) => {
   const cursors = createCursorSeal(secret);
   return async <Row, View>(
     query: { limit: number; cursor?: string | undefined },
-    find: (page: Page) => Promise<Paged<Row>>,
+    find: (page: PageRequest) => Promise<Paged<Row>>,
     view: (row: Row) => View,
   ): Promise<Reply> => {
     const [after = null] = query.cursor === undefined ? [] : await cursors.open(name, query.cursor);

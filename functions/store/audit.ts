@@ -2,7 +2,7 @@ import { and, asc, desc, eq, gt, gte, inArray, lt, or, sql } from "drizzle-orm";
 import { auditChain, auditEvent, auditPending } from "../../drizzle/schema/audit.ts";
 import { certificate } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
-import { insertRows, type Page, paged, pageOf } from "./query-parts.ts";
+import { insertRows, type PageRequest, paged, pageOf } from "./query-parts.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
@@ -37,7 +37,7 @@ export interface AuditFilter {
 }
 
 /** Returns one page of the log, newest first. An event that is not chained yet has a null link. */
-export const listAuditEvents = async (db: Executor, filter: AuditFilter, page: Page) => {
+export const listAuditEvents = async (db: Executor, filter: AuditFilter, page: PageRequest) => {
   const { action, actor, targetId, since, until } = filter;
   const { where, orderBy, limit } = pageOf(auditEvent.id, page, [
     action === undefined ? undefined : eq(auditEvent.action, action),

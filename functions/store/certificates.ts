@@ -1,7 +1,7 @@
 import { and, desc, eq, gt, inArray, isNull, ne } from "drizzle-orm";
 import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
-import { anyOf, insertRows, type Page, type Paged, paged, pageOf } from "./query-parts.ts";
+import { anyOf, insertRows, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;
@@ -157,7 +157,7 @@ export const findUnusedSuccessor = async (db: Executor, predecessorId: string): 
 export const listCertificates = async (
   db: Executor,
   identityId: string,
-  page: Page,
+  page: PageRequest,
 ): Promise<Paged<CertificateRow>> => {
   const { where, orderBy, limit } = pageOf(certificate.id, page, [eq(certificate.identityId, identityId)]);
   return paged(await db.select().from(certificate).where(where).orderBy(orderBy).limit(limit), page);

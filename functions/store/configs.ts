@@ -2,7 +2,7 @@ import { and, desc, eq, getTableColumns, isNull } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "../../drizzle/schema/config.ts";
 import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import type { Executor } from "./database.ts";
-import { type Page, type Paged, paged, pageOf } from "./query-parts.ts";
+import { type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 
 /** A published config's row. */
 export type ConfigRow = typeof collectorConfig.$inferSelect;
@@ -33,7 +33,7 @@ export const findNewestConfigByHash = async (db: Executor, configHash: string): 
 };
 
 /** Returns one page of the configs, without their text. */
-export const listConfigs = async (db: Executor, page: Page): Promise<Paged<ListedConfig>> => {
+export const listConfigs = async (db: Executor, page: PageRequest): Promise<Paged<ListedConfig>> => {
   const { yaml: _, ...columns } = getTableColumns(collectorConfig);
   const { where, orderBy, limit } = pageOf(collectorConfig.id, page, []);
   return paged(await db.select(columns).from(collectorConfig).where(where).orderBy(orderBy).limit(limit), page);

@@ -4,7 +4,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import type { Executor } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
-import { type Admission, admissionOf, type DecisionRow, decideProofs, type ProofUse } from "./proof-uses.ts";
+import { admissionOf, type DecisionRow, decideProofs, type ProofAdmission, type ProofUse } from "./proof-uses.ts";
 
 /** The columns of `collector_health` that a heartbeat reports, by their names. Times are RFC 3339. */
 export interface HealthReport {
@@ -43,7 +43,7 @@ export interface HeartbeatWrite {
 }
 
 /** The decision on a heartbeat, and what the response needs. */
-export interface HeartbeatRecord extends Admission {
+export interface HeartbeatRecord extends ProofAdmission {
   /** This boot id and the previous one alternate on one certificate. */
   isCloneSuspected: boolean;
   renewAfter: number | null;

@@ -1,7 +1,7 @@
 import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
-import { anyOf, insertRows, type Page, type Paged, paged, pageOf, substring } from "./query-parts.ts";
+import { anyOf, insertRows, type Paged, type PageRequest, paged, pageOf, substring } from "./query-parts.ts";
 
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;
@@ -89,7 +89,7 @@ export interface IdentityFilter {
 export const listIdentities = async (
   db: Executor,
   { text, status, policyId, tokenId }: IdentityFilter,
-  page: Page,
+  page: PageRequest,
 ): Promise<Paged<IdentityRow>> => {
   const { identity, deviceId, hostname, revokedAt } = collectorIdentity;
   const matches = (pattern: string) => or(ilike(identity, pattern), ilike(deviceId, pattern), ilike(hostname, pattern));

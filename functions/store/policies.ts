@@ -1,7 +1,7 @@
 import { eq, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import type { Executor } from "./database.ts";
-import { anyOf, type Page, type Paged, paged, pageOf } from "./query-parts.ts";
+import { anyOf, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 
 /** An enrollment policy's row. */
 export type PolicyRow = typeof enrollmentPolicy.$inferSelect;
@@ -52,7 +52,7 @@ export const findPolicy = async (db: Executor, id: string): Promise<PolicyRow | 
 };
 
 /** Returns one page of the policies. */
-export const listPolicies = async (db: Executor, page: Page): Promise<Paged<PolicyRow>> => {
+export const listPolicies = async (db: Executor, page: PageRequest): Promise<Paged<PolicyRow>> => {
   const { where, orderBy, limit } = pageOf(enrollmentPolicy.id, page, []);
   return paged(await db.select().from(enrollmentPolicy).where(where).orderBy(orderBy).limit(limit), page);
 };
@@ -109,7 +109,7 @@ export const addTokenUses = async (
 };
 
 /** Returns one page of the tokens of a policy. */
-export const listTokens = async (db: Executor, policyId: string, page: Page): Promise<Paged<TokenRow>> => {
+export const listTokens = async (db: Executor, policyId: string, page: PageRequest): Promise<Paged<TokenRow>> => {
   const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [eq(bootstrapToken.policyId, policyId)]);
   return paged(await db.select().from(bootstrapToken).where(where).orderBy(orderBy).limit(limit), page);
 };

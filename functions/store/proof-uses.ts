@@ -24,7 +24,7 @@ export type AdmissionOutcome =
   | "rate_limited";
 
 /** The decision on one proof. */
-export interface Admission {
+export interface ProofAdmission {
   outcome: AdmissionOutcome;
   /** Null, with `identityId`, when the certificate is unknown. */
   certificateId: string | null;
@@ -96,7 +96,7 @@ export const decideProofs = (purpose: ProofPurpose, now: number): SQL => {
 };
 
 /** Converts a row of `decision`. */
-export const admissionOf = (row: DecisionRow): Admission => ({
+export const admissionOf = (row: DecisionRow): ProofAdmission => ({
   outcome: row.outcome,
   certificateId: row.certificate_id,
   identityId: row.identity_id,
@@ -110,7 +110,7 @@ export const useProof = async (
   purpose: ProofPurpose,
   { fingerprintSha256, sentAt, expired }: ProofUse,
   now: number,
-): Promise<Admission> => {
+): Promise<ProofAdmission> => {
   const at = sql`${new Date(sentAt).toISOString()}::timestamptz`;
   const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at} as sent_at, ${expired}::boolean as expired`;
   const [row] = await db.execute<DecisionRow>(

@@ -45,7 +45,7 @@ export const insertRows = async <Table extends PgTable>(
 const wireOf = (value: unknown): unknown => (value instanceof Uint8Array ? `\\x${value.toHex()}` : (value ?? null));
 
 /** A page of a list whose ids are UUIDv7: newest first, ids below `after`. */
-export interface Page {
+export interface PageRequest {
   after: string | null;
   limit: number;
 }
@@ -57,14 +57,14 @@ export interface Paged<Row> {
 }
 
 /** Returns the parts of a query for one page and one more row, which `paged` removes. */
-export const pageOf = (id: AnyPgColumn, { after, limit }: Page, where: readonly (SQL | undefined)[]) => ({
+export const pageOf = (id: AnyPgColumn, { after, limit }: PageRequest, where: readonly (SQL | undefined)[]) => ({
   where: and(...where, after === null ? undefined : lt(id, after)),
   orderBy: desc(id),
   limit: limit + 1,
 });
 
 /** Returns the page of the rows that a query with `pageOf` returned. */
-export const paged = <Row extends { id: string }>(rows: Row[], { limit }: Page): Paged<Row> => ({
+export const paged = <Row extends { id: string }>(rows: Row[], { limit }: PageRequest): Paged<Row> => ({
   rows: rows.slice(0, limit),
   next: rows.length > limit ? (rows[limit - 1]?.id ?? null) : null,
 });

@@ -4,7 +4,7 @@ import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { type AuditFilter, insertAuditEvents, type ListedAuditEvent, listAuditEvents } from "../../store/audit.ts";
 import type { Executor } from "../../store/database.ts";
-import type { Page, Paged } from "../../store/query-parts.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** Every action of the log, `noun.verb` (contract, section 10). */
@@ -100,5 +100,5 @@ export const recordAudits = (
 export const browseAuditEvents = (
   { db }: Pick<Core, "db">,
   filter: AuditFilter,
-  page: Page,
+  page: PageRequest,
 ): Promise<Paged<ListedAuditEvent>> => listAuditEvents(db, filter, page);

@@ -13,7 +13,7 @@ import type { ClientCertificate } from "../../signer/certificate.ts";
 import { hasAuditEventSince } from "../../store/audit.ts";
 import { updateFirstUsed, updateReplaced } from "../../store/certificates.ts";
 import { lockIdentity, lockIdentityByName, updateAuthFailure } from "../../store/identities.ts";
-import { type Admission, useProof } from "../../store/proof-uses.ts";
+import { type ProofAdmission, useProof } from "../../store/proof-uses.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 
 /** What verifying a proof needs of core. */
@@ -127,7 +127,7 @@ export const admitProof = async (
 export const admitted = async (
   core: AdmitCore,
   { certificate: { identity } }: ProvenCollector,
-  admission: Admission,
+  admission: ProofAdmission,
   origin: Origin,
 ): Promise<AdmittedCollector> => {
   const { outcome, certificateId, identityId } = admission;

@@ -18,7 +18,7 @@ import {
   notifyRevocation,
   updateIdentityRevoked,
 } from "../../store/identities.ts";
-import type { Page, Paged } from "../../store/query-parts.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
@@ -99,7 +99,7 @@ export const revokeCertificate = async (
 export const browseIdentities = (
   { db }: Pick<Core, "db">,
   filter: IdentityFilter,
-  page: Page,
+  page: PageRequest,
 ): Promise<Paged<IdentityRow>> => listIdentities(db, filter, page);
 
 /** The identity. 404 `not_found`. */
@@ -113,7 +113,7 @@ export const getIdentity = async ({ db }: Pick<Core, "db">, id: string): Promise
 export const browseCertificates = async (
   core: Pick<Core, "db">,
   identityId: string,
-  page: Page,
+  page: PageRequest,
 ): Promise<Paged<CertificateRow>> => {
   await getIdentity(core, identityId);
   return listCertificates(core.db, identityId, page);

@@ -6,7 +6,7 @@ import { configBytesMax, parseTree } from "../../../proto/collector-config/tree.
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type ConfigRow, findConfig, insertConfig, type ListedConfig, listConfigs } from "../../store/configs.ts";
-import type { Page, Paged } from "../../store/query-parts.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { findSecrets } from "./find-secrets.ts";
@@ -50,7 +50,7 @@ export const getConfig = async ({ db }: Pick<Core, "db">, id: string): Promise<C
 };
 
 /** One page of the published configs, newest first, without their text. */
-export const browseConfigs = ({ db }: Pick<Core, "db">, page: Page): Promise<Paged<ListedConfig>> =>
+export const browseConfigs = ({ db }: Pick<Core, "db">, page: PageRequest): Promise<Paged<ListedConfig>> =>
   listConfigs(db, page);
 
 /** A config that may be published. */

@@ -11,7 +11,7 @@ import {
   type TokenRow,
   updatePolicyFrozen,
 } from "../../store/policies.ts";
-import type { Page, Paged } from "../../store/query-parts.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { certificateTtlSecondsMax } from "./rules.ts";
@@ -98,7 +98,7 @@ export const freezePolicy = async (
   });
 
 /** One page of the policies, newest first. */
-export const browsePolicies = ({ db }: Pick<Core, "db">, page: Page): Promise<Paged<store.PolicyRow>> =>
+export const browsePolicies = ({ db }: Pick<Core, "db">, page: PageRequest): Promise<Paged<store.PolicyRow>> =>
   store.listPolicies(db, page);
 
 /** The policy. 404 `not_found`. */
@@ -109,7 +109,11 @@ export const getPolicy = async ({ db }: Pick<Core, "db">, id: string): Promise<s
 };
 
 /** One page of a policy's tokens, newest first. 404 `not_found` for a policy that is not there. */
-export const browseTokens = async (core: Pick<Core, "db">, policyId: string, page: Page): Promise<Paged<TokenRow>> => {
+export const browseTokens = async (
+  core: Pick<Core, "db">,
+  policyId: string,
+  page: PageRequest,
+): Promise<Paged<TokenRow>> => {
   await getPolicy(core, policyId);
   return listTokens(core.db, policyId, page);
 };
