@@ -14,9 +14,9 @@ import { sha256 } from "../../kit/bytes.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy, uuidv7 } from "../../kit/entropy.ts";
 import { createTestCa, createTestCsr, createTestKey } from "../lab-ca/test-pki.ts";
+import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, quantile } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
-import { openBenchDatabase } from "./database.ts";
 
 /** Goals of performance: certificates a second on one core, and enrollments a second through the whole route. */
 const signGoal = 1500;
@@ -46,7 +46,7 @@ export const bench: Bench = async (args) => {
       createTestCsr({ key: await createTestKey(), uri: `${prefix}host-${index}` }),
     ),
   );
-  const database = await openBenchDatabase();
+  const database = await openEmbeddedDatabase();
   try {
     const token = await insertToken(database.db);
     const core = createBenchCore(database, { signer, clientCertificates }, () => systemClock.now());
@@ -161,7 +161,10 @@ const runAll = async (count: number, inFlight: number, run: (index: number) => P
   await Promise.all(Array.from({ length: inFlight }, work));
 };
 
-const checkRecorded = async ({ sql }: { sql: Awaited<ReturnType<typeof openBenchDatabase>>["sql"] }, count: number) => {
+const checkRecorded = async (
+  { sql }: { sql: Awaited<ReturnType<typeof openEmbeddedDatabase>>["sql"] },
+  count: number,
+) => {
   const [row] = await sql`select (select count(*)::int from certificate) as certificates,
     (select count(*)::int from audit_event where action = 'collector.enroll') as events,
     (select enrollment_count::int from enrollment_policy) as enrollments,

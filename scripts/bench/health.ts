@@ -11,9 +11,9 @@ import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { fleetSorts } from "../../proto/fleet-health/vocabulary.ts";
 import { mintBridgeToken, people, seedPeople } from "../lab/people.ts";
 import { seedFleet } from "../lab/seed-fleet.ts";
+import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, quantile } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
-import { openBenchDatabase } from "./database.ts";
 
 /** Upper bounds in milliseconds, of the CSV in seconds, and of its memory in bytes. */
 const goals = { database: 25, route: 60, summary: 60, facets: 150, csvSeconds: 5, csvBytes: 50 * 1024 * 1024 };
@@ -58,7 +58,7 @@ export const bench: Bench = async (args) => {
     options: { collectors: { type: "string", default: "100000" }, rounds: { type: "string", default: "3" } },
   });
   const [count, rounds] = [Number(values.collectors), Number(values.rounds)];
-  const database = await openBenchDatabase(largeFleet);
+  const database = await openEmbeddedDatabase({ settings: largeFleet });
   try {
     let now = systemClock.now();
     await seedFleet(database.db, { count, now: new Date(now) });

@@ -7,9 +7,9 @@ import type { HttpContext } from "../../functions/http/request.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { canonicalBody, proofPayload } from "../../proto/management/proof.ts";
 import { heartbeatBody } from "../lab/heartbeat-body.ts";
+import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, quantile, rated } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
-import { openBenchDatabase } from "./database.ts";
 import { type BenchHost, createBenchFleet } from "./fleet.ts";
 import { cpuSecondsOf } from "./process-usage.ts";
 
@@ -57,7 +57,7 @@ export const bench: Bench = async (args) => {
     },
   });
   const [hosts, rounds, inFlight] = [Number(values.hosts), Number(values.rounds), Number(values["in-flight"])];
-  const database = await openBenchDatabase();
+  const database = await openEmbeddedDatabase();
   try {
     const start = systemClock.now();
     const fleet = await createBenchFleet(database.db, { count: hosts, now: start });

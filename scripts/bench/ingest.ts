@@ -1,7 +1,7 @@
 import { parseArgs } from "node:util";
 import { type CoreProcess, prepareCoreProcess } from "../lab/ingest-core.ts";
+import { type EmbeddedDatabase, openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, quantile, rated } from "./bench.ts";
-import { type BenchDatabase, openBenchDatabase } from "./database.ts";
 import { measureCopyLoop } from "./ingest/copy-loop.ts";
 import { measureGroupLoop } from "./ingest/group-loop.ts";
 import { connectSender, type Sender, type SenderStream } from "./ingest/raw-sender.ts";
@@ -32,7 +32,7 @@ export const bench: Bench = async (args) => {
     payloadBytes: Number(values.payload),
     framesInFlight: Math.max(1, Math.round(Number(values["in-flight"]) / Number(values.streams))),
   };
-  const database = await openBenchDatabase();
+  const database = await openEmbeddedDatabase();
   const files = await prepareCoreProcess(database.url);
   const core = await files.start();
   try {
@@ -55,7 +55,7 @@ interface Load {
 }
 
 interface Target {
-  database: BenchDatabase;
+  database: EmbeddedDatabase;
   files: CoreProcess;
   port: number;
   pid: number;
@@ -176,7 +176,7 @@ const openStreams = async (at: Target, load: Load, count: number) => {
 };
 
 /** Every measurement starts on an empty table and a fresh checkpoint. */
-const reset = async ({ sql }: BenchDatabase): Promise<void> => {
+const reset = async ({ sql }: EmbeddedDatabase): Promise<void> => {
   await sql`truncate ingest_envelope`;
   await sql`checkpoint`;
 };

@@ -10,8 +10,8 @@ import { systemEntropy } from "../../kit/entropy.ts";
 import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
 import { createEnrolledHost } from "../lab/enrolled-host.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
+import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import type { Bench } from "./bench.ts";
-import { openBenchDatabase } from "./database.ts";
 
 const execute = promisify(execFile);
 const runs = 7;
@@ -25,7 +25,7 @@ const goals = { core: 1, run: 0.4, diag: 0.3, worker: 1024 * 1024 };
  */
 export const bench: Bench = async () => {
   const folder = await mkdtemp(join(tmpdir(), "svc-bench-start-"));
-  const database = await openBenchDatabase();
+  const database = await openEmbeddedDatabase();
   const host = await createEnrolledHost({
     more: `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
 sources:

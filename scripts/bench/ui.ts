@@ -6,9 +6,9 @@ import { seedPeople } from "../lab/people.ts";
 import { seedFleet } from "../lab/seed-fleet.ts";
 import { looks, uiStates } from "../lab/ui-states.ts";
 import { visitPage } from "../lab/visit-page.ts";
+import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import type { Bench } from "./bench.ts";
 import { createBenchCore } from "./core.ts";
-import { openBenchDatabase } from "./database.ts";
 import { findViolations, measureArrival, measureBytes, measureInteractions, type Stage } from "./ui/measure.ts";
 import { startBenchWeb } from "./web.ts";
 
@@ -74,7 +74,7 @@ const withFleet = async <Result>(
   count: number,
   work: (stage: Stage, grow: (count: number) => Promise<void>) => Promise<Result>,
 ): Promise<Result> => {
-  const database = await openBenchDatabase({ shared_buffers: "512MB" });
+  const database = await openEmbeddedDatabase({ settings: { shared_buffers: "512MB" } });
   const browser = await launchBrowser();
   try {
     await seedPeople(database.db, systemClock.now());

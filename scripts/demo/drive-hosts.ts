@@ -43,11 +43,7 @@ export const driveHosts = async (
   const wire = createNodeWire({
     api: { url: httpUrl, caPem: undefined },
     management: { header: clientCertificateHeader },
-    ingest: {
-      url: `https://${ingestEndpoint}`,
-      caPem: await readFile(pki.serverCaFile, "utf8"),
-      serverName: undefined,
-    },
+    ingest: { url: `https://${ingestEndpoint}`, caPem: await readFile(pki.serverCaFile, "utf8") },
     connectionsMax: 16,
   });
   cleanup.defer(() => wire.close());

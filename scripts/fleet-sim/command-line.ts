@@ -1,81 +1,99 @@
+import { open, rename, rm, stat } from "node:fs/promises";
 import { CommandFailure, exitCode } from "../../collector/commands/command-failure.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import packageJson from "../../package.json" with { type: "json" };
-import { type DriveRequest, type Options, readOptions, usage } from "./options.ts";
+import { readOptions, type SimOptions, usage } from "./options.ts";
 import { scenarios } from "./scenario/scenarios.ts";
-import { checkWritable, writeWhole } from "./write-whole.ts";
 
-/** Where a command line writes, and what ends it early. */
-export interface Surroundings {
+/** Where a command line writes, and the signal that stops it. */
+export interface CommandContext {
   stdout: { write(text: string): unknown };
   stderr: { write(text: string): unknown };
   signal: AbortSignal;
 }
 
-/** Runs one command line and gives its exit code: 0 done, 1 failed, 2 usage. */
+/** Runs a command line and returns its exit code: 0 done, 1 failed, 2 usage. */
 export const runCommandLine = async (
   args: readonly string[],
-  { stdout, stderr, signal }: Surroundings,
+  { stdout, stderr, signal }: CommandContext,
 ): Promise<number> => {
   if (args.includes("--help") || args.includes("--version")) {
     stdout.write(args.includes("--help") ? usage : `${packageJson.version}\n`);
     return exitCode.done;
   }
-  const progress = (line: string) => {
-    if (!args.includes("--json")) stderr.write(`svc-fleet-sim: ${line}\n`);
-  };
+  const isJson = args.includes("--json");
+  const progress = (line: string) => void (isJson || stderr.write(`svc-fleet-sim: ${line}\n`));
   try {
     const options = readOptions(args);
-    const print = async (text: string) => {
-      if (options.out === undefined) stdout.write(text);
-      else await writeWhole(options.out, text, systemEntropy);
-    };
-    // Before hours of work whose result could not be kept.
-    if (options.out !== undefined) await checkWritable(options.out, systemEntropy);
-    if (options.drive !== undefined) return await drive(options, options.drive, { signal, print, progress });
-    await print(await simulationText(options));
-    return exitCode.done;
-  } catch (error) {
-    const { code, message, exitCode: exit } = failureOf(error);
-    if (args.includes("--json")) stdout.write(`${JSON.stringify({ ok: false, error: { code, message } })}\n`);
-    else {
-      stderr.write(`svc-fleet-sim: ${message}\n`);
-      if (exit === exitCode.usage) stderr.write("  svc-fleet-sim --help lists its flags\n");
+    const { out, drive } = options;
+    // Before hours of work whose result could not be stored.
+    if (out !== undefined) await checkWritable(out);
+    const print = async (text: string) =>
+      void (out === undefined ? stdout.write(text) : await writeAtomically(out, text));
+    if (drive === undefined) {
+      await print(await simulationText(options));
+      return exitCode.done;
     }
+    const { runDrive } = await import("./run-drive.ts");
+    const { report, keep } = await runDrive({ ...options, drive }, { signal, progress });
+    await print(`${JSON.stringify(report)}\n`);
+    if (report.stopped !== null) progress(report.stopped);
+    else if (drive.keep) {
+      progress("keeps the fleet alive until it is stopped");
+      await keep(signal);
+    }
+    return report.ok ? exitCode.done : exitCode.failed;
+  } catch (error) {
+    const failure = error instanceof CommandFailure ? error : undefined;
+    const { code = "internal", exitCode: exit = exitCode.failed } = failure ?? {};
+    const message = error instanceof Error ? error.message : "unknown failure";
+    if (isJson) stdout.write(`${JSON.stringify({ ok: false, error: { code, message } })}\n`);
+    else stderr.write(`svc-fleet-sim: ${message}\n`);
+    if (!isJson && exit === exitCode.usage) stderr.write("  svc-fleet-sim --help lists its flags\n");
     return exit;
   }
 };
 
-const simulationText = async ({ scenario, seed, durationSeconds }: Options): Promise<string> => {
-  // Loaded on use: help and refusals need no database.
+const simulationText = async ({ scenario, seed, durationSeconds }: SimOptions): Promise<string> => {
+  // Loaded on use: help and usage failures need no database.
   const { predictHealth, withModelDatabase } = await import("./model/predict-health.ts");
   const { simulationPlan } = await import("./scenario/plan.ts");
   const { printSimulation, simulate } = await import("./simulate.ts");
   const plan = await simulationPlan({ scenario, seed, durationSeconds, hosts: scenarios[scenario].hosts });
   const simulation = await withModelDatabase((database) =>
-    simulate(plan, (told) => predictHealth(database, { plan, told, pagesAt: [plan.endsAt] })),
+    simulate(plan, (histories) => predictHealth(database, { plan, histories, pagesAt: [plan.endsAt] })),
   );
   return printSimulation(simulation);
 };
 
-/** Plays the fleet, prints the report, and keeps the fleet alive if that was asked for. */
-const drive = async (
-  options: Options,
-  request: DriveRequest,
-  means: { signal: AbortSignal; print(text: string): Promise<void>; progress(line: string): void },
-): Promise<number> => {
-  const { runDrive } = await import("./run-drive.ts");
-  const { report, keep } = await runDrive(options, request, means);
-  await means.print(`${JSON.stringify(report)}\n`);
-  if (report.stopped !== null) means.progress(report.stopped);
-  else if (request.keep) {
-    means.progress("the fleet lives on until it is stopped");
-    await keep(means.signal);
-  }
-  return report.ok ? exitCode.done : exitCode.failed;
-};
+/** Throws `CommandFailure` if `path` cannot be written now. What is there does not change. */
+const checkWritable = (path: string): Promise<void> =>
+  withTemporaryFile(path, async () => {
+    if ((await stat(path).catch(() => undefined))?.isDirectory()) throw new Error("a directory is there");
+  });
 
-const failureOf = (error: unknown): CommandFailure =>
-  error instanceof CommandFailure
-    ? error
-    : new CommandFailure(exitCode.failed, "internal", error instanceof Error ? error.message : "unknown failure");
+/** Writes a file so that a reader gets the old text or all of the new, also after a crash. Throws `CommandFailure`. */
+const writeAtomically = (path: string, text: string): Promise<void> =>
+  withTemporaryFile(path, async (temporary) => {
+    const file = await open(temporary, "r+");
+    try {
+      await file.writeFile(text);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    await rename(temporary, path);
+  });
+
+const withTemporaryFile = async (path: string, use: (temporary: string) => Promise<void>): Promise<void> => {
+  const temporary = `${path}.${systemEntropy.bytes(6).toHex()}.tmp`;
+  try {
+    await (await open(temporary, "wx")).close();
+    await use(temporary);
+  } catch (cause) {
+    const message = "the file of --out cannot be written";
+    throw new CommandFailure(exitCode.failed, "file_unwritable", message, { cause });
+  } finally {
+    await rm(temporary, { force: true });
+  }
+};

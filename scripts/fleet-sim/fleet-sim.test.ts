@@ -29,7 +29,7 @@ const run = async (args: readonly string[], env: Record<string, string> = {}) =>
 };
 
 describe("svc-fleet-sim", () => {
-  it("prints the same bytes for the same seed in another time zone and locale, and writes them whole to a file", async () => {
+  it("prints the same bytes for the same seed in another time zone and locale, and writes a file all or nothing", async () => {
     const dir = await mkdtemp(join(tmpdir(), "svc-fleet-sim-"));
     try {
       const args = ["--scenario", "smoke", "--seed", "7", "--duration", "5m"];
@@ -54,7 +54,7 @@ describe("svc-fleet-sim", () => {
     }
   });
 
-  it("refuses a wrong command line with exit code 2 and repeats nothing of it", async () => {
+  it("rejects a wrong command line with exit code 2 and repeats none of it", async () => {
     for (const args of [
       [],
       ["--scenario", "svcbt_x"],
@@ -79,7 +79,7 @@ describe("svc-fleet-sim", () => {
   });
 });
 
-describe("what cannot be done", () => {
+describe("a failure", () => {
   const failureOf = async (args: readonly string[]) => {
     let stdout = "";
     const code = await runCommandLine([...args, "--json"], {
@@ -90,7 +90,7 @@ describe("what cannot be done", () => {
     return { exit: code, ...(JSON.parse(stdout) as { error: { code: string; message: string } }).error };
   };
 
-  it("is said before anything is played: a file that cannot be written, a core that is not there", async () => {
+  it("is reported before anything is played: a file that cannot be written, an unavailable core", async () => {
     const dir = await mkdtemp(join(tmpdir(), "svc-fleet-sim-"));
     try {
       const token = join(dir, "token");
@@ -120,12 +120,12 @@ describe("the scenario fleet-100", () => {
     afterAll(() => database.drop());
     const { db } = database.connect();
     const plan = await simulationPlan({ scenario: "fleet-100", seed: 1, hosts: 100, durationSeconds: 1200 });
-    simulation = await simulate(plan, (told) =>
-      predictHealth({ db, url: database.url }, { plan, told, pagesAt: [plan.endsAt] }),
+    simulation = await simulate(plan, (histories) =>
+      predictHealth({ db, url: database.url }, { plan, histories, pagesAt: [plan.endsAt] }),
     );
   });
 
-  it("ends in all nine states, most hosts healthy, by core's own report", () => {
+  it("ends with hosts in all nine states, most of them healthy, by core's own report", () => {
     const { by_state, rows } = simulation.health;
     for (const state of fleetStates) {
       expect({ state, count: by_state[state] }).toEqual({
@@ -138,7 +138,7 @@ describe("the scenario fleet-100", () => {
     expect(rows.length).toBe(100);
   });
 
-  it("brings each role where its name says", () => {
+  it("brings each role into the state that it is named after", () => {
     const { hosts, health } = simulation;
     const ends = new Map(health.rows.map((row) => [row.identity, row]));
     const states = new Map(hosts.map(({ role, identity }) => [role, ends.get(String(identity))?.state]));
@@ -171,7 +171,7 @@ describe("the scenario fleet-100", () => {
     });
   });
 
-  it("holds every kind of drift, hosts that heartbeat and never forwarded, waiting successors and refusals", () => {
+  it("has every kind of drift, hosts that never forwarded, unused successors and refusals", () => {
     const { rows } = simulation.health;
     expect(new Set(rows.map((row) => row.config.drift))).toEqual(new Set(driftKinds));
     expect(rows.filter((row) => row.last_heartbeat_at !== null && row.last_envelope_at === null).length).toBe(3);
@@ -181,7 +181,7 @@ describe("the scenario fleet-100", () => {
   });
 });
 
-describe("a host's life", () => {
+describe("a host's timeline", () => {
   const anyPlan = fc.record({
     seed: fc.nat(),
     durationSeconds: fc.integer({ min: 300, max: 7200 }),
@@ -200,7 +200,7 @@ describe("a host's life", () => {
     versionMin: null,
   } as const;
 
-  it("is in order and makes sense, whatever the seed and the length of the history", async () => {
+  it("is in order and consistent for any seed and length of the history", async () => {
     await fc.assert(
       fc.asyncProperty(anyPlan, async (options) => {
         const plan = await createPlan({ ...chosen, ...options });
@@ -214,7 +214,7 @@ describe("a host's life", () => {
     );
   });
 
-  it("comes to its end where nobody forwards, however long the history is", async () => {
+  it("has no frames without an ingest listener, in a long history too", async () => {
     const plan = await createPlan({
       ...chosen,
       ...{ seed: 1, durationSeconds: 7200, isOld: false, canAge: false, hasOperator: true, forwards: false },
@@ -226,17 +226,17 @@ describe("a host's life", () => {
     expect(new Set(kinds).has("forward")).toBe(false);
   });
 
-  it("is another one with another seed, and the same one with the same", async () => {
-    const tell = async (seed: number) => {
+  it("is the same for the same seed, and another one for another seed", async () => {
+    const play = async (seed: number) => {
       const plan = await simulationPlan({ scenario: "smoke", seed, hosts: 10, durationSeconds: 300 });
       return JSON.stringify(createHosts(plan).map((host) => [host, [...historyOf(plan, stepsOf(plan, host))]]));
     };
-    expect(await tell(3)).toBe(await tell(3));
-    expect(await tell(3)).not.toBe(await tell(4));
+    expect(await play(3)).toBe(await play(3));
+    expect(await play(3)).not.toBe(await play(4));
   });
 
-  it("does not depend on how many others there are", async () => {
-    const tell = async (hosts: number) => {
+  it("does not depend on the number of other hosts", async () => {
+    const play = async (hosts: number) => {
       const plan = await createPlan({
         ...chosen,
         hosts,
@@ -249,25 +249,27 @@ describe("a host's life", () => {
       const [first] = createHosts(plan);
       return first && { deviceId: first.deviceId, platform: first.platform };
     };
-    expect(await tell(40)).toEqual(await tell(4000));
+    expect(await play(40)).toEqual(await play(4000));
   });
 });
 
-/** What does not make sense about the steps of a host. */
+/** Returns what is inconsistent about the steps of a host. */
 const faultOf = (steps: readonly Step[], earliest: number): string | undefined => {
   let certificates = 0;
   let refusedFrom = Number.POSITIVE_INFINITY;
   let before = earliest;
   for (const [index, step] of steps.entries()) {
-    if (step.at < before) return `${step.kind} comes before what it follows`;
+    if (step.at < before) return `${step.kind} is earlier than the step before it`;
     before = step.at;
     if ((step.kind === "enroll") !== (index === 0)) return "the enrollment is not the first and only first step";
     if (step.kind === "enroll") certificates = 1;
-    if (step.kind === "renew" && step.certificate !== certificates - 1) return "renews what is not its newest";
+    if (step.kind === "renew" && step.certificate !== certificates - 1)
+      return "renews a certificate that is not its newest";
     if (step.kind === "renew") certificates++;
     if ("certificate" in step && step.certificate >= certificates) return "uses a certificate that it does not have";
     if (step.kind === "revoke_identity" || step.kind === "revoke_certificate") refusedFrom = step.at;
-    if (step.at > refusedFrom && ["renew", "forward"].includes(step.kind)) return "goes on after its revocation";
+    if (step.at > refusedFrom && ["renew", "forward"].includes(step.kind))
+      return "renews or forwards after its revocation";
     if (step.kind === "heartbeat" && step.expected === "accepted" && step.at > refusedFrom)
       return "is accepted after its revocation";
   }

@@ -29,14 +29,14 @@ const flags = {
 
 type Given = FlagValues<typeof flags>;
 
-/** How a live core is driven. */
+/** How to drive a live core. */
 export interface DriveRequest {
   /** Base URL of the API without a slash at the end. */
   url: string;
   hosts: number;
   durationSeconds: number | undefined;
   operatorTokenFile: string | undefined;
-  /** Where the bootstrap token comes from, and the prefix that goes with it. */
+  /** The file of the bootstrap token, stdin if undefined, and the identity prefix to enroll with. */
   bootstrap: { tokenFile: string | undefined; identityPrefix: string } | undefined;
   /** The URL of a TLS listener, or the header for the API's own. */
   management: { url: string } | { header: string };
@@ -50,28 +50,28 @@ export interface DriveRequest {
   keep: boolean;
 }
 
-/** What was asked for, checked. */
-export interface Options {
+/** The validated arguments. */
+export interface SimOptions {
   scenario: ScenarioName;
   seed: number;
   durationSeconds: number;
-  /** Where the result goes; stdout when undefined. */
+  /** The file of the result; stdout if undefined. */
   out: string | undefined;
-  /** Undefined: nothing is sent anywhere. */
+  /** Undefined: a simulation, which sends nothing. */
   drive: DriveRequest | undefined;
 }
 
 /** The lines of `--help`. */
 export const usage = `usage: svc-fleet-sim --scenario NAME [flags]
 
-Plays a fleet by a virtual clock and prints what happened, and the health that core would report, as one JSON value: the same
+Plays a fleet on a virtual clock and prints what happened, and the health that core would report, as one JSON value: the same
 bytes for the same seed everywhere.
 
   --scenario NAME     ${Object.keys(scenarios).join(", ")}
-  --seed N            which fleet and which history; 1 unless told
-  --duration TIME     how long the history is: 5m to 12h (s, m, h); 1h unless told
-  --out FILE          writes there, whole or not at all, instead of to stdout
-  --json              says failures as one JSON object on stdout, and no progress
+  --seed N            chooses the fleet and its history; default 1
+  --duration TIME     length of the history: 5m to 12h (s, m, h); default 1h
+  --out FILE          writes to FILE, all or nothing, instead of stdout
+  --json              prints failures as one JSON object on stdout, and no progress
   --help, --version
 
 With --drive it plays the fleet against a live core, in real time, with real keys, certificates and proofs, and prints a report:
@@ -80,17 +80,17 @@ latencies, failures, and how core's health report agrees with the predicted one.
   --drive URL                     base URL of core's API, without /v1; http:// on loopback only
   --operator-token-file FILE      a bridge token of an admin, read anew for each call
   --token-file FILE, --token-stdin, with --identity-prefix URI
-                                  enrolls with this bootstrap token instead of one that the admin makes
-  --ingest HOST:PORT              the ingest listener: hosts forward to it, and manage themselves over it
-  --management URL                where management requests go with the client certificate: a TLS edge
-  --client-certificate-header H   or to the API itself, the certificate in the header that core trusts
+                                  enrolls with this bootstrap token instead of one that the admin creates
+  --ingest HOST:PORT              the ingest listener, for telemetry and for management requests
+  --management URL                a TLS edge for management requests with the client certificate
+  --client-certificate-header H   or sends them to the API, with the certificate in this header that core trusts
   --ca-bundle FILE, --ingest-ca-bundle FILE
-                                  the only authorities of servers; the second of the ingest listener, if another
-  --hosts N                       1 to 100000; as many as the scenario has unless told
-  --duration TIME                 at least five heartbeat intervals of core; these, or 60s, unless told
-  --run NAME                      distinguishes this fleet; the time unless told
-  --rate N, --concurrency N       steps begun in a second, and at once, at most; as they are due, and 64 unless told
-  --keep                          goes on heartbeating after the report, until stopped
+                                  the only accepted CAs of servers; the second for the ingest listener, if another
+  --hosts N                       1 to 100000; default: as many as the scenario has
+  --duration TIME                 at least five heartbeat intervals of core; default these or 60s
+  --run NAME                      distinguishes this fleet; default: the current time
+  --rate N, --concurrency N       limits of steps begun in a second, and at once; default none, and 64
+  --keep                          continues to heartbeat after the report, until stopped
 
 Exit codes: 0 done, 1 failed or the reports differ, 2 usage.
 `;
@@ -99,12 +99,13 @@ const simulatedSeconds = { min: 300, max: 43_200, usual: 3600 };
 const drivenSeconds = { min: 5, max: 86_400 };
 const hostsMax = 100_000;
 
-/** Reads the arguments. Throws a usage failure that repeats none of them. */
-export const readOptions = (args: readonly string[]): Options => {
+/** Parses the arguments. Throws a usage failure that repeats none of them. */
+export const readOptions = (args: readonly string[]): SimOptions => {
   const given = parseFlags(flags, args);
   const scenario = readScenario(given);
   const drive = given.drive === undefined ? undefined : readDrive(given, given.drive, scenario);
-  if (drive === undefined) refuseDriveFlags(given);
+  const driveFlag = Object.entries(given).find(([name, value]) => Boolean(value) && !simulationFlags.includes(name));
+  if (drive === undefined && driveFlag) throw usageFailure(`--${driveFlag[0]} needs --drive`);
   return {
     scenario,
     seed: readNumber("seed", given.seed, 0, Number.MAX_SAFE_INTEGER) ?? 1,
@@ -115,11 +116,6 @@ export const readOptions = (args: readonly string[]): Options => {
 };
 
 const simulationFlags: readonly string[] = ["scenario", "seed", "duration", "out", "json"];
-
-const refuseDriveFlags = (given: Given): void => {
-  const wrong = Object.entries(given).find(([name, value]) => Boolean(value) && !simulationFlags.includes(name));
-  if (wrong) throw usageFailure(`--${wrong[0]} needs --drive`);
-};
 
 const readScenario = ({ scenario }: Given): ScenarioName => {
   if (scenario === undefined) throw usageFailure("--scenario is required");
@@ -157,7 +153,7 @@ const readDrive = (given: Given, drive: string, scenario: ScenarioName): DriveRe
 const readBootstrap = (given: Given): DriveRequest["bootstrap"] => {
   const { "token-file": tokenFile, "token-stdin": fromStdin, "identity-prefix": identityPrefix } = given;
   if (tokenFile === undefined && !fromStdin) return undefined;
-  if (tokenFile !== undefined && fromStdin) throw usageFailure("takes one of --token-file and --token-stdin");
+  if (tokenFile !== undefined && fromStdin) throw usageFailure("accepts one of --token-file and --token-stdin");
   if (identityPrefix === undefined || !URL.canParse(identityPrefix) || !identityPrefix.endsWith("/"))
     throw usageFailure("--identity-prefix must be an absolute URI that ends in /");
   return { tokenFile, identityPrefix };
@@ -166,7 +162,7 @@ const readBootstrap = (given: Given): DriveRequest["bootstrap"] => {
 const readManagement = (given: Given, url: string): DriveRequest["management"] => {
   const { management, ingest, "client-certificate-header": header } = given;
   if (management !== undefined && header !== undefined)
-    throw usageFailure("takes one of --management and --client-certificate-header");
+    throw usageFailure("accepts one of --management and --client-certificate-header");
   if (header !== undefined && !/^[A-Za-z0-9-]{1,64}$/.test(header))
     throw usageFailure("--client-certificate-header must be the name of a header");
   if (header !== undefined) return { header };

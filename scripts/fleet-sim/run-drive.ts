@@ -7,45 +7,38 @@ import { createNodeWire } from "./drive/node-wire.ts";
 import { explained } from "./drive/refusals.ts";
 import { WireError } from "./drive/wire.ts";
 import { withModelDatabase } from "./model/predict-health.ts";
-import type { DriveRequest, Options } from "./options.ts";
+import type { DriveRequest, SimOptions } from "./options.ts";
 
-/** Drives the fleet that was asked for against a live core by the machine's clock. Rejects with a `CommandFailure`. */
+/** Drives a fleet against a live core by the machine's clock. Rejects with a `CommandFailure`. */
 export const runDrive = async (
-  { scenario, seed }: Pick<Options, "scenario" | "seed">,
-  request: DriveRequest,
-  { signal, progress }: { signal: AbortSignal; progress(line: string): void },
+  { scenario, seed, drive }: SimOptions & { drive: DriveRequest },
+  context: { signal: AbortSignal; progress(line: string): void },
 ): Promise<DrivenFleet> => {
-  const { url, ingest, management, bootstrap, operatorTokenFile, durationSeconds, ratePerSecond } = request;
-  const caPem = await readBundle("ca-bundle", request.caBundle);
-  const ingestCaPem = await readBundle("ingest-ca-bundle", request.ingestCaBundle);
-  const serverName = undefined;
-  const atIngest = ingest !== undefined && "url" in management && management.url === `https://${ingest}`;
+  const { url, ingest, management, bootstrap, operatorTokenFile, durationSeconds, ratePerSecond, concurrency } = drive;
+  const caPem = await readBundle("ca-bundle", drive.caBundle);
+  const ingestCaPem = await readBundle("ingest-ca-bundle", drive.ingestCaBundle);
+  const ingestServer = ingest === undefined ? undefined : { url: `https://${ingest}`, caPem: ingestCaPem };
   const wire = createNodeWire({
     api: { url, caPem },
     management:
-      "header" in management ? management : { ...management, caPem: atIngest ? ingestCaPem : caPem, serverName },
-    ingest: ingest === undefined ? undefined : { url: `https://${ingest}`, caPem: ingestCaPem, serverName },
-    connectionsMax: request.concurrency,
+      "header" in management
+        ? management
+        : ingestServer?.url === management.url
+          ? ingestServer
+          : { ...management, caPem },
+    ingest: ingestServer,
+    connectionsMax: concurrency,
   });
   try {
+    const token = bootstrap && (await readToken({ "token-file": bootstrap.tokenFile }, process));
     return await driveFleet({
-      scenario,
-      seed,
-      hosts: request.hosts,
-      run: request.run ?? systemClock.now().toString(36),
-      wire,
+      ...{ scenario, seed, hosts: drive.hosts, wire, clock: systemClock, concurrency, ...context },
+      run: drive.run ?? systemClock.now().toString(36),
       operatorToken: operatorTokenFile === undefined ? null : () => readBridgeToken(operatorTokenFile),
-      bootstrap:
-        bootstrap === undefined
-          ? null
-          : { token: await readToken({ "token-file": bootstrap.tokenFile }, process), ...bootstrap },
-      clock: systemClock,
-      concurrency: request.concurrency,
+      bootstrap: bootstrap && token ? { token, identityPrefix: bootstrap.identityPrefix } : null,
       ...(durationSeconds === undefined ? {} : { durationSeconds }),
       ...(ratePerSecond === undefined ? {} : { ratePerSecond }),
       withDatabase: withModelDatabase,
-      signal,
-      progress,
     });
   } catch (cause) {
     if (cause instanceof CommandFailure) throw cause;
@@ -55,19 +48,18 @@ export const runDrive = async (
   }
 };
 
-/** The token in the file as it is now. */
+const readText = (flag: string, path: string): Promise<string> =>
+  readFile(path, "utf8").catch((cause: unknown) => {
+    throw new CommandFailure(exitCode.failed, "file_unreadable", `the file of --${flag} cannot be read`, { cause });
+  });
+
+const readBundle = async (flag: string, path: string | undefined): Promise<string | undefined> =>
+  path === undefined ? undefined : readText(flag, path);
+
+/** Returns the token that the file has now. */
 const readBridgeToken = async (path: string): Promise<string> => {
-  const token = (await readFile(path, "utf8").catch(() => undefined))?.trim();
-  if (token === undefined)
-    throw new CommandFailure(exitCode.failed, "file_unreadable", "the file of --operator-token-file cannot be read");
+  const token = (await readText("operator-token-file", path)).trim();
   if (!/^[\w-]+\.[\w-]+\.[\w-]+$/.test(token))
     throw new CommandFailure(exitCode.failed, "token_malformed", "this is not a bridge token; nothing was sent");
   return token;
-};
-
-const readBundle = async (name: string, path: string | undefined): Promise<string | undefined> => {
-  if (path === undefined) return undefined;
-  return readFile(path, "utf8").catch(() => {
-    throw new CommandFailure(exitCode.failed, "file_unreadable", `the file of --${name} cannot be read`);
-  });
 };

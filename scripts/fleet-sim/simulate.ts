@@ -1,17 +1,16 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { FleetHealth } from "./health/read-health.ts";
-import type { HostHistory } from "./model/model-host.ts";
 import { stepsOf } from "./scenario/host-steps.ts";
 import { createHosts, type Host } from "./scenario/hosts.ts";
 import type { Plan } from "./scenario/plan.ts";
-import { composeReport, historyOf, type Step, withoutOverwritten } from "./scenario/steps.ts";
+import { composeReport, type HostHistory, historyOf, type Step, withoutOverwritten } from "./scenario/steps.ts";
 
-/** One line of the events: what happened when, and to which host. */
+/** One event: what happened when, and to which host. */
 export type SimulatedEvent = { at: string; host?: string; event: string } & Readonly<
   Record<string, string | number | undefined>
 >;
 
-/** What `svc-fleet-sim` prints (contract, section 14). */
+/** What `svc-fleet-sim` prints; see [simulated fleets](../../docs/fleet-sim.md). */
 export interface Simulation {
   scenario: string;
   seed: number;
@@ -21,21 +20,19 @@ export interface Simulation {
   health: { by_state: FleetHealth["byState"]; rows: FleetHealth["rows"] };
 }
 
-/** Plays a scenario by a virtual clock; `predict` tells its health at the end. */
+/** Plays a scenario on a virtual clock; `predict` returns the health at its end. */
 export const simulate = async (
   plan: Plan,
-  predict: (told: readonly HostHistory[]) => Promise<FleetHealth>,
+  predict: (histories: readonly HostHistory[]) => Promise<FleetHealth>,
 ): Promise<Simulation> => {
-  const told = createHosts(plan).map(
-    (host): HostHistory => ({ host, steps: [...historyOf(plan, stepsOf(plan, host))] }),
-  );
-  const health = await predict(told.map(({ host, steps }) => ({ host, steps: withoutOverwritten(steps) })));
+  const histories = createHosts(plan).map((host) => ({ host, steps: [...historyOf(plan, stepsOf(plan, host))] }));
+  const health = await predict(histories.map(({ host, steps }) => ({ host, steps: withoutOverwritten(steps) })));
   return {
     scenario: plan.scenario,
     seed: plan.seed,
     thresholds: health.thresholds,
-    hosts: told.map(({ host, steps: [first] }) => hostView(host, first?.at ?? plan.startsAt)),
-    events: eventsOf(plan, told),
+    hosts: histories.map(({ host, steps: [first] }) => hostView(host, first?.at ?? plan.startsAt)),
+    events: eventsOf(plan, histories),
     health: { by_state: health.byState, rows: health.rows },
   };
 };
@@ -51,10 +48,10 @@ const hostView = (host: Host, enrolledAt: number) => ({
   enrolled_at: rfc3339(enrolledAt),
 });
 
-/** Every step of every host by time, then by host, between the beginning of the history and the report at its end. */
-const eventsOf = (plan: Plan, told: readonly HostHistory[]): SimulatedEvent[] => {
-  const steps = told.flatMap(({ host, steps }) => steps.map((step) => ({ host, step })));
-  // The sort is stable: of one host, steps of one moment stay in their order.
+/** Returns every step of every host by time, then by host, with the start and the end of the history. */
+const eventsOf = (plan: Plan, histories: readonly HostHistory[]): SimulatedEvent[] => {
+  const steps = histories.flatMap(({ host, steps }) => steps.map((step) => ({ host, step })));
+  // The sort is stable: steps of one host at one time keep their order.
   steps.sort((a, b) => a.step.at - b.step.at || a.host.index - b.host.index);
   const events = steps.map(({ host, step }) => eventView(plan, host, step));
   const start = steps.findIndex(({ step }) => step.at >= plan.startsAt);
@@ -68,8 +65,7 @@ const eventView = (plan: Plan, host: Host, step: Step): SimulatedEvent => {
     case "enroll":
       return { ...on, event: "enroll", certificate_ttl_seconds: plan.ttlSeconds[step.ttl] };
     case "heartbeat": {
-      const { queue } = composeReport(host, step.at, step.status);
-      const { bytes, dropped_records_total } = queue;
+      const { bytes, dropped_records_total } = composeReport(host, step.at, step.status).queue;
       return { ...on, event: "heartbeat", outcome: step.expected, queue_bytes: bytes, dropped_records_total };
     }
     case "revoke_identity":
@@ -86,14 +82,12 @@ const eventView = (plan: Plan, host: Host, step: Step): SimulatedEvent => {
   }
 };
 
-/** The simulation as text: one JSON value, with a line for each host, event and row. */
+/** Prints the simulation as one JSON value, with a line for each host, event and row. */
 export const printSimulation = ({ hosts, events, health, ...head }: Simulation): string => {
   const lines = (items: readonly object[]) => `[\n${items.map((item) => JSON.stringify(item)).join(",\n")}\n]`;
-  const opening = JSON.stringify(head).slice(0, -1);
-  const states = JSON.stringify(health.by_state);
-  return `${opening},
+  return `${JSON.stringify(head).slice(0, -1)},
 "hosts":${lines(hosts)},
 "events":${lines(events)},
-"health":{"by_state":${states},"rows":${lines(health.rows)}}}
+"health":{"by_state":${JSON.stringify(health.by_state)},"rows":${lines(health.rows)}}}
 `;
 };

@@ -7,12 +7,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Core } from "../../functions/core.ts";
 import { createBenchCore } from "../bench/core.ts";
-import { openBenchDatabase } from "../bench/database.ts";
 import { startBenchWeb } from "../bench/web.ts";
 import { launchBrowser } from "../lab/browser.ts";
 import { buildUi } from "../lab/built-ui.ts";
 import { seedPeople } from "../lab/people.ts";
 import { type Look, visitPage } from "../lab/visit-page.ts";
+import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { pictureFleet } from "./fleet.ts";
 
 const folder = fileURLToPath(new URL("../../docs/images/", import.meta.url));
@@ -89,7 +89,7 @@ const emptyPictures: Picture[] = [
   }),
 ];
 
-const database = await openBenchDatabase();
+const database = await openEmbeddedDatabase();
 const browser = await launchBrowser();
 try {
   const silent: Pick<Core, "signer" | "clientCertificates"> = { signer: null, clientCertificates: {} as never };

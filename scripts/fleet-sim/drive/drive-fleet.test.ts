@@ -7,13 +7,13 @@ import { createTestToken, identityPrefix } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
 import { createTestDatabase } from "../../../tests/database.ts";
 import { startTestIngest } from "../../../tests/ingest.ts";
-import { ageCertificates } from "../model/age-certificates.ts";
-import type { ModelDatabase } from "../model/play-steps.ts";
+import { ageCertificates } from "../model/apply-step.ts";
+import type { ModelDatabase } from "../model/predict-health.ts";
 import { driveFleet } from "./drive-fleet.ts";
 import { createForward } from "./node-wire.ts";
-import type { Answer, Wire } from "./wire.ts";
+import type { Wire, WireResponse } from "./wire.ts";
 
-/** An empty database of the test server, for a prediction. */
+/** Runs a prediction with an empty database of the test server. */
 const withDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Result>): Promise<Result> => {
   const database = await createTestDatabase();
   try {
@@ -25,30 +25,26 @@ const withDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Re
 
 describe("a driven fleet", async () => {
   const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.4.0" } });
-  // The listener takes frames by core's time. TLS judges dates by the machine's, and so by certificates of the listener's own CA.
+  // The listener stamps frames by core's clock. TLS checks dates by the machine's, so its certificates are of the listener's own CA.
   const clock = { ...systemClock, now: test.clock.now };
   const ingest = await startTestIngest({ database: test.database, needs: { clock } });
   afterAll(async () => {
     await ingest.close();
     await test.close();
   });
-  const forward = createForward({
-    url: `https://localhost:${ingest.port}`,
-    caPem: ingest.caPem,
-    serverName: undefined,
-  });
+  const forward = createForward({ url: `https://localhost:${ingest.port}`, caPem: ingest.caPem });
 
-  const answerOf = async (response: Response): Promise<Answer> => ({
+  const read = async (response: Response): Promise<WireResponse> => ({
     status: response.status,
-    body: (await response.json()) as Answer["body"],
+    body: (await response.json()) as WireResponse["body"],
   });
-  const post = (path: string, init: RequestInit, body: object | undefined) =>
+  const requestOf = (path: string, init: RequestInit, body: object | undefined) =>
     new Request(new URL(path, "http://core.test"), {
       ...init,
       headers: { ...init.headers, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
-  /** Time passes when the drive waits for it. */
+  /** Advances when the drive sleeps. */
   const movedBySleep: Clock = {
     ...test.clock,
     async sleep(ms, signal) {
@@ -59,9 +55,9 @@ describe("a driven fleet", async () => {
   const clients = new Map<string, ReturnType<typeof ingest.client>>();
   const wire: Wire = {
     call: async ({ method, path, bearer, body }) =>
-      answerOf(await test.fetch(post(path, { method, headers: { Authorization: `Bearer ${bearer}` } }, body))),
+      read(await test.fetch(requestOf(path, { method, headers: { Authorization: `Bearer ${bearer}` } }, body))),
     manage: async ({ path, body }, { certificate }) =>
-      answerOf(await test.fetch(post(path, { method: "POST" }, body), { certificate, listener: "ingest" })),
+      read(await test.fetch(requestOf(path, { method: "POST" }, body), { certificate, listener: "ingest" })),
     forward: async (beacon) => {
       const known = clients.get(beacon.identity) ?? ingest.client({ uri: beacon.identity });
       clients.set(beacon.identity, known);
@@ -72,7 +68,7 @@ describe("a driven fleet", async () => {
     close: () => undefined,
   };
 
-  it("is seen by the live report as predicted, row by row, in all nine states and every kind of drift", async () => {
+  it("appears in the live report as predicted, row by row, in all nine states and every kind of drift", async () => {
     const { report } = await driveFleet({
       scenario: "fleet-100",
       seed: 11,
@@ -114,7 +110,7 @@ describe("a driven fleet", async () => {
     expect(drift).toEqual(driftKinds.map(() => 1));
   });
 
-  it("reaches all nine states within five heartbeat intervals where certificates can be aged, and can be kept alive", async () => {
+  it("reaches all nine states within five heartbeat intervals if certificates can be dated back, and can be kept alive", async () => {
     const { report, keep } = await driveFleet({
       scenario: "fleet-100",
       seed: 12,
@@ -124,7 +120,7 @@ describe("a driven fleet", async () => {
       wire: {
         ...wire,
         forward: null,
-        age: (identity) => ageCertificates(test.db, [identity], test.clock.now()),
+        age: (identity) => ageCertificates(test.db, identity, test.clock.now()),
       },
       operatorToken: () => test.bridgeToken("admin"),
       bootstrap: null,
@@ -147,14 +143,14 @@ describe("a driven fleet", async () => {
     stop.abort();
     await kept;
     const { body: after } = await healthOf("young");
-    // Three heartbeat intervals later a fleet that was left alone would be stale.
+    // Three heartbeat intervals later a fleet without heartbeats would be stale.
     expect(after.items.map(({ identity }) => identity)).toEqual(before.items.map(({ identity }) => identity));
-    const heard = (items: typeof before.items) => items.map((row) => Date.parse(row.last_heartbeat_at ?? ""));
-    const [first, then] = [heard(before.items), heard(after.items)];
+    const heartbeatTimes = (items: typeof before.items) => items.map((row) => Date.parse(row.last_heartbeat_at ?? ""));
+    const [first, then] = [heartbeatTimes(before.items), heartbeatTimes(after.items)];
     expect(then.filter((at, index) => at <= (first[index] ?? 0))).toEqual([]);
   });
 
-  it("enrolls and heartbeats with a bootstrap token alone, revokes nobody and compares nothing", async () => {
+  it("enrolls and heartbeats with a bootstrap token alone, without revocations and without a comparison", async () => {
     const { token } = await createTestToken(test);
     const { report } = await driveGuests(13, token, { wire: { ...wire, forward: null } });
     expect(report).toMatchObject({ failures: {}, refusals: {}, comparison: null, stopped: null, ok: true });
@@ -162,7 +158,7 @@ describe("a driven fleet", async () => {
     expect(report.operations["revoke.identity"]).toBeUndefined();
   });
 
-  /** A drive of seven hosts with a bootstrap token alone. */
+  /** Drives seven hosts with a bootstrap token alone. */
   const driveGuests = (
     seed: number,
     token: string,
@@ -184,7 +180,7 @@ describe("a driven fleet", async () => {
       progress: () => undefined,
     });
 
-  it("ends at the first enrollment that core refuses to everybody, and says what that means", async () => {
+  it("ends at the first enrollment that core would reject for every host, and explains the code", async () => {
     const { token } = await createTestToken(test);
     const { report } = await driveGuests(14, `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`, { wire });
     expect(report).toMatchObject({ ok: false, failures: { token_invalid: 1 }, comparison: null });
@@ -192,7 +188,7 @@ describe("a driven fleet", async () => {
     expect(report.stopped).toMatch(/^core enrolls nobody: token_invalid: the bootstrap token is unknown/);
   });
 
-  it("reports what it did when it is stopped", async () => {
+  it("reports what it did when the signal stops it", async () => {
     const { token } = await createTestToken(test);
     const stop = new AbortController();
     const manage: Wire["manage"] = (request, credentials) => {

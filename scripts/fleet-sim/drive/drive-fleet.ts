@@ -2,57 +2,55 @@ import type { Clock } from "../../../kit/clock.ts";
 import type { Secret } from "../../../kit/secret.ts";
 import { type Comparison, compareHealth } from "../health/compare-health.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
-import type { ModelDatabase } from "../model/play-steps.ts";
-import { predictHealth } from "../model/predict-health.ts";
+import { type ModelDatabase, predictHealth } from "../model/predict-health.ts";
 import { stepsOf } from "../scenario/host-steps.ts";
 import { createHost, createHosts, type Host } from "../scenario/hosts.ts";
 import { createPlan, type Plan, type PlannedVersions } from "../scenario/plan.ts";
 import type { ScenarioName } from "../scenario/scenarios.ts";
 import { historyOf } from "../scenario/steps.ts";
-import { createDrivenHost, type DriveMeans } from "./driven-host.ts";
+import { createDrivenHost, type DriveContext } from "./driven-host.ts";
 import { createMeasurements, type Measurements } from "./measurements.ts";
 import { observedHistories } from "./observed-history.ts";
 import { createFleetOperator } from "./operator.ts";
-import { createPlayer, EnrollmentEnded, type Part, type Player } from "./player.ts";
-import { reportProgress } from "./report-progress.ts";
+import { createPlayer, EnrollmentRefused, type PlayedHost, type Player } from "./player.ts";
 import { expectStatus, type Wire } from "./wire.ts";
 
-/** What drives a fleet, and which. */
+/** Which fleet to drive, and by what. */
 export interface DriveOptions {
   scenario: ScenarioName;
   seed: number;
   hosts: number;
-  /** How long the history takes; at least five heartbeat intervals of core. These, or a minute, unless told. */
+  /** Length of the history; at least five heartbeat intervals of core. These or a minute, whichever is longer, by default. */
   durationSeconds?: number;
   /** Distinguishes this fleet's policies, and its identities unless a token brings a prefix, from those of other drives. */
   run: string;
   wire: Wire;
-  /** A bridge token of an admin, asked for each call; null: only enroll and heartbeat, and compare nothing. */
+  /** Returns a bridge token of an admin for each call; null: only enroll and heartbeat, and compare nothing. */
   operatorToken: (() => Promise<string>) | null;
-  /** A bootstrap token to enroll with, and a prefix that its policy allows; null: the operator makes policies and tokens. */
+  /** A bootstrap token to enroll with, and a prefix that its policy allows; null: the operator creates policies and tokens. */
   bootstrap: { token: Secret; identityPrefix: string } | null;
-  /** By which the history is played; with one that stands still unless slept by, `concurrency` must be 1. */
+  /** The clock of the history; one that moves only when somebody sleeps requires a `concurrency` of 1. */
   clock: Clock;
-  /** Whether the fleet enrolls in the weeks before the history: only where `clock` takes weeks in its stride. */
+  /** Whether the fleet enrolls in the weeks before the history: only where `clock` can skip weeks. */
   isOld?: boolean;
   /**
-   * Lays the history out by this heartbeat interval instead of core's, so that it may be short. Whoever asks for it holds core's
-   * database and dates rows back afterwards (`DrivenFleet.hosts` tells whose), as core itself would need hours to see them so.
+   * Plans the history by this heartbeat interval instead of core's, so that it may be short. The caller has access to core's database
+   * and dates rows back afterwards (`DrivenFleet.hosts`); core itself would need hours to reach these states.
    */
   datedBack?: { intervalSeconds: number };
-  /** What identities begin with, unless a token brings a prefix; it ends in a slash, and tells this fleet from others in core. */
+  /** Prefix of identities, unless a token brings one; it ends in a slash, and distinguishes this fleet from others in core. */
   identityPrefix?: string;
-  /** What hosts run; the simulation's releases unless told. */
+  /** Versions of the hosts; the simulation's by default. */
   versions?: PlannedVersions;
   concurrency: number;
   ratePerSecond?: number;
-  /** An empty database of core's schema, for as long as the prediction takes; null: nothing is predicted, nor compared. */
+  /** Runs a prediction with an empty database of core's schema; null: nothing is predicted and compared. */
   withDatabase: (<Result>(use: (database: ModelDatabase) => Promise<Result>) => Promise<Result>) | null;
   signal: AbortSignal;
   progress(line: string): void;
 }
 
-/** What came of a drive. */
+/** The result of a drive. */
 export interface DriveReport extends ReturnType<Measurements["report"]> {
   scenario: ScenarioName;
   seed: number;
@@ -60,9 +58,9 @@ export interface DriveReport extends ReturnType<Measurements["report"]> {
   identity_prefix: string;
   hosts: number;
   seconds: number;
-  /** Null where it could not be: there was no operator to read the report, or no database to predict it with. */
+  /** Null without an operator to read the report, or without a database to predict it with. */
   comparison: Comparison | null;
-  /** Why the history was not played to its end; null: it was. */
+  /** Why the drive stopped before the end of the history; null: it did not. */
   stopped: string | null;
   ok: boolean;
 }
@@ -70,53 +68,62 @@ export interface DriveReport extends ReturnType<Measurements["report"]> {
 /** A fleet whose history has been played. */
 export interface DrivenFleet {
   report: DriveReport;
-  /** Who is in it, each in the role that it plays. */
+  /** Its hosts, each in the role that it plays. */
   hosts: readonly Host[];
-  /** Plays on until the signal aborts: hosts that live heartbeat and forward, those that were refused try on, new ones enroll. */
+  /** Keeps playing until the signal aborts: running hosts heartbeat and forward, rejected ones retry, new ones enroll. */
   keep(signal: AbortSignal): Promise<void>;
 }
 
-/** Thresholds where nobody may ask core for them. */
-const unknownThresholds = { heartbeat_interval_seconds: 60, min_version: null };
+type Thresholds = Pick<FleetHealth["thresholds"], "heartbeat_interval_seconds" | "min_version">;
+/** Without an operator who may read core's. */
+const unknownThresholds: Thresholds = { heartbeat_interval_seconds: 60, min_version: null };
 const historyIntervalsMin = 5;
-/** From laying a history out to its beginning: every host must have taken its place by then. */
+/** From planning a history to its start: time to create every host. */
 const leadMs = { least: 200, perHost: 0.1 };
-/** New hosts come so often that some are always enrolling: well below the time that core gives them. */
+/** Well below the time after which core reports an enrolling host as stale, so that some hosts are always enrolling. */
 const newcomersEveryMs = 10 * 60_000;
 const toleranceMs = 5000;
 
 /**
- * Plays a scenario against a live core with real keys, certificates and proofs, then compares its health report with the prediction:
- * that of core's own code over the steps that core took, at the times that it told. A drive that is stopped, by the signal or as core
- * enrolls nobody, reports what it did. Rejects when core cannot be asked at all.
+ * Plays a scenario against a live core with real keys, certificates and proofs, then compares its health report with the prediction
+ * of core's own code from the steps that core accepted, at the times that it reported. A drive that the signal stops, or core by
+ * rejecting all enrollments, reports what it did. Rejects when core cannot be reached at all.
  */
 export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> => {
-  const { clock, progress } = options;
-  const report = liveReport(options);
-  const thresholds = (await report?.({}))?.thresholds ?? unknownThresholds;
-  const plan = await drivePlan(options, thresholds);
-  const measure = reportProgress(createMeasurements(), options);
-  const means = createMeans(options, plan);
-  // Policy and token before anything else: without them there is nothing to play.
-  if (options.bootstrap === null) await means.bootstrapToken("usual");
+  const { clock, progress, operatorToken, wire, scenario, seed, run } = options;
+  const readReport =
+    operatorToken &&
+    ((filter: Readonly<Record<string, string>>): Promise<FleetHealth> =>
+      readHealth(
+        async (path) => expectStatus(await wire.call({ method: "GET", path, bearer: await operatorToken() }), 200),
+        filter,
+      ));
+  const plan = await planDrive(options, (await readReport?.({}))?.thresholds ?? unknownThresholds);
+  const measure = createMeasurements(options);
+  const context = createContext(options, plan);
+  // Creates policy and token before anything else: without them no host can enroll.
+  if (options.bootstrap === null) await context.bootstrapToken("usual");
   const player = createPlayer({ ...options, measure, ratePerSecond: options.ratePerSecond });
-  const join = (plan: Plan, host: Host, times: Part["times"]): Part => {
-    const part = { driven: createDrivenHost(host, means), steps: stepsOf(plan, host), times };
-    player.join(part);
-    return part;
+  const add = (plan: Plan, host: Host, times: PlayedHost["times"]): PlayedHost => {
+    const entry = { driven: createDrivenHost(host, context), steps: stepsOf(plan, host), times };
+    player.add(entry);
+    return entry;
   };
-  const parts = createHosts(plan).map((host) => join(plan, host, []));
+  const hosts = createHosts(plan);
+  const played = hosts.map((host) => add(plan, host, []));
 
   const startedAt = clock.monotonic();
-  progress(`${plan.hosts} hosts, ${loadOf(plan, parts)}`);
+  progress(`${plan.hosts} hosts, ${loadOf(plan, hosts)}`);
   const stopped = await playHistory(player, plan, options);
   const seconds = Math.round((clock.monotonic() - startedAt) / 100) / 10;
   const measured = measure.report();
-  tellLateness(measured.late_ms.p95, plan, progress);
-  const live = stopped === null && options.withDatabase && (await report?.({ q: plan.identityPrefix }));
+  if (measured.late_ms.p95 > plan.heartbeatIntervalSeconds * 1000)
+    progress(
+      `steps began up to ${Math.round(measured.late_ms.p95 / 1000)} s late, so more hosts became silent than the scenario has: use a longer --duration, fewer hosts, or more cores`,
+    );
+  const live = stopped === null && options.withDatabase && (await readReport?.({ q: plan.identityPrefix }));
   progress(live ? "predicts the report and compares it" : "the report is not compared");
-  const comparison = live ? await compare(options, plan, { parts, live }) : null;
-  const { scenario, seed, run } = options;
+  const comparison = live ? await compare(options, plan, { played, live }) : null;
   return {
     report: {
       scenario,
@@ -130,24 +137,24 @@ export const driveFleet = async (options: DriveOptions): Promise<DrivenFleet> =>
       stopped,
       ok: stopped === null && (comparison?.ok ?? Object.keys(measured.failures).length === 0),
     },
-    hosts: parts.map(({ driven }) => driven.host),
+    hosts,
     async keep(until) {
-      const enrolling = parts.filter(({ driven }) => driven.host.role === "enrolling");
-      for (const part of parts) part.times = undefined;
+      const enrolling = hosts.filter(({ role }) => role === "enrolling");
+      for (const entry of played) entry.times = undefined;
       for (let count = 1; !until.aborted; count++) {
-        const startsAt = clock.now();
-        await player.play(startsAt + newcomersEveryMs, until);
-        await clock.sleep(Math.max(0, startsAt + newcomersEveryMs - clock.now()), until).catch(() => undefined);
-        // A history of the same length that begins now, at whose end newcomers have just enrolled.
+        const endsAt = clock.now() + newcomersEveryMs;
+        await player.play(endsAt, until);
+        await clock.sleep(Math.max(0, endsAt - clock.now()), until).catch(() => undefined);
+        // A history of the same length that starts now, at whose end the new hosts have just enrolled.
         const later = { ...plan, startsAt: clock.now(), endsAt: clock.now() + plan.endsAt - plan.startsAt };
-        for (const { driven } of enrolling)
-          join(later, createHost(later, "enrolling", driven.host.index + count * plan.hosts), undefined);
+        for (const { index } of enrolling)
+          add(later, createHost(later, "enrolling", index + count * plan.hosts), undefined);
       }
     },
   };
 };
 
-/** Plays to the end of the history; what stopped it before, if something did. */
+/** Plays to the end of the history. Returns why it stopped before, or null. */
 const playHistory = async (
   player: Player,
   { endsAt }: Plan,
@@ -159,7 +166,7 @@ const playHistory = async (
     if (clock.now() < endsAt) await clock.sleep(endsAt - clock.now(), signal);
     return null;
   } catch (error) {
-    if (error instanceof EnrollmentEnded) return error.message;
+    if (error instanceof EnrollmentRefused) return error.message;
     if (!signal.aborted) throw error;
     return signal.reason instanceof Error ? signal.reason.message : "stopped";
   }
@@ -167,41 +174,18 @@ const playHistory = async (
 
 const sampleHosts = 50;
 
-/** How long the history is, and what it asks of core and of this machine, by the stories of some hosts. */
-const loadOf = (plan: Plan, parts: readonly Part[]): string => {
-  const sample = parts.slice(0, sampleHosts);
+/** Describes the history's length and load, estimated from some hosts. */
+const loadOf = (plan: Plan, hosts: readonly Host[]): string => {
+  const sample = hosts.slice(0, sampleHosts);
   let count = 0;
-  for (const { driven } of sample)
-    for (const { kind } of historyOf(plan, stepsOf(plan, driven.host))) if (kind !== "note") count++;
+  for (const host of sample) for (const { kind } of historyOf(plan, stepsOf(plan, host))) if (kind !== "note") count++;
   const seconds = (plan.endsAt - plan.startsAt) / 1000;
   const steps = Math.round((count / sample.length) * plan.hosts);
   return `${seconds} s of history: some ${steps} steps, ${Math.ceil(steps / seconds)}/s`;
 };
 
-/** Who is heard too late counts as silent: the prediction knows, but the scenario is another one then. */
-const tellLateness = (lateMs: number, plan: Plan, progress: (line: string) => void): void => {
-  if (lateMs > plan.heartbeatIntervalSeconds * 1000)
-    progress(
-      `steps began up to ${Math.round(lateMs / 1000)} s late, so more hosts fell silent than the scenario has: take a longer --duration, fewer hosts, or more cores`,
-    );
-};
-
-/** Reads core's report as the operator, if there is one. */
-const liveReport = ({ wire, operatorToken }: DriveOptions) =>
-  operatorToken === null
-    ? undefined
-    : (filter: Readonly<Record<string, string>>): Promise<FleetHealth> =>
-        readHealth(
-          async (path) => expectStatus(await wire.call({ method: "GET", path, bearer: await operatorToken() }), 200),
-          filter,
-        );
-
-const drivePlan = async (
-  options: DriveOptions,
-  thresholds: Pick<FleetHealth["thresholds"], "heartbeat_interval_seconds" | "min_version">,
-): Promise<Plan> => {
-  const { scenario, seed, hosts, run, bootstrap, wire, clock, isOld = false } = options;
-  const { datedBack, versions } = options;
+const planDrive = async (options: DriveOptions, thresholds: Thresholds): Promise<Plan> => {
+  const { scenario, seed, hosts, run, bootstrap, wire, clock, isOld = false, datedBack, versions } = options;
   const beatSeconds = thresholds.heartbeat_interval_seconds;
   const heartbeatIntervalSeconds = datedBack?.intervalSeconds ?? beatSeconds;
   const secondsMin = historyIntervalsMin * heartbeatIntervalSeconds;
@@ -223,38 +207,36 @@ const drivePlan = async (
   return plan.past === 0 ? plan : createPlan({ ...chosen, startsAt: chosen.startsAt + plan.past });
 };
 
-const createMeans = (options: DriveOptions, plan: Plan): DriveMeans => {
+const createContext = (options: DriveOptions, plan: Plan): DriveContext => {
   const { wire, operatorToken, bootstrap, clock, run } = options;
-  // How far core's clock is ahead of ours.
-  let ahead = 0;
-  const now = () => clock.now() + ahead;
+  let coreAheadMs = 0;
+  const now = () => clock.now() + coreAheadMs;
   const operator = operatorToken && createFleetOperator(wire, { bearer: operatorToken, plan, run, now });
   return {
     wire,
     operator,
     now,
-    hearTime(serverTime) {
+    receiveServerTime(serverTime) {
       const difference = serverTime - clock.now();
-      // What a request takes is no difference of clocks.
-      ahead = Math.abs(difference) > toleranceMs ? difference : 0;
+      // Below the tolerance the difference is the time that a request takes.
+      coreAheadMs = Math.abs(difference) > toleranceMs ? difference : 0;
     },
     async bootstrapToken(ttl) {
       if (bootstrap !== null) return bootstrap.token.reveal();
-      if (operator === null) throw new Error("neither a bootstrap token nor an operator who makes one");
+      if (operator === null) throw new Error("a drive needs a bootstrap token, or an operator who creates one");
       return operator.bootstrapToken(ttl);
     },
   };
 };
 
 const compare = async (
-  options: DriveOptions,
+  { withDatabase, bootstrap }: DriveOptions,
   plan: Plan,
-  { parts, live }: { parts: readonly Part[]; live: FleetHealth },
+  { played, live }: { played: readonly PlayedHost[]; live: FleetHealth },
 ): Promise<Comparison | null> => {
-  const told = observedHistories(plan, { parts, live, toleranceMs });
-  const predicted = await options.withDatabase?.((database) =>
-    predictHealth(database, { plan, told, pagesAt: live.pagesAt }),
+  const histories = observedHistories(plan, { played, live, toleranceMs });
+  const predicted = await withDatabase?.((database) =>
+    predictHealth(database, { plan, histories, pagesAt: live.pagesAt }),
   );
-  if (predicted === undefined) return null;
-  return compareHealth(predicted, live, { toleranceMs, isLifetimeKnown: options.bootstrap === null });
+  return predicted ? compareHealth(predicted, live, { toleranceMs, isLifetimeKnown: bootstrap === null }) : null;
 };

@@ -6,145 +6,143 @@ import { decodePem, encodePem } from "../../../proto/pem.ts";
 import type { Host } from "../scenario/hosts.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
 import type { FleetOperator } from "./operator.ts";
-import { type Answer, codeOf, expectStatus, type HostCredentials, textOf, type Wire, WireError } from "./wire.ts";
+import { codeOf, expectStatus, type HostCredentials, textOf, type Wire, WireError, type WireResponse } from "./wire.ts";
 
-/** What drives a host. */
-export interface DriveMeans {
+/** What a driven host needs. */
+export interface DriveContext {
   wire: Wire;
-  /** Tokens to enroll with. */
+  /** Returns a token to enroll with. */
   bootstrapToken(ttl: "usual" | "short"): Promise<string>;
   operator: Omit<FleetOperator, "bootstrapToken"> | null;
   /** Core's clock as far as it is known. */
   now(): number;
-  /** Core has told its time. */
-  hearTime(serverTime: number): void;
+  /** Receives core's time from a response. */
+  receiveServerTime(serverTime: number): void;
 }
 
-/** What became of a step: `done`, `accepted`, or the code of core's refusal; and when, by core's clock. */
+/** The result of a step: `done`, `accepted`, or the code of core's refusal; and when, by core's clock. */
 export interface StepResult {
   outcome: string;
   at: number;
 }
 
-interface Held extends HostCredentials {
+interface IssuedCredentials extends HostCredentials {
   id: string;
   fingerprintSha256: string;
 }
 
-/** A host with a real key and real certificates, which does its steps one after the other. */
+/** A host with a real key and real certificates; it performs one step after the other. */
 export interface DrivenHost {
   readonly host: Host;
-  /** Does one step. Rejects with `WireError` where core was not reached or refused what should have been taken. */
+  /** Performs one step. Rejects with `WireError` if core was not reached, or rejected what it should have accepted. */
   perform(step: Step): Promise<StepResult>;
 }
 
 const managementPaths = { renew: "/v1/collector/renew", heartbeat: "/v1/collector/heartbeat" } as const;
 
-/** Makes a host that is not enrolled yet. */
-export const createDrivenHost = (host: Host, means: DriveMeans): DrivenHost => {
-  const { wire } = means;
+/** Creates a host that is not enrolled yet. */
+export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost => {
+  const { wire, operator } = context;
   const { identity } = host;
-  /** By the order of their issue; the newest two, as a successor is taken up or replaced. */
-  const certificates = new Map<number, Held>();
-  let issued = 0;
+  /** By number; only the newest two, since a successor may be used or replaced. */
+  const issued = new Map<number, IssuedCredentials>();
+  let issuedCount = 0;
   let identityId = "";
   let lastSentAt = 0;
   let sequence = 0;
-  /** Of an enrollment that was not answered: with the same key core gives what it issued. */
-  let firstKey: Uint8Array | undefined;
+  /** Of an enrollment without a response: for the same key core returns the certificate that it issued. */
+  let enrollmentKey: Uint8Array | undefined;
 
-  const held = (index: number): Held => {
-    const certificate = certificates.get(index);
-    if (certificate === undefined) throw new WireError("not_enrolled");
-    return certificate;
+  const credentialsOf = (certificate: number): IssuedCredentials => {
+    const credentials = issued.get(certificate);
+    if (credentials === undefined) throw new WireError("not_enrolled");
+    return credentials;
   };
 
-  const take = (key: Uint8Array, body: Answer["body"]): number => {
+  const csrOf = (key: Uint8Array) => createCsr(identity, encodePem(key, "PRIVATE KEY"));
+
+  const serverTimeOf = (body: WireResponse["body"]): number => {
+    const serverTime = Date.parse(textOf(body, "server_time"));
+    context.receiveServerTime(serverTime);
+    return serverTime;
+  };
+
+  const install = (key: Uint8Array, body: WireResponse["body"]): StepResult => {
     const certificate = decodePem(textOf(body, "certificate_pem"), "CERTIFICATE");
     if (certificate === undefined) throw new WireError("answer_invalid");
     const [id, fingerprintSha256] = [textOf(body, "certificate_id"), textOf(body, "fingerprint_sha256")];
-    certificates.set(issued++, { id, fingerprintSha256, key, certificate });
-    certificates.delete(issued - 3);
+    issued.set(issuedCount++, { id, fingerprintSha256, key, certificate });
+    issued.delete(issuedCount - 3);
     identityId = textOf(body, "identity_id");
-    return hear(body);
-  };
-
-  const hear = (body: Answer["body"]): number => {
-    const serverTime = Date.parse(textOf(body, "server_time"));
-    means.hearTime(serverTime);
-    return serverTime;
+    return { outcome: "done", at: serverTimeOf(body) };
   };
 
   const manage = (
     purpose: keyof typeof managementPaths,
     body: object,
-    { certificate, skew = 0, key }: { certificate: number; skew?: number; key?: Uint8Array },
-  ): Promise<Answer> => {
-    const credentials = held(certificate);
-    lastSentAt = Math.max(means.now() + skew, lastSentAt + 1);
-    const privateKey = privateKeyOf(key ?? credentials.key);
+    { certificate, skew = 0, key }: { certificate: number; skew?: number; key?: Uint8Array | undefined },
+  ): Promise<WireResponse> => {
+    const credentials = credentialsOf(certificate);
+    lastSentAt = Math.max(context.now() + skew, lastSentAt + 1);
+    const der = Buffer.from(key ?? credentials.key);
+    const privateKey = createPrivateKey({ key: der, format: "der", type: "pkcs8" });
     const signer = { identity, fingerprintSha256: credentials.fingerprintSha256, privateKey };
     const signed = signBody(purpose, signer, { ...body, sent_at: rfc3339(lastSentAt) });
     return wire.manage({ path: managementPaths[purpose], body: signed }, credentials);
   };
 
-  const enroll = async (ttl: "usual" | "short"): Promise<number> => {
-    firstKey ??= generateKey();
-    const key = firstKey;
+  const enroll = async (ttl: "usual" | "short"): Promise<StepResult> => {
+    enrollmentKey ??= generateKey();
+    const key = enrollmentKey;
     const body = {
-      csr_pem: await createCsr(identity, encodePem(key, "PRIVATE KEY")),
+      csr_pem: await csrOf(key),
       device_id: host.deviceId,
       hostname: host.hostname,
       platform: host.platform,
       collector_version: host.version,
     };
-    const bearer = await means.bootstrapToken(ttl);
-    const answer = await wire.call({ method: "POST", path: "/v1/collector/enroll", bearer, body });
-    const at = take(key, expectStatus(answer, 201));
-    firstKey = undefined;
-    return at;
+    const bearer = await context.bootstrapToken(ttl);
+    const response = await wire.call({ method: "POST", path: "/v1/collector/enroll", bearer, body });
+    const result = install(key, expectStatus(response, 201));
+    enrollmentKey = undefined;
+    return result;
   };
 
-  const renew = async (certificate: number): Promise<number> => {
+  const renew = async (certificate: number): Promise<StepResult> => {
     const key = generateKey();
-    const csr = await createCsr(identity, encodePem(key, "PRIVATE KEY"));
-    const answer = await manage("renew", { csr_pem: csr, collector_version: host.version }, { certificate });
-    return take(key, expectStatus(answer, 200));
+    const body = { csr_pem: await csrOf(key), collector_version: host.version };
+    return install(key, expectStatus(await manage("renew", body, { certificate }), 200));
   };
 
   const heartbeat = async (step: Step & { kind: "heartbeat" }): Promise<StepResult> => {
     const { certificate, skew, signedBy } = step;
+    const key = signedBy === "other_key" ? generateKey() : undefined;
     const report = composeReport(host, step.at, step.status);
-    const answer = await manage("heartbeat", report, {
-      certificate,
-      skew,
-      ...(signedBy === "other_key" ? { key: generateKey() } : {}),
-    });
-    if (answer.status === 200) return { outcome: "accepted", at: hear(answer.body) };
-    return { outcome: codeOf(answer), at: means.now() };
+    const response = await manage("heartbeat", report, { certificate, skew, key });
+    if (response.status === 200) return { outcome: "accepted", at: serverTimeOf(response.body) };
+    return { outcome: codeOf(response), at: context.now() };
   };
 
   const forward = async (certificate: number): Promise<void> => {
     if (wire.forward === null) throw new WireError("ingest_unknown");
     const queueId = new Uint8Array(createHash("sha256").update(identity).digest().subarray(0, 16));
-    await wire.forward({ identity, queueId, sequence: sequence + 1 }, held(certificate));
+    await wire.forward({ identity, queueId, sequence: sequence + 1 }, credentialsOf(certificate));
     sequence++;
   };
 
   const done = async (work: Promise<unknown> | undefined): Promise<StepResult> => {
     await work;
-    return { outcome: "done", at: means.now() };
+    return { outcome: "done", at: context.now() };
   };
-  const { operator } = means;
 
   return {
     host,
     async perform(step) {
       switch (step.kind) {
         case "enroll":
-          return { outcome: "done", at: await enroll(step.ttl) };
+          return enroll(step.ttl);
         case "renew":
-          return { outcome: "done", at: await renew(step.certificate) };
+          return renew(step.certificate);
         case "heartbeat":
           return heartbeat(step);
         case "forward":
@@ -152,7 +150,7 @@ export const createDrivenHost = (host: Host, means: DriveMeans): DrivenHost => {
         case "revoke_identity":
           return done(operator?.revokeIdentity(identityId, step.reasonCode));
         case "revoke_certificate":
-          return done(operator?.revokeCertificate(held(step.certificate).id, step.reasonCode));
+          return done(operator?.revokeCertificate(credentialsOf(step.certificate).id, step.reasonCode));
         case "assign":
           return done(operator?.assign(identityId));
         case "age":
@@ -164,7 +162,7 @@ export const createDrivenHost = (host: Host, means: DriveMeans): DrivenHost => {
   };
 };
 
-/** A fresh P-256 key, PKCS#8. */
+/** Generates a P-256 key as PKCS#8. */
 const generateKey = (): Uint8Array =>
   new Uint8Array(
     generateKeyPairSync("ec", {
@@ -173,5 +171,3 @@ const generateKey = (): Uint8Array =>
       privateKeyEncoding: { type: "pkcs8", format: "der" },
     }).privateKey,
   );
-
-const privateKeyOf = (key: Uint8Array) => createPrivateKey({ key: Buffer.from(key), format: "der", type: "pkcs8" });

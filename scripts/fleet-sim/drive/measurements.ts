@@ -1,4 +1,7 @@
-/** Milliseconds that calls took: all of them, and the slow ones. */
+import type { Clock } from "../../../kit/clock.ts";
+import { quantile } from "../../lab/quantile.ts";
+
+/** Latencies in milliseconds. */
 export interface Quantiles {
   p50: number;
   p95: number;
@@ -8,11 +11,11 @@ export interface Quantiles {
 
 /** What a drive measures, up to its report: a fleet that is kept for days must not fill the memory with samples. */
 export interface Measurements {
-  /** A call of this kind took so long, and ended with this code; undefined if it went as it should. */
+  /** Counts a call of this kind; `failure` is its code unless it went as expected. */
   called(kind: string, ms: number, failure: string | undefined): void;
-  /** Core refused as the story has it. */
+  /** Counts a refusal that the scenario expects. */
   refused(code: string): void;
-  /** A step began so much after its time. */
+  /** Counts a step that began so much after its time. */
   late(ms: number): void;
   report(): {
     operations: Record<string, { count: number; failed: number; latency_ms: Quantiles }>;
@@ -22,28 +25,56 @@ export interface Measurements {
   };
 }
 
-/** Nothing measured yet. */
-export const createMeasurements = (): Measurements => {
+/** Who wants to know the progress of a drive of `hosts` hosts. */
+export interface ProgressOptions {
+  clock: Pick<Clock, "monotonic">;
+  hosts: number;
+  progress(line: string): void;
+}
+
+const progressEveryMs = 10_000;
+
+/** Creates empty measurements. They report progress at most every ten seconds, when a step ends. */
+export const createMeasurements = ({ clock, hosts, progress }: ProgressOptions): Measurements => {
+  const startedAt = clock.monotonic();
   const operations = new Map<string, { failed: number; samples: number[] }>();
   const lateness: number[] = [];
-  const failures = new Map<string, number>();
-  const refusals = new Map<string, number>();
-  let isReported = false;
+  const [failures, refusals] = [new Map<string, number>(), new Map<string, number>()];
   const count = (counts: Map<string, number>, code: string) => counts.set(code, (counts.get(code) ?? 0) + 1);
+  let [isReported, enrolled, steps, lateMs] = [false, 0, 0, 0];
+  let last = { at: startedAt, steps: 0 };
+
+  const reportProgress = (): void => {
+    const now = clock.monotonic();
+    if (now - last.at < progressEveryMs) return;
+    const perSecond = Math.round((1000 * (steps - last.steps)) / (now - last.at));
+    const failed = [...failures].map(([code, count]) => `${code} ${count}`).join(", ");
+    const parts = [
+      `${Math.round((now - startedAt) / 1000)} s: ${enrolled} of ${hosts} enrolled`,
+      `${steps} steps, ${perSecond}/s`,
+      ...(lateMs < 1000 ? [] : [`${Math.round(lateMs / 1000)} s late`]),
+      ...(failed === "" ? [] : [`failed: ${failed}`]),
+    ];
+    progress(parts.join("; "));
+    last = { at: now, steps };
+  };
+
   return {
     called(kind, ms, failure) {
-      if (isReported) return;
-      const operation = operations.get(kind) ?? { failed: 0, samples: [] };
-      operations.set(kind, operation);
-      operation.samples.push(ms);
-      if (failure === undefined) return;
-      operation.failed++;
-      count(failures, failure);
+      steps++;
+      if (failure === undefined && kind === "enroll") enrolled++;
+      if (failure !== undefined) count(failures, failure);
+      if (!isReported) {
+        const operation = operations.get(kind) ?? { failed: 0, samples: [] };
+        operations.set(kind, operation);
+        operation.samples.push(ms);
+        if (failure !== undefined) operation.failed++;
+      }
+      reportProgress();
     },
-    refused(code) {
-      if (!isReported) count(refusals, code);
-    },
+    refused: (code) => void count(refusals, code),
     late(ms) {
+      lateMs = ms;
       if (!isReported) lateness.push(ms);
     },
     report() {
@@ -64,8 +95,7 @@ export const createMeasurements = (): Measurements => {
 };
 
 const quantilesOf = (samples: readonly number[]): Quantiles => {
-  const sorted = Float64Array.from(samples).sort();
-  const at = (part: number) =>
-    Math.round((sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? 0) * 100) / 100;
+  const values = Float64Array.from(samples);
+  const at = (fraction: number) => Math.round((quantile(values, fraction) || 0) * 100) / 100;
   return { p50: at(0.5), p95: at(0.95), p99: at(0.99), max: at(1) };
 };

@@ -1,8 +1,6 @@
-import { Agent as HttpAgent, request as httpRequest, type RequestOptions } from "node:http";
-import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
-import { isIP } from "node:net";
+import { Agent as HttpAgent, request as httpRequest } from "node:http";
+import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } from "node:https";
 import { text } from "node:stream/consumers";
-import { type ConnectionOptions, checkServerIdentity } from "node:tls";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
@@ -11,59 +9,44 @@ import { failureOf } from "../../../collector/forward/failure.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
 import { FrameSchema, IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { encodePem } from "../../../proto/pem.ts";
-import { type Answer, type Beacon, beaconSource, type HostCredentials, type Wire, WireError } from "./wire.ts";
+import { beaconSource, type HostCredentials, type Wire, WireError, type WireResponse } from "./wire.ts";
 
-/** An mTLS listener and what its certificate must be. */
-export interface TlsTarget {
-  /** Base URL, `https://…`. */
+/** A server: `https://…`, or `http://…` on loopback; and the PEM of its only accepted CAs, the system's if undefined. */
+export interface WireServer {
   url: string;
-  /** PEM of the only accepted authorities; the system's when undefined. */
   caPem: string | undefined;
-  /** The name that its certificate must have; the URL's host when undefined. */
-  serverName: string | undefined;
 }
 
 /** Where a core is. */
 export interface NodeWireOptions {
-  /** The HTTP API: `https://…`, or `http://…` on loopback. */
-  api: { url: string; caPem: string | undefined };
+  /** The HTTP API. */
+  api: WireServer;
   /**
    * Management requests go to a TLS listener that asks for the client certificate (an edge, or core's ingest listener), or to the API
    * with the certificate in a header that core trusts.
    */
-  management: TlsTarget | { header: string };
-  /** The ingest listener. Undefined: nobody forwards. */
-  ingest: TlsTarget | undefined;
+  management: WireServer | { header: string };
+  /** The ingest listener. Undefined: no host forwards. */
+  ingest: WireServer | undefined;
   connectionsMax: number;
 }
 
 const timeoutMs = 30_000;
 
-/** The wire of a real network. The API's connections are kept open; with a client certificate each request has one of its own. */
+/** Creates the wire of a real network. It reuses connections to the API; a request with a client certificate has its own. */
 export const createNodeWire = ({ api, management, ingest, connectionsMax }: NodeWireOptions): Wire => {
-  const secure = api.url.startsWith("https:");
   const limits = { keepAlive: true, maxSockets: connectionsMax };
-  const agent = secure
-    ? new HttpsAgent({ ...limits, ...tlsOptions({ ...api, serverName: undefined }) })
-    : new HttpAgent(limits);
-  const call = (
-    path: string,
-    request: { method: string; headers: Record<string, string>; body?: object | undefined },
-  ) => exchange(api.url + path, { ...request, options: { agent } });
+  const agent = api.url.startsWith("https:") ? new HttpsAgent({ ...limits, ...caOf(api) }) : new HttpAgent(limits);
   return {
     call: ({ method, path, bearer, body }) =>
-      call(path, { method, headers: { authorization: `Bearer ${bearer}` }, body }),
-    manage: ({ path, body }, { key, certificate }) => {
-      const pem = encodePem(certificate, "CERTIFICATE");
-      if ("header" in management)
-        return call(path, { method: "POST", headers: { [management.header]: encodeURIComponent(pem) }, body });
-      const options = {
-        ...tlsOptions(management),
-        cert: pem,
-        key: encodePem(key, "PRIVATE KEY"),
-        agent: false,
-      } as const;
-      return exchange(management.url + path, { method: "POST", headers: {}, body, options });
+      exchange(api.url + path, body, { agent, method, headers: { authorization: `Bearer ${bearer}` } }),
+    manage: ({ path, body }, credentials) => {
+      const { cert, key } = pemOf(credentials);
+      if ("header" in management) {
+        const headers = { [management.header]: encodeURIComponent(cert) };
+        return exchange(api.url + path, body, { agent, method: "POST", headers });
+      }
+      return exchange(management.url + path, body, { ...caOf(management), cert, key, agent: false, method: "POST" });
     },
     forward: ingest === undefined ? null : createForward(ingest),
     age: null,
@@ -71,64 +54,52 @@ export const createNodeWire = ({ api, management, ingest, connectionsMax }: Node
   };
 };
 
-const tlsOptions = ({ url, caPem, serverName }: TlsTarget): ConnectionOptions => {
-  const name = serverName ?? new URL(url).hostname.replace(/^\[|\]$/g, "");
-  return {
-    ...(caPem === undefined ? {} : { ca: caPem }),
-    ...(isIP(name) === 0 ? { servername: name } : {}),
-    checkServerIdentity: (_host, certificate) => checkServerIdentity(name, certificate),
-  };
-};
+const caOf = ({ caPem }: WireServer) => (caPem === undefined ? {} : { ca: caPem });
 
-const exchange = async (
-  url: string,
-  request: { method: string; headers: Record<string, string>; body?: object | undefined; options: RequestOptions },
-): Promise<Answer> => {
-  const { method, headers, body, options } = request;
+const pemOf = ({ key, certificate }: HostCredentials) => ({
+  cert: encodePem(certificate, "CERTIFICATE"),
+  key: encodePem(key, "PRIVATE KEY"),
+});
+
+const exchange = async (url: string, body: object | undefined, options: RequestOptions): Promise<WireResponse> => {
   const send = url.startsWith("https:") ? httpsRequest : httpRequest;
-  const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-  const sent = send(
+  const { promise, resolve, reject } = Promise.withResolvers<WireResponse>();
+  const contentType = body === undefined ? {} : { "content-type": "application/json" };
+  const request = send(
     url,
-    {
-      ...options,
-      method,
-      timeout: timeoutMs,
-      headers: { ...headers, ...(body === undefined ? {} : { "content-type": "application/json" }) },
-    },
+    { ...options, timeout: timeoutMs, headers: { ...options.headers, ...contentType } },
     (response) => {
       text(response).then(
-        (said) => resolve({ status: response.statusCode ?? 0, body: objectOf(said) }),
-        (cause) => reject(cause),
+        (received) => resolve({ status: response.statusCode ?? 0, body: parseObject(received) }),
+        reject,
       );
     },
   );
-  sent.on("timeout", () => sent.destroy(new WireError("timeout", { isPassing: true })));
-  sent.on("error", (cause) => reject(cause));
-  sent.end(body === undefined ? undefined : JSON.stringify(body));
+  request.on("timeout", () => request.destroy(new WireError("timeout", { isTransient: true })));
+  request.on("error", reject);
+  request.end(body === undefined ? undefined : JSON.stringify(body));
   return promise.catch((cause: unknown) => {
-    throw cause instanceof WireError ? cause : new WireError(connectionCode(cause), { cause, isPassing: true });
+    if (cause instanceof WireError) throw cause;
+    // The network's own code, such as `econnrefused`.
+    throw new WireError(errorCode(cause)?.toLowerCase() ?? "unreachable", { cause, isTransient: true });
   });
 };
 
-/** The network's own code, as `econnrefused`. */
-const connectionCode = (cause: unknown): string => errorCode(cause)?.toLowerCase() ?? "unreachable";
-
-const objectOf = (said: string): Answer["body"] => {
+const parseObject = (received: string): WireResponse["body"] => {
   try {
-    const value: unknown = JSON.parse(said);
-    return typeof value === "object" && value !== null ? (value as Answer["body"]) : {};
+    const value: unknown = JSON.parse(received);
+    return typeof value === "object" && value !== null ? (value as WireResponse["body"]) : {};
   } catch {
     return {};
   }
 };
 
-/** Sends frames to an ingest listener, each over a connection of its own, as the host that the certificate names. */
+/** Returns a function that sends a frame to an ingest listener, over a connection of its own, as the certificate's host. */
 export const createForward =
-  (target: TlsTarget): NonNullable<Wire["forward"]> =>
-  async ({ identity, queueId, sequence }: Beacon, { key, certificate }: HostCredentials) => {
-    const pair = { cert: encodePem(certificate, "CERTIFICATE"), key: encodePem(key, "PRIVATE KEY") };
-    const session = new Http2SessionManager(target.url, {}, { ...tlsOptions(target), ...pair });
-    const client = createClient(IngestService, createGrpcTransport({ baseUrl: target.url, sessionManager: session }));
+  (server: WireServer): NonNullable<Wire["forward"]> =>
+  async ({ identity, queueId, sequence }, credentials) => {
+    const session = new Http2SessionManager(server.url, {}, { ...caOf(server), ...pemOf(credentials) });
+    const client = createClient(IngestService, createGrpcTransport({ baseUrl: server.url, sessionManager: session }));
     const frame = create(FrameSchema, {
       hostId: identity,
       queueId,

@@ -1,22 +1,21 @@
 import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
 import type { FleetHealth } from "../health/read-health.ts";
-import type { HostHistory } from "../model/model-host.ts";
 import { stepsOf } from "../scenario/host-steps.ts";
 import type { Plan } from "../scenario/plan.ts";
-import { historyOf, type Step, withoutOverwritten } from "../scenario/steps.ts";
-import type { Part } from "./player.ts";
+import { type HostHistory, historyOf, type Step, withoutOverwritten } from "../scenario/steps.ts";
+import type { PlayedHost } from "./player.ts";
 
 /**
- * The histories as they happened: the steps that core took, at the times that it took them. One host at a time is in memory. Core tells
- * when it answered, and keeps when it wrote a heartbeat or issued a certificate; near a threshold the moment between them counts, so
- * the newest heartbeat, and an enrollment that no renewal followed, are told at the times that the report gives them, if that can be.
+ * Yields the histories as core observed them: the steps that it accepted, at its times, with one host at a time in memory. Core
+ * reports when it responded, and stores when it wrote a heartbeat or issued a certificate; near a threshold the difference counts.
+ * So the newest heartbeat, and an enrollment without a renewal, get the times of the live report if these are within the tolerance.
  */
 export const observedHistories = function* (
   plan: Plan,
-  { parts, live, toleranceMs }: { parts: readonly Part[]; live: FleetHealth; toleranceMs: number },
+  { played, live, toleranceMs }: { played: readonly PlayedHost[]; live: FleetHealth; toleranceMs: number },
 ): Generator<HostHistory> {
   const rows = new Map(live.rows.map((row) => [row.identity, row]));
-  for (const { driven, times } of parts) {
+  for (const { driven, times } of played) {
     const { host } = driven;
     const steps: Step[] = [];
     let index = 0;
@@ -25,12 +24,12 @@ export const observedHistories = function* (
       if (at !== undefined && !Number.isNaN(at)) steps.push({ ...step, at });
     }
     const row = rows.get(host.identity);
-    if (row !== undefined) sharpen(steps, row, plan, toleranceMs);
+    if (row !== undefined) applyStoredTimes(steps, row, plan, toleranceMs);
     if (steps[0]?.kind === "enroll") yield { host, steps: withoutOverwritten(steps) };
   }
 };
 
-const sharpen = (steps: readonly Step[], row: FleetHealthRow, plan: Plan, toleranceMs: number): void => {
+const applyStoredTimes = (steps: readonly Step[], row: FleetHealthRow, plan: Plan, toleranceMs: number): void => {
   const [first] = steps;
   if (first?.kind === "enroll" && !steps.some(({ kind }) => kind === "renew" || kind === "age")) {
     // Certificates are dated by whole seconds.

@@ -3,73 +3,62 @@ import { expectStatus, textOf, type Wire } from "./wire.ts";
 
 /** What an admin does for a driven fleet. */
 export interface FleetOperator {
-  /** A token that enrolls under the policy of this lifetime, made when it is first asked for and again before it expires. */
+  /** Returns a token that enrolls under the policy of this lifetime. Creates it on first use, and again before it expires. */
   bootstrapToken(ttl: "usual" | "short"): Promise<string>;
-  revokeIdentity(identityId: string, reasonCode: string): Promise<void>;
-  revokeCertificate(certificateId: string, reasonCode: string): Promise<void>;
-  /** Assigns the plan's current config, which is published when it is first assigned. */
-  assign(identityId: string): Promise<void>;
+  revokeIdentity(identityId: string, reasonCode: string): Promise<unknown>;
+  revokeCertificate(certificateId: string, reasonCode: string): Promise<unknown>;
+  /** Assigns the plan's current config. Publishes it on first use. */
+  assign(identityId: string): Promise<unknown>;
 }
 
 const tokenSeconds = 604_800;
-const freshMs = 60_000;
+const tokenSpareMs = 60_000;
 
-/** An admin who calls core with `bearer`, read anew for each call as it may be replaced. `run` is in the names of what it makes. */
+/** Creates an admin who calls core with `bearer`, which is read anew for each call. What it creates has `run` in its name. */
 export const createFleetOperator = (
   wire: Pick<Wire, "call">,
   { bearer, plan, run, now }: { bearer: () => Promise<string>; plan: Plan; run: string; now: () => number },
 ): FleetOperator => {
   const call = async (method: string, path: string, body: object, status: number) =>
     expectStatus(await wire.call({ method, path: `/v1/collector/${path}`, body, bearer: await bearer() }), status);
+  const post = (path: string, body: object, status: number) => call("POST", path, body, status);
 
-  const policies = cached(async (ttl: "usual" | "short") => {
+  /** Creates what is asked for by name once, and again if that failed or it is older than `freshMs`. */
+  const cached = <Name extends string>(create: (name: Name) => Promise<string>, freshMs = Number.POSITIVE_INFINITY) => {
+    const created = new Map<Name, { value: Promise<string>; until: number }>();
+    return (name: Name): Promise<string> => {
+      const known = created.get(name);
+      if (known !== undefined && known.until > now()) return known.value;
+      const value = create(name);
+      created.set(name, { value, until: now() + freshMs });
+      value.catch(() => created.delete(name));
+      return value;
+    };
+  };
+
+  const policyOf = cached(async (ttl: "usual" | "short") => {
     const body = {
       name: `fleet-sim ${run} ${ttl}`,
       allowed_identity_prefixes: [plan.identityPrefix],
       certificate_ttl_seconds: plan.ttlSeconds[ttl],
     };
-    return textOf(await call("POST", "enrollment-policies", body, 201), "id");
+    return textOf(await post("enrollment-policies", body, 201), "id");
   });
-  const createToken = async (ttl: "usual" | "short") => {
-    const path = `enrollment-policies/${await policies(ttl)}/tokens`;
-    const token = textOf(await call("POST", path, { ttl_seconds: tokenSeconds, max_uses: 0 }, 201), "token");
-    return { token, freshUntil: now() + tokenSeconds * 1000 - freshMs };
-  };
-  const tokens = new Map<string, ReturnType<typeof createToken>>();
-  const configs = cached(async () => {
-    const { name, yaml } = plan.configs.current;
-    return textOf(await call("POST", "configs", { name, yaml }, 201), "id");
+  const configOf = cached(async (version: "current") => {
+    const { name, yaml } = plan.configs[version];
+    return textOf(await post("configs", { name, yaml }, 201), "id");
   });
 
   return {
-    async bootstrapToken(ttl) {
-      const known = await tokens.get(ttl)?.catch(() => undefined);
-      if (known !== undefined && known.freshUntil > now()) return known.token;
-      const pending = createToken(ttl);
-      tokens.set(ttl, pending);
-      return (await pending).token;
-    },
-    async revokeIdentity(identityId, reasonCode) {
-      await call("POST", `identities/${identityId}/revoke`, { reason_code: reasonCode }, 200);
-    },
-    async revokeCertificate(certificateId, reasonCode) {
-      await call("POST", `certificates/${certificateId}/revoke`, { reason_code: reasonCode }, 200);
-    },
-    async assign(identityId) {
-      await call("PUT", `identities/${identityId}/desired-config`, { config_id: await configs("current") }, 200);
-    },
-  };
-};
-
-/** Makes what is asked for by name once; again if making it failed. */
-const cached = <Name extends string>(make: (name: Name) => Promise<string>): ((name: Name) => Promise<string>) => {
-  const made = new Map<Name, Promise<string>>();
-  return (name) => {
-    const known = made.get(name);
-    if (known !== undefined) return known;
-    const making = make(name);
-    made.set(name, making);
-    making.catch(() => made.delete(name));
-    return making;
+    bootstrapToken: cached(
+      async (ttl) => {
+        const path = `enrollment-policies/${await policyOf(ttl)}/tokens`;
+        return textOf(await post(path, { ttl_seconds: tokenSeconds, max_uses: 0 }, 201), "token");
+      },
+      tokenSeconds * 1000 - tokenSpareMs,
+    ),
+    revokeIdentity: (id, reasonCode) => post(`identities/${id}/revoke`, { reason_code: reasonCode }, 200),
+    revokeCertificate: (id, reasonCode) => post(`certificates/${id}/revoke`, { reason_code: reasonCode }, 200),
+    assign: async (id) => call("PUT", `identities/${id}/desired-config`, { config_id: await configOf("current") }, 200),
   };
 };

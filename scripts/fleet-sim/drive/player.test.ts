@@ -4,21 +4,20 @@ import { createTestClock } from "../../../tests/fakes/clock.ts";
 import type { Step } from "../scenario/steps.ts";
 import type { DrivenHost } from "./driven-host.ts";
 import { createMeasurements } from "./measurements.ts";
-import { createPlayer, EnrollmentEnded } from "./player.ts";
-import { createSchedule } from "./schedule.ts";
+import { createPlayer, createSchedule, EnrollmentRefused } from "./player.ts";
 import { WireError } from "./wire.ts";
 
-describe("an agenda", () => {
-  it("gives what is due in order of time, and of equal times in the order of arrival", () => {
+describe("a schedule", () => {
+  it("returns items in order of time, and of equal times in the order of insertion", () => {
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 0, max: 20 }), { maxLength: 100 }), (times) => {
-        const agenda = createSchedule<number>();
-        for (const [order, at] of times.entries()) agenda.add(at, order);
-        const taken = Array.from({ length: times.length }, () => agenda.take());
-        expect(taken.map((due) => [due?.at, due?.item])).toEqual(
+        const schedule = createSchedule<{ at: number; order: number }>();
+        for (const [order, at] of times.entries()) schedule.add({ at, order });
+        const taken = Array.from({ length: times.length }, () => schedule.take());
+        expect(taken.map((due) => [due?.at, due?.order])).toEqual(
           [...times.entries()].sort((a, b) => a[1] - b[1] || a[0] - b[0]).map(([order, at]) => [at, order]),
         );
-        expect(agenda.take()).toBeUndefined();
+        expect(schedule.take()).toBeUndefined();
       }),
     );
   });
@@ -26,6 +25,8 @@ describe("an agenda", () => {
 
 describe("a player", () => {
   const forwards = (times: readonly number[]): Step[] => times.map((at) => ({ at, kind: "forward", certificate: 0 }));
+  const measurements = (clock: ReturnType<typeof createTestClock>) =>
+    createMeasurements({ clock, hosts: 1, progress: () => undefined });
   /** A host whose steps take `takesMs` each. */
   const hostOn = (
     clock: ReturnType<typeof createTestClock>,
@@ -43,11 +44,11 @@ describe("a player", () => {
       },
     }) as unknown as DrivenHost;
 
-  it("keeps each host's steps apart and in order, begins none before its time, and counts what is late and what failed", async () => {
+  it("performs each host's steps one by one in order, none before its time, and counts lateness and failures", async () => {
     const clock = createTestClock(0);
     const begun: [string, number][] = [];
-    const measure = createMeasurements();
-    const { join, play } = createPlayer({ clock, measure, concurrency: 8, ratePerSecond: undefined });
+    const measure = measurements(clock);
+    const { add, play } = createPlayer({ clock, measure, concurrency: 8, ratePerSecond: undefined });
     const parts = Object.entries({ slow: [10, 20, 30], quick: [15, 100], bad: [12], later: [500] }).map(
       ([name, times]) => ({
         driven: hostOn(clock, begun, name, name === "slow" ? 50 : 1),
@@ -55,7 +56,7 @@ describe("a player", () => {
         times: [] as number[],
       }),
     );
-    for (const part of parts) join(part);
+    for (const part of parts) add(part);
     const played = play(400, new AbortController().signal);
     await clock.advance(400);
     await played;
@@ -75,10 +76,10 @@ describe("a player", () => {
     });
   });
 
-  /** A player with a host that enrolls at 10 and forwards at 20; `refusals` are core's first answers to its enrollment. */
+  /** A player with a host that enrolls at 10 and forwards at 20; `refusals` are core's first responses to its enrollment. */
   const enrolling = (refusals: readonly WireError[], times: number[] | undefined) => {
     const clock = createTestClock(0);
-    const measure = createMeasurements();
+    const measure = measurements(clock);
     const player = createPlayer({ clock, measure, concurrency: 8, ratePerSecond: undefined });
     const begun: [string, number][] = [];
     const left = [...refusals];
@@ -92,12 +93,12 @@ describe("a player", () => {
       },
     } as unknown as DrivenHost;
     const steps: Step[] = [{ at: 10, kind: "enroll", ttl: "usual" }, ...forwards([20])];
-    player.join({ driven, steps: steps.values(), times });
+    player.add({ driven, steps: steps.values(), times });
     return { clock, measure, begun, ...player };
   };
 
-  it("asks again, less and less often, where an enrollment failed for the moment, and tells the rest of the story then", async () => {
-    const busy = new WireError("database_unavailable", { isPassing: true });
+  it("retries an enrollment after a transient failure, with backoff, and then plays the rest of the timeline", async () => {
+    const busy = new WireError("database_unavailable", { isTransient: true });
     const times: number[] = [];
     const { clock, measure, begun, play } = enrolling([busy, busy, busy], times);
     const played = play(60_000, new AbortController().signal);
@@ -117,12 +118,12 @@ describe("a player", () => {
     });
   });
 
-  it("ends when core refuses what every other host would ask for, but not for a fleet that is only kept alive", async () => {
+  it("ends when core would reject every host's enrollment, but not for a fleet that is only kept alive", async () => {
     for (const code of ["token_invalid", "identity_exists"]) {
       const first = enrolling([new WireError(code)], []);
       const ended = first.play(400, new AbortController().signal).catch((error: unknown) => error);
       await first.clock.advance(400);
-      expect(await ended).toBeInstanceOf(EnrollmentEnded);
+      expect(await ended).toBeInstanceOf(EnrollmentRefused);
       expect(await ended).toHaveProperty("message", expect.stringContaining(`${code}: `));
       expect(first.begun).toEqual([["enroll", 10]]);
     }
@@ -133,8 +134,8 @@ describe("a player", () => {
     expect(kept.begun.map(([kind]) => kind)).toEqual(["enroll", "forward"]);
   });
 
-  it("takes it for one host's own where core knows it after a lost answer", async () => {
-    const lost = new WireError("timeout", { isPassing: true });
+  it("continues after identity_exists if an earlier response of the same enrollment was lost", async () => {
+    const lost = new WireError("timeout", { isTransient: true });
     const { clock, begun, play } = enrolling([lost, new WireError("identity_exists")], []);
     const played = play(60_000, new AbortController().signal);
     await clock.advance(60_000);
@@ -142,14 +143,14 @@ describe("a player", () => {
     expect(begun.map(([kind]) => kind)).toEqual(["enroll", "enroll", "forward"]);
   });
 
-  it("does not make up for what a fleet that is only kept alive missed while its machine slept", async () => {
+  it("drops heartbeats and frames that a kept fleet missed while its machine slept", async () => {
     const clock = createTestClock(0);
     const begun: [string, number][] = [];
-    const { join, play } = createPlayer({
-      ...{ clock, measure: createMeasurements(), concurrency: 8, ratePerSecond: undefined },
+    const { add, play } = createPlayer({
+      ...{ clock, measure: measurements(clock), concurrency: 8, ratePerSecond: undefined },
     });
     const times = Array.from({ length: 100 }, (_, index) => index * 20_000);
-    join({ driven: hostOn(clock, begun, "kept", 1), steps: forwards(times).values(), times: undefined });
+    add({ driven: hostOn(clock, begun, "kept", 1), steps: forwards(times).values(), times: undefined });
     clock.set(1_000_000);
     const played = play(1_040_000, new AbortController().signal);
     await clock.advance(60_000);
@@ -157,13 +158,13 @@ describe("a player", () => {
     expect(begun.map(([, at]) => at)).toEqual([1_000_000, 1_000_001, 1_000_002, 1_020_000, 1_040_000]);
   });
 
-  it("begins no more steps at once, and none sooner after another, than it may", async () => {
+  it("obeys the limits of concurrency and rate", async () => {
     const begin = async (limits: { concurrency: number; ratePerSecond: number | undefined }) => {
       const clock = createTestClock(0);
       const begun: [string, number][] = [];
-      const { join, play } = createPlayer({ clock, measure: createMeasurements(), ...limits });
+      const { add, play } = createPlayer({ clock, measure: measurements(clock), ...limits });
       for (const name of ["a", "b", "c", "d"])
-        join({ driven: hostOn(clock, begun, name, 250), steps: forwards([0]).values(), times: [] });
+        add({ driven: hostOn(clock, begun, name, 250), steps: forwards([0]).values(), times: [] });
       const played = play(0, new AbortController().signal);
       await clock.advance(2000);
       await played;

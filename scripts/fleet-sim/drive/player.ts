@@ -1,144 +1,190 @@
 /**
- * Plays the stories of driven hosts in their time. Invariants: a host does one step after the other, in the order of its story; at
- * most `concurrency` steps run at once; none begins before its time, and what core is too slow for begins late and not never, but for
- * what repeats itself of a part whose times nobody asks for: a machine that slept does not make up for it. A host that could not
- * enroll for the moment asks again, as without it the rest of its story would be lost.
+ * Plays the timelines of driven hosts in real time. Invariants: a host performs one step after the other, in order; at most
+ * `concurrency` steps run at once; no step begins before its time. A step that core is too slow for begins late, and is not
+ * dropped; only heartbeats and frames that a kept fleet missed, for instance while its machine slept, are. A host whose enrollment
+ * failed for the moment retries it, because the rest of its timeline depends on it.
  */
 import type { Clock } from "../../../kit/clock.ts";
 import type { Step } from "../scenario/steps.ts";
 import type { DrivenHost } from "./driven-host.ts";
 import type { Measurements } from "./measurements.ts";
 import { endsEnrollment, explained } from "./refusals.ts";
-import { createSchedule } from "./schedule.ts";
 import { WireError } from "./wire.ts";
 
-/** A host and what is left of its story. */
-export interface Part {
+/** A host and the rest of its timeline. */
+export interface PlayedHost {
   driven: DrivenHost;
   steps: Iterator<Step>;
-  /** When each step so far happened, by core's clock; NaN for one that failed, and which core knows nothing of. Undefined: not kept. */
+  /** When each step happened by core's clock, NaN for one that failed. Undefined for a host that is only kept alive. */
   times: number[] | undefined;
 }
 
-/** Plays the parts that joined. */
+/** Plays the hosts that were added. */
 export interface Player {
-  /** Nobody else may take steps of a part that joined. */
-  join(part: Part): void;
+  /** Takes over the host's steps. */
+  add(host: PlayedHost): void;
   /**
-   * Plays on, until the next step is later than `until`, or the signal aborts. Resolves when all that began has ended; rejects then
-   * with `EnrollmentEnded` when core refuses what every other host would ask for too.
+   * Plays until the next step is later than `until`, or the signal aborts. Settles when every step that began has ended; rejects
+   * with `EnrollmentRefused` when core would reject every other host's enrollment too.
    */
   play(until: number, signal: AbortSignal): Promise<void>;
 }
 
 /** What a player needs. */
-export interface PlayerNeeds {
+export interface PlayerContext {
   clock: Clock;
   measure: Measurements;
   concurrency: number;
-  /** Steps begun in a second at most; undefined: as they are due. */
+  /** The most steps begun in a second; undefined: no limit. */
   ratePerSecond: number | undefined;
 }
 
-/** Core refuses to enroll this host, and would refuse every other one. */
-export class EnrollmentEnded extends Error {
+/** Core rejects this host's enrollment, and would reject every other one. */
+export class EnrollmentRefused extends Error {
   constructor(code: string) {
     super(`core enrolls nobody: ${explained(code)}`);
-    this.name = "EnrollmentEnded";
+    this.name = "EnrollmentRefused";
   }
 }
 
-interface Turn {
-  part: Part;
+interface DueStep {
+  at: number;
+  host: PlayedHost;
   step: Step;
-  /** How often it was begun before. */
+  /** Counts from 0. */
   attempt: number;
 }
 
-const missedMs = 30_000;
-const againMs = { first: 1000, max: 30_000 };
+/** What is due when, the earliest first; of equal times the one that was added first. */
+export interface Schedule<Item extends { at: number }> {
+  add(item: Item): void;
+  /** The time of the earliest item; infinity without one. */
+  nextAt(): number;
+  take(): Item | undefined;
+}
 
-/** Makes a player without parts. */
-export const createPlayer = (needs: PlayerNeeds): Player => {
-  const { clock, measure, concurrency, ratePerSecond } = needs;
-  const agenda = createSchedule<Turn>();
+/** Creates an empty schedule: a binary heap, because it may have 100,000 items. */
+export const createSchedule = <Item extends { at: number }>(): Schedule<Item> => {
+  const heap: { item: Item; order: number }[] = [];
+  let added = 0;
+  const isBefore = (one: (typeof heap)[number], other: (typeof heap)[number]): boolean =>
+    one.item.at === other.item.at ? one.order < other.order : one.item.at < other.item.at;
+  return {
+    add(item) {
+      const entry = { item, order: added++ };
+      let index = heap.length;
+      while (index > 0) {
+        const parent = heap[(index - 1) >> 1];
+        if (parent === undefined || isBefore(parent, entry)) break;
+        heap[index] = parent;
+        index = (index - 1) >> 1;
+      }
+      heap[index] = entry;
+    },
+    nextAt: () => heap[0]?.item.at ?? Number.POSITIVE_INFINITY,
+    take() {
+      const [first] = heap;
+      const last = heap.pop();
+      if (last === undefined || heap.length === 0) return last?.item;
+      for (let index = 0; ; ) {
+        const [left, right] = [heap[2 * index + 1], heap[2 * index + 2]];
+        const isRight = left !== undefined && right !== undefined && isBefore(right, left);
+        const child = isRight ? right : left;
+        if (child === undefined || isBefore(last, child)) {
+          heap[index] = last;
+          return first?.item;
+        }
+        heap[index] = child;
+        index = 2 * index + (isRight ? 2 : 1);
+      }
+    },
+  };
+};
+
+const missedMs = 30_000;
+const retryMs = { first: 1000, max: 30_000 };
+
+/** Creates a player without hosts. */
+export const createPlayer = (context: PlayerContext): Player => {
+  const { clock, measure, concurrency, ratePerSecond } = context;
+  const schedule = createSchedule<DueStep>();
   const running = new Set<Promise<void>>();
   let waking = new AbortController();
   let startNotBefore = Number.NEGATIVE_INFINITY;
 
-  const isMissed = ({ times }: Part, { kind, at }: Step): boolean =>
+  const isMissed = ({ times }: PlayedHost, { kind, at }: Step): boolean =>
     times === undefined && (kind === "heartbeat" || kind === "forward") && at < clock.now() - missedMs;
 
-  const put = (at: number, turn: Turn): void => {
-    const isFirst = at < agenda.nextAt();
-    agenda.add(at, turn);
+  const put = (due: DueStep): void => {
+    const isFirst = due.at < schedule.nextAt();
+    schedule.add(due);
     if (isFirst) waking.abort();
   };
 
-  const enlist = (part: Part): void => {
-    let next = part.steps.next();
-    while (!next.done && isMissed(part, next.value)) next = part.steps.next();
-    if (!next.done) put(next.value.at, { part, step: next.value, attempt: 0 });
+  const add = (host: PlayedHost): void => {
+    let next = host.steps.next();
+    while (!next.done && isMissed(host, next.value)) next = host.steps.next();
+    if (!next.done) put({ at: next.value.at, host, step: next.value, attempt: 0 });
   };
 
-  const run = async (turn: Turn): Promise<void> => {
-    const { part, step, attempt } = turn;
+  const run = async (due: DueStep): Promise<void> => {
+    const { host, step, attempt } = due;
     if (attempt === 0) measure.late(Math.max(0, clock.now() - step.at));
-    const at = await perform(turn, needs);
-    if (at === "again") {
-      const wait = Math.min(againMs.max, againMs.first * 2 ** attempt);
-      put(clock.now() + wait, { part, step, attempt: attempt + 1 });
+    const at = await perform(due, context);
+    if (at === "retry") {
+      const wait = Math.min(retryMs.max, retryMs.first * 2 ** attempt);
+      put({ at: clock.now() + wait, host, step, attempt: attempt + 1 });
       return;
     }
-    part.times?.push(at);
-    enlist(part);
+    host.times?.push(at);
+    add(host);
   };
 
-  /** Until a time, or until something is due earlier than what was waited for. */
+  /** Waits, but no longer than until something earlier is due. */
   const pause = async (ms: number, signal: AbortSignal): Promise<void> => {
     waking = new AbortController();
     await clock.sleep(ms, AbortSignal.any([signal, waking.signal])).catch(() => undefined);
   };
 
-  const playOn = async (until: number, signal: AbortSignal): Promise<void> => {
-    while (!signal.aborted && (agenda.nextAt() <= until || running.size > 0)) {
-      // A free place first: what runs may bring something that is due earlier.
-      if (running.size >= concurrency || agenda.nextAt() > until) {
+  const playDue = async (until: number, signal: AbortSignal): Promise<void> => {
+    while (!signal.aborted && (schedule.nextAt() <= until || running.size > 0)) {
+      // First a free slot: a running step may schedule an earlier one.
+      if (running.size >= concurrency || schedule.nextAt() > until) {
         await Promise.race(running);
         continue;
       }
-      const wait = Math.max(agenda.nextAt(), startNotBefore) - clock.now();
+      const wait = Math.max(schedule.nextAt(), startNotBefore) - clock.now();
       if (wait > 0) {
         await pause(wait, signal);
         continue;
       }
-      const due = agenda.take();
+      const due = schedule.take();
       if (due === undefined) continue;
       if (ratePerSecond !== undefined) startNotBefore = Math.max(startNotBefore, clock.now()) + 1000 / ratePerSecond;
-      const task = run(due.item).finally(() => running.delete(task));
+      const task = run(due).finally(() => running.delete(task));
       running.add(task);
-      // Whoever plays hears of it by the race above.
+      // The race above, or the end of `play`, handles its rejection.
       task.catch(() => undefined);
-      // Time may be the caller's to move: it must not move while the only step runs.
+      // A caller that moves the clock must not do so while the only step runs.
       if (concurrency === 1) await task;
     }
   };
+
   const play: Player["play"] = async (until, signal) => {
     try {
-      await playOn(until, signal);
-    } catch (error) {
+      await playDue(until, signal);
+      await Promise.all(running);
+    } finally {
       await Promise.allSettled(running);
-      throw error;
     }
-    await Promise.all(running);
   };
-  return { join: enlist, play };
+  return { add, play };
 };
 
 const perform = async (
-  { part: { driven, times }, step, attempt }: Turn,
-  { clock, measure }: PlayerNeeds,
-): Promise<number | "again"> => {
+  { host: { driven, times }, step, attempt }: DueStep,
+  { clock, measure }: PlayerContext,
+): Promise<number | "retry"> => {
   if (step.kind === "note") return step.at;
   const kind = step.kind.replace("_", ".");
   const startedAt = clock.monotonic();
@@ -153,8 +199,8 @@ const perform = async (
     if (!(error instanceof WireError)) throw error;
     measure.called(kind, clock.monotonic() - startedAt, error.code);
     if (step.kind !== "enroll") return Number.NaN;
-    if (error.isPassing) return "again";
-    if (times !== undefined && endsEnrollment(error.code, attempt)) throw new EnrollmentEnded(error.code);
+    if (error.isTransient) return "retry";
+    if (times !== undefined && endsEnrollment(error.code, attempt)) throw new EnrollmentRefused(error.code);
     return Number.NaN;
   }
 };

@@ -6,8 +6,8 @@ export interface HostCredentials {
   certificate: Uint8Array<ArrayBuffer>;
 }
 
-/** An answer of core: what a problem document or a result says. */
-export interface Answer {
+/** A response of core: a result or a problem document. */
+export interface WireResponse {
   status: number;
   body: Readonly<Record<string, unknown>>;
 }
@@ -23,46 +23,47 @@ export interface Beacon {
   sequence: number;
 }
 
-/** How a driven fleet reaches core. Every call rejects with a `WireError` where nothing came back that core would say. */
+/** How a driven fleet reaches core. Every call rejects with a `WireError` if core's response did not arrive. */
 export interface Wire {
-  /** The HTTP API, with a bearer token. */
-  call(request: { method: string; path: string; bearer: string; body?: object }): Promise<Answer>;
-  /** A management request in the name of a host, over mutual TLS or what stands for it. */
-  manage(request: { path: string; body: object }, credentials: HostCredentials): Promise<Answer>;
-  /** Sends a frame to the ingest listener; rejects with core's reason. Null where the listener is not told: nobody forwards then. */
+  /** Calls the HTTP API with a bearer token. */
+  call(request: { method: string; path: string; bearer: string; body?: object }): Promise<WireResponse>;
+  /** Sends a management request as a host, over mutual TLS or with the certificate in a header. */
+  manage(request: { path: string; body: object }, credentials: HostCredentials): Promise<WireResponse>;
+  /** Sends a frame to the ingest listener; rejects with core's reason. Null without a listener: no host forwards then. */
   forward: ((beacon: Beacon, credentials: HostCredentials) => Promise<void>) | null;
-  /** Makes a host's certificate look old (`ageCertificates`), where somebody holds the database. */
+  /** Dates a host's certificate back (`ageCertificates`); null without access to the database. */
   age: ((identity: string) => Promise<void>) | null;
   close(): void;
 }
 
-/** A call that failed, by the code that reports count it under. */
+/** A call that failed, with the code that reports count it under. */
 export class WireError extends Error {
   readonly code: string;
-  /** Whether the same call may succeed later: core was not reached, was busy, or says so. */
-  readonly isPassing: boolean;
+  /** Whether a retry may succeed: core was not reached, was busy, or says so. */
+  readonly isTransient: boolean;
 
-  constructor(code: string, { isPassing = false, ...options }: ErrorOptions & { isPassing?: boolean } = {}) {
+  constructor(code: string, { isTransient = false, ...options }: ErrorOptions & { isTransient?: boolean } = {}) {
     super(code, options);
     this.name = "WireError";
     this.code = code;
-    this.isPassing = isPassing;
+    this.isTransient = isTransient;
   }
 }
 
-/** The answer's body if it has this status; throws `WireError` with the problem's code otherwise. */
-export const expectStatus = ({ status, body }: Answer, expected: number): Answer["body"] => {
+/** Returns the response's body if it has this status; throws a `WireError` with the problem's code otherwise. */
+export const expectStatus = (response: WireResponse, expected: number): WireResponse["body"] => {
+  const { status, body } = response;
   if (status !== expected)
-    throw new WireError(codeOf({ status, body }), { isPassing: body.action === "retry" || status >= 500 });
+    throw new WireError(codeOf(response), { isTransient: body.action === "retry" || status >= 500 });
   return body;
 };
 
-/** The code of a refusal. */
-export const codeOf = ({ status, body }: Answer): string =>
+/** Returns the code of a problem. */
+export const codeOf = ({ status, body }: WireResponse): string =>
   typeof body.code === "string" && /^[a-z0-9_]{1,64}$/.test(body.code) ? body.code : `http_${status}`;
 
-/** A field that core's answers hold. */
-export const textOf = (body: Answer["body"], name: string): string => {
+/** Returns a text field of a response; throws a `WireError` if it is missing. */
+export const textOf = (body: WireResponse["body"], name: string): string => {
   const value = body[name];
   if (typeof value !== "string") throw new WireError("answer_invalid");
   return value;

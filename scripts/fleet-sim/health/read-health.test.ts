@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { readHealth } from "./read-health.ts";
 
-it("reads the report to its last page, and says when core made each", async () => {
-  const asked: string[] = [];
+it("reads the report to its last page, with the time at which core generated each", async () => {
+  const paths: string[] = [];
   const page = (second: number, next_cursor: string | null) => ({
     generated_at: `2026-01-01T00:00:0${second}.000Z`,
     thresholds: {
@@ -22,13 +22,13 @@ it("reads the report to its last page, and says when core made each", async () =
   const pages = [page(1, "a"), page(4, "b"), page(9, null)];
   const health = await readHealth(
     async (path) => {
-      asked.push(path);
-      return pages[asked.length - 1];
+      paths.push(path);
+      return pages[paths.length - 1];
     },
     { q: "/x/" },
   );
   const at = (second: number) => Date.UTC(2026, 0, 1, 0, 0, second);
   expect(health).toMatchObject({ pagesAt: [at(1), at(4), at(9)], byState: { stale: 1 }, rows: [] });
   const query = "/v1/collector/health?q=%2Fx%2F&limit=1000";
-  expect(asked).toEqual([query, `${query}&cursor=a`, `${query}&cursor=b`]);
+  expect(paths).toEqual([query, `${query}&cursor=a`, `${query}&cursor=b`]);
 });

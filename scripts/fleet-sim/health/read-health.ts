@@ -4,7 +4,7 @@ import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
 
 /** The health of a fleet, as core reports it. */
 export interface FleetHealth {
-  /** When core made each page: a large fleet's take seconds, in which hosts pass from one state to another. */
+  /** When core generated each page: a large fleet's take seconds, in which hosts change their states. */
   pagesAt: [number, ...number[]];
   thresholds: FleetHealthReport["thresholds"];
   byState: FleetHealthReport["summary"]["by_state"];
@@ -14,7 +14,7 @@ export interface FleetHealth {
 
 const pageRows = 1000;
 
-/** Reads the health report to its last page. `get` answers a path with the body of a 200, or throws; `filter` is part of the query. */
+/** Reads the health report to its last page. `get` returns the body of a 200 for a path, or throws; `filter` is part of the query. */
 export const readHealth = async (
   get: (path: string) => Promise<unknown>,
   filter: Readonly<Record<string, string>> = {},

@@ -1,3 +1,4 @@
+import { sql } from "drizzle-orm";
 import * as v from "valibot";
 import type { ProvenCollector } from "../../../functions/domain/certificate/authenticate.ts";
 import { markUsed, recordAuthFailure } from "../../../functions/domain/certificate/authenticate.ts";
@@ -5,30 +6,33 @@ import { revokeCertificate, revokeIdentity } from "../../../functions/domain/cer
 import { assignConfig } from "../../../functions/domain/config/desired-config.ts";
 import { Problem } from "../../../functions/problems.ts";
 import { insertCertificate } from "../../../functions/store/certificates.ts";
+import type { Executor } from "../../../functions/store/database.ts";
 import { updateCollectorVersion } from "../../../functions/store/identities.ts";
 import { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
+import { people } from "../../lab/people.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
-import { ageCertificates } from "./age-certificates.ts";
-import { modelOperator, modelOrigin } from "./model-core.ts";
 import { certificateOf, issueCertificate, type ModelHost } from "./model-host.ts";
 
 /** What steps need beside the host's own core. */
-export interface ApplyMeans {
+export interface ApplyContext {
   plan: Plan;
-  /** The config that is assigned. */
+  /** The config to assign. */
   configId: string;
   forward(identity: string, at: number): Promise<void>;
 }
 
-/** Does to the host's core what a step does; its enrollment is done. Throws when a heartbeat is answered otherwise than expected. */
+/** The origin of the model's requests. */
+export const modelOrigin = { requestId: "simulation", remoteAddress: "192.0.2.1" };
+
+/** Applies a step after the enrollment by core's own verbs. Throws when core's response to a heartbeat is not the expected one. */
 export const applyStep = async (
-  { plan, configId, forward }: ApplyMeans,
+  { plan, configId, forward }: ApplyContext,
   host: ModelHost,
   step: Step,
 ): Promise<unknown> => {
   const { core, identityId } = host;
-  core.clock.moment = step.at;
+  core.clock.time = step.at;
   switch (step.kind) {
     case "enroll":
     case "note":
@@ -51,22 +55,22 @@ export const applyStep = async (
       return forward(host.host.identity, step.at);
     }
     case "revoke_identity":
-      return revokeIdentity(core, modelOperator, { identityId, reasonCode: step.reasonCode }, modelOrigin);
+      return revokeIdentity(core, people.admin, { identityId, reasonCode: step.reasonCode }, modelOrigin);
     case "revoke_certificate": {
       const certificateId = certificateOf(host, step.certificate).id;
-      return revokeCertificate(core, modelOperator, { certificateId, reasonCode: step.reasonCode }, modelOrigin);
+      return revokeCertificate(core, people.admin, { certificateId, reasonCode: step.reasonCode }, modelOrigin);
     }
     case "assign":
-      return assignConfig(core, modelOperator, { identityId, configId }, modelOrigin);
+      return assignConfig(core, people.admin, { identityId, configId }, modelOrigin);
     case "age":
-      return ageCertificates(core.db, [host.host.identity], step.at);
+      return ageCertificates(core.db, host.host.identity, step.at);
   }
 };
 
 const heartbeat = async (host: ModelHost, step: Step & { kind: "heartbeat" }): Promise<string> => {
   const { core, takeHeartbeat } = host;
   const { identity } = host.host;
-  // Found before core looks at the certificate's row: see `proveCollector`.
+  // Core finds these before it reads the certificate's row: see `proveCollector`.
   if (step.expected === "clock_skew" || step.expected === "proof_invalid") {
     await recordAuthFailure(core, { identity, reason: step.expected });
     return step.expected;
@@ -95,4 +99,19 @@ const heartbeat = async (host: ModelHost, step: Step & { kind: "heartbeat" }): P
     if (error instanceof Problem) return error.code;
     throw error;
   }
+};
+
+/**
+ * Dates the unexpired certificates of an identity back: at `now` a fifth of their lifetime is left by their rows. The certificates
+ * themselves do not change. For databases of simulations and tests: a certificate needs at least 225 s to become `cert_expiring` by itself.
+ */
+export const ageCertificates = async (db: Executor, identity: string, now: number): Promise<void> => {
+  const at = sql`${new Date(now).toISOString()}::timestamptz`;
+  await db.execute(sql`
+    update certificate c set issued_at = c.not_after - 5 * (c.not_after - ${at})
+    from collector_identity i where i.id = c.identity_id and i.identity = ${identity} and c.not_after > ${at}`);
+  // Core never changes this date, so no trigger watches it.
+  await db.execute(
+    sql`select fleet_host_refresh(array(select id from collector_identity where identity = ${identity}))`,
+  );
 };

@@ -1,19 +1,37 @@
 import { createHash } from "node:crypto";
+import type { Core } from "../../../functions/core.ts";
 import { createHeartbeats, type TakeHeartbeat } from "../../../functions/domain/fleet/heartbeat.ts";
-import type { CertificateRow } from "../../../functions/store/certificates.ts";
-import type { IdentityRow } from "../../../functions/store/identities.ts";
+import { type CertificateRow, insertCertificates } from "../../../functions/store/certificates.ts";
+import type { Database } from "../../../functions/store/database.ts";
+import { insertIdentities } from "../../../functions/store/identities.ts";
+import { systemClock } from "../../../kit/clock.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Host } from "../scenario/hosts.ts";
+import { createInProcessCore } from "../../lab/in-process-core.ts";
 import type { Plan } from "../scenario/plan.ts";
 import { createRandom, type Random } from "../scenario/random.ts";
-import type { Step } from "../scenario/steps.ts";
-import type { ModelCore } from "./model-core.ts";
+import type { HostHistory } from "../scenario/steps.ts";
 
-/** A host with the steps that it is told by, the first its enrollment. */
-export interface HostHistory {
-  host: Host;
-  steps: readonly Step[];
+/** A core whose clock shows the time that it is set to. */
+export interface ModelCore extends Core {
+  clock: Core["clock"] & { time: number };
 }
+
+/** Returns a factory of cores with the plan's thresholds over one database, each with its own clock. */
+export const createModelCores = (db: Database, plan: Plan): ((now: number) => ModelCore) => {
+  const core = createInProcessCore({
+    db,
+    clock: systemClock,
+    entropy: createRandom(plan.seed, "core"),
+    env: {
+      SVC_HEARTBEAT_INTERVAL: `${plan.heartbeatIntervalSeconds}s`,
+      ...(plan.versionMin === null ? {} : { SVC_COLLECTOR_MIN_VERSION: plan.versionMin }),
+    },
+  });
+  return (now) => {
+    const clock = { ...systemClock, time: now, now: () => clock.time };
+    return { ...core, clock };
+  };
+};
 
 /** A certificate of the model. */
 export interface ModelCertificate extends Pick<CertificateRow, "id" | "notBefore" | "notAfter"> {
@@ -22,7 +40,7 @@ export interface ModelCertificate extends Pick<CertificateRow, "id" | "notBefore
   used: boolean;
 }
 
-/** A host as the model knows it. */
+/** A host of the model, with its own core. */
 export interface ModelHost extends HostHistory {
   core: ModelCore;
   takeHeartbeat: TakeHeartbeat;
@@ -33,51 +51,68 @@ export interface ModelHost extends HostHistory {
   random: Random;
 }
 
-/** The host at the moment of its enrollment, for which `coreAt` makes a core. */
-export const createModelHost = (
-  plan: Plan,
-  { host, steps }: HostHistory,
+/** The policy and the token that hosts enroll with, by lifetime of their certificates. */
+export type Grants = Readonly<Record<ModelHost["ttl"], { policyId: string; tokenId: string }>>;
+
+/** Creates the hosts at the time of their enrollment, and writes the rows that enrollment writes. */
+export const enrollHosts = async (
   coreAt: (now: number) => ModelCore,
-): ModelHost => {
+  { plan, histories, grants }: { plan: Plan; histories: readonly HostHistory[]; grants: Grants },
+): Promise<ModelHost[]> => {
+  const hosts = histories.map((history) => createModelHost(plan, history, coreAt));
+  const [first] = hosts;
+  if (first === undefined) return [];
+  await insertIdentities(
+    first.core.db,
+    hosts.map(({ host, core, identityId, ttl }) => ({
+      id: identityId,
+      identity: host.identity,
+      deviceId: host.deviceId,
+      ...grants[ttl],
+      hostname: host.hostname,
+      platform: host.platform,
+      collectorVersion: host.version,
+      enrolledAt: new Date(core.clock.now()),
+      revokedAt: null,
+      lastAuthFailureAt: null,
+      lastAuthFailureReason: null,
+    })),
+  );
+  await insertCertificates(
+    first.core.db,
+    hosts.map((host) => issueCertificate(plan, host, { predecessorId: null, tokenId: grants[host.ttl].tokenId })),
+  );
+  return hosts;
+};
+
+const createModelHost = (plan: Plan, { host, steps }: HostHistory, coreAt: (now: number) => ModelCore): ModelHost => {
   const [first] = steps;
   if (first?.kind !== "enroll") throw new Error("a host's first step is its enrollment");
   const core = coreAt(first.at);
   const random = createRandom(plan.seed, "ids", host.index);
   const identityId = uuidv7({ clock: core.clock, entropy: random });
-  const takeHeartbeat = createHeartbeats(core);
-  return { host, steps, core, takeHeartbeat, identityId, ttl: first.ttl, certificates: [], random };
+  return {
+    host,
+    steps,
+    core,
+    takeHeartbeat: createHeartbeats(core),
+    identityId,
+    ttl: first.ttl,
+    certificates: [],
+    random,
+  };
 };
 
-/** The identity's row as enrollment writes it. */
-export const identityRow = (
-  { host, core, identityId }: ModelHost,
-  grant: Pick<IdentityRow, "policyId" | "tokenId">,
-): IdentityRow => ({
-  id: identityId,
-  identity: host.identity,
-  deviceId: host.deviceId,
-  policyId: grant.policyId,
-  tokenId: grant.tokenId,
-  hostname: host.hostname,
-  platform: host.platform,
-  collectorVersion: host.version,
-  enrolledAt: new Date(core.clock.now()),
-  revokedAt: null,
-  lastAuthFailureAt: null,
-  lastAuthFailureReason: null,
-});
-
-/** The row of the certificate that core would issue now; it becomes the host's newest. */
+/** Returns the row of the certificate that core would issue now; it becomes the host's newest. */
 export const issueCertificate = (
   plan: Plan,
-  host: ModelHost,
+  { host, ttl, core, identityId, certificates, random }: ModelHost,
   { predecessorId, tokenId }: Pick<CertificateRow, "predecessorId" | "tokenId">,
 ): CertificateRow => {
-  const { core, identityId, certificates, random } = host;
   const issuedAt = core.clock.now();
   const second = Math.floor(issuedAt / 1000) * 1000;
-  const notAfter = second + plan.ttlSeconds[host.ttl] * 1000;
-  const fingerprint = createHash("sha256").update(`${host.host.identity} ${certificates.length}`).digest();
+  const notAfter = second + plan.ttlSeconds[ttl] * 1000;
+  const fingerprint = createHash("sha256").update(`${host.identity} ${certificates.length}`).digest();
   const row: CertificateRow = {
     id: uuidv7({ clock: core.clock, entropy: random }),
     identityId,
@@ -102,7 +137,7 @@ export const issueCertificate = (
   return row;
 };
 
-/** A certificate of the host by the order of its issue. */
+/** Returns the host's certificate of this number. */
 export const certificateOf = ({ host, certificates }: ModelHost, index: number): ModelCertificate => {
   const certificate = certificates[index];
   if (certificate === undefined) throw new Error(`${host.deviceId} has no certificate ${index}`);

@@ -1,83 +1,125 @@
-import { person } from "../../../drizzle/schema/operator.ts";
-import { createApp } from "../../../functions/app.ts";
-import type { Core } from "../../../functions/core.ts";
-import { openDatabaseSocket } from "../../../functions/node/database-socket.ts";
-import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
-import { readMigrations } from "../../../functions/node/read-migrations.ts";
-import { createClientCertificateReader } from "../../../functions/signer/certificate.ts";
-import { connectDatabase } from "../../../functions/store/database.ts";
-import { migrate } from "../../../functions/store/migrate.ts";
-import { healthReportRoute } from "../../../functions/v1/collector/health/report.ts";
-import { createBridge } from "../../../ui/bff/core-client.ts";
-import { startEmbeddedPostgres } from "../../postgres/embedded-postgres.ts";
+/**
+ * Predicts the health report of a history without a network: enrollments and renewals become their rows, and core's own verbs do
+ * everything else. Invariant: only core has the rules of health; its own report is read at the end. The model owns its database.
+ */
+import { createHash } from "node:crypto";
+import { checkConfig, publishConfig } from "../../../functions/domain/config/publish.ts";
+import { createPolicy } from "../../../functions/domain/enrollment/policies.ts";
+import { createToken } from "../../../functions/domain/enrollment/tokens.ts";
+import { commitFrames, openCommitClient } from "../../../functions/store/commit-frames.ts";
+import { encodeEnvelopes } from "../../../functions/store/envelope-rows.ts";
+import { openApp } from "../../lab/in-process-core.ts";
+import { mintBridgeToken, people, seedPeople } from "../../lab/people.ts";
+import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
 import type { Plan } from "../scenario/plan.ts";
-import { createModelCores, type ModelCore, modelOperator } from "./model-core.ts";
-import type { HostHistory } from "./model-host.ts";
-import { type ModelDatabase, playSteps } from "./play-steps.ts";
+import type { HostHistory } from "../scenario/steps.ts";
+import { applyStep, modelOrigin } from "./apply-step.ts";
+import { createModelCores, enrollHosts, type Grants, type ModelCore } from "./model-host.ts";
+
+/** The database of a model. */
+export type ModelDatabase = Pick<EmbeddedDatabase, "db" | "url">;
+
+/** Runs `use` with an empty PostgreSQL; nothing in it is worth an fsync. */
+export const withModelDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Result>): Promise<Result> => {
+  await using database = await openEmbeddedDatabase({ durable: false });
+  return await use(database);
+};
 
 /**
- * The health that core reports of histories that are told to a model of it: each page of the report at its time of `pagesAt`, those
- * beyond at the last of them.
+ * Plays the histories and returns the health that core reports then: each page of the report at its time in `pagesAt`, later ones at
+ * the last of these. Throws when core's response to a heartbeat is not the one that its step expects.
  */
 export const predictHealth = async (
   database: ModelDatabase,
-  { plan, told, pagesAt }: { plan: Plan; told: Iterable<HostHistory>; pagesAt: readonly [number, ...number[]] },
+  { plan, histories, pagesAt }: { plan: Plan; histories: Iterable<HostHistory>; pagesAt: FleetHealth["pagesAt"] },
 ): Promise<FleetHealth> => {
-  await playSteps(database, plan, told);
-  const [now] = pagesAt;
-  const core = createModelCores(database.db, plan)(now);
-  await database.db.insert(person).values({
-    userId: modelOperator.userId,
-    primaryEmail: modelOperator.email,
-    status: "active",
-    scopes: [...modelOperator.scopes],
-    syncedAt: new Date(now),
-  });
-  const ask = openReport(core);
+  const coreAt = createModelCores(database.db, plan);
+  await playHistories(database, plan, { histories, coreAt });
+  const core = coreAt(pagesAt[0]);
+  await seedPeople(database.db, pagesAt[0]);
+  const send = openApp(core);
+  const secret = core.config.authTokenSecret.reveal();
   let page = 0;
-  return readHealth((path) => {
-    core.clock.moment = pagesAt[page++] ?? core.clock.moment;
-    return ask(path);
+  return readHealth(async (path) => {
+    core.clock.time = pagesAt[page++] ?? core.clock.time;
+    const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: core.clock.time });
+    const headers = { Authorization: `Bearer ${token}` };
+    const response = await send(new Request(`http://core.model${path}`, { headers }));
+    if (response.status !== 200) throw new Error(`the model's report: ${response.status} ${await response.text()}`);
+    return response.json();
   });
 };
 
-/** Core's own route, without a listener. */
-const openReport = (model: ModelCore): ((path: string) => Promise<unknown>) => {
-  const silent = () => undefined;
-  const cryptography = createNodeCryptography();
-  const core: Core = {
-    ...model,
-    reports: model.db,
-    log: { debug: silent, info: silent, warn: silent, error: silent },
-    cryptography,
-    signer: null,
-    clientCertificates: createClientCertificateReader({ authorities: [], cryptography }),
-  };
-  const peer = { remoteAddress: "192.0.2.1", certificate: null, listener: "http" } as const;
-  const app = createApp(core, { peerOf: () => peer, routes: [healthReportRoute(core)] });
-  const bridge = createBridge(core);
-  return async (path) => {
-    const token = await bridge(modelOperator.userId);
-    const answer = await app.request(path, { headers: { Authorization: `Bearer ${token}` } });
-    if (answer.status !== 200) throw new Error(`the model's report: ${answer.status} ${await answer.text()}`);
-    return answer.json();
-  };
-};
+const lanes = 6;
+const enrollmentsMax = 500;
 
-/** An empty PostgreSQL for a model, for as long as `use` takes. Nothing in it is worth an fsync. */
-export const withModelDatabase = async <Result>(use: (database: ModelDatabase) => Promise<Result>): Promise<Result> => {
-  const server = await startEmbeddedPostgres({ durable: false });
+const playHistories = async (
+  { url }: ModelDatabase,
+  plan: Plan,
+  { histories, coreAt }: { histories: Iterable<HostHistory>; coreAt: (now: number) => ModelCore },
+): Promise<void> => {
+  const core = coreAt(plan.startsAt - plan.past);
+  const grants = { usual: await createGrant(core, plan, "usual"), short: await createGrant(core, plan, "short") };
+  const { name, yaml } = plan.configs.current;
+  const draft = { name, config: await checkConfig(yaml) };
+  const { id: configId } = await publishConfig(core, people.admin, draft, modelOrigin);
+  const client = await openCommitClient(url);
+  let lastCommit: Promise<unknown> = Promise.resolve();
+  /** A frame whose envelopes were all discarded counts as forwarded, and stores nothing. The client commits one at a time. */
+  const forward = (identity: string, at: number): Promise<void> => {
+    const queueId = createHash("sha256").update(`${identity} ${at}`).digest().subarray(0, 16);
+    const rows = encodeEnvelopes({ hostId: identity, queueId, receivedAt: at, rows: [] });
+    const frame = { hostId: identity, queueId, previousSequence: 0n, lastSequence: 1n, rows };
+    const commit = lastCommit.then(() => commitFrames(client, [frame], () => at));
+    lastCommit = commit.catch(() => undefined);
+    return commit.then(() => undefined);
+  };
   try {
-    const url = server.url();
-    const { db, sql, close } = connectDatabase({ url, openSocket: openDatabaseSocket });
-    try {
-      await migrate(sql, await readMigrations());
-      return await use({ db, url });
-    } finally {
-      await close();
+    for (const group of grouped(histories, enrollmentsMax)) {
+      const waiting = (await enrollHosts(coreAt, { plan, histories: group, grants })).values();
+      // Each host has its own clock, so that histories can be played side by side.
+      await Promise.all(
+        Array.from({ length: lanes }, async () => {
+          for (const host of waiting)
+            for (const step of host.steps) await applyStep({ plan, configId, forward }, host, step);
+        }),
+      );
     }
   } finally {
-    await server.stop("immediate");
+    await client.end();
   }
+};
+
+const createGrant = async (core: ModelCore, plan: Plan, ttl: keyof Grants): Promise<Grants[typeof ttl]> => {
+  const unrestricted = { description: null, allowedSourceCidrs: [] };
+  const policy = await createPolicy(
+    core,
+    people.admin,
+    {
+      ...unrestricted,
+      name: ttl,
+      allowedIdentityPrefixes: [plan.identityPrefix],
+      certificateTtlSeconds: plan.ttlSeconds[ttl],
+      allowedPlatforms: [],
+      maxEnrollments: 0,
+      maxEnrollmentsPerHour: 0,
+      reenrollment: "deny",
+    },
+    modelOrigin,
+  );
+  const draft = { ...unrestricted, policyId: policy.id, ttlSeconds: 0, maxUses: 0, boundDeviceId: null };
+  const { token } = await createToken(core, people.admin, draft, modelOrigin);
+  return { policyId: policy.id, tokenId: token.id };
+};
+
+const grouped = function* <Item>(items: Iterable<Item>, size: number): Generator<Item[]> {
+  let group: Item[] = [];
+  for (const item of items) {
+    group.push(item);
+    if (group.length < size) continue;
+    yield group;
+    group = [];
+  }
+  if (group.length > 0) yield group;
 };

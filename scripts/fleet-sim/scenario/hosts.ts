@@ -3,9 +3,7 @@ import type { Plan } from "./plan.ts";
 import { createRandom } from "./random.ts";
 import { castRoles, type Role } from "./scenarios.ts";
 
-const minuteMs = 60_000;
-
-/** A host of the fleet, as it is from its enrollment on. */
+/** A host of the fleet, as it enrolls. */
 export interface Host {
   index: number;
   role: Role;
@@ -14,13 +12,12 @@ export interface Host {
   hostname: string;
   platform: string;
   version: string;
-  /** Whether an admin assigns its config. Of the others some name a desired hash themselves. */
+  /** Whether an admin assigns its config. Of the others some report a desired hash of their own. */
   management: "assigned" | "own_desired" | "none";
 }
 
 const sites = ["ams2", "fra1", "iad3", "sin1", "sjc2"] as const;
 const services = ["api", "batch", "cache", "db", "edge", "web"] as const;
-
 const platforms = [
   ["linux/amd64", 70],
   ["linux/arm64", 18],
@@ -30,13 +27,13 @@ const platforms = [
 
 const needDesired: ReadonlySet<Role> = new Set(["rolled_back", "drifted", "config_broken", "config_unreadable"]);
 
-/** The hosts of a plan, in the order of their indexes. */
+/** Creates the hosts of a plan, in the order of their indexes. */
 export const createHosts = (plan: Plan): Host[] =>
-  castRoles(plan.scenario, plan.hosts, plan.seed).map((cast, index) =>
-    createHost(plan, isPlayable(plan, cast) ? cast : "steady", index),
+  castRoles(plan.scenario, plan.hosts, plan.seed).map((role, index) =>
+    createHost(plan, isPlayable(plan, role) ? role : "steady", index),
   );
 
-/** The host of an index in a role. */
+/** Creates the host of an index in a role. */
 export const createHost = (plan: Plan, role: Role, index: number): Host => {
   const random = createRandom(plan.seed, "host", index);
   const deviceId = `${random.pick(sites)}-${random.pick(services)}-${String(index + 1).padStart(4, "0")}`;
@@ -62,7 +59,9 @@ const versionOf = ({ versions: { old, odd } }: Plan, role: Role, usual: string, 
   return role === "odd_version" ? odd : usual;
 };
 
-/** Whether a history has what a role needs: an operator, or time enough for a certificate, or for patience, to run out. */
+const silentMs = 20 * 60_000;
+
+/** Returns whether a history has what a role needs: an operator, or the time until a certificate or a threshold expires. */
 const isPlayable = (plan: Plan, role: Role): boolean => {
   const ageMax = plan.past + plan.endsAt - plan.startsAt;
   const lifetime = plan.ttlSeconds.short * 1000;
@@ -75,9 +74,9 @@ const isPlayable = (plan: Plan, role: Role): boolean => {
     case "cert_expiring":
       return plan.canAge || ageMax >= 0.83 * lifetime;
     case "forwards_only":
-      return plan.forwards && (plan.isDatedBack || ageMax >= 20 * minuteMs);
+      return plan.forwards && (plan.isDatedBack || ageMax >= silentMs);
     case "silent":
-      return plan.isDatedBack || ageMax >= 20 * minuteMs;
+      return plan.isDatedBack || ageMax >= silentMs;
     default:
       return true;
   }

@@ -1,38 +1,37 @@
 import { configHash } from "../../../proto/collector-config/hash.ts";
 import type { ScenarioName } from "./scenarios.ts";
 
-/** The moments and measures that a history is laid out by. Times are milliseconds since the epoch, lengths milliseconds. */
+/** The timestamps and durations of a history, in milliseconds, and what its hosts have. */
 export interface Plan {
   scenario: ScenarioName;
   seed: number;
   hosts: number;
-  /** The identities are this and the device ids. */
+  /** An identity is this and the device id. */
   identityPrefix: string;
   /** Hosts of an old fleet enrolled up to this long before the history; 0: all of them enroll within it. */
   past: number;
   startsAt: number;
-  /** The moment that health is asked for. */
+  /** When health is read. */
   endsAt: number;
   heartbeatIntervalSeconds: number;
   versionMin: string | null;
-  /** Between two heartbeats of a host: core's interval, and longer where core would call that too often. */
+  /** Between two heartbeats of a host: core's interval, or longer where core would reject them as too frequent. */
   beat: number;
-  /** What hosts run. */
   versions: PlannedVersions;
-  /** Whether rows are dated back when the history has been played: hosts of roles that take core's patience play from the first. */
+  /** Whether the caller dates rows back after the history, so that a short one can have roles that need core's timeouts. */
   isDatedBack: boolean;
-  /** Lifetimes of certificates: the usual one, and that of hosts which are to be seen near or beyond the end of theirs. */
+  /** Lifetimes of certificates: the usual one, and that of hosts whose certificates expire. */
   ttlSeconds: { usual: number; short: number };
   /** Whether there is an operator to revoke and to assign configs. */
   hasOperator: boolean;
-  /** Whether certificates can be made to look old (`ageCertificates`), where history is too short for them to become so. */
+  /** Whether certificates can be dated back (`ageCertificates`) where the history is too short for them to expire. */
   canAge: boolean;
-  /** Whether hosts forward: those of a drive that knows no ingest listener do not. */
+  /** Whether hosts forward: they do not when a drive has no ingest listener. */
   forwards: boolean;
   configs: PlannedConfigs;
 }
 
-/** The collector's releases: those in use with how many of a hundred hosts run each, those out of support, and no SemVer. */
+/** The collector's releases: those in use with how many of a hundred hosts run each, unsupported ones, and one that is not SemVer. */
 export interface PlannedVersions {
   usual: readonly (readonly [string, number])[];
   old: readonly [string, string];
@@ -58,14 +57,11 @@ export interface PlannedConfig {
   hash: string;
 }
 
-/** What hosts run: the last version, the one being rolled out, and one that somebody changed by hand. */
-export interface PlannedConfigs {
-  previous: PlannedConfig;
-  current: PlannedConfig;
-  edited: PlannedConfig;
-}
+/** What hosts run: the previous config, the one being rolled out, and one that was changed by hand. */
+export type PlannedConfigs = Record<"previous" | "current" | "edited", PlannedConfig>;
 
-const configOf = (maxDiskUsageMb: number, intervalSeconds: number): string => `sources:
+const planConfig = async (name: string, maxDiskUsageMb: number, intervalSeconds: number): Promise<PlannedConfig> => {
+  const yaml = `sources:
   - type: otlp
     grpc: {listen: 127.0.0.1:4317}
     http: {listen: 127.0.0.1:4318}
@@ -83,43 +79,33 @@ buffer:
 management:
   core_url: https://core.fleet.example.test
 `;
-
-const planConfigs = async (): Promise<PlannedConfigs> => {
-  const planned = async (name: string, yaml: string): Promise<PlannedConfig> => {
-    const hash = await configHash(yaml);
-    if (hash === null) throw new Error("a planned config does not parse");
-    return { name, yaml, hash };
-  };
-  return {
-    previous: await planned("baseline 1", configOf(100, 60)),
-    current: await planned("baseline 2", configOf(100, 30)),
-    edited: await planned("edited by hand", configOf(25, 60)),
-  };
+  const hash = await configHash(yaml);
+  if (hash === null) throw new Error("a planned config does not parse");
+  return { name, yaml, hash };
 };
 
 const dayMs = 86_400_000;
 const usualTtlSeconds = 21 * 86_400;
 
-/** Core takes six heartbeats of a certificate in a minute: five, and one to spare. */
+/** Core accepts six heartbeats of a certificate in a minute; five leave one to spare. */
 const beatMsMin = 12_000;
 
-/** What is chosen about a history; the rest follows. */
-export interface PlanOptions extends Pick<Plan, "scenario" | "seed" | "hosts" | "identityPrefix" | "startsAt"> {
+/** What a caller chooses about a history. */
+export interface PlanOptions
+  extends Pick<
+      Plan,
+      | ("scenario" | "seed" | "hosts" | "identityPrefix" | "startsAt")
+      | ("heartbeatIntervalSeconds" | "versionMin" | "hasOperator" | "canAge")
+    >,
+    Partial<Pick<Plan, "versions" | "isDatedBack" | "forwards">> {
   durationSeconds: number;
-  heartbeatIntervalSeconds: number;
-  versionMin: string | null;
-  hasOperator: boolean;
-  canAge: boolean;
-  /** Whether the fleet is older than the history. A driven one is not, unless time is in the driver's hands. */
+  /** Whether the fleet is older than the history. A driven one is not, unless the caller controls the clock. */
   isOld: boolean;
-  /** Between two heartbeats where the history is laid out by a shorter interval than core's. */
+  /** Between two heartbeats, where `heartbeatIntervalSeconds` is shorter than core's. */
   beatSeconds?: number;
-  versions?: PlannedVersions;
-  isDatedBack?: boolean;
-  forwards?: boolean;
 }
 
-/** Lays out a history. */
+/** Creates the plan of a history. */
 export const createPlan = async (options: PlanOptions): Promise<Plan> => {
   const { durationSeconds, isOld, beatSeconds = options.heartbeatIntervalSeconds, ...chosen } = options;
   return {
@@ -130,15 +116,19 @@ export const createPlan = async (options: PlanOptions): Promise<Plan> => {
     endsAt: chosen.startsAt + durationSeconds * 1000,
     past: isOld ? 30 * dayMs : 0,
     beat: Math.max(beatSeconds * 1000, beatMsMin),
-    // The shortest lifetime that core grants brings a young host near the end of its certificate.
+    // The shortest lifetime that core grants lets a certificate of a young fleet expire.
     ttlSeconds: { usual: usualTtlSeconds, short: isOld ? usualTtlSeconds : 300 },
-    configs: await planConfigs(),
+    configs: {
+      previous: await planConfig("baseline 1", 100, 60),
+      current: await planConfig("baseline 2", 100, 30),
+      edited: await planConfig("edited by hand", 25, 60),
+    },
   };
 };
 
-/** The plan of a simulation: an old fleet, seen at noon of a fixed day. */
+/** Creates the plan of a simulation: an old fleet, whose health is read at noon of a fixed day. */
 export const simulationPlan = (
-  options: Pick<PlanOptions, "scenario" | "seed" | "durationSeconds"> & { hosts: number },
+  options: Pick<PlanOptions, "scenario" | "seed" | "durationSeconds" | "hosts">,
 ): Promise<Plan> =>
   createPlan({
     ...options,

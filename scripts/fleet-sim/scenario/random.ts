@@ -5,28 +5,28 @@ import type { Entropy } from "../../../kit/entropy.ts";
 export interface Random extends Entropy {
   /** A uniform number in [0, 1) with 32 random bits. */
   fraction(): number;
-  /** A whole number of `min` to `max`, both included. */
+  /** An integer from `min` to `max`, both included. */
   between(min: number, max: number): number;
   /** One of `items`, each as likely. */
   pick<Item>(items: readonly [Item, ...Item[]]): Item;
-  /** One of `items` by weights, which are whole numbers. */
+  /** One of `items` by integer weights. */
   weighted<Item>(items: readonly (readonly [item: Item, weight: number])[]): Item;
   /** `items` in a random order (Fisher and Yates). */
   shuffled<Item>(items: readonly Item[]): Item[];
 }
 
-const rotated = (word: number, bits: number): number => (word << bits) | (word >>> (32 - bits));
-
 /**
- * The stream of a name: xoshiro128** 1.1 (Blackman and Vigna, 2018) from the first 128 bits of the SHA-256 of the name's JSON. Streams
- * of different names are independent, so that more hosts, or a longer history, leave the hosts that were there as they are.
+ * Creates the stream of a name: xoshiro128** 1.1 (Blackman and Vigna, 2018), seeded by the SHA-256 of the name's JSON. Streams of
+ * different names are independent, so more hosts or a longer history do not change the hosts that were there before.
  */
 export const createRandom = (...name: readonly (string | number)[]): Random => {
   const digest = createHash("sha256").update(JSON.stringify(name)).digest();
   return new Xoshiro128(digest.readInt32LE(0), digest.readInt32LE(4), digest.readInt32LE(8), digest.readInt32LE(12));
 };
 
-/** A class, as a fleet of 100,000 hosts holds several hundred thousand of them. */
+const rotated = (word: number, bits: number): number => (word << bits) | (word >>> (32 - bits));
+
+/** A class, because a fleet of 100,000 hosts holds several hundred thousand streams. */
 class Xoshiro128 implements Random {
   #a: number;
   #b: number;
@@ -40,7 +40,6 @@ class Xoshiro128 implements Random {
     this.#d = d;
   }
 
-  /** 32 random bits. */
   #word(): number {
     const result = Math.imul(rotated(Math.imul(this.#b, 5), 7), 9) >>> 0;
     const shifted = this.#b << 9;
@@ -66,10 +65,8 @@ class Xoshiro128 implements Random {
   }
 
   weighted<Item>(items: readonly (readonly [item: Item, weight: number])[]): Item {
-    let left = this.between(
-      1,
-      items.reduce((sum, [, weight]) => sum + weight, 0),
-    );
+    const total = items.reduce((sum, [, weight]) => sum + weight, 0);
+    let left = this.between(1, total);
     for (const [item, weight] of items) {
       left -= weight;
       if (left <= 0) return item;
@@ -81,7 +78,7 @@ class Xoshiro128 implements Random {
     const order = [...items];
     for (let last = order.length - 1; last > 0; last--) {
       const at = this.between(0, last);
-      [order[last], order[at]] = [order[at] as (typeof order)[number], order[last] as (typeof order)[number]];
+      [order[last], order[at]] = [order[at] as Item, order[last] as Item];
     }
     return order;
   }

@@ -5,11 +5,11 @@ import type { Timeline, TimelineContext } from "./timeline.ts";
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;
 
-/** What of a steady host's course is different for a role. */
+/** Returns what differs from a steady host's timeline. */
 type RoleTimeline = (context: TimelineContext) => Partial<Timeline>;
 
-/** A change of what a steady host would say. */
-const telling =
+/** Changes what a steady host reports. */
+const reporting =
   (change: (status: HostStatus, at: number, context: TimelineContext) => Partial<HostStatus>): RoleTimeline =>
   (context) => ({
     statusAt: (at, idle) => {
@@ -25,42 +25,40 @@ const note = (at: number, event: string, details?: Readonly<Record<string, strin
   ...(details === undefined ? {} : { details }),
 });
 
-/** Enrolled so long ago that the one renewal falls on `at`; in a young fleet as every host. */
+/** Returns when a host enrolled whose only renewal is at `at`; in a young fleet, when every host does. */
 const enrolledBefore = ({ plan, steady, lifetime, part }: TimelineContext, at: number): number =>
   plan.past > 0 ? at - part(lifetime.usual, 0.5, 0.6) : steady.enrolledAt;
 
-/** It is heard until `until` and no more. */
 const silentFrom = ({ heartbeats, forwards, renewals }: Timeline, until: number) => ({
   renewals: renewals.filter((renewal) => renewal < until),
   heartbeats: heartbeats.map(({ from }) => ({ from, to: until })),
   forwards: forwards.map(({ from }) => ({ from, to: until })),
 });
 
-/** Core refuses it from the middle of the history on; the host does not know better than to go on. */
+/** Core rejects the host from the middle of the history on; the host continues to send. */
 const revoked =
   (outcome: "identity_revoked" | "certificate_revoked"): RoleTimeline =>
   ({ at, steady, plan }) => {
     const from = at(0.5);
-    const certificate = steady.renewals.filter((renewal) => renewal < from).length;
-    const act: Step =
+    const renewals = steady.renewals.filter((renewal) => renewal < from);
+    const revocation: Step =
       outcome === "identity_revoked"
         ? { at: from, kind: "revoke_identity", reasonCode: "decommissioned" }
-        : { at: from, kind: "revoke_certificate", certificate, reasonCode: "key_compromise" };
+        : { at: from, kind: "revoke_certificate", certificate: renewals.length, reasonCode: "key_compromise" };
     return {
-      // A renewal after it would be refused.
-      renewals: steady.renewals.filter((renewal) => renewal < from),
-      // Heartbeats at the very moment would be a race.
+      renewals,
+      // A heartbeat at the time of the revocation would race with it.
       heartbeats: steady.heartbeats.flatMap(({ from: first }) => [
         { from: first, to: from - 1 },
         { from: from + Math.floor(plan.beat / 4), to: plan.endsAt },
       ]),
       forwards: steady.forwards.map(({ from: first }) => ({ from: first, to: from - 1 })),
       refusal: { from, outcome },
-      acts: [act],
+      events: [revocation],
     };
   };
 
-/** How roles differ from `steady`; a role that is not here is told by the host's version alone. */
+/** How roles differ from `steady`; a role that is missing here differs by the host's version alone. */
 export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
   renewing: (context) => {
     const renewal = context.at(0.5);
@@ -69,17 +67,17 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
 
   successor_waiting: (context) => {
     const renewal = context.at(0.7);
-    return { enrolledAt: enrolledBefore(context, renewal), renewals: [renewal], takesUpLast: false };
+    return { enrolledAt: enrolledBefore(context, renewal), renewals: [renewal], usesLastSuccessor: false };
   },
 
   outage_over: (context) => {
     const { steady, at, plan } = context;
     const [from, to, drained] = [at(0.3), at(0.5), at(0.7)];
     return {
-      ...telling((status, moment) => ({
+      ...reporting((status, now) => ({
         queue:
-          moment >= to && moment < drained
-            ? queueAt((0.6 * (drained - moment)) / (drained - to), Math.ceil((drained - from) / 1000))
+          now >= to && now < drained
+            ? queueAt((0.6 * (drained - now)) / (drained - to), Math.ceil((drained - from) / 1000))
             : status.queue,
       }))(context),
       renewals: steady.renewals.filter((renewal) => renewal < from || renewal > to),
@@ -88,38 +86,38 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
         { from: to, to: plan.endsAt },
       ]),
       forwards: steady.forwards.map(() => ({ from: to, to: plan.endsAt })),
-      acts: [note(from, "outage.start"), note(to, "outage.end")],
+      events: [note(from, "outage.start"), note(to, "outage.end")],
     };
   },
 
   clock_off: ({ random, at, steady }) => {
     const skew = random.between(20_000, 100_000) * random.pick([1, -1]);
     const from = Math.max(at(0), steady.enrolledAt + 1);
-    return { skewAt: () => skew, acts: [note(from, "clock.drift", { skew_ms: skew })] };
+    return { skewAt: () => skew, events: [note(from, "clock.drift", { skew_ms: skew })] };
   },
 
   never_forwarded: (context) => ({
-    ...telling((_, moment, { at }) => ({
+    ...reporting((_, now, { at }) => ({
       connected: false,
       lastError: "certificate verify failed: unable to get issuer certificate",
       queue: queueAt(
-        Math.min(0.3, (0.3 * (moment - at(0))) / (at(1) - at(0))),
-        Math.max(0, Math.floor((moment - at(0)) / 1000)),
+        Math.min(0.3, (0.3 * (now - at(0))) / (at(1) - at(0))),
+        Math.max(0, Math.floor((now - at(0)) / 1000)),
       ),
     }))(context),
     forwards: [],
   }),
 
-  rolled_back: telling(({ config }, _, { plan: { configs } }) => ({
+  rolled_back: reporting(({ config }, _, { plan: { configs } }) => ({
     config: { ...config, running: configs.previous.hash, lastKnownGood: configs.previous.hash },
   })),
 
-  drifted: telling(({ config }, _, { plan: { configs } }) => ({
+  drifted: reporting(({ config }, _, { plan: { configs } }) => ({
     config: { ...config, running: configs.edited.hash, lastKnownGood: configs.previous.hash },
   })),
 
   proof_failed: ({ steady, at }) => ({
-    acts: [
+    events: [
       {
         at: at(0.45),
         kind: "heartbeat",
@@ -137,80 +135,72 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
 
   enrolling: ({ plan, part, at }) => {
     const enrolledAt = plan.endsAt - part(Math.min(12 * minuteMs, at(1) - at(0)), 0.1, 0.8);
-    // It will be heard before core gives it up.
-    return {
-      enrolledAt,
-      renewals: [],
-      heartbeats: [{ from: enrolledAt + 13 * minuteMs, to: plan.endsAt }],
-      forwards: [{ from: enrolledAt + 13 * minuteMs, to: plan.endsAt }],
-    };
+    // It sends its first heartbeat before core reports it as stale.
+    const running = [{ from: enrolledAt + 13 * minuteMs, to: plan.endsAt }];
+    return { enrolledAt, renewals: [], heartbeats: running, forwards: running };
   },
 
   renewal_refused: (context) => ({
-    ...telling(({ renewal }, moment, { at }) => {
-      if (moment < at(0.5)) return {};
+    ...reporting(({ renewal }, now, { at }) => {
+      if (now < at(0.5)) return {};
       const lastError = "core refuses the renewal: identity_mismatch";
       return { renewal: { ...renewal, status: "failed", lastAttemptAt: at(0.5), nextAttemptAt: null, lastError } };
     })(context),
     renewals: context.steady.renewals.filter((renewal) => renewal < context.at(0.5)),
   }),
 
-  expired: (context) => {
-    const { plan, lifetime, part, steady } = context;
+  expired: ({ plan, lifetime, part, steady }) => {
     const enrolledAt = plan.endsAt - part(lifetime.short, 1.02, 1.08);
     const expiresAt = enrolledAt + lifetime.short;
-    const status: Timeline["statusAt"] = (moment, idle) => {
-      const told = steady.statusAt(moment, idle);
-      const late = moment > enrolledAt + lifetime.short * 0.83;
-      const overdue = moment > enrolledAt + lifetime.short * 0.6;
-      const [attemptAt, lastError] = overdue ? [moment - 1000, "unreachable: connect ECONNREFUSED"] : [null, null];
-      const renewal = { status: late ? "failed" : overdue ? "retrying" : "ok", lastAttemptAt: attemptAt, lastError };
-      return { ...told, renewal: { ...renewal, nextAttemptAt: null } as HostStatus["renewal"] };
+    const statusAt: Timeline["statusAt"] = (now, idle) => {
+      const isOverdue = now > enrolledAt + lifetime.short * 0.6;
+      const hasFailed = now > enrolledAt + lifetime.short * 0.83;
+      return {
+        ...steady.statusAt(now, idle),
+        renewal: {
+          status: hasFailed ? "failed" : isOverdue ? "retrying" : "ok",
+          lastAttemptAt: isOverdue ? now - 1000 : null,
+          nextAttemptAt: null,
+          lastError: isOverdue ? "unreachable: connect ECONNREFUSED" : null,
+        },
+      };
     };
-    const lastWords = Math.min(expiresAt - hourMs, plan.startsAt - 1);
-    const isOver = expiresAt - 5000 < plan.startsAt;
+    const until = expiresAt - 5000;
+    const lastAt = Math.min(expiresAt - hourMs, plan.startsAt - 1);
+    const beforeHistory: Step[] = [
+      {
+        ...{ at: lastAt, kind: "heartbeat", certificate: 0, skew: 0, signedBy: "own_key", expected: "accepted" },
+        status: statusAt(lastAt, queueAt(0, 0)),
+      },
+      { at: lastAt + 1, kind: "forward", certificate: 0 },
+    ];
     return {
       enrolledAt,
       ttl: "short",
       renewals: [],
-      heartbeats: [{ from: Math.max(enrolledAt + 200, plan.startsAt), to: expiresAt - 5000 }],
-      forwards: [{ from: Math.max(enrolledAt + 500, plan.startsAt), to: expiresAt - 5000 }],
-      statusAt: status,
-      acts: [
-        ...(isOver
-          ? [
-              {
-                at: lastWords,
-                kind: "heartbeat" as const,
-                certificate: 0,
-                skew: 0,
-                signedBy: "own_key" as const,
-                expected: "accepted" as const,
-                status: status(lastWords, queueAt(0, 0)),
-              },
-              { at: lastWords + 1, kind: "forward" as const, certificate: 0 },
-            ]
-          : []),
-        note(expiresAt, "certificate.expire"),
-      ],
+      heartbeats: [{ from: Math.max(enrolledAt + 200, plan.startsAt), to: until }],
+      forwards: [{ from: Math.max(enrolledAt + 500, plan.startsAt), to: until }],
+      statusAt,
+      events: [...(until < plan.startsAt ? beforeHistory : []), note(expiresAt, "certificate.expire")],
     };
   },
 
   down: ({ steady, silentAtLatest, at, part }) => {
     const until = silentAtLatest - part(Math.max(0, silentAtLatest - at(0.2)), 0, 0.8);
-    return { ...silentFrom(steady, until), acts: [note(until + 1, "outage.start")] };
+    return { ...silentFrom(steady, until), events: [note(until + 1, "outage.start")] };
   },
 
   clock_far: ({ steady, silentAtLatest, at, random }) => {
     const from = Math.min(at(0.4), silentAtLatest);
-    // Ahead: a host whose clock was set back goes on from its newest `sent_at`, and is refused only later.
+    // Ahead: a host whose clock was set back continues from its newest `sent_at`, and is rejected only later.
     const skew = random.between(180_000, 900_000);
+    const before = silentFrom(steady, from - 1);
     return {
-      ...silentFrom(steady, from - 1),
-      heartbeats: [...silentFrom(steady, from - 1).heartbeats, { from, to: at(1) }],
+      ...before,
+      heartbeats: [...before.heartbeats, { from, to: at(1) }],
       refusal: { from, outcome: "clock_skew" },
-      skewAt: (moment) => (moment < from ? 0 : skew),
-      acts: [note(from, "clock.drift", { skew_ms: skew })],
+      skewAt: (now) => (now < from ? 0 : skew),
+      events: [note(from, "clock.drift", { skew_ms: skew })],
     };
   },
 
@@ -220,57 +210,56 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
 
   cert_expiring: (context) => {
     const { plan, lifetime, part, steady } = context;
-    const isNatural = !plan.canAge;
-    const enrolledAt = isNatural ? plan.endsAt - part(lifetime.short, 0.77, 0.82) : steady.enrolledAt;
+    const enrolledAt = plan.canAge ? steady.enrolledAt : plan.endsAt - part(lifetime.short, 0.77, 0.82);
     const from = Math.max(enrolledAt + 200, plan.startsAt);
     return {
-      ...telling(({ renewal }, moment) => ({
+      ...reporting(({ renewal }, now) => ({
         renewal: {
           ...renewal,
           status: "retrying",
-          lastAttemptAt: moment - 1000,
-          nextAttemptAt: moment + minuteMs,
+          lastAttemptAt: now - 1000,
+          nextAttemptAt: now + minuteMs,
           lastError: "timeout: core did not answer in time",
         },
       }))(context),
       enrolledAt,
-      ttl: isNatural ? "short" : "usual",
+      ttl: plan.canAge ? "usual" : "short",
       renewals: [],
       heartbeats: [{ from, to: plan.endsAt }],
       forwards: [{ from: from + 300, to: plan.endsAt }],
-      acts: isNatural ? [] : [{ at: enrolledAt + 1, kind: "age" }],
+      events: plan.canAge ? [{ at: enrolledAt + 1, kind: "age" }] : [],
     };
   },
 
-  config_broken: telling(({ config }, moment, { at, plan: { configs } }) => ({
+  config_broken: reporting(({ config }, now, { at, plan: { configs } }) => ({
     config: {
       ...config,
       running: configs.previous.hash,
       lastKnownGood: configs.previous.hash,
-      ...(moment < at(0.5)
+      ...(now < at(0.5)
         ? {}
         : { valid: false, errors: ["forwarder.batch.max_bytes: must be an integer between 1024 and 4194304"] }),
     },
   })),
 
-  config_unreadable: telling(({ config }, moment, { at }) =>
-    moment < at(0.5)
+  config_unreadable: reporting(({ config }, now, { at }) =>
+    now < at(0.5)
       ? {}
       : { config: { ...config, valid: false, errors: ["line 12, column 3: is not valid YAML"], running: null } },
   ),
 
-  queue_growing: telling((status, moment, { at }) => {
+  queue_growing: reporting((status, now, { at }) => {
     const from = at(0.3);
-    if (moment < from) return {};
-    const part = Math.min(1, (moment - from) / (at(0.6) - from));
+    if (now < from) return {};
+    const part = Math.min(1, (now - from) / (at(0.6) - from));
     return {
       connected: false,
       lastError: "unavailable: connect ETIMEDOUT",
-      queue: { ...status.queue, ...queueAt(0.93 * part, Math.floor((moment - from) / 1000)) },
+      queue: { ...status.queue, ...queueAt(0.93 * part, Math.floor((now - from) / 1000)) },
     };
   }),
 
-  queue_dropping: telling((status, moment, { at }) => ({
-    queue: { ...status.queue, dropped: Math.max(0, Math.floor((moment - at(0.1)) / 40)) },
+  queue_dropping: reporting((status, now, { at }) => ({
+    queue: { ...status.queue, dropped: Math.max(0, Math.floor((now - at(0.1)) / 40)) },
   })),
 };

@@ -1,88 +1,60 @@
 import { createRandom } from "./random.ts";
 
-/** The ways a host of a scenario can fare. Each ends in one health state, told by its comment where the name does not. */
-export const roles = [
-  "steady",
+/** How many of a hundred hosts play a role; all others are `steady`. Each role ends in one health state. */
+const fleetShares = {
+  // Healthy:
   /** Renews in the middle of the history. */
-  "renewing",
-  /** Holds a successor that it has not taken up yet. */
-  "successor_waiting",
-  /** Was cut off for a while, and has drained its queue. */
-  "outage_over",
-  /** Its clock is wrong by less than core tolerates. */
-  "clock_off",
-  /** Heartbeats, and has never forwarded. */
-  "never_forwarded",
-  "rolled_back",
-  "drifted",
-  /** One of its requests was signed by another key. */
-  "proof_failed",
-  // Healthy so far. Revoked:
-  "identity_revoked",
-  "certificate_revoked",
-  "enrolling",
-  // Renewal failed:
-  "renewal_refused",
-  "expired",
-  // Stale:
-  "down",
-  /** Its clock has run away, so that its heartbeats are refused. */
-  "clock_far",
-  /** Enrolled and was never heard of. */
-  "silent",
-  /** Forwards, and its management requests never arrive. */
-  "forwards_only",
-  "cert_expiring",
-  // Config invalid:
-  "config_broken",
-  "config_unreadable",
-  // Unsupported version, where core demands a minimum; the second is not SemVer at all:
-  "old_version",
-  "odd_version",
-  // Queue at risk:
-  "queue_growing",
-  "queue_dropping",
-] as const;
-
-/** One of `roles`. */
-export type Role = (typeof roles)[number];
-
-/** How many of a hundred hosts have a role; the rest is `steady`. */
-const fleetShares: Readonly<Partial<Record<Role, number>>> = {
   renewing: 4,
+  /** Has a successor that it does not use yet. */
   successor_waiting: 1,
+  /** Was disconnected for a while, and has drained its queue. */
   outage_over: 5,
+  /** Its clock is wrong by less than core tolerates. */
   clock_off: 3,
+  /** Heartbeats, and has never forwarded. */
   never_forwarded: 3,
   rolled_back: 2,
   drifted: 3,
+  /** One of its requests was signed by another key. */
   proof_failed: 1,
+  // Revoked:
   identity_revoked: 2,
   certificate_revoked: 1,
   enrolling: 2,
+  // Renewal failed:
   renewal_refused: 1,
   expired: 1,
+  // Stale:
   down: 3,
+  /** Its clock is so far ahead that core rejects its heartbeats. */
   clock_far: 1,
+  /** Enrolled, and never sent a heartbeat. */
   silent: 1,
+  /** Forwards, but its management requests never arrive. */
   forwards_only: 1,
   cert_expiring: 2,
+  // Config invalid:
   config_broken: 1,
   config_unreadable: 1,
+  // Unsupported version, where core requires a minimum; the second is not SemVer:
   old_version: 2,
   odd_version: 1,
+  // Queue at risk:
   queue_growing: 2,
   queue_dropping: 1,
 };
 
-const smokeShares: Readonly<Partial<Record<Role, number>>> = {
+/** The part that a host plays in a scenario. */
+export type Role = "steady" | keyof typeof fleetShares;
+
+const smokeShares = {
   renewing: 10,
   never_forwarded: 10,
   identity_revoked: 10,
   enrolling: 10,
   down: 10,
   queue_growing: 10,
-};
+} satisfies Partial<Record<Role, number>>;
 
 /** The scenarios by name. */
 export const scenarios = {
@@ -95,12 +67,10 @@ export const scenarios = {
 export type ScenarioName = keyof typeof scenarios;
 
 /**
- * Deals out the roles: `count` of them in a random order, by the scenario's shares, every role of the scenario at least once where
- * there are hosts enough.
+ * Deals out `count` roles in a random order by the scenario's shares. Every role occurs at least once if there are enough hosts.
  */
 export const castRoles = (scenario: ScenarioName, count: number, seed: number): Role[] => {
-  const { shares } = scenarios[scenario];
-  const cast = Object.entries(shares).flatMap(([role, share]) =>
+  const cast = Object.entries(scenarios[scenario].shares).flatMap(([role, share]) =>
     Array<Role>(Math.max(1, Math.floor((share * count) / 100))).fill(role as Role),
   );
   const steady = Array<Role>(Math.max(0, count - cast.length)).fill("steady");

@@ -2,10 +2,10 @@ import type { HeartbeatReport } from "../../../proto/management/heartbeat.ts";
 import type { Host } from "./hosts.ts";
 import type { Plan } from "./plan.ts";
 
-/** How core answers a heartbeat: the code of the refusal, or that it took it. */
+/** Core's response to a heartbeat: accepted, or the problem code. */
 export type Outcome = "accepted" | "clock_skew" | "proof_invalid" | "identity_revoked" | "certificate_revoked";
 
-/** What a host would say of itself at some moment. Times are milliseconds since the epoch. */
+/** What a host reports about itself. Times are milliseconds since the epoch. */
 export interface HostStatus {
   connected: boolean;
   lastError: string | null;
@@ -25,16 +25,14 @@ export interface HostStatus {
   };
 }
 
-/** Something that happens, and what core is told of it. */
-export type Act =
+type Action =
   | { kind: "enroll"; ttl: "usual" | "short" }
-  /** Asks for a successor of the certificate that it uses. */
+  /** Requests a successor of this certificate. Certificates are numbered in the order of their issue. */
   | { kind: "renew"; certificate: number }
   | {
       kind: "heartbeat";
-      /** Which of the host's certificates it uses, by the order of their issue. */
       certificate: number;
-      /** Milliseconds that its clock is ahead. */
+      /** Milliseconds that the host's clock is ahead. */
       skew: number;
       signedBy: "own_key" | "other_key";
       expected: Outcome;
@@ -44,21 +42,27 @@ export type Act =
   | { kind: "revoke_identity"; reasonCode: string }
   | { kind: "revoke_certificate"; certificate: number; reasonCode: string }
   | { kind: "assign" }
-  /** Its certificate is made to look old, by the database's owner. */
+  /** The owner of the database dates the certificate back. */
   | { kind: "age" }
-  /** For the reader alone: core sees what follows from it. */
+  /** For the reader only: core sees its consequences. */
   | { kind: "note"; event: string; details?: Readonly<Record<string, string | number>> };
 
-/** An act of a host in its time. */
-export type Step = Act & { at: number };
+/** Something that happens to a host at a timestamp. */
+export type Step = Action & { at: number };
+
+/** A host and the steps of its timeline; the first is its enrollment. */
+export interface HostHistory {
+  host: Host;
+  steps: readonly Step[];
+}
 
 const queueBytesMax = 104_857_600;
 const atRiskBytes = Math.floor(queueBytesMax * 0.8);
 const atRiskSeconds = 86_400;
 
-const moment = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString());
+const timestamp = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString());
 
-/** The heartbeat that tells of a status, without `sent_at` and proof. */
+/** Composes the heartbeat that reports a status, without `sent_at` and proof. */
 export const composeReport = (host: Host, at: number, { queue, config, ...status }: HostStatus): HeartbeatReport => ({
   boot_id: `boot-${host.index + 1}`,
   collector: {
@@ -85,24 +89,24 @@ export const composeReport = (host: Host, at: number, { queue, config, ...status
   },
   forwarder: {
     connected: status.connected,
-    last_ack_at: status.connected ? moment(at - 1000) : null,
+    last_ack_at: status.connected ? timestamp(at - 1000) : null,
     last_error: status.lastError,
   },
   renewal: {
     status: status.renewal.status,
-    last_attempt_at: moment(status.renewal.lastAttemptAt),
-    next_attempt_at: moment(status.renewal.nextAttemptAt),
+    last_attempt_at: timestamp(status.renewal.lastAttemptAt),
+    next_attempt_at: timestamp(status.renewal.nextAttemptAt),
     last_error: status.renewal.lastError,
   },
 });
 
-/** A queue that holds this part of what fits. */
+/** Returns a queue that is filled to this part of its maximum. */
 export const queueAt = (part: number, oldestSeconds: number): HostStatus["queue"] => {
   const bytes = Math.floor(queueBytesMax * Math.min(1, Math.max(0, part)));
   return { records: Math.floor(bytes / 900), bytes, oldestSeconds: bytes === 0 ? null : oldestSeconds, dropped: 0 };
 };
 
-/** The steps of the history itself; those after its end keep a driven fleet alive. */
+/** Yields the steps up to the history's end; those after it keep a driven fleet alive. */
 export const historyOf = function* (plan: Pick<Plan, "endsAt">, steps: Iterable<Step>): Generator<Step> {
   for (const step of steps) {
     if (step.at > plan.endsAt) return;
@@ -111,8 +115,8 @@ export const historyOf = function* (plan: Pick<Plan, "endsAt">, steps: Iterable<
 };
 
 /**
- * Without the steps whose traces are overwritten by what follows: core keeps the newest heartbeat of a host, and what it takes from
- * the one before; and the newest time of forwarding. Two heartbeats and a frame are left of each certificate, as its use shows too.
+ * Drops the steps whose effects later ones overwrite. Core keeps a host's newest heartbeat, some fields of the one before it, and
+ * the newest time of forwarding. Of each certificate two heartbeats and one frame are kept, because they mark it as used.
  */
 export const withoutOverwritten = (steps: readonly Step[]): Step[] => {
   const newer = new Map<string, number>();
@@ -120,7 +124,7 @@ export const withoutOverwritten = (steps: readonly Step[]): Step[] => {
     .toReversed()
     .filter((step) => {
       const kept = step.kind === "forward" ? 1 : step.kind === "heartbeat" && step.expected === "accepted" ? 2 : 0;
-      if (kept === 0 || (step.kind !== "forward" && step.kind !== "heartbeat")) return true;
+      if (kept === 0 || !("certificate" in step)) return true;
       const key = `${step.kind} ${step.certificate}`;
       const count = newer.get(key) ?? 0;
       newer.set(key, count + 1);

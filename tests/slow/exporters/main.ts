@@ -13,11 +13,11 @@ import type { CollectorStatus } from "../../../collector/status/status.ts";
 import { fetchStatus } from "../../../collector/status/status-socket.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
-import { openBenchDatabase } from "../../../scripts/bench/database.ts";
 import { bundlePrograms, programPaths } from "../../../scripts/bundle/bundle-programs.ts";
 import { prepareCoreProcess } from "../../../scripts/lab/ingest-core.ts";
 import { findPorts } from "../../../scripts/lab/ports.ts";
 import { waitUntil } from "../../../scripts/lab/wait-until.ts";
+import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { exportByGrpc, spansOf, traceRequest } from "../../otlp.ts";
 import { type OtlpAddresses, type OtlpSender, patientSenders, sendBySdkOverGrpc } from "../../otlp-senders.ts";
 
@@ -32,7 +32,7 @@ const namesOf = (sender: string) => Array.from({ length: spansPerSender }, (_, i
 const startBoth = async (cleanup: AsyncDisposableStack) => {
   const dir = await mkdtemp(join(tmpdir(), "exporters-"));
   cleanup.defer(() => rm(dir, { recursive: true }));
-  const database = await openBenchDatabase();
+  const database = await openEmbeddedDatabase();
   cleanup.defer(() => database.close());
   const files = await prepareCoreProcess(database.url);
   cleanup.defer(() => files.remove());

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { BenchDatabase } from "../../../scripts/bench/database.ts";
+import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import type { Load } from "./load.ts";
 
 /** Numbers as often as they are stored. */
@@ -10,7 +10,7 @@ export interface Stored {
 }
 
 /** Waits until every line is stored, at most `patienceMs`, and reads what there is. */
-export const readStored = async (sql: BenchDatabase["sql"], load: Load, patienceMs: number): Promise<Stored> => {
+export const readStored = async (sql: EmbeddedDatabase["sql"], load: Load, patienceMs: number): Promise<Stored> => {
   const giveUpAt = performance.now() + patienceMs;
   for (;;) {
     const [counted] = await sql<{ lines: number; spans: number }[]>`

@@ -1,13 +1,12 @@
 import { describe, expect, it } from "vitest";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createMeasurements } from "./measurements.ts";
-import { reportProgress } from "./report-progress.ts";
 
 describe("the progress of a drive", () => {
-  it("is told every ten seconds: who is enrolled, how fast, how late, and what failed", async () => {
+  it("is reported every ten seconds: hosts enrolled, steps per second, lateness and failures", async () => {
     const clock = createTestClock(0);
     const lines: string[] = [];
-    const measure = reportProgress(createMeasurements(), { clock, hosts: 30, progress: (line) => lines.push(line) });
+    const measure = createMeasurements({ clock, hosts: 30, progress: (line) => lines.push(line) });
     for (let second = 1; second <= 20; second++) {
       await clock.advance(1000);
       measure.late(second < 15 ? 0 : 2000);

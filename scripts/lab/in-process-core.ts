@@ -1,0 +1,51 @@
+import { createApp } from "../../functions/app.ts";
+import { parseCoreConfig } from "../../functions/config.ts";
+import type { Core } from "../../functions/core.ts";
+import type { HttpContext, Peer } from "../../functions/http/request.ts";
+import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
+import { createClientCertificateReader } from "../../functions/signer/certificate.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { testTenantId } from "./people.ts";
+
+/** The environment of a core on this database that syncs no directory. */
+export const coreEnvironment = (databaseUrl: string) => ({
+  SVC_DATABASE_URL: databaseUrl,
+  SVC_TENANT_ID: testTenantId,
+  SVC_AUTH_TOKEN_SECRET: systemEntropy.bytes(32).toHex(),
+  SVC_DIRECTORY_DOMAIN: "example.test",
+  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere",
+});
+
+/** What differs between cores in this process; without a signer they enroll nobody. */
+export interface InProcessCoreOptions
+  extends Pick<Core, "db" | "clock">,
+    Partial<Pick<Core, "entropy" | "signer" | "clientCertificates">> {
+  env?: Readonly<Record<string, string>>;
+}
+
+const silent = () => undefined;
+
+/** Creates core's dependencies as in production, over a caller's database and clock. Only errors are logged. */
+export const createInProcessCore = ({ env, ...dependencies }: InProcessCoreOptions): Core => {
+  const { config } = parseCoreConfig({ ...coreEnvironment("postgres://in-process"), ...env }, () => "");
+  const cryptography = createNodeCryptography();
+  return {
+    config,
+    reports: dependencies.db,
+    entropy: systemEntropy,
+    log: { debug: silent, info: silent, warn: silent, error: console.error },
+    observe: { httpRequest: silent, enroll: silent, heartbeat: silent },
+    cryptography,
+    signer: null,
+    clientCertificates: createClientCertificateReader({ authorities: [], cryptography }),
+    ...dependencies,
+  };
+};
+
+/** Returns a function that sends requests to core's app without a listener, as from this peer. */
+export const openApp = (core: Core): ((request: Request, peer?: Partial<Peer>) => Promise<Response>) => {
+  const app = createApp(core, { peerOf: (c: HttpContext) => c.env.peer });
+  return async (request, peer) =>
+    app.fetch(request, { peer: { remoteAddress: "127.0.0.1", certificate: null, listener: "http", ...peer } });
+};

@@ -1,0 +1,33 @@
+import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { readMigrations } from "../../functions/node/read-migrations.ts";
+import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database.ts";
+import { migrate } from "../../functions/store/migrate.ts";
+import { type EmbeddedPostgresOptions, startEmbeddedPostgres } from "./embedded-postgres.ts";
+
+/** A migrated, empty PostgreSQL of its own; `close` stops the server, and so does leaving the scope of `await using`. */
+export interface EmbeddedDatabase extends Pick<ConnectedDatabase, "db" | "sql">, AsyncDisposable {
+  url: string;
+  /** Process id of the postmaster. */
+  pid: number;
+  close(): Promise<void>;
+}
+
+/** Starts one with PostgreSQL's own settings, durable (fsync and synchronous_commit on) unless the options differ. */
+export const openEmbeddedDatabase = async (
+  options: Pick<EmbeddedPostgresOptions, "durable" | "settings"> = {},
+): Promise<EmbeddedDatabase> => {
+  const server = await startEmbeddedPostgres(options);
+  const url = server.url();
+  const { db, sql, close: disconnect } = connectDatabase({ url, openSocket: openDatabaseSocket });
+  const close = async () => {
+    await disconnect();
+    await server.stop("immediate");
+  };
+  try {
+    await migrate(sql, await readMigrations());
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return { url, pid: server.pid, db, sql, close, [Symbol.asyncDispose]: close };
+};
