@@ -2,17 +2,15 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecord } from "../queue/record.ts";
 
-/** What bounds a frame: sent when either bound is reached, or `lingerMs` after its first record was found. */
+/** Limits of a frame, which is sent when it reaches either, or `lingerMs` after its first record was read. */
 export interface BatchLimits {
   maxEnvelopes: number;
-  /** Of `QueuedRecord.bytes`, which is at least the encoded size. One larger record makes a frame of its own. */
+  /** Of `QueuedRecord.bytes`, which is at least the encoded size. A larger record is a frame of its own. */
   maxBytes: number;
   lingerMs: number;
 }
 
-/**
- * The next records above `sequence`, at least one; waits for them as long as there are none. Rejects with the signal's reason.
- */
+/** Resolves with the next records above `sequence`, once there is at least one. Rejects with the signal's reason. */
 export const nextBatch = async (
   queue: Pick<Queue, "read" | "waitBeyond" | "lastSequence">,
   sequence: number,
@@ -36,7 +34,7 @@ export const nextBatch = async (
     }
     if (batch.length >= maxEnvelopes || bytes >= maxBytes) return batch;
     if (found.length > 0) continue;
-    // Nothing is left up to here: what was removed in between must not wake this loop again.
+    // No record is left up to here: those removed in between must not wake this loop again.
     seen = queue.lastSequence;
     if (batch.length === 0) {
       await queue.waitBeyond(seen, signal);
@@ -51,7 +49,7 @@ export const nextBatch = async (
 
 const startLinger = (lingerMs: number, clock: Clock, signal: AbortSignal): AbortController => {
   const linger = new AbortController();
-  const end = () => linger.abort("over");
+  const end = () => linger.abort("the linger has ended");
   clock.sleep(lingerMs, signal).then(end, end);
   return linger;
 };

@@ -21,7 +21,7 @@ let peer: IngestPeer;
 let queue: Queue;
 let running: { stop: AbortController; done: Promise<void> } | undefined;
 const log = createTestLog();
-/** Real time, but nobody waits for a backoff. */
+/** Real time, with backoffs of at most 20 ms. */
 const clock = {
   ...systemClock,
   sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(Math.min(ms, 20), signal),
@@ -79,7 +79,7 @@ afterEach(async () => {
 });
 
 describe("forwarding", () => {
-  it("delivers every record once, in order and unchanged, and empties the queue by acks alone", async () => {
+  it("delivers every record once, in order and unchanged, and removes records only by acks", async () => {
     await queue.append(records(1, 95));
     const forwarder = forward();
     await empty();
@@ -97,7 +97,7 @@ describe("forwarding", () => {
     expect(storedNumbers()).toHaveLength(96);
   });
 
-  it("keeps as many frames in flight as it may, and no more", async () => {
+  it("keeps at most maxInFlightFrames unacknowledged", async () => {
     const gate = Promise.withResolvers<void>();
     peer.behaviour.beforeCommit = () => gate.promise;
     await queue.append(records(1, 400));
@@ -110,7 +110,7 @@ describe("forwarding", () => {
     expect(storedNumbers()).toEqual(numbers(1, 400));
   });
 
-  it("G5: connections that die at any moment lose nothing and store nothing twice", async () => {
+  it("G5: loses nothing and stores nothing twice when connections break at any time", async () => {
     let commits = 0;
     peer.behaviour.beforeCommit = async () => {
       commits += 1;
@@ -125,7 +125,7 @@ describe("forwarding", () => {
     expect(storedNumbers()).toEqual(numbers(1, 600));
   });
 
-  it("goes on from core's cursor after its own restart, also when the last acks were lost", async () => {
+  it("resumes from core's cursor after a restart, also when the last acks were lost", async () => {
     await queue.append(records(1, 30));
     peer.behaviour.afterCommit = async () => {
       throw peerError(Code.Unavailable, "overloaded");
@@ -142,7 +142,7 @@ describe("forwarding", () => {
     expect(storedNumbers()).toEqual(numbers(1, 40));
   });
 
-  it("sends what is left when core has lost its cursor", async () => {
+  it("sends the remaining records when core has lost its cursor", async () => {
     await queue.append(records(1, 20));
     await queue.ack(10);
     forward();
@@ -150,7 +150,7 @@ describe("forwarding", () => {
     expect(storedNumbers()).toEqual(numbers(11, 20));
   });
 
-  it("takes a new queue id when core has acknowledged more than the queue ever held", async () => {
+  it("changes the queue id when core has acknowledged more than the queue ever stored", async () => {
     await queue.append(records(1, 5));
     const before = queue.queueId.toHex();
     peer.cursors.set(before, 1000);
@@ -160,7 +160,7 @@ describe("forwarding", () => {
     expect(queue.queueId.toHex()).not.toBe(before);
   });
 
-  it("takes a new queue id after a restored disk also when new records have made up for what was lost", async () => {
+  it("changes the queue id after a restored disk, also when new records have reached the lost sequences", async () => {
     await queue.append(records(1, 5));
     const before = queue.queueId.toHex();
     peer.cursors.set(before, 8);
@@ -173,7 +173,7 @@ describe("forwarding", () => {
 });
 
 describe("refusals", () => {
-  it("Q9: sets aside what core rejects, counted, and the rest flows", async () => {
+  it("Q9: moves rejected records to the dead letters, counts them, and delivers the rest", async () => {
     peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? "payload_too_large" : undefined);
     await queue.append(records(1, 30));
     forward();
@@ -182,7 +182,7 @@ describe("refusals", () => {
     expect(queue.stats()).toMatchObject({ deadLetters: 3, droppedRecordsTotal: 0 });
   });
 
-  it("Q9: learns again of a rejection whose ack was lost with the connection, and stores nothing twice", async () => {
+  it("Q9: receives a rejection again when its ack was lost with the connection, and stores nothing twice", async () => {
     let lost = 0;
     peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? "payload_too_large" : undefined);
     peer.behaviour.afterCommit = async () => {
@@ -195,7 +195,7 @@ describe("refusals", () => {
     expect(queue.stats()).toMatchObject({ deadLetters: 6, droppedRecordsTotal: 0 });
   });
 
-  it("Q9: learns of it after a restart too, while new records arrive", async () => {
+  it("Q9: receives a rejection again after a restart, while new records arrive", async () => {
     peer.behaviour.reject = ({ sequence }) => (sequence % 10n === 3n ? "kind_invalid" : undefined);
     peer.behaviour.afterCommit = async () => {
       throw peerError(Code.Unavailable, "overloaded");
@@ -215,7 +215,7 @@ describe("refusals", () => {
     expect(queue.stats()).toMatchObject({ deadLetters: 5, droppedRecordsTotal: 0 });
   });
 
-  it("makes frames smaller when core finds them too large, and sets a single refused envelope aside", async () => {
+  it("sends smaller frames when core rejects them as too large, and moves a single rejected envelope to the dead letters", async () => {
     peer.behaviour.frameBytesMax = 3_000;
     await queue.append(records(1, 20, 200));
     await queue.append(records(21, 21, 5_000));
@@ -227,7 +227,7 @@ describe("refusals", () => {
     expect(Math.max(...peer.frames.slice(-5))).toBeGreaterThan(1);
   });
 
-  it("learns from an uncompressed resend whether a frame is too large, when a library refuses it without a reason", async () => {
+  it("resends a frame uncompressed, to find whether it is too large, when a library rejects it without a reason", async () => {
     let refusals = 0;
     peer.behaviour.refuse = ({ envelopes }) => {
       if (!envelopes.some(({ sequence }) => sequence === 2n)) return undefined;
@@ -242,7 +242,7 @@ describe("refusals", () => {
     expect([storedNumbers(), refusals, queue.stats().deadLetters]).toEqual([[1, 3], 2, 1]);
   });
 
-  it("keeps everything while it is refused for its certificate's sake, says why, and recovers", async () => {
+  it("keeps all records while core rejects its certificate, reports the reason, and recovers", async () => {
     peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_revoked");
     await queue.append(records(1, 15));
     const forwarder = forward();
@@ -256,7 +256,7 @@ describe("refusals", () => {
 });
 
 describe("the connection", () => {
-  it("is not made to a server whose certificate another authority signed, or that has another name", async () => {
+  it("fails to a server with a certificate of another CA or another name", async () => {
     await queue.append(records(1, 3));
     const other = await createTestCa({ name: "Other CA" });
     const forwarder = forward({ tls: { ...peer.tls, ca: other.pem } });
@@ -270,7 +270,7 @@ describe("the connection", () => {
     await empty();
   });
 
-  it("is refused with another authority's client certificate, and keeps the records", async () => {
+  it("fails with a client certificate of another CA, and keeps the records", async () => {
     await queue.append(records(1, 3));
     const key = await createTestKey();
     const cert = encodePem(
@@ -283,7 +283,7 @@ describe("the connection", () => {
     expect(forwarder.status().connected).toBe(false);
   });
 
-  it("resumes its TLS session when it is made again", async () => {
+  it("resumes its TLS session when it reconnects", async () => {
     await queue.append(records(1, 3));
     forward();
     await empty();
@@ -294,7 +294,7 @@ describe("the connection", () => {
     expect(storedNumbers()).toEqual(numbers(1, 6));
   });
 
-  it("is given up and made anew when core stops answering", async () => {
+  it("reconnects when core does not answer for a minute", async () => {
     let silent = true;
     peer.behaviour.beforeCommit = async () => {
       while (silent) await systemClock.sleep(5);
@@ -310,9 +310,9 @@ describe("the connection", () => {
     expect(storedNumbers()).toEqual(numbers(1, 5));
   });
 
-  it("ends at once when told to, also in the middle of a backoff", async () => {
+  it("ends at once when it is aborted, also during a backoff", async () => {
     await peer.close();
-    // On a clock that stands still a backoff never ends by itself.
+    // On a test clock a backoff never ends by itself.
     const forwarder = forward({ clock: createTestClock() });
     await eventually(() => expect(forwarder.status().lastError).not.toBeNull());
     await stop();

@@ -1,26 +1,13 @@
-import { createGrpcTransport } from "@connectrpc/connect-node";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
-import { failureOf } from "./failure.ts";
-import { fastGzip } from "./gzip.ts";
-import { createPace } from "./pace.ts";
-import { createResumingConnection } from "./resuming-connection.ts";
-import { ForwardSession } from "./session.ts";
+import { createConnector, type ForwarderTls, readFailure } from "./connection.ts";
+import { createRateLimiter } from "./rate-limiter.ts";
 import { QueueRestoredError, runStream, type SentFrame } from "./stream.ts";
 
-/** PEM of the collector's pair and of the authorities that core's certificate must chain to. */
-export interface ForwarderTls {
-  cert: string;
-  key: string;
-  ca: string;
-  /** The name that core's certificate must hold; the endpoint's host unless given. */
-  serverName?: string;
-}
-
-/** What a forwarder needs to know. */
+/** What a forwarder needs. */
 export interface ForwarderOptions {
   /** `host:port` of core's ingest listener. */
   endpoint: string;
@@ -34,13 +21,13 @@ export interface ForwarderOptions {
   clock: Clock;
   entropy: Entropy;
   log: Log;
-  /** Told of every ack. */
+  /** Called at every ack. */
   onAck?: () => void;
-  /** Told why a stream ended: core's stable reason, or null if something else failed. */
+  /** Called when a stream fails, with core's stable reason, or null if something else failed. */
   onFailure?: (reason: string | null) => void;
 }
 
-/** How forwarding stands, for heartbeats and diagnostics. */
+/** The status of forwarding, for heartbeats and diagnostics. */
 export interface ForwarderStatus {
   /** A stream is open and core has answered on it. */
   connected: boolean;
@@ -50,82 +37,67 @@ export interface ForwarderStatus {
   lastError: string | null;
 }
 
-/** Moves the queue to core, for as long as it runs. */
+/** Sends the records of a queue to core. */
 export interface Forwarder {
   /**
-   * Forwards until `signal` aborts, and resolves then. Never gives up and never throws away: any failure is followed by a
-   * full-jitter pause of at most 30 s and a new stream from core's cursor. Only what core rejects by name, or refuses as a frame of
-   * one, is set aside.
+   * Forwards until `signal` aborts, and resolves then. Retries forever and drops nothing: after any failure it waits for at most 30 s,
+   * with full jitter, and opens a new stream from core's cursor. Only an envelope that core rejects, alone or in its ack, becomes a
+   * dead letter.
    */
   run(signal: AbortSignal): Promise<void>;
   status(): ForwarderStatus;
 }
 
 const answerTimeoutMs = 60_000;
-const pings = { pingIntervalMs: 30_000, pingTimeoutMs: 10_000 };
-/** An ack with a rejection for every envelope of a large frame fits. */
-const ackBytesMax = 4 * 1024 * 1024;
 
-/** A forwarder from `queue` to the ingest listener at `endpoint` (contract §7 and §8). */
+/** Makes a forwarder from `queue` to the ingest listener at `endpoint` (docs/protocol.md). */
 export const createForwarder = (options: ForwarderOptions): Forwarder => {
-  const { queue, clock, entropy, log, tls } = options;
+  const { queue, clock, entropy, log } = options;
   const status: ForwarderStatus = { connected: false, lastAckAt: null, lastError: null };
-  const pace = createPace({ framesMax: options.maxInFlightFrames, clock, entropy });
+  const limiter = createRateLimiter({ framesMax: options.maxInFlightFrames, clock, entropy });
   let maxBytes = options.batch.maxBytes;
-  /** Frames still to be sent one at a time, to learn which of those in flight core refused. */
-  let alone = 0;
-  // Only what is on disk is ever sent, and nothing has been sent yet of what will be stored from here on.
+  /** Frames still to be sent one at a time, to find which of those in flight core rejected. */
+  let sendAlone = 0;
+  // Only records on disk are sent, so those stored from here on have not been sent.
   let sentThrough = queue.lastSequence;
-  /** Sends uncompressed: of a compressed frame only the library inside core may know that it is too large, and it gives no reason. */
-  let plain = false;
+  /** Sends uncompressed: when a compressed frame is too large, only a library inside core may notice, which gives no reason. */
+  let uncompressed = false;
 
-  const { cert, key, ca, serverName } = tls;
-  const url = `https://${options.endpoint}`;
-  const createConnection = createResumingConnection(new URL(url), {
-    cert,
-    key,
-    ca,
-    minVersion: "TLSv1.2",
-    ...(serverName === undefined ? {} : { servername: serverName }),
-  });
+  const connect = createConnector(options.endpoint, options.tls);
 
-  const connect = () => {
-    const session = new ForwardSession(url, pings, { createConnection });
-    const transport = createGrpcTransport({
-      baseUrl: url,
-      sessionManager: session,
-      readMaxBytes: ackBytesMax,
-      ...(options.compression === "gzip" && !plain ? { sendCompression: fastGzip } : {}),
-    });
-    return { session, transport };
-  };
-
-  /** Makes the next frames smaller, or sets the one envelope aside that is too large for core on its own. */
+  /** Makes the next frames smaller, or moves an envelope that is too large for core on its own to the dead letters. */
   const shrink = (inFlight: readonly SentFrame[]) => {
-    const [refused] = inFlight;
-    if (refused === undefined) return;
+    const [rejected] = inFlight;
+    if (rejected === undefined) return;
     if (inFlight.length > 1) {
-      alone = inFlight.length;
-    } else if (refused.records > 1) {
-      maxBytes = Math.floor(Math.min(maxBytes, refused.bytes) / 2);
-      log.warn({ bytes_max: maxBytes }, "core refused a frame as too large; sending smaller ones");
+      sendAlone = inFlight.length;
+    } else if (rejected.records > 1) {
+      maxBytes = Math.floor(Math.min(maxBytes, rejected.bytes) / 2);
+      log.warn({ bytes_max: maxBytes }, "core rejected a frame as too large; sending smaller ones");
     } else {
-      queue.moveToDeadLetters(refused.firstSequence, "frame_too_large", "the envelope alone is larger than core takes");
-      log.warn({ sequence: refused.firstSequence }, "one envelope is larger than core takes; set aside");
+      queue.moveToDeadLetters(
+        rejected.firstSequence,
+        "frame_too_large",
+        "the envelope alone is larger than core accepts",
+      );
+      log.warn(
+        { sequence: rejected.firstSequence },
+        "one envelope is larger than core accepts; moved to the dead letters",
+      );
     }
   };
 
-  /** One stream, to its end; resolves with how long to wait before the next one. */
+  /** Runs one stream to its end; resolves with how long to wait before the next one. */
   const forwardOnce = async (signal: AbortSignal): Promise<number> => {
-    const { session, transport } = connect();
+    const connection = connect({ compress: options.compression === "gzip" && !uncompressed });
     const inFlight: SentFrame[] = [];
     try {
       return await runStream(
         {
           ...options,
-          transport,
+          transport: connection.transport,
           batch: { ...options.batch, maxBytes },
-          maxInFlightFrames: () => (alone > 0 ? 1 : pace.framesInFlight()),
+          maxInFlightFrames: () => (sendAlone > 0 ? 1 : limiter.framesInFlight()),
           answerTimeoutMs,
           sentThrough,
           onSent: (through) => {
@@ -137,10 +109,10 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           },
           onAck: ({ rejected }) => {
             status.lastAckAt = clock.now();
-            pace.acked();
-            alone = Math.max(0, alone - 1);
-            plain = false;
-            for (const { code } of rejected) log.warn({ code }, "core rejected an envelope; set aside");
+            limiter.acknowledged();
+            sendAlone = Math.max(0, sendAlone - 1);
+            uncompressed = false;
+            for (const { code } of rejected) log.warn({ code }, "core rejected an envelope; moved to the dead letters");
             options.onAck?.();
           },
         },
@@ -150,19 +122,19 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
     } catch (error) {
       status.connected = false;
       if (signal.aborted) return 0;
-      const failure = failureOf(error);
+      const failure = readFailure(error);
       status.lastError = failure.message;
       log.warn({ reason: failure.reason, error: failure.message }, "forwarding interrupted");
       options.onFailure?.(failure.reason);
-      plain = failure.exhausted;
+      uncompressed = failure.exhausted;
       if (error instanceof QueueRestoredError) queue.rotateQueueId();
       if (failure.reason === "frame_too_large") {
         shrink(inFlight);
         return 0;
       }
-      return pace.failed(failure.reason);
+      return limiter.failed(failure.reason);
     } finally {
-      session.abort();
+      connection.abort();
     }
   };
 
@@ -174,9 +146,9 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           pauseMs = await forwardOnce(signal);
           queue.dropExpired();
         } catch (error) {
-          // The disk refused to set something aside or to drop what is too old: nothing is lost, all of it comes up again.
+          // Dead letters or the removal of old records failed on disk: nothing is lost, and both are retried.
           log.error({ err: error }, "the queue cannot be written");
-          pauseMs = pace.failed(null);
+          pauseMs = limiter.failed(null);
         }
         if (pauseMs > 0) await clock.sleep(pauseMs, signal).catch(() => undefined);
       }

@@ -1,13 +1,19 @@
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import type { Clock } from "../../kit/clock.ts";
-import { type Ack, type ForwardRequestSchema, IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import {
+  type Ack,
+  type ForwardRequest,
+  ForwardRequestSchema,
+  FrameSchema,
+  IngestService,
+} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecord } from "../queue/record.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
-import { encodeFrame } from "./encode-frame.ts";
 
-/** Core has acknowledged more than this queue ever stored: its disk was restored to an older state. */
+/** Core has acknowledged more than this process ever sent: the disk was restored to an older state. */
 export class QueueRestoredError extends Error {
   constructor() {
     super("core is ahead of this queue: the disk was restored");
@@ -23,17 +29,17 @@ export interface SentFrame {
   readonly bytes: number;
 }
 
-/** What one stream needs, and whom it tells. */
+/** What one stream needs, and its callbacks. */
 export interface StreamOptions {
   transport: Transport;
   hostId: string;
   queue: Queue;
   batch: BatchLimits;
-  /** Asked before each frame, as it can change while the stream runs. */
+  /** Called before each frame, as the limit changes while the stream runs. */
   maxInFlightFrames(): number;
-  /** Without an answer for so long, while one is due, the stream counts as dead. */
+  /** The stream fails after so long without an answer while one is due. */
   answerTimeoutMs: number;
-  /** The highest sequence that can ever have been sent: core knowing a higher one means that this queue's disk was restored. */
+  /** The highest sequence that can ever have been sent: a higher cursor in core means that this queue's disk was restored. */
   sentThrough: number;
   clock: Clock;
   onOpened(): void;
@@ -43,11 +49,11 @@ export interface StreamOptions {
 
 /**
  * Runs one `Forward` stream until it fails or `signal` aborts; always rejects. Invariants:
- * - Frames follow each other without a gap in `previous_sequence`, which starts at the cursor that core gave, or before it.
- * - A record leaves the queue only by the ack of a frame that held it: acknowledged, or named in a rejection and then set aside
- *   before the ack counts. What core's cursor has passed and the queue still holds lost its ack, and perhaps a rejection in it: it is
- *   sent again, a frame at a time, and core, which stores nothing twice, names the rejected again.
- * - At most `maxInFlightFrames()` frames are unacknowledged; `inFlight` holds them, oldest first, also after the failure.
+ * - Frames follow each other without a gap in `previous_sequence`, which starts at core's cursor, or before it.
+ * - A record leaves the queue only by the ack of a frame that contained it: acknowledged, or rejected and moved to the dead letters
+ *   before the ack counts. Records at or below core's cursor that are still in the queue lost their ack, and perhaps a rejection: they
+ *   are sent again, a frame at a time, and core, which stores nothing twice, reports the rejected ones again.
+ * - At most `maxInFlightFrames()` frames are unacknowledged; `inFlight` lists them, oldest first, also after the failure.
  */
 export const runStream = async (options: StreamOptions, inFlight: SentFrame[], signal: AbortSignal): Promise<never> => {
   const { queue, clock } = options;
@@ -61,7 +67,7 @@ export const runStream = async (options: StreamOptions, inFlight: SentFrame[], s
   let slot = Promise.withResolvers<void>();
   let answerDueSince: number | null = clock.monotonic();
   let cursor = 0;
-  /** The last sequence that this stream has sent, or need not send. */
+  /** The last sequence that this stream has sent, or does not have to send. */
   let sent = 0;
 
   const requests = async function* (): AsyncGenerator<MessageInitShape<typeof ForwardRequestSchema>> {
@@ -95,7 +101,7 @@ export const runStream = async (options: StreamOptions, inFlight: SentFrame[], s
 
   const acknowledge = (ack: Ack) => {
     for (const { sequence, code, message } of ack.rejected) queue.moveToDeadLetters(Number(sequence), code, message);
-    // Of a frame that is sent again, core's cursor is ahead; what was not sent again may still be rejected.
+    // For a resent frame core's cursor is ahead; records that were not resent may still be rejected.
     const through = Math.min(Number(ack.ackedThrough), sent);
     while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift();
     answerDueSince = inFlight.length > 0 ? clock.monotonic() : null;
@@ -117,7 +123,7 @@ export const runStream = async (options: StreamOptions, inFlight: SentFrame[], s
 
   try {
     const client = createClient(IngestService, options.transport);
-    for await (const { message } of client.forward(quietly(requests()), { signal: end.signal })) {
+    for await (const { message } of client.forward(untilFailure(requests()), { signal: end.signal })) {
       if (message.case === "opened") open(Number(message.value.cursor));
       else if (message.case === "ack") acknowledge(message.value);
     }
@@ -134,17 +140,17 @@ export const runStream = async (options: StreamOptions, inFlight: SentFrame[], s
   }
 };
 
-/** Ends instead of failing: the stream's failure is already known when the requests stop, and must not be told twice. */
-const quietly = async function* <Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
+/** Ends where `items` fails: the stream's failure is known by then, and must not be reported twice. */
+const untilFailure = async function* <Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
   try {
     yield* items;
   } catch {}
 };
 
-/** How long what core has may stay on disk, for the sake of fewer fsyncs. */
+/** How long acknowledged records may stay on disk, to save fsyncs. */
 const ackLingerMs = 50;
 
-/** An ack that the disk refuses costs nothing: the next one covers it, and core skips what it is sent again. */
+/** Ignores failures of the disk: the next ack covers the same records, and core skips those that are resent. */
 const removeThrough = (queue: Queue, sequence: number): void => {
   queue.ack(sequence, { lingerMs: ackLingerMs }).catch(() => undefined);
 };
@@ -155,3 +161,21 @@ const frameOf = (records: readonly QueuedRecord[], previous: number): SentFrame 
   records: records.length,
   bytes: records.reduce((sum, { bytes }) => sum + bytes, 0),
 });
+
+/**
+ * Encodes a request with a frame of these records. Their envelopes go into the frame as the queue stores them, and the frame into the
+ * request as an unknown field, which the library writes unchanged.
+ */
+const encodeFrame = (
+  head: { hostId: string; queueId: Uint8Array<ArrayBuffer>; previousSequence: number },
+  records: readonly QueuedRecord[],
+): ForwardRequest => {
+  const previousSequence = BigInt(head.previousSequence);
+  const begin = toBinary(FrameSchema, create(FrameSchema, { ...head, previousSequence }));
+  const length = records.reduce((sum, { envelope }) => sum + envelope.length, begin.length);
+  const parts = [new BinaryWriter().uint32(length).finish(), begin, ...records.map(({ envelope }) => envelope)];
+  const request = create(ForwardRequestSchema);
+  const { number: no } = ForwardRequestSchema.field.frame;
+  request.$unknown = [{ no, wireType: WireType.LengthDelimited, data: Buffer.concat(parts) }];
+  return request;
+};

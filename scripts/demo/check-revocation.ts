@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { failureOf } from "../../collector/forward/failure.ts";
+import { readFailure } from "../../collector/forward/connection.ts";
 import type { Credentials } from "../../collector/identity/credentials.ts";
 import { callHeartbeat } from "../../collector/management/calls.ts";
 import { ManagementError } from "../../collector/management/management-error.ts";
@@ -85,7 +85,7 @@ export const checkRevocation = async (
   }
 };
 
-const reasonOf = (error: unknown): string => failureOf(error).reason ?? failureOf(error).message;
+const reasonOf = (error: unknown): string => readFailure(error).reason ?? readFailure(error).message;
 
 /** Sends one signed heartbeat through the edge; returns `accepted` or the code of the refusal. */
 const sendHeartbeat = async (

@@ -5,7 +5,7 @@ import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { failureOf } from "../../../collector/forward/failure.ts";
+import { readFailure } from "../../../collector/forward/connection.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
 import { FrameSchema, IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { encodePem } from "../../../proto/pem.ts";
@@ -117,7 +117,7 @@ export const createForward =
     try {
       await client.submit({ frame }, { timeoutMs });
     } catch (cause) {
-      throw new WireError(failureOf(cause).reason ?? "ingest_failed", { cause });
+      throw new WireError(readFailure(cause).reason ?? "ingest_failed", { cause });
     } finally {
       session.abort();
     }

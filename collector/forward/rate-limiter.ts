@@ -2,25 +2,26 @@ import { fullJitterMs } from "../../kit/backoff.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 
-/** How hard one forwarder presses. */
-export interface Pace {
-  /** How many frames may be unacknowledged: at least 1. */
+/** Limits the frames in flight of one forwarder, and how often it reconnects. */
+export interface RateLimiter {
+  /** Returns how many frames may be unacknowledged: at least 1. */
   framesInFlight(): number;
-  /** Core took a frame. */
-  acked(): void;
-  /** A stream ended with a failure; gives how long to wait before the next, in milliseconds. */
+  /** Core acknowledged a frame. */
+  acknowledged(): void;
+  /** A stream failed; returns how long to wait before the next, in milliseconds. */
   failed(reason: string | null): number;
 }
 
 const backoff = { baseMs: 500, capMs: 30_000 };
-/** So long without `overloaded`, core counts as having recovered. */
-const calmMs = 60_000;
+/** After this long without `overloaded`, core counts as recovered. */
+const recoveredAfterMs = 60_000;
 
 /**
- * A pace that spreads reconnects (full jitter, at most 30 s) and gives way to a core that says `overloaded`: it halves the frames in
- * flight and waits longer each time, also if a few frames were taken in between; then it grows by one frame for each round of acks.
+ * Makes a limiter with additive increase and multiplicative decrease (AIMD): at `overloaded` it halves the frames in flight, and they
+ * grow by one for each round of acks. Reconnects back off with full jitter, at most 30 s; repeated `overloaded` backs off further
+ * each time, also if a few frames were accepted in between.
  */
-export const createPace = ({
+export const createRateLimiter = ({
   framesMax,
   clock,
   entropy,
@@ -28,17 +29,17 @@ export const createPace = ({
   framesMax: number;
   clock: Pick<Clock, "monotonic">;
   entropy: Entropy;
-}): Pace => {
+}): RateLimiter => {
   let attempt = 0;
   let overloads = 0;
   let overloadedAt = Number.NEGATIVE_INFINITY;
   let frames = framesMax;
   return {
     framesInFlight: () => Math.max(1, Math.floor(frames)),
-    acked: () => {
+    acknowledged: () => {
       attempt = 0;
       frames = Math.min(framesMax, frames + 1 / frames);
-      if (clock.monotonic() - overloadedAt >= calmMs) overloads = 0;
+      if (clock.monotonic() - overloadedAt >= recoveredAfterMs) overloads = 0;
     },
     failed: (reason) => {
       if (reason === "overloaded") {

@@ -1,0 +1,129 @@
+import type { ClientHttp2Stream } from "node:http2";
+import { isIP } from "node:net";
+import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
+import { promisify } from "node:util";
+import { constants, gzip } from "node:zlib";
+import { Code, ConnectError, type Transport } from "@connectrpc/connect";
+import { compressionGzip, createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
+import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
+
+/** PEM of the collector's credentials, and of the authorities that core's certificate must chain to. */
+export interface ForwarderTls {
+  cert: string;
+  key: string;
+  ca: string;
+  /** The name that core's certificate must have; the endpoint's host by default. */
+  serverName?: string;
+}
+
+/** A connection to core, for one stream. */
+export interface ForwardConnection {
+  transport: Transport;
+  /** Closes it at once. */
+  abort(): void;
+}
+
+const pings = { pingIntervalMs: 30_000, pingTimeoutMs: 10_000 };
+/** An ack with a rejection for every envelope of a large frame fits. */
+const ackBytesMax = 4 * 1024 * 1024;
+
+/** Makes connections to the ingest listener at `endpoint`, each of which resumes the TLS session of the one before. */
+export const createConnector = (
+  endpoint: string,
+  { serverName, ...tls }: ForwarderTls,
+): ((options: { compress: boolean }) => ForwardConnection) => {
+  const url = `https://${endpoint}`;
+  const createConnection = createResumingConnection(new URL(url), {
+    ...tls,
+    minVersion: "TLSv1.2",
+    ...(serverName === undefined ? {} : { servername: serverName }),
+  });
+  return ({ compress }) => {
+    const session = new ForwardSession(url, pings, { createConnection });
+    const transport = createGrpcTransport({
+      baseUrl: url,
+      sessionManager: session,
+      readMaxBytes: ackBytesMax,
+      ...(compress ? { sendCompression: fastGzip } : {}),
+    });
+    return { transport, abort: () => session.abort() };
+  };
+};
+
+/**
+ * Makes TLS connections to one server that resume the previous session, at half the cost for both ends; a server that does not know
+ * it makes a full handshake. For one set of credentials only: a session is bound to the certificate of its handshake.
+ */
+const createResumingConnection = (
+  url: URL,
+  options: Pick<ConnectionOptions, "cert" | "key" | "ca" | "minVersion"> & { servername?: string },
+): (() => TLSSocket) => {
+  const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
+  const port = Number(url.port || 443);
+  let session: Buffer | undefined;
+  return () => {
+    const servername = options.servername ?? (isIP(host) === 0 ? host : undefined);
+    const socket = connect({
+      ...options,
+      host,
+      port,
+      ALPNProtocols: ["h2"],
+      ...(servername === undefined ? {} : { servername }),
+      ...(session === undefined ? {} : { session }),
+    });
+    // Used once: the server sends another.
+    session = undefined;
+    socket.on("session", (fresh) => {
+      session = fresh;
+    });
+    return socket;
+  };
+};
+
+/**
+ * The HTTP/2 session of one stream, which emits no error after it is aborted. A session whose PING is not answered is destroyed at
+ * once and emits its error only when its socket has closed, as late as an unresponsive peer allows; connect-node 2.2 has removed its
+ * listener by then, and an error without a listener ends the process.
+ */
+export class ForwardSession extends Http2SessionManager {
+  override async request(...call: Parameters<Http2SessionManager["request"]>): Promise<ClientHttp2Stream> {
+    const stream = await super.request(...call);
+    stream.session?.on("error", () => undefined);
+    return stream;
+  }
+}
+
+const compress = promisify(gzip);
+const chunkBytesMin = 64 * 1024;
+
+/**
+ * gzip at its fastest level: telemetry becomes a tenth larger than at the default level, in a third of the time. The output is one
+ * chunk, as a rule: zlib returns to the event loop for each, by default every 16 KiB, and under load a frame waited for fifty turns.
+ * Telemetry shrinks to a quarter or less; a larger chunk would be garbage.
+ */
+const fastGzip: typeof compressionGzip = {
+  ...compressionGzip,
+  compress: (bytes) =>
+    compress(bytes, { level: constants.Z_BEST_SPEED, chunkSize: Math.max(chunkBytesMin, Math.ceil(bytes.length / 3)) }),
+};
+
+/** Why a stream ended. */
+export interface ForwardFailure {
+  /** `google.rpc.ErrorInfo.reason`, core's stable code, or null if something else failed. */
+  readonly reason: string | null;
+  /** RESOURCE_EXHAUSTED without a reason: from a proxy, or from a limit inside a gRPC library. */
+  readonly exhausted: boolean;
+  /** One line for people, at most 500 characters, without control characters. */
+  readonly message: string;
+}
+
+/** Reads any error of a stream: core's refusals, and errors of the network and of TLS. */
+export const readFailure = (error: unknown): ForwardFailure => {
+  const connectError = ConnectError.from(error);
+  const reason = connectError.findDetails(ErrorInfoSchema)[0]?.reason ?? null;
+  const code = Code[connectError.code].replaceAll(/(?<=[a-z])(?=[A-Z])/g, "_").toLowerCase();
+  const exhausted = connectError.code === Code.ResourceExhausted && reason === null;
+  return { reason, exhausted, message: toOneLine(`${reason ?? code}: ${connectError.rawMessage}`) };
+};
+
+const toOneLine = (text: string): string => text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, " ").slice(0, 500);
