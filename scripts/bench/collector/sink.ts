@@ -1,28 +1,61 @@
-import { startIngestPeer } from "../../lab/ingest-peer.ts";
-
 /**
- * The far end of the bench as a process of its own: an ingest service that acknowledges at once and keeps nothing. Prints one line of
- * JSON with where it is and a client's pair, then answers each line on stdin with how many envelopes and bytes came by then.
+ * The far end of the collector bench, as a process of its own: an ingest service that acknowledges every frame and keeps nothing.
+ * Prints one line of JSON with its endpoint and a client's credentials, then for each line on stdin how many envelopes and bytes it
+ * has received.
  */
-const sink = async (): Promise<void> => {
-  const peer = await startIngestPeer();
-  let envelopes = 0;
-  let bytes = 0;
-  const forget = () => {
-    for (const { payload } of peer.stored.splice(0)) {
-      envelopes += 1;
-      bytes += payload.length;
-    }
-    peer.frames.splice(0);
-  };
-  setInterval(forget, 20);
-  const { endpoint, tls, hostId } = peer;
-  console.log(JSON.stringify({ endpoint, tls, hostId }));
-  process.stdin.on("data", () => {
-    forget();
-    console.log(JSON.stringify({ envelopes, bytes }));
-  });
-  process.stdin.on("end", () => process.exit());
-};
+import { createSecureServer } from "node:http2";
+import type { AddressInfo } from "node:net";
+import { connectNodeAdapter } from "@connectrpc/connect-node";
+import { IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { encodePem } from "../../../proto/pem.ts";
+import {
+  clientExtensions,
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  type TestName,
+  testNames,
+  x509,
+} from "../../lab-ca/test-pki.ts";
 
-await sink();
+const hostId = "https://fleet.test/d/1";
+const ca = await createTestCa();
+const issue = async (name: TestName, purposes: x509.Extension[]) => {
+  const key = await createTestKey();
+  const dates = { notBefore: new Date("2026-01-01"), notAfter: new Date("2099-01-01") };
+  const der = await issueTestCertificate({ ca, key, ...dates, extensions: [testNames([name]), ...purposes] });
+  return { cert: encodePem(der, "CERTIFICATE"), key: key.pem };
+};
+const serverAuth = new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]);
+
+const received = { envelopes: 0, bytes: 0 };
+const routes: Parameters<typeof connectNodeAdapter>[0]["routes"] = (router) =>
+  router.service(IngestService, {
+    async *forward(requests) {
+      for await (const { message } of requests) {
+        if (message.case === "open") yield { message: { case: "opened" as const, value: { cursor: 0n } } };
+        if (message.case !== "frame") continue;
+        const { queueId, envelopes } = message.value;
+        received.envelopes += envelopes.length;
+        for (const { payload } of envelopes) received.bytes += payload.length;
+        const ackedThrough = envelopes.at(-1)?.sequence ?? 0n;
+        yield { message: { case: "ack" as const, value: { queueId, ackedThrough, rejected: [] } } };
+      }
+    },
+  });
+const server = createSecureServer(
+  {
+    ...(await issue({ type: "ip", value: "127.0.0.1" }, [serverAuth])),
+    ca: ca.pem,
+    requestCert: true,
+    rejectUnauthorized: true,
+    settings: { initialWindowSize: 4 * 1024 * 1024 },
+  },
+  connectNodeAdapter({ routes }),
+);
+server.on("session", (session) => session.setLocalWindowSize(16 * 1024 * 1024));
+await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+const tls = { ...(await issue({ type: "url", value: hostId }, clientExtensions())), ca: ca.pem };
+console.log(JSON.stringify({ endpoint: `127.0.0.1:${(server.address() as AddressInfo).port}`, tls, hostId }));
+process.stdin.on("data", () => console.log(JSON.stringify(received)));
+process.stdin.on("end", () => process.exit());
