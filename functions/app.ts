@@ -8,17 +8,17 @@ import { mount, type Route } from "./http/route.ts";
 import { Problem } from "./problems.ts";
 import { routesOf } from "./v1/index.ts";
 
-/** What differs between the listeners that serve an app. */
+/** What differs between listeners. */
 export interface AppOptions {
-  /** The other end of a request's connection. */
+  /** Returns the peer of a request. */
   peerOf(c: HttpContext): Peer;
   /** The routes to serve; all of `/v1` by default. */
   routes?: readonly Route[];
 }
 
 /**
- * Core's HTTP app: the same on Node and in workerd. Order: request id and peer, access log and metrics, routes; every error
- * leaves through one translator.
+ * Creates core's HTTP app, the same on Node and in workerd. Order: request id and peer, access log and metrics, routes. One translator
+ * renders every error.
  */
 export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOptions): Hono<HttpEnv> => {
   const { clock, log, observe } = core;
@@ -26,8 +26,8 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
   const app = new Hono<HttpEnv>();
 
   app.use(async (c, next) => {
-    const given = c.req.header("x-request-id");
-    const requestId = isRequestId(given) ? given : uuidv7({ clock, entropy });
+    const received = c.req.header("x-request-id");
+    const requestId = isRequestId(received) ? received : uuidv7({ clock, entropy });
     const peer = peerOf(c);
     c.set("peer", peer);
     c.set("origin", { requestId, remoteAddress: peer.remoteAddress });
@@ -42,7 +42,7 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
 
   mount(app, routes);
   const render = renderProblem(log);
-  // Not thrown: what is thrown there passes by the middleware above.
+  // Not thrown: an error thrown in `notFound` would skip the middleware above.
   app.notFound((c) => render(new Problem("not_found", { detail: "No such path" }), c));
   app.onError(render);
   return app;

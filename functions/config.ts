@@ -14,7 +14,7 @@ import {
   UuidVariable,
 } from "../kit/variables.ts";
 
-/** Where an mTLS ingest listener stands and what it accepts (contract, section 7). */
+/** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
 export interface IngestConfig {
   host: string;
   port: number;
@@ -28,7 +28,7 @@ export interface IngestConfig {
   retentionDays: number;
 }
 
-/** How certificates are signed. Absent: the collector-facing routes do not exist. */
+/** How certificates are signed. Absent: the routes for collectors do not exist. */
 export type SignerConfig =
   | { kind: "local-ca"; caCertFile: string; caKeyFile: string }
   | { kind: "external-command"; command: string; caCertFile: string };
@@ -46,9 +46,9 @@ export interface CoreConfig {
     delegateEmail: string;
     serviceAccountKeyFile: string;
     syncIntervalSeconds: number;
-    /** Put before `/admin/directory/v1/…`; null: Google's own. */
+    /** The base of `/admin/directory/v1/…`; null for Google's own. */
     apiUrl: string | null;
-    /** Believes a mass absence at once. */
+    /** Applies a mass removal at once. */
     allowMassRemoval: boolean;
   };
   ops: { bearerToken: Secret | null; trustLoopback: boolean };
@@ -78,11 +78,11 @@ const spanNames = v.pipe(
   v.transform((value) => value.split(",").map((name) => name.trim())),
   v.check(
     (names) => names.every((name) => name !== ""),
-    "must not hold an empty entry; mind leading and trailing commas",
+    "must not have an empty entry; check leading and trailing commas",
   ),
 );
 
-/** One schema per variable, so that every fault is reported with its variable's name. */
+/** One schema per variable, so that every fault names its variable. */
 export const coreVariables = {
   PORT: v.optional(IntegerVariable(0, 65535), "8080"),
   SVC_HTTP_HOST: v.optional(HostVariable),
@@ -135,11 +135,11 @@ export const coreVariables = {
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
 
-/** Variables whose contents may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
+/** Variables whose value may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
 export const coreFileForms = ["SVC_DATABASE_URL", "SVC_AUTH_TOKEN_SECRET", "SVC_OPS_BEARER_TOKEN", "SVC_LICENSE"];
 
-/** Read by web, or by the chat agent, from the same env file: known, and none of the rest's business. */
-const elsewhere = [
+/** Variables that web or the chat agent reads from the same env file. */
+const variablesOfOthers = [
   "SVC_API_URL",
   "SVC_CHAT_DATABASE_URL",
   "SVC_CHAT_DATABASE_URL_FILE",
@@ -154,23 +154,20 @@ const elsewhere = [
   "SVC_INFERENCE_PROVIDER",
 ];
 
-/** A parsed configuration and what a human should hear about it. */
+/** A parsed configuration, and warnings for the operator. */
 export interface ParsedCoreConfig {
   config: CoreConfig;
   warnings: readonly string[];
 }
 
-/**
- * Parses core's environment (spec, "Deployment configuration: core"; contract, section 13). Throws one `ConfigError` that names
- * every faulty variable and quotes no value.
- */
+/** Parses core's environment (docs/operate.md). Throws one `ConfigError` that names every faulty variable and quotes no value. */
 export const parseCoreConfig = (env: Environment, readFile: (path: string) => string): ParsedCoreConfig => {
   const {
     env: resolved,
     faults,
     values,
   } = parseVariables(env, { variables: coreVariables, fileForms: coreFileForms, readFile });
-  // The rules between variables are checked on what is there even when a single one is faulty, so that one run tells all.
+  // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
   const signer = signerConfig(resolved, faults);
   ingestFaults(resolved, faults);
   if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
@@ -215,10 +212,10 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
     logLevel: values.SVC_LOG_LEVEL,
   };
-  const known = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`), ...elsewhere];
+  const known = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`), ...variablesOfOthers];
   const warnings = [...warnOfUnknown(env, "SVC_", known)];
   if (config.heartbeatIntervalSeconds < 12)
-    warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core takes 6 heartbeats a minute of a certificate, not more");
+    warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core accepts at most 6 heartbeats a minute per certificate");
   return { config: Object.freeze(config), warnings };
 };
 

@@ -7,26 +7,26 @@ import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
 import type { Database } from "./store/database.ts";
 
-/** Counters and histograms. Labels never hold a host. */
+/** Counts requests and their outcomes. Labels never hold a host. */
 export interface Observer {
   httpRequest(labels: { route: string; method: string; status: number }, seconds: number): void;
   enroll(outcome: string): void;
   heartbeat(outcome: string): void;
 }
 
-/** Figures of the directory sync. */
+/** Counts directory syncs and publishes the age of the snapshot. */
 export interface DirectoryObserver {
-  /** A sync that this core ran has ended. */
+  /** Called when a sync that this core ran has ended. */
   ended(outcome: "synced" | "held" | "refused" | "failed"): void;
-  /** What the database holds now, whichever core wrote it. */
-  stands(facts: { syncedAt: number | null; held: number }): void;
+  /** Called with what the database holds, whichever core wrote it. */
+  snapshot(facts: { syncedAt: number | null; held: number }): void;
 }
 
 /** Every dependency of core's functions. A factory takes the narrowest `Pick` of it. */
 export interface Core {
   config: CoreConfig;
   db: Database;
-  /** For what judges the whole fleet at once: connections of its own, so that heartbeats never wait for a report. */
+  /** Its own pool for queries over the whole fleet, so that reports cannot starve heartbeats. */
   reports: Database;
   clock: Clock;
   entropy: Entropy;
@@ -34,8 +34,8 @@ export interface Core {
   observe: Observer;
   /** Signature checks and digests: node:crypto on Node, WebCrypto in workerd. */
   cryptography: Cryptography;
-  /** Null where no enrollment signer is configured: the collector-facing routes do not exist then. */
+  /** Null without a configured enrollment signer; the routes for collectors do not exist then. */
   signer: Signer | null;
-  /** Reads client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; over an empty bundle, trusting nobody, without a signer. */
+  /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */
   clientCertificates: ClientCertificateReader;
 }

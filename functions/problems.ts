@@ -1,6 +1,6 @@
-import { Problem as KitProblem, type ProblemAction, type ProblemOptions } from "../kit/problem.ts";
+import { CodedProblem, type ProblemAction, type ProblemOptions } from "../kit/problem.ts";
 
-/** What sort of refusal it is; `transportStatus` turns it into a status of HTTP and of Connect. */
+/** The kind of a problem, from which `transportStatus` derives the status of HTTP and of Connect. */
 export type ProblemKind =
   | "malformed"
   | "unauthenticated"
@@ -16,7 +16,7 @@ export type ProblemKind =
   | "bad_gateway"
   | "unavailable";
 
-/** The one table from kind to transport: HTTP status (RFC 9110) and the Connect or gRPC code's name. */
+/** HTTP status (RFC 9110) and Connect or gRPC code of each kind. */
 export const transportStatus = {
   malformed: { http: 400, connect: "InvalidArgument" },
   unauthenticated: { http: 401, connect: "Unauthenticated" },
@@ -41,14 +41,14 @@ interface Entry {
 
 const entry = (kind: ProblemKind, action: ProblemAction, title: string): Entry => ({ kind, action, title });
 
-/** Every code core answers with. Stable: a code is added, never renamed. */
+/** Every problem code of core. Stable: codes are added, never renamed. */
 export const problemCatalog = {
   // Conventions of the HTTP API.
   malformed_json: entry("malformed", "fix_request", "The body is not JSON"),
   unauthenticated: entry("unauthenticated", "fix_request", "A valid bearer token is needed"),
   forbidden: entry("forbidden", "stop", "The caller lacks the scope"),
   not_found: entry("not_found", "fix_request", "No such resource"),
-  method_not_allowed: entry("method_not_allowed", "fix_request", "The path does not take this method"),
+  method_not_allowed: entry("method_not_allowed", "fix_request", "The path does not accept this method"),
   payload_too_large: entry("too_large", "fix_request", "The body or payload is over the limit"),
   unsupported_media_type: entry("unsupported_media_type", "fix_request", "The content type is not supported"),
   validation_failed: entry("invalid", "fix_request", "The request does not validate"),
@@ -73,10 +73,10 @@ export const problemCatalog = {
   throttled: entry("throttled", "retry", "Too many failed enrollments from this address"),
   signer_failed: entry("bad_gateway", "retry", "The certificate signer failed"),
   // Fleet health.
-  too_many_exports: entry("throttled", "retry", "This operator has too many exports under way"),
+  too_many_exports: entry("throttled", "retry", "This operator has too many exports in flight"),
   // Central config.
   config_invalid: entry("invalid", "fix_request", "The collector config does not validate"),
-  config_contains_secret: entry("invalid", "fix_request", "The collector config holds a secret"),
+  config_contains_secret: entry("invalid", "fix_request", "The collector config contains a secret"),
   conflict: entry("conflict", "fix_request", "The resource is not in the state that the request expects"),
   no_last_known_good: entry("conflict", "stop", "The collector has reported no last known good config"),
   last_known_good_not_stored: entry("conflict", "stop", "The last known good config is not among the published ones"),
@@ -101,19 +101,19 @@ export const problemCatalog = {
   frame_invalid: entry("invalid", "fix_request", "The frame is not valid"),
   too_many_streams: entry("throttled", "retry", "The identity has too many open streams"),
   shutting_down: entry("unavailable", "retry", "Core is shutting down"),
-  overloaded: entry("unavailable", "retry", "Core holds as much uncommitted data as it may"),
+  overloaded: entry("unavailable", "retry", "Core is at its limit of uncommitted data"),
 } as const satisfies Record<string, Entry>;
 
 /** A code of the catalog. */
 export type ProblemCode = keyof typeof problemCatalog;
 
-/** What a thrower may add; `kind` overrides the catalog's where the contract gives one code two statuses. */
+/** The optional parts of a problem; `kind` overrides the catalog's where one code has two statuses. */
 export interface CoreProblemOptions extends ProblemOptions {
   kind?: ProblemKind;
 }
 
 /** A refusal by core: `throw new Problem("token_invalid", { cause })`. */
-export class Problem extends KitProblem<ProblemCode> {
+export class Problem extends CodedProblem<ProblemCode> {
   readonly kind: ProblemKind;
 
   constructor(code: ProblemCode, { kind, ...options }: CoreProblemOptions = {}) {

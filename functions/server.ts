@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
@@ -22,11 +23,11 @@ import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
 import { readKeyFile } from "./node/read-key-file.ts";
-import { readLicense } from "./node/read-license.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
+import { withConfigError } from "./node/with-config-error.ts";
 import {
   committerCheck,
   databaseCheck,
@@ -48,9 +49,9 @@ import { pendingMigrations } from "./store/migrate.ts";
 import { routesOf } from "./v1/index.ts";
 
 const shutdownGraceMs = 10_000;
-/** What an external signer gets where the environment has no PATH. */
+/** The PATH of an external signer if the environment has none. */
 const defaultPath = "/usr/local/bin:/usr/bin:/bin";
-/** A report asks two at once. */
+/** A report runs two queries concurrently. */
 const reportConnectionsMax = 4;
 const partitionIntervalMs = 3_600_000;
 const filesIntervalMs = 5000;
@@ -62,7 +63,7 @@ const usage = `svc-server: core of the collector fleet
   svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
 `;
 
-/** Serves until SIGTERM or SIGINT, then lets what is running end: listeners first, the database last. */
+/** Serves until SIGTERM or SIGINT, then finishes requests and jobs in flight and closes the database last. */
 const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   const cryptography = createNodeCryptography();
   const files = await followFiles(config, {
@@ -115,7 +116,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
-    // Only now: nothing that serves waits for the directory.
+    // Last, so that serving never waits for the directory.
     const directory = startDirectorySync(core, metrics, stop.signal);
     log.info({ signal: await stopSignal() }, "stopping");
     stop.abort();
@@ -127,19 +128,19 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   log.info({}, "stopped");
 };
 
-/** Files that changed are taken up within seconds, and at once on SIGHUP. */
+/** Reloads changed files within seconds, and at once on SIGHUP. */
 const startFollowing = async (
   { clock, log }: Core,
   { check }: Pick<FollowedFiles, "check">,
   signal: AbortSignal,
 ): Promise<void> => {
-  const atOnce = () => void check();
-  process.on("SIGHUP", atOnce);
+  const checkNow = () => void check();
+  process.on("SIGHUP", checkNow);
   await runEvery({ name: "changed files", intervalMs: filesIntervalMs, clock, signal, log }, async () => {
     await check();
     return undefined;
   });
-  process.off("SIGHUP", atOnce);
+  process.off("SIGHUP", checkNow);
 };
 
 const startDirectorySync = (core: Core, metrics: Metrics, signal: AbortSignal): Promise<void> =>
@@ -153,7 +154,7 @@ const startDirectorySync = (core: Core, metrics: Metrics, signal: AbortSignal): 
     signal,
   );
 
-/** The ingest listener with its jobs. Partitions are there before the first frame can be. */
+/** Starts the ingest listener with its jobs, after creating the partitions that the first frame needs. */
 const startIngest = async (
   core: Core,
   needs: {
@@ -187,11 +188,11 @@ const startIngest = async (
   });
   metrics.gauge(
     "core_ingest_in_flight_bytes",
-    "Bytes taken in and not yet committed",
+    "Bytes received and not yet committed",
     () => ingest.gauges().inFlightBytes,
   );
   metrics.gauge("core_ingest_open_streams", "Forward streams that are open", () => ingest.gauges().openStreams);
-  // Only what a collector proves itself for: here the TLS certificate alone says who calls.
+  // Only routes with a proof of possession: on this listener the TLS certificate alone identifies the caller.
   const management = routes.filter(({ guard }) => guard.kind === "collector");
   const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
   const { host, port } = config;
@@ -254,7 +255,7 @@ const checksOf = (
   };
 };
 
-/** Recomputes the audit chain and prints what it found as one JSON object. */
+/** Recomputes the audit chain and prints the result as one JSON object. */
 const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
   const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
   try {
@@ -266,9 +267,18 @@ const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
   }
 };
 
-/** Runs one command line and gives its exit code; without a command it serves until SIGTERM or SIGINT. */
+/** Runs one command line and returns its exit code. Without a command, serves until SIGTERM or SIGINT. */
 export const runServer = (command: string | undefined): Promise<number> =>
   runConfigured(
     { usage, parse: parseCoreConfig, serve, commands: { "verify-audit": verifyAuditLog } },
     { command, env: process.env },
   );
+
+/** Returns the license and the key that verifies it; null for the community edition. Throws `ConfigError`. */
+const readLicense = async ({ license }: CoreConfig): Promise<LicenseSource | null> =>
+  license && {
+    token: license.token,
+    publicKeyPem: await withConfigError("SVC_LICENSE_PUBLIC_KEY_FILE", () =>
+      readFileSync(license.publicKeyFile, "utf8"),
+    ),
+  };

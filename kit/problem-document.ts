@@ -1,4 +1,4 @@
-import { Problem, type ProblemAction } from "./problem.ts";
+import { CodedProblem, type ProblemAction } from "./problem.ts";
 
 /** The `Retry-After` of a temporary refusal that names none. */
 const retryAfterSecondsDefault = 5;
@@ -8,7 +8,7 @@ const retryAfterSecondsDefault = 5;
  * `WWW-Authenticate` of a 401; a 429 and a 503 always have a `Retry-After`.
  */
 export const problemDocument = (
-  { code, options }: Problem,
+  { code, options }: CodedProblem,
   response: { status: number; title: string; action: ProblemAction; requestId: string; challenge: string },
 ): { body: string; headers: Record<string, string> } => {
   const { status, title, action, requestId, challenge } = response;
@@ -49,6 +49,12 @@ export type UnreadableRequest = keyof typeof unreadableRequests;
 /** Returns the RFC 9457 response to an unreadable request. */
 export const unreadableAnswer = (code: UnreadableRequest, requestId: string) => {
   const { status, action, title } = unreadableRequests[code];
-  const { body, headers } = problemDocument(new Problem(code), { status, action, title, requestId, challenge: "" });
+  const { body, headers } = problemDocument(new CodedProblem(code), {
+    status,
+    action,
+    title,
+    requestId,
+    challenge: "",
+  });
   return { status, headers: { ...headers, "X-Request-Id": requestId, Connection: "close" }, body };
 };

@@ -21,7 +21,7 @@ export interface ProblemOptions {
 }
 
 /** A refusal with a stable code of a program's catalog. Each transport translates it in one place. */
-export class Problem<Code extends string = string> extends Error {
+export class CodedProblem<Code extends string = string> extends Error {
   readonly code: Code;
   readonly options: Readonly<ProblemOptions>;
 

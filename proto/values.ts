@@ -1,12 +1,12 @@
 import * as v from "valibot";
 
-/** An id of ours (UUIDv7), as a path parameter or in a body. Another text is 422, not 404. */
+/** An id (UUIDv7) in a path or a body. Other text is 422, not 404. */
 export const Id = v.pipe(v.string("must be a UUID"), v.uuid("must be a UUID"), v.toLowerCase());
 
-/** A moment in an answer: RFC 3339 in UTC with milliseconds. */
-export const Moment = v.pipe(v.string(), v.isoTimestamp());
+/** A timestamp in a response: RFC 3339 in UTC with milliseconds. */
+export const IsoTimestamp = v.pipe(v.string(), v.isoTimestamp());
 
-/** A whole number in a query, documented as the integer that it is. */
+/** A whole number in a query, documented as an integer. */
 export const QueryInteger = (min: number, max: number) =>
   v.pipe(
     v.string("must be given once"),

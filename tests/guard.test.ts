@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { open } from "../functions/http/guards.ts";
+import { anyone } from "../functions/http/guards.ts";
 import { type Route, route } from "../functions/http/route.ts";
 import type { PersonName } from "../scripts/lab/people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
@@ -94,7 +94,7 @@ describe("I1: access is denied by default", () => {
         path: "/v1/leak",
         operationId: "leak",
         summary: "What nobody should see",
-        guard: { describe: guard, admit: open.admit },
+        guard: { describe: guard, admit: anyone.admit },
         replies: { 200: { description: "Leaked" } },
         handle: async () => ({ status: 200, body: {} }),
       });

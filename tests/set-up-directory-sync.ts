@@ -48,7 +48,7 @@ export const setUpDirectorySync = async () => {
         signal: ending,
       });
     const exclusively = createDirectoryLock({ url: test.databaseUrl, openSocket: openDatabaseSocket });
-    const observe = { ended: (outcome: string) => void observed.push(outcome), stands: () => undefined };
+    const observe = { ended: (outcome: string) => void observed.push(outcome), snapshot: () => undefined };
     return syncDirectory({ ...test.core, read, exclusively, observe, ...needs }, { isFirst, signal: stop });
   };
   const stored = () => test.db.select().from(person).orderBy(asc(person.primaryEmail), asc(person.userId));

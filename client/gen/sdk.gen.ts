@@ -25,7 +25,7 @@ export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends 
 export const openapi = <ThrowOnError extends boolean = false>(options: Options<OpenapiData, ThrowOnError>): RequestResult<OpenapiResponses, OpenapiErrors, ThrowOnError> => options.client.get<OpenapiResponses, OpenapiErrors, ThrowOnError>({ url: '/v1/openapi.json', ...options });
 
 /**
- * The calling operator and the scopes held at this moment
+ * The calling operator and their current scopes
  */
 export const whoami = <ThrowOnError extends boolean = false>(options: Options<WhoamiData, ThrowOnError>): RequestResult<WhoamiResponses, WhoamiErrors, ThrowOnError> => options.client.get<WhoamiResponses, WhoamiErrors, ThrowOnError>({
     security: [{
@@ -51,7 +51,7 @@ export const directoryStatus = <ThrowOnError extends boolean = false>(options: O
 });
 
 /**
- * Record a sign-in at web: a success with the person's bridge token, a refusal with web's own
+ * Record a sign-in at web: a success with the person's bridge token, a failure with web's own
  */
 export const recordSignIn = <ThrowOnError extends boolean = false>(options: Options<RecordSignInData, ThrowOnError>): RequestResult<RecordSignInResponses, RecordSignInErrors, ThrowOnError> => options.client.post<RecordSignInResponses, RecordSignInErrors, ThrowOnError>({
     security: [{
@@ -111,7 +111,7 @@ export const getEnrollmentPolicy = <ThrowOnError extends boolean = false>(option
 });
 
 /**
- * Freeze an enrollment policy; final, idempotent, and renewals go on
+ * Freeze an enrollment policy; final and idempotent, renewals continue
  */
 export const freezeEnrollmentPolicy = <ThrowOnError extends boolean = false>(options: Options<FreezeEnrollmentPolicyData, ThrowOnError>): RequestResult<FreezeEnrollmentPolicyResponses, FreezeEnrollmentPolicyErrors, ThrowOnError> => options.client.post<FreezeEnrollmentPolicyResponses, FreezeEnrollmentPolicyErrors, ThrowOnError>({
     security: [{
@@ -141,7 +141,7 @@ export const listBootstrapTokens = <ThrowOnError extends boolean = false>(option
 });
 
 /**
- * Create a bootstrap token; its raw value is only in this answer
+ * Create a bootstrap token; only this response has its raw value
  */
 export const createBootstrapToken = <ThrowOnError extends boolean = false>(options: Options<CreateBootstrapTokenData, ThrowOnError>): RequestResult<CreateBootstrapTokenResponses, CreateBootstrapTokenErrors, ThrowOnError> => options.client.post<CreateBootstrapTokenResponses, CreateBootstrapTokenErrors, ThrowOnError>({
     security: [{
@@ -231,7 +231,7 @@ export const listCertificates = <ThrowOnError extends boolean = false>(options: 
 });
 
 /**
- * Revoke one certificate; idempotent, and the answer lists the identity's other active ones
+ * Revoke one certificate; idempotent, lists the identity's other active ones
  */
 export const revokeCertificate = <ThrowOnError extends boolean = false>(options: Options<RevokeCertificateData, ThrowOnError>): RequestResult<RevokeCertificateResponses, RevokeCertificateErrors, ThrowOnError> => options.client.post<RevokeCertificateResponses, RevokeCertificateErrors, ThrowOnError>({
     security: [{
@@ -278,7 +278,7 @@ export const publishCollectorConfig = <ThrowOnError extends boolean = false>(opt
 });
 
 /**
- * One published config; Accept: application/yaml gives the published bytes
+ * One published config; Accept: application/yaml returns the published bytes
  */
 export const getCollectorConfig = <ThrowOnError extends boolean = false>(options: Options<GetCollectorConfigData, ThrowOnError>): RequestResult<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError> => options.client.get<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError>({
     security: [{
@@ -308,7 +308,7 @@ export const assignCollectorConfig = <ThrowOnError extends boolean = false>(opti
 });
 
 /**
- * Take the assigned config away; idempotent
+ * Remove the assigned config; idempotent
  */
 export const clearDesiredConfig = <ThrowOnError extends boolean = false>(options: Options<ClearDesiredConfigData, ThrowOnError>): RequestResult<ClearDesiredConfigResponses, ClearDesiredConfigErrors, ThrowOnError> => options.client.delete<ClearDesiredConfigResponses, ClearDesiredConfigErrors, ThrowOnError>({
     security: [{
@@ -381,7 +381,7 @@ export const countFleetHealth = <ThrowOnError extends boolean = false>(options: 
 });
 
 /**
- * All rows for which a kind of trouble holds, whatever state is shown first, under the report's filters
+ * All rows to which a kind of condition applies, whatever their state, under the report's filters
  */
 export const exportFleetHealth = <ThrowOnError extends boolean = false>(options: Options<ExportFleetHealthData, ThrowOnError>): RequestResult<ExportFleetHealthResponses, ExportFleetHealthErrors, ThrowOnError> => options.client.get<ExportFleetHealthResponses, ExportFleetHealthErrors, ThrowOnError>({
     security: [{
@@ -407,7 +407,7 @@ export const getFleetHealth = <ThrowOnError extends boolean = false>(options: Op
 });
 
 /**
- * The audit log, newest first; an event just written has no place in the hash chain yet
+ * The audit log, newest first; an event that was just written is not in the hash chain yet
  */
 export const listAuditEvents = <ThrowOnError extends boolean = false>(options: Options<ListAuditEventsData, ThrowOnError>): RequestResult<ListAuditEventsResponses, ListAuditEventsErrors, ThrowOnError> => options.client.get<ListAuditEventsResponses, ListAuditEventsErrors, ThrowOnError>({
     security: [{
@@ -473,7 +473,7 @@ export const fetchDesiredConfig = <ThrowOnError extends boolean = false>(options
 });
 
 /**
- * The process is up; says nothing about what it depends on
+ * The process is up, whatever the state of its dependencies
  */
 export const health = <ThrowOnError extends boolean = false>(options: Options<HealthData, ThrowOnError>): RequestResult<HealthResponses, HealthErrors, ThrowOnError> => options.client.get<HealthResponses, HealthErrors, ThrowOnError>({ url: '/healthz', ...options });
 
@@ -483,7 +483,7 @@ export const health = <ThrowOnError extends boolean = false>(options: Options<He
 export const readiness = <ThrowOnError extends boolean = false>(options: Options<ReadinessData, ThrowOnError>): RequestResult<ReadinessResponses, ReadinessErrors, ThrowOnError> => options.client.get<ReadinessResponses, ReadinessErrors, ThrowOnError>({ url: '/readyz', ...options });
 
 /**
- * The ingest listener takes telemetry and keeps it
+ * The ingest listener accepts and commits telemetry
  */
 export const ingestReadiness = <ThrowOnError extends boolean = false>(options: Options<IngestReadinessData, ThrowOnError>): RequestResult<IngestReadinessResponses, IngestReadinessErrors, ThrowOnError> => options.client.get<IngestReadinessResponses, IngestReadinessErrors, ThrowOnError>({
     security: [{
@@ -496,7 +496,7 @@ export const ingestReadiness = <ThrowOnError extends boolean = false>(options: O
 });
 
 /**
- * The license is valid and not exceeded; nothing stops working when it is not
+ * The license is valid and not exceeded; nothing stops working otherwise
  */
 export const licensingReadiness = <ThrowOnError extends boolean = false>(options: Options<LicensingReadinessData, ThrowOnError>): RequestResult<LicensingReadinessResponses, LicensingReadinessErrors, ThrowOnError> => options.client.get<LicensingReadinessResponses, LicensingReadinessErrors, ThrowOnError>({
     security: [{

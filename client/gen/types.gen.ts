@@ -1450,7 +1450,7 @@ export type PublishCollectorConfigErrors = {
         code?: 'unsupported_media_type';
     };
     /**
-     * `config_contains_secret`: The collector config holds a secret. `config_invalid`: The collector config does not validate. `validation_failed`: The request does not validate
+     * `config_contains_secret`: The collector config contains a secret. `config_invalid`: The collector config does not validate. `validation_failed`: The request does not validate
      */
     422: Problem & {
         code?: 'config_contains_secret' | 'config_invalid' | 'validation_failed';
@@ -1634,7 +1634,7 @@ export type AssignCollectorConfigError = AssignCollectorConfigErrors[keyof Assig
 
 export type AssignCollectorConfigResponses = {
     /**
-     * What became of each, in the order asked
+     * The outcome of each, in the order of the request
      */
     200: {
         results: Array<{
@@ -2186,7 +2186,7 @@ export type ExportFleetHealthErrors = {
         code?: 'validation_failed';
     };
     /**
-     * `too_many_exports`: This operator has too many exports under way
+     * `too_many_exports`: This operator has too many exports in flight
      */
     429: Problem & {
         code?: 'too_many_exports';
@@ -2740,7 +2740,7 @@ export type SendHeartbeatError = SendHeartbeatErrors[keyof SendHeartbeatErrors];
 
 export type SendHeartbeatResponses = {
     /**
-     * Taken, and committed
+     * Accepted and committed
      */
     200: {
         /**

@@ -8,15 +8,15 @@ import { DirectoryFault, type DirectorySnapshot, type DirectoryUser } from "./sn
 /** How to read a customer's directory. */
 export interface GoogleDirectoryOptions {
   account: ServiceAccount;
-  /** The super admin whom the account acts for. */
+  /** The super admin that the account impersonates. */
   delegateEmail: string;
-  /** Suffix of the role groups' names. */
+  /** The domain of the role groups' addresses. */
   domain: string;
-  /** Put before `/admin/directory/v1/…`; null: Google's own. */
+  /** The base of `/admin/directory/v1/…`; null for Google's own. */
   apiUrl: string | null;
-  /** Ends the reading. */
+  /** Aborts the read. */
   signal: AbortSignal;
-  /** For each call; 30 s unless told. */
+  /** The timeout of each call; 30 s by default. */
   timeoutMs?: number;
 }
 
@@ -32,15 +32,15 @@ const scopes = [`${scopeRoot}user.readonly`, `${scopeRoot}group.member.readonly`
 /** Where google-auth-library sends every assertion, whatever the key file says. */
 const builtInTokenUrl = "https://oauth2.googleapis.com/token";
 
-/** As many as the API gives on a page. */
+/** The largest pages of the API. */
 const usersPerPage = 500;
 const membersPerPage = 200;
 /** Far beyond any page. */
 const pageBytesMax = 64 * 1024 * 1024;
 
 /**
- * Reads every page of the users and of both role groups' members, nested groups' included, into one snapshot. Throws `DirectoryFault`
- * as soon as a page fails or is not what it should be: there is no snapshot of half a directory. Nothing is tried twice.
+ * Reads every page of the users and of both role groups' members, including nested groups, into one snapshot. Throws `DirectoryFault` as
+ * soon as a page fails or is malformed, because half a directory is no snapshot. Never retries.
  */
 export const readGoogleDirectory = async (needs: GoogleDirectoryOptions): Promise<DirectorySnapshot> => {
   const { domain, apiUrl } = needs;
@@ -48,9 +48,9 @@ export const readGoogleDirectory = async (needs: GoogleDirectoryOptions): Promis
   const token = await auth.authorize().catch((error: unknown) => {
     throw faultOf(error, "token");
   });
-  if (!token.access_token) throw new DirectoryFault("answer_malformed", "the token endpoint's answer holds no token");
+  if (!token.access_token) throw new DirectoryFault("answer_malformed", "the token endpoint's response has no token");
   const api = admin({ version: "directory_v1", auth });
-  // Given to each call: as an option of the API as a whole, a path in it would get lost.
+  // An option of each call: as an option of the whole API, the path of the URL would be dropped.
   const options = apiUrl === null ? {} : { rootUrl: apiUrl };
   const users = await readUsers(api, options);
   const admins = await readMembers(api, `svc-admin@${domain}`, options);
@@ -70,21 +70,21 @@ const createAuth = ({ account, delegateEmail, signal, timeoutMs = 30_000 }: Goog
       timeout: timeoutMs,
       redirect: "error",
       maxContentLength: pageBytesMax,
-      // The default, node-fetch, throws an abort where nobody can catch it, and core with it.
+      // The default, node-fetch, throws an abort that cannot be caught and would end core.
       fetchImplementation: fetch,
     },
   });
   auth.transporter.interceptors.request.add({
     resolved: async (request) => {
       if (request.url.href === builtInTokenUrl) request.url = new URL(account.tokenUri);
-      // Both libraries would retry on their own; how often and when is the job's to say.
+      // Both libraries would retry on their own; the job decides about retries.
       return Object.assign(request, { retry: false, retryConfig: undefined });
     },
   });
   return auth;
 };
 
-/** All users of the customer, of every domain it has. One that moved between pages while they were read is there once, as seen last. */
+/** Returns all users of the customer, of every domain. A user who moved between pages during the read appears once, as read last. */
 const readUsers = async (api: Api, options: CallOptions): Promise<DirectoryUser[]> => {
   const found = new Map<string, DirectoryUser>();
   const users = readPages(UsersPage, (page) =>
@@ -104,7 +104,7 @@ const readUsers = async (api: Api, options: CallOptions): Promise<DirectoryUser[
   return [...found.values()];
 };
 
-/** The ids of a group's users; null when there is no such group. Groups inside it, and outsiders, are in it and are nobody. */
+/** Returns the ids of a group's users, without nested groups and external members; null for an unknown group. */
 const readMembers = async (api: Api, groupKey: string, options: CallOptions): Promise<Set<string> | null> => {
   const found = new Set<string>();
   const members = readPages(MembersPage, (page) =>

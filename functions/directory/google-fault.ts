@@ -1,23 +1,23 @@
 import * as v from "valibot";
 import { DirectoryFault, type DirectoryFaultCode } from "./snapshot.ts";
 
-/** Which call it was. */
+/** The call that failed. */
 export type GoogleCall = "token" | "first_page" | "page";
 
-/** A list that does not exist, as `members.list` says of a group. */
+/** The list does not exist, as `members.list` reports for an unknown group. */
 class ListNotFound extends DirectoryFault {}
 
-/** Whether the first page of a list failed because there is no such list. Later that would be half a list. */
+/** Whether the first page of a list failed because the list does not exist; on a later page, the list would be incomplete. */
 export const isNotFound = (error: unknown): boolean => error instanceof ListNotFound;
 
-/** What is needed of a failed call; what the client throws also holds the request with its token, which no log may see. */
+/** The used parts of a failed call. The client's error also has the request with its token, which must not be logged. */
 const FailedCall = v.object({
   config: v.looseObject({}),
   status: v.optional(v.number()),
   code: v.optional(v.union([v.string(), v.number()])),
 });
 
-/** The machine-readable reason: of the API (AIP-193's elder form), or of OAuth. */
+/** The machine-readable reason, of the API (in the form before AIP-193) or of OAuth. */
 const Reason = v.union([
   v.pipe(
     v.object({
@@ -33,7 +33,7 @@ const Reason = v.union([
   ),
 ]);
 
-/** A failed call as a fault: status and reason are told, nothing else of the answer or the request. */
+/** Returns a failed call as a fault, with its status and reason and nothing else of the response or the request. */
 export const faultOf = (error: unknown, call: GoogleCall): DirectoryFault => {
   const failed = v.safeParse(FailedCall, error);
   if (call === "token" && !failed.success)
@@ -41,14 +41,14 @@ export const faultOf = (error: unknown, call: GoogleCall): DirectoryFault => {
   const { status, code } = failed.success ? failed.output : {};
   const parsed = v.safeParse(Reason, error);
   const reason = parsed.success && /^\w{1,64}$/.test(parsed.output ?? "") ? parsed.output : undefined;
-  const what = `${call === "token" ? "the token endpoint" : "the directory"}: ${[status ?? code ?? "no answer", reason].filter(Boolean).join(" ")}`;
+  const what = `${call === "token" ? "the token endpoint" : "the directory"}: ${[status ?? code ?? "no response", reason].filter(Boolean).join(" ")}`;
   if (call === "first_page" && status === 404) return new ListNotFound("answer_malformed", what);
   return new DirectoryFault(codeOf(status, reason, call), what);
 };
 
 const codeOf = (status: number | undefined, reason: string | undefined, call: GoogleCall): DirectoryFaultCode => {
   if (status === undefined) return "directory_unreachable";
-  // Google's limits also come as 403.
+  // Google also reports rate limits as 403.
   if (status === 429 || /(rateLimit|quota)Exceeded/i.test(reason ?? "")) return "rate_limited";
   if (status >= 500) return "directory_unavailable";
   if (call === "token") return "token_refused";

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { faultOf } from "./google-fault.ts";
 import { DirectoryFault } from "./snapshot.ts";
 
-/** Letters, digits and signs; a control character in an id or an address is not from a directory. */
+/** No directory has control characters in ids or addresses. */
 const id = v.pipe(v.string(), v.regex(/^[\x21-\x7e]{1,128}$/));
 const address = v.pipe(v.string(), v.regex(/^[^\s\p{Cc}]{1,320}$/u));
 const nextPageToken = v.optional(v.pipe(v.string(), v.nonEmpty()));
@@ -13,9 +13,9 @@ interface Page<Item> {
   nextPageToken?: string | undefined;
 }
 
-// The API leaves out a list that is empty; then its kind alone tells a page from any other object.
+// The API omits an empty list; then only `kind` distinguishes a page from another object.
 
-/** An answer of `users.list`. */
+/** A response of `users.list`. */
 export const UsersPage = v.pipe(
   v.object({
     kind: v.optional(v.literal("admin#directory#users")),
@@ -36,7 +36,7 @@ export const UsersPage = v.pipe(
   v.transform(({ users = [], nextPageToken }) => ({ items: users, nextPageToken })),
 );
 
-/** An answer of `members.list`. A member that stands for the whole customer may have no id. */
+/** A response of `members.list`. A member that represents the whole customer may have no id. */
 export const MembersPage = v.pipe(
   v.object({
     kind: v.optional(v.literal("admin#directory#members")),
@@ -48,8 +48,8 @@ export const MembersPage = v.pipe(
 );
 
 /**
- * The items of every page of a list, each page checked. Throws `DirectoryFault` for a page that fails, is malformed (the client hands
- * out JSON that was cut short as text), or leads back to one that was read already.
+ * Yields the items of every page of a list. Throws `DirectoryFault` for a page that fails, is malformed (the client returns truncated JSON
+ * as text), or links to a page that was read already.
  */
 export const readPages = async function* <Item>(
   schema: v.GenericSchema<unknown, Page<Item>>,
@@ -65,7 +65,7 @@ export const readPages = async function* <Item>(
     if (!page.success) throw malformed(`a page is malformed at ${v.getDotPath(page.issues[0]) ?? "its top"}`);
     yield* page.output.items;
     pageToken = page.output.nextPageToken;
-    if (pageToken !== undefined && seen.has(pageToken)) throw malformed("the pages go round in a circle");
+    if (pageToken !== undefined && seen.has(pageToken)) throw malformed("the pages form a cycle");
     if (pageToken !== undefined) seen.add(pageToken);
   } while (pageToken !== undefined);
 };

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { DirectoryFault } from "./snapshot.ts";
 
-/** What a key file of Google's holds that is needed to ask for a token. */
+/** The parts of a Google key file that a token request needs. */
 export interface ServiceAccount {
   clientEmail: string;
   privateKeyPem: string;
@@ -17,7 +17,7 @@ const KeyFile = v.object({
   token_uri: v.pipe(text, v.check(isConfidentialUrl)),
 });
 
-/** Reads the contents of a service account's key file. Throws `DirectoryFault` with the names of the fields at fault, never their values. */
+/** Parses a service account's key file. Throws `DirectoryFault` with the names of invalid fields, never their values. */
 export const parseServiceAccount = (contents: string): ServiceAccount => {
   const parsed = v.safeParse(KeyFile, jsonOf(contents));
   if (!parsed.success) {

@@ -1,6 +1,6 @@
-/** A user of the directory; flags and address as the directory has them, nothing judged. */
+/** A user, exactly as in the directory. */
 export interface DirectoryUser {
-  /** Immutable, never used again for somebody else, and the `sub` of the identity provider. */
+  /** Immutable, never reused, and the `sub` of the identity provider. */
   id: string;
   primaryEmail: string;
   displayName: string;
@@ -8,31 +8,31 @@ export interface DirectoryUser {
   archived: boolean;
 }
 
-/** One whole reading of the directory: every user, and who is in the role groups, by user id, through nested groups too. */
+/** A complete read of the directory: every user, and the user ids in the role groups, including nested groups. */
 export interface DirectorySnapshot {
   users: readonly DirectoryUser[];
-  /** Null: there is no such group. */
+  /** Null if the group does not exist. */
   admins: ReadonlySet<string> | null;
   auditors: ReadonlySet<string> | null;
 }
 
-/** Why the directory could not be read; stable, alerts may be written against it. */
+/** Why the directory could not be read; stable, because alerts use it. */
 export type DirectoryFaultCode =
   /** The service account's key file is missing, open to others, or no key. */
   | "key_file_unusable"
-  /** The token endpoint grants nothing: a wrong key, delegate or clock, or scopes that were not delegated. */
+  /** The token endpoint rejects the request: a wrong key, delegate or clock, or scopes that were not delegated. */
   | "token_refused"
-  /** The API refuses what the token may do. */
+  /** The API denies access to the token. */
   | "access_denied"
   | "rate_limited"
-  /** The directory answers that it is in trouble. */
+  /** The directory reports a failure of its own. */
   | "directory_unavailable"
-  /** No answer, or half of one. */
+  /** No response, or an incomplete one. */
   | "directory_unreachable"
-  /** An answer that is not what the protocol says, such as a truncated page. */
+  /** A response that violates the protocol, such as a truncated page. */
   | "answer_malformed";
 
-/** The directory could not be read as a whole, so there is no snapshot. The message holds no credential and no answer's text. */
+/** The directory could not be read completely, so there is no snapshot. The message has no credential and no text of a response. */
 export class DirectoryFault extends Error {
   readonly code: DirectoryFaultCode;
 

@@ -1,7 +1,7 @@
 import { type ProblemCode, problemCatalog, transportStatus } from "../problems.ts";
 import type { DocumentedProblem, Route } from "./route.ts";
 
-/** A refusal that a route may answer with. */
+/** A problem that a route may answer with. */
 export interface PossibleProblem {
   code: ProblemCode;
   status: number;
@@ -16,7 +16,7 @@ const byGuard: Readonly<Record<Route["guard"]["kind"], readonly ProblemCode[]>> 
   ops: ["unauthenticated", "ops_access_denied"],
 };
 
-/** Every refusal of a route: those it lists, and those that its guard, its schemas and the server add. */
+/** Returns every problem of a route: those it lists, and those of its guard, its schemas and the server. */
 export const problemsOf = (route: Route): PossibleProblem[] => {
   const listed: DocumentedProblem[] = [...byGuard[route.guard.kind], ...route.problems];
   if (route.body) listed.push("malformed_json", "payload_too_large", "unsupported_media_type");

@@ -14,7 +14,7 @@ import type { Guard } from "./route.ts";
 export type OperatorCore = Pick<Core, "config" | "db" | "clock">;
 
 /** Admits anyone. The guard test lists by name each route that uses it. */
-export const open: Guard<null> = { describe: { kind: "open" }, admit: async () => null };
+export const anyone: Guard<null> = { describe: { kind: "open" }, admit: async () => null };
 
 /** Returns the token of `Authorization: Bearer <token>` (RFC 6750). Throws 401 `unauthenticated` without one. */
 const bearer = (c: HttpContext): string => {

@@ -5,17 +5,17 @@ import { Problem } from "../problems.ts";
 import type { Paged, PageRequest } from "../store/query-parts.ts";
 import type { Reply } from "./route.ts";
 
-/** The query fields of every list (contract, section 1): `limit` of 1 to 1000, 100 by default, and the opaque `cursor`. */
+/** The query fields of every list (docs/api.md): `limit` of 1 to 1000, 100 by default, and the opaque `cursor`. */
 export const listFields = {
   limit: v.optional(QueryInteger(1, 1000), "100"),
   cursor: v.optional(v.pipe(v.string("must be given once"), v.maxLength(8192, "must be a cursor"))),
 };
 
-/** The answer of a list of `item`. */
+/** The response of a list of `item`. */
 export const ListView = <Item extends v.GenericSchema>(item: Item) =>
   v.strictObject({ items: v.array(item), next_cursor: v.nullable(v.string()) });
 
-/** Answers one page of the list called `name`, whose cursors open no other list. */
+/** Creates the responder of the list `name`, which returns one page. Its cursors are invalid for any other list. */
 export const createList = (secret: Secret, name: string) => {
   const cursors = createCursorSeal(secret);
   return async <Row, View>(
@@ -30,16 +30,16 @@ export const createList = (secret: Secret, name: string) => {
   };
 };
 
-/** Turns positions in a list into opaque text and back. A cursor of another list, order or deployment does not open. */
+/** Turns positions in a list into opaque cursors and back. Rejects a cursor of another list, order or deployment. */
 export interface CursorSeal {
   seal(list: string, position: readonly string[]): Promise<string>;
-  /** The position; 422 `validation_failed` for what `seal` did not write for this list. */
+  /** Returns the position. Throws 422 `validation_failed` for text that `seal` did not return for this list. */
   open(list: string, cursor: string): Promise<string[]>;
 }
 
 const macBytes = 16;
 
-/** Cursors authenticated by HMAC-SHA-256 under a key derived from `secret`, so that a tampered one is told from a good one. */
+/** Authenticates cursors by HMAC-SHA-256 under a key derived from `secret`. */
 export const createCursorSeal = (secret: Secret): CursorSeal => {
   const key = crypto.subtle.importKey(
     "raw",

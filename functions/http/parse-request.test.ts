@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestCore } from "../../tests/core.ts";
-import { open } from "./guards.ts";
+import { anyone } from "./guards.ts";
 import { bodyBytesMax } from "./parse-request.ts";
 import { route } from "./route.ts";
 
@@ -12,7 +12,7 @@ const test = await createTestCore({
       path: "/v1/echo",
       operationId: "echo",
       summary: "Answers what it was sent",
-      guard: open,
+      guard: anyone,
       body: v.unknown(),
       replies: { 200: { description: "The body" } },
       handle: async ({ body }) => ({ status: 200, body: { body } }),

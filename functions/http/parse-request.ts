@@ -3,24 +3,24 @@ import { readBytes } from "../../kit/bytes.ts";
 import type { FieldError } from "../../kit/problem.ts";
 import { Problem } from "../problems.ts";
 
-/** The largest body of an HTTP request, in bytes (contract, section 1). */
+/** The largest body of an HTTP request, in bytes (docs/api.md). */
 export const bodyBytesMax = 1024 * 1024;
 
 const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** No document of this API nests deeper; the bound keeps recursive readers (RFC 8785) off the end of the stack. */
+/** No body of this API nests deeper. Keeps recursive readers (RFC 8785) from overflowing the stack. */
 const depthMax = 32;
 
 /**
- * Reads at most `bodyBytesMax` bytes, whether or not a Content-Length told the size. Throws `payload_too_large`, and
- * `unsupported_media_type` for a compressed body (RFC 9110, 15.5.16).
+ * Reads at most `bodyBytesMax` bytes, with or without a Content-Length. Throws `payload_too_large`, and `unsupported_media_type` for a
+ * compressed body (RFC 9110, 15.5.16).
  */
 export const readBody = async (request: Request): Promise<Uint8Array<ArrayBuffer>> => {
   if (/^(?!identity$)./i.test(request.headers.get("content-encoding") ?? ""))
     throw new Problem("unsupported_media_type", { detail: "Send the body without a content coding" });
   const length = request.headers.get("content-length");
   if (Number(length ?? 0) > bodyBytesMax) throw new Problem("payload_too_large");
-  // HTTP itself holds a sender to the length it told: then the platform's own reader is safe, and three times as fast.
+  // HTTP enforces a Content-Length, so the platform's own reader is safe, and three times as fast.
   if (length !== null) return new Uint8Array(await request.arrayBuffer());
   const body = await readBytes(request.body ?? [], bodyBytesMax);
   if (body === null) throw new Problem("payload_too_large");
@@ -28,7 +28,7 @@ export const readBody = async (request: Request): Promise<Uint8Array<ArrayBuffer
 };
 
 /**
- * The JSON value of a request's body. `absentAs` answers for an empty body. Throws 415 `unsupported_media_type`, 400
+ * Returns the JSON value of a request's body, or `absentAs` for an empty body. Throws 415 `unsupported_media_type`, 400
  * `malformed_json` (also for text that is not UTF-8 or nests deeper than 32), 413 `payload_too_large`.
  */
 export const readJson = async (request: Request, absentAs?: unknown): Promise<unknown> => {
@@ -46,11 +46,11 @@ export const readJson = async (request: Request, absentAs?: unknown): Promise<un
   }
 };
 
-/** The media type of a request's body without parameters, in lower case; undefined when there is none. */
+/** Returns the media type of a request's body without parameters, in lower case; undefined without one. */
 export const mediaTypeOf = (request: Request): string | undefined =>
   request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
 
-/** A request's body as UTF-8 text; 422 `validation_failed` if it is none, 413 `payload_too_large`. */
+/** Returns a request's body as UTF-8 text. Throws 422 `validation_failed` for other bytes, 413 `payload_too_large`. */
 export const readText = async (request: Request): Promise<string> => {
   const bytes = await readBody(request);
   try {
@@ -76,7 +76,7 @@ const depthOf = (text: string): number => {
   return deepest;
 };
 
-/** Field errors of a request, by path. Valibot's own messages quote the received value: these never do. */
+/** Returns the field errors of a request, by path. Unlike valibot's own messages, they never quote the received value. */
 export const fieldErrors = (issues: readonly v.BaseIssue<unknown>[]): FieldError[] =>
   issues
     .slice(0, 32)
@@ -85,12 +85,12 @@ export const fieldErrors = (issues: readonly v.BaseIssue<unknown>[]): FieldError
 const expectation = (issue: v.BaseIssue<unknown>): string => {
   if (issue.type === "strict_object" && issue.expected === "never") return "is not a known field";
   if (issue.kind === "schema" && issue.received === "undefined") return "is required";
-  // Messages written by us start in lower case; valibot's defaults start with "Invalid" and quote what was received.
+  // Our messages start in lower case; valibot's defaults start with "Invalid" and quote the received value.
   if (!issue.message.startsWith("Invalid")) return issue.message;
   return issue.expected === null ? `must satisfy ${issue.type}` : `must be ${issue.expected}`;
 };
 
-/** The parsed value, or 422 `validation_failed` with every fault's path and expectation. */
+/** Returns the parsed value. Throws 422 `validation_failed` with the path and expectation of every fault. */
 export const parse = <Schema extends v.GenericSchema>(schema: Schema, value: unknown): v.InferOutput<Schema> => {
   const result = v.safeParse(schema, value, { abortPipeEarly: true });
   if (result.success) return result.output;

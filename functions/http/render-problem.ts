@@ -5,7 +5,7 @@ import { Problem, problemCatalog, transportStatus } from "../problems.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 import type { HttpContext } from "./request.ts";
 
-/** Any error as a Problem. What is not one becomes `internal`, whose cause only the log sees. */
+/** Returns any error as a problem. An unknown error becomes `internal`, and only the log shows its cause. */
 export const toProblem = (error: unknown): Problem => {
   if (error instanceof Problem) return error;
   if (error instanceof HTTPException && error.status === 413) return new Problem("payload_too_large", { cause: error });
@@ -13,7 +13,7 @@ export const toProblem = (error: unknown): Problem => {
   return databaseProblem(error) ?? new Problem("internal", { cause: error });
 };
 
-/** The RFC 9457 answer to an error: the one translator of the HTTP transport. */
+/** Renders an error as an RFC 9457 response. The only error translator of the HTTP transport. */
 export const renderProblem =
   (log: Log) =>
   (error: unknown, c: HttpContext): Response => {
@@ -23,7 +23,7 @@ export const renderProblem =
     const status = transportStatus[kind].http;
     const requestId = c.get("origin")?.requestId ?? "";
     const level = status >= 500 ? "error" : "debug";
-    log[level]({ request_id: requestId, code, status, detail: options.detail, err: options.cause }, "request refused");
+    log[level]({ request_id: requestId, code, status, detail: options.detail, err: options.cause }, "request rejected");
     const { body, headers } = problemDocument(problem, {
       status,
       title,

@@ -1,22 +1,22 @@
 import type { Context } from "hono";
 
-/** The other end of the connection, as the listener sees it. */
+/** The client of a connection, as the listener sees it. */
 export interface Peer {
-  /** The direct remote address. Never taken from a forwarding header (contract, section 3). */
+  /** The direct remote address. Never taken from a forwarding header. */
   remoteAddress: string;
-  /** DER of the TLS client certificate; null where the listener asks for none. */
+  /** DER of the TLS client certificate; null if the listener does not request one. */
   certificate: Uint8Array<ArrayBuffer> | null;
-  /** On the ingest listener the TLS certificate alone decides who calls; a proxy header is ignored. */
+  /** On the ingest listener the TLS certificate alone identifies the caller; a proxy header is ignored. */
   listener: "http" | "ingest";
 }
 
-/** What a verb may know of the request that caused it. */
+/** The facts of a request that a verb may use. */
 export interface RequestOrigin {
   requestId: string;
   remoteAddress: string;
 }
 
-/** The variables of a request. Set by the middleware of `app.ts`, in its order. */
+/** The variables of a request, set by the middleware of `app.ts`. */
 export interface HttpVariables {
   peer: Peer;
   origin: RequestOrigin;
@@ -24,7 +24,7 @@ export interface HttpVariables {
   route?: string;
 }
 
-/** Bindings and variables of core's Hono app. */
+/** The bindings and variables of core's Hono app. */
 export interface HttpEnv {
   // biome-ignore lint/suspicious/noExplicitAny: the bindings differ by runtime, and only `Peer` factories read them
   Bindings: any;

@@ -4,19 +4,19 @@ import { Problem, type ProblemCode, type ProblemKind } from "../problems.ts";
 import { mediaTypeOf, parse, readBody, readJson, readText } from "./parse-request.ts";
 import type { HttpContext, HttpEnv, RequestOrigin } from "./request.ts";
 
-/** The body of a request, read at most once: operator routes only after the guard admitted the caller. */
+/** The body of a request, read at most once, for operator routes after the guard has admitted the caller. */
 export interface Body {
   bytes(): Promise<Uint8Array<ArrayBuffer>>;
   json(): Promise<unknown>;
 }
 
-/** Decides who may call. `describe` feeds the OpenAPI document and the test that every route refuses an anonymous caller. */
+/** Decides who may call. `describe` feeds the OpenAPI document and the test that every route rejects an anonymous caller. */
 export interface Guard<Caller> {
   describe: { kind: "open" | "scope" | "bootstrap_token" | "collector" | "web" | "ops"; scope?: string };
   admit(c: HttpContext, body: Body): Promise<Caller>;
 }
 
-/** What a route's handler is given: everything parsed, the caller admitted. */
+/** The input of a route's handler: the parsed request and the admitted caller. */
 export interface Input<Params, Query, Payload, Caller> {
   params: Params;
   query: Query;
@@ -27,7 +27,7 @@ export interface Input<Params, Query, Payload, Caller> {
   accept: string;
 }
 
-/** An answer: JSON by default; `text` or a `stream` of it for anything else. */
+/** A response: JSON by default, or a text, or a stream of text. */
 export interface Reply {
   status: number;
   body?: unknown;
@@ -36,25 +36,25 @@ export interface Reply {
   headers?: Record<string, string>;
 }
 
-/** A second media type of a route's body: its text becomes what JSON would have held. */
+/** A second media type of a route's body; `read` turns its text into the value that JSON would have had. */
 export interface TextBody {
   type: string;
   read(text: string): unknown;
 }
 
-/** One way a route answers, for the OpenAPI document. */
+/** One response of a route, for the OpenAPI document. */
 export interface DocumentedReply {
   description: string;
   schema?: v.GenericSchema;
   example?: unknown;
-  /** The media type of an answer that is text. */
+  /** The media type of a response that is text. */
   type?: string;
 }
 
-/** A refusal of a route: a code of the catalog, with a kind where the contract gives this route another status. */
+/** A problem of a route: a code of the catalog, with a kind if this route answers with another status. */
 export type DocumentedProblem = ProblemCode | { code: ProblemCode; kind: ProblemKind };
 
-/** A `/v1` route as data: mounted by `mount`, documented by the OpenAPI generator, walked by the tests. */
+/** A route as data: `mount` mounts it, the OpenAPI generator documents it, the tests check it. */
 export interface Route {
   method: "GET" | "POST" | "PUT" | "DELETE";
   /** Hono's pattern, for example `/v1/collector/tokens/:id/revoke`. */
@@ -73,8 +73,8 @@ export interface Route {
 
 type Output<Schema> = Schema extends v.GenericSchema ? v.InferOutput<Schema> : undefined;
 
-/** What the author of a route writes. */
-export interface RouteSpec<
+/** The definition of a route. */
+export interface RouteDefinition<
   Caller,
   Params extends v.GenericSchema | undefined = undefined,
   Query extends v.GenericSchema | undefined = undefined,
@@ -100,8 +100,8 @@ export interface RouteSpec<
 const noFields = v.strictObject({});
 
 /**
- * Turns a spec into a mountable route. Order: guard, params, query, body, handler. A route of operators without a query takes none,
- * so that a typo never passes silently (contract, section 1).
+ * Creates a route from its definition. Order: guard, params, query, body, handler. An operator route without a query schema rejects every
+ * parameter, so that a typo never passes silently.
  */
 export const route = <
   Caller,
@@ -109,37 +109,37 @@ export const route = <
   Query extends v.GenericSchema | undefined = undefined,
   Payload extends v.GenericSchema | undefined = undefined,
 >(
-  spec: RouteSpec<Caller, Params, Query, Payload>,
+  definition: RouteDefinition<Caller, Params, Query, Payload>,
 ): Route => {
-  const querySchema = spec.query ?? (spec.guard.describe.kind === "scope" ? noFields : undefined);
+  const querySchema = definition.query ?? (definition.guard.describe.kind === "scope" ? noFields : undefined);
   return {
-    method: spec.method,
-    path: spec.path,
-    operationId: spec.operationId,
-    summary: spec.summary,
-    guard: spec.guard.describe,
-    ...(spec.params ? { params: spec.params } : {}),
+    method: definition.method,
+    path: definition.path,
+    operationId: definition.operationId,
+    summary: definition.summary,
+    guard: definition.guard.describe,
+    ...(definition.params ? { params: definition.params } : {}),
     ...(querySchema ? { query: querySchema } : {}),
-    ...(spec.body
+    ...(definition.body
       ? {
           body: {
-            schema: spec.body,
-            optional: spec.bodyAbsentAs !== undefined,
-            example: spec.bodyExample,
-            ...(spec.textBody ? { textType: spec.textBody.type } : {}),
+            schema: definition.body,
+            optional: definition.bodyAbsentAs !== undefined,
+            example: definition.bodyExample,
+            ...(definition.textBody ? { textType: definition.textBody.type } : {}),
           },
         }
       : {}),
-    replies: spec.replies,
-    problems: spec.problems ?? [],
+    replies: definition.replies,
+    problems: definition.problems ?? [],
     handle: async (c) => {
-      const body = bodyOf(c.req.raw, spec);
-      const caller = await spec.guard.admit(c, body);
-      const params = spec.params ? parse(spec.params, c.req.param()) : undefined;
+      const body = bodyOf(c.req.raw, definition);
+      const caller = await definition.guard.admit(c, body);
+      const params = definition.params ? parse(definition.params, c.req.param()) : undefined;
       const query = querySchema ? parse(querySchema, queryOf(c)) : undefined;
-      const payload = spec.body ? parse(spec.body, await body.json()) : undefined;
+      const payload = definition.body ? parse(definition.body, await body.json()) : undefined;
       const accept = c.req.header("accept") ?? "";
-      const reply = await spec.handle({
+      const reply = await definition.handle({
         params,
         query,
         body: payload,
@@ -152,8 +152,8 @@ export const route = <
   };
 };
 
-const bodyOf = (request: Request, spec: { bodyAbsentAs?: unknown; textBody?: TextBody }): Body => {
-  const { bodyAbsentAs, textBody } = spec;
+const bodyOf = (request: Request, definition: { bodyAbsentAs?: unknown; textBody?: TextBody }): Body => {
+  const { bodyAbsentAs, textBody } = definition;
   let value: Promise<unknown> | undefined;
   return {
     bytes: () => readBody(request),
@@ -167,7 +167,7 @@ const bodyOf = (request: Request, spec: { bodyAbsentAs?: unknown; textBody?: Tex
   };
 };
 
-/** A parameter given once is a string, given again an array, so that a schema says which it takes. */
+/** Returns a parameter given once as a string, given again as an array, so that a schema decides which it accepts. */
 const queryOf = (c: HttpContext): Record<string, string | string[]> =>
   Object.fromEntries(
     Object.entries(c.req.queries()).map(([name, values]) => [name, values.length === 1 ? (values[0] ?? "") : values]),
@@ -184,7 +184,7 @@ const render = (c: HttpContext, reply: Reply): Response => {
   });
 };
 
-/** Registers the routes, and for each path an answer to the methods it does not take. */
+/** Registers the routes, and for each path a 405 for the methods that it does not accept. */
 export const mount = (app: Hono<HttpEnv>, routes: readonly Route[]): void => {
   const methodsByPath = new Map<string, string[]>();
   for (const entry of routes) {

@@ -40,7 +40,7 @@ describe("a stream of texts", () => {
     expect(state).toEqual({ given: 2, ended: false });
     await clock.advance(1);
     expect(state).toEqual({ given: 2, ended: true });
-    await expect(reader.read()).rejects.toThrow("took nothing for 60 s");
+    await expect(reader.read()).rejects.toThrow("no read for 60 s");
   });
 
   it("ends what makes the texts when the reader goes away", async () => {

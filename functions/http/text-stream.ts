@@ -1,38 +1,37 @@
 import type { Clock } from "../../kit/clock.ts";
 
 /**
- * The texts of an iterator as a stream of UTF-8, at the reader's pace: the next one is asked for when there is room for it. A reader
- * that goes away, or does not take a text for `idleMs`, ends the iterator, whose `finally` runs then; the latter, like a failure of the
- * iterator, breaks the stream off.
+ * Streams strings as UTF-8 with backpressure. Errors after `idleMs` without a read, or when the iterator throws. Ends the iterator, so
+ * that its `finally` runs, when the reader disconnects or stops reading.
  */
 export const textStream = (
   texts: AsyncIterator<string, void, void>,
   { clock, idleMs }: { clock: Pick<Clock, "sleep">; idleMs: number },
 ): ReadableStream<Uint8Array> => {
   const encoder = new TextEncoder();
-  let taken = new AbortController();
+  let read = new AbortController();
   return new ReadableStream({
     async pull(controller) {
-      // What was given before has been taken.
-      taken.abort();
+      // The reader has read the previous string.
+      read.abort();
       const { done, value } = await texts.next();
       if (done) {
         controller.close();
         return;
       }
       controller.enqueue(encoder.encode(value));
-      taken = new AbortController();
-      const breakOff = async () => {
-        controller.error(new Error(`the reader took nothing for ${idleMs / 1000} s`));
+      read = new AbortController();
+      const abort = async () => {
+        controller.error(new Error(`no read for ${idleMs / 1000} s`));
         await texts.return?.();
       };
       clock
-        .sleep(idleMs, taken.signal)
-        .then(breakOff)
+        .sleep(idleMs, read.signal)
+        .then(abort)
         .catch(() => undefined);
     },
     async cancel() {
-      taken.abort();
+      read.abort();
       await texts.return?.();
     },
   });

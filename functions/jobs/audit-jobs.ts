@@ -11,8 +11,8 @@ const refusalsIntervalMs = 10_000;
 const headIntervalMs = 3_600_000;
 
 /**
- * Keeps the audit log until the signal aborts: chains new events, tells the counts of refused enrollments, and shows the chain's head
- * to the program's log, from where a copy can vouch for it.
+ * Runs the jobs of the audit log until the signal aborts: chains new events, flushes the counts of refused enrollments, and logs the
+ * chain's head, so that a copy of the log can confirm it.
  */
 export const runAuditJobs = async (
   core: Pick<Core, "db" | "clock" | "entropy" | "log">,
@@ -39,8 +39,8 @@ export const runAuditJobs = async (
 const batchMax = 500;
 
 /**
- * One tick of the appender: gives every committed event its place and hash, batch by batch. One core at a time; a kill leaves whole
- * batches. Undefined when there was nothing to do.
+ * Appends every committed event to the hash chain, batch by batch; one core at a time. A kill leaves complete batches. Returns undefined
+ * when there was nothing to do.
  */
 export const chainAuditEvents = async (db: Database): Promise<{ chained: number } | undefined> => {
   let chained = 0;

@@ -8,7 +8,7 @@ import {
   findPartitionDays,
 } from "../store/ingest-partitions.ts";
 
-/** What a tick did, by UTC day. */
+/** The UTC days whose partitions a tick created or dropped. */
 export interface PartitionReport {
   created: string[];
   dropped: string[];
@@ -17,8 +17,8 @@ export interface PartitionReport {
 const daysAhead = 7;
 
 /**
- * One tick: partitions from yesterday to a week ahead exist, and those whose last envelope is older than `retentionDays` (0: never)
- * are gone. Idempotent; run it at boot, before the listener opens, and every hour. Undefined when there was nothing to do.
+ * Creates the partitions from yesterday to a week ahead, and drops those whose last envelope is older than `retentionDays` (0: none).
+ * Idempotent; runs before the listener opens, and every hour. Returns undefined when there was nothing to do.
  */
 export const maintainIngestPartitions = async ({
   db,
@@ -37,11 +37,11 @@ export const maintainIngestPartitions = async ({
   for (const day of missing) await createPartition(db, day);
 
   const keptFrom = now - retentionDays * dayMs;
-  const over = retentionDays === 0 ? [] : present.filter((day) => day + dayMs <= keptFrom);
-  for (const day of over) await dropPartition(db, day);
+  const expired = retentionDays === 0 ? [] : present.filter((day) => day + dayMs <= keptFrom);
+  for (const day of expired) await dropPartition(db, day);
   if (retentionDays > 0) await deleteFromDefaultPartition(db, keptFrom);
-  if (missing.length === 0 && over.length === 0) return undefined;
-  return { created: missing.map(nameOf), dropped: over.map(nameOf) };
+  if (missing.length === 0 && expired.length === 0) return undefined;
+  return { created: missing.map(nameOf), dropped: expired.map(nameOf) };
 };
 
 const nameOf = (day: number): string => new Date(day).toISOString().slice(0, 10);

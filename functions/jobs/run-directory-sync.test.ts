@@ -28,7 +28,7 @@ it("syncs at once and at every interval, sooner after a failure; a key file that
       core: test.core,
       readKeyFile: (path) => readKeyFile(path).toString("utf8"),
       exclusively: (work) => work(),
-      observe: { ended: (outcome) => outcomes.push(outcome), stands: () => undefined },
+      observe: { ended: (outcome) => outcomes.push(outcome), snapshot: () => undefined },
     },
     stop.signal,
   );

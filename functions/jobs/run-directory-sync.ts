@@ -7,25 +7,25 @@ import { DirectoryFault, type DirectorySnapshot } from "../directory/snapshot.ts
 import type { Exclusively } from "../store/directory-lock.ts";
 import { syncDirectory } from "./sync-directory.ts";
 
-/** Half a minute at most between the first tries, half an hour between later ones. */
+/** At most half a minute between the first attempts, and half an hour between later ones. */
 const retryBaseMs = 30_000;
 const retryCapMs = 30 * 60_000;
-const retryLeastMs = 1000;
-/** A directory that answers every call and never ends is given up. */
-const readingMsMax = 15 * 60_000;
+const retryMsMin = 1000;
+/** Ends the read of a directory that answers every call and never ends. */
+const readMsMax = 15 * 60_000;
 
-/** What the job needs beside core. */
+/** What the job needs. */
 export interface DirectoryJobNeeds {
   core: Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
-  /** The contents of a file that nobody else may read; throws when it is open to others. */
+  /** Returns the contents of a file; throws if other users may read it. */
   readKeyFile(path: string): string;
   exclusively: Exclusively;
   observe: DirectoryObserver;
 }
 
 /**
- * Keeps people and their scopes as the directory has them until the signal aborts: at once, then at every interval, sooner after a
- * failure. The key file is read for each sync, so that a new key needs no restart, and a bad one fails the sync, not core.
+ * Syncs people and their scopes with the directory until the signal aborts: at once, then at every interval, sooner after a failure. Reads
+ * the key file for each sync, so that a new key needs no restart, and a bad one fails the sync and not core.
  */
 export const runDirectorySync = (
   { core, readKeyFile, exclusively, observe }: DirectoryJobNeeds,
@@ -36,14 +36,14 @@ export const runDirectorySync = (
 
   const read = async (stop: AbortSignal): Promise<DirectorySnapshot> => {
     const account = parseServiceAccount(readKey(() => readKeyFile(serviceAccountKeyFile)));
-    // 30 MB and a tenth of a second, which core's start need not wait for.
+    // Loads 30 MB in a tenth of a second, which would slow down the start.
     const { readGoogleDirectory } = await import("../directory/google-directory.ts");
-    const inTime = AbortSignal.any([stop, AbortSignal.timeout(readingMsMax)]);
+    const inTime = AbortSignal.any([stop, AbortSignal.timeout(readMsMax)]);
     return readGoogleDirectory({ account, delegateEmail, domain, apiUrl, signal: inTime });
   };
 
   const retryMs = (failures: number): number =>
-    retryLeastMs + fullJitterMs({ attempt: failures - 1, baseMs: retryBaseMs, capMs: retryCapMs, entropy });
+    retryMsMin + fullJitterMs({ attempt: failures - 1, baseMs: retryBaseMs, capMs: retryCapMs, entropy });
   let isFirst = true;
   return runEvery(
     { name: "directory sync", intervalMs: syncIntervalSeconds * 1000, retryMs, clock, signal, log },
@@ -51,12 +51,9 @@ export const runDirectorySync = (
       const report = await syncDirectory({ ...core, read, exclusively, observe }, { isFirst, signal });
       isFirst = false;
       if (report?.suspectSetting != null)
-        log.warn(
-          report,
-          `most people are outside ${report.suspectSetting} (${domain}): is it set as the directory has it?`,
-        );
+        log.warn(report, `most people are outside ${report.suspectSetting} (${domain}): check that setting`);
       else if (report?.outcome === "held")
-        log.warn(report, "the directory misses more than half of all people; they stay");
+        log.warn(report, "more than half of all people are missing from the directory; they stay active for now");
       return report;
     },
   );

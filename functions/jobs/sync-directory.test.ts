@@ -151,7 +151,7 @@ describe("a sync that fails", () => {
     const before = await stored();
     await fixture.test.clock.advance(1000);
     directory.set({ users: [] });
-    for (const _ of [1, 2, 3]) await expect(sync()).rejects.toThrow("no user at all");
+    for (const _ of [1, 2, 3]) await expect(sync()).rejects.toThrow("no users");
     expect(fixture.observed).toEqual(["synced", "refused", "refused", "refused"]);
     expect(await stored()).toEqual(before);
     expect(await status()).toMatchObject({

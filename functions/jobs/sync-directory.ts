@@ -17,15 +17,14 @@ export interface DirectorySyncNeeds extends DirectoryCore {
   observe: DirectoryObserver;
 }
 
-/** The directory said something that core does not believe. */
-class SnapshotRefused extends Error {
-  override readonly name = "SnapshotRefused";
+/** Core rejected the snapshot. */
+class SnapshotRejected extends Error {
+  override readonly name = "SnapshotRejected";
 }
 
 /**
- * One sync: reads the directory and makes the database agree. Throws when that was not to be, having put it down and counted it; people
- * stay as they were. Undefined when there was nothing to do: another core is at it, or (unless `isFirst`) was less than half an interval
- * ago.
+ * Reads the directory and applies it to the database. Records, counts and throws a failure, which leaves people unchanged. Returns
+ * undefined when there was nothing to do: another core is syncing, or (unless `isFirst`) synced less than half an interval ago.
  */
 export const syncDirectory = async (
   needs: DirectorySyncNeeds,
@@ -37,16 +36,16 @@ export const syncDirectory = async (
       const last = await findDirectorySync(needs.db);
       return isFirst || !isRecent(last, needs) ? sync(needs, last?.syncs ?? 0, signal) : undefined;
     });
-    if (report?.outcome === "refused") throw new SnapshotRefused("the directory lists no user at all");
+    if (report?.outcome === "refused") throw new SnapshotRejected("the directory lists no users");
     if (report !== undefined && report.outcome !== "superseded") observe.ended(report.outcome);
     return report;
   } catch (error) {
-    // A core that stops has cut its reading itself.
-    if (!signal.aborted) observe.ended(error instanceof SnapshotRefused ? "refused" : "failed");
+    // A core that stops aborts its own read.
+    if (!signal.aborted) observe.ended(error instanceof SnapshotRejected ? "refused" : "failed");
     throw error;
   } finally {
-    // Where the database is away, the error above says so.
-    await tellStanding(needs).catch(() => undefined);
+    // If the database is unavailable, the error above says so.
+    await publishSnapshot(needs).catch(() => undefined);
   }
 };
 
@@ -60,11 +59,11 @@ const sync = async (needs: DirectorySyncNeeds, syncsBefore: number, signal: Abor
   }
 };
 
-const tellStanding = async ({ db, observe }: DirectorySyncNeeds): Promise<void> => {
+const publishSnapshot = async ({ db, observe }: DirectorySyncNeeds): Promise<void> => {
   const [last, held] = await Promise.all([findDirectorySync(db), countHeld(db)]);
-  observe.stands({ syncedAt: last?.syncedAt?.getTime() ?? null, held });
+  observe.snapshot({ syncedAt: last?.syncedAt?.getTime() ?? null, held });
 };
 
-/** So that of many cores one reads the directory at each interval. */
+/** Whether a sync is so recent that none is due: of several cores, one reads the directory per interval. */
 const isRecent = (last: DirectorySync | undefined, { clock, config }: DirectoryCore): boolean =>
   last?.failures === 0 && clock.now() - last.finishedAt.getTime() < (config.directory.syncIntervalSeconds * 1000) / 2;

@@ -12,32 +12,30 @@ interface Http1Server {
   on(event: "request", listener: (request: IncomingMessage, response: ServerResponse) => void): unknown;
 }
 
-/** What Node's parser found, by its code; anything else is malformed. */
+/** Problem codes by the error codes of Node's parser; any other error is `malformed_request`. */
 const codes: Readonly<Record<string, UnreadableRequest>> = {
   HPE_HEADER_OVERFLOW: "headers_too_large",
   ERR_HTTP_REQUEST_TIMEOUT: "request_timeout",
 };
 
 /**
- * Answers what Node cannot read as a request with a problem document, where Node's own answer has an empty body, and ends the
- * connection. Nothing is said in the middle of an answer that is under way, or where nobody can hear it.
+ * Answers bytes that Node cannot read as a request with a problem document, and closes the connection; Node's own answer has an empty
+ * body. Only closes the connection when a response is being sent or the client has disconnected.
  */
 export const answerUnreadable = (server: Http1Server): void => {
   const answers = new WeakMap<Socket, Set<ServerResponse>>();
   server.on("request", (request, response) => {
-    // Streams of HTTP/2 end by themselves, and their sockets are no sockets.
+    // HTTP/2 closes a stream by itself, and `request.socket` is a proxy there.
     if (request.httpVersionMajor !== 1) return;
     const { socket } = request;
-    // Several, where the client does not wait for one before it asks for the next.
+    // A client that pipelines requests has several responses open.
     const open = answers.get(socket) ?? new Set();
     answers.set(socket, open.add(response));
     response.once("close", () => open.delete(response));
   });
   server.on("clientError", (error, socket) => {
-    const isUnderWay = [...(answers.get(socket) ?? [])].some(
-      (answer) => answer.headersSent && !answer.writableFinished,
-    );
-    if (!socket.writable || isUnderWay) {
+    const isSending = [...(answers.get(socket) ?? [])].some((answer) => answer.headersSent && !answer.writableFinished);
+    if (!socket.writable || isSending) {
       socket.destroy();
       return;
     }
@@ -46,9 +44,9 @@ export const answerUnreadable = (server: Http1Server): void => {
   });
 };
 
-/** The answer to a request that Node could read and hono's adapter could not: no host, or an address that is none. */
+/** Returns the response to a request that Node could read and hono's adapter could not: no host, or an invalid URL. */
 export const answerAdapterError = (error: unknown): Response => {
-  // Apps answer their own errors; nothing may leak of one that did not.
+  // Apps answer their own errors; any other may hold secrets.
   if (!(error instanceof RequestError)) return new Response(null, { status: 500 });
   const { status, headers, body } = unreadableAnswer("malformed_request", randomUUID());
   return new Response(body, { status, headers });

@@ -68,7 +68,7 @@ describe("files that change while core runs", () => {
     put("ca.key", next.key.pem);
     await check();
     expect([await issuer(), await reads(ca), await reads(next)]).toEqual([1, false, true]);
-    expect(await ready.find()).toEqual({ status: "ready", detail: "in use as they are" });
+    expect(await ready.find()).toEqual({ status: "ready", detail: "the newest are in use" });
     expect(log.text()).not.toContain("PRIVATE KEY");
   });
 

@@ -7,17 +7,17 @@ import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
 /** A listener that accepts connections. */
 export interface Listener {
   port: number;
-  /** Takes no more connections, lets running requests end for `graceMs`, then cuts what is left. */
+  /** Stops accepting connections, lets requests in flight finish for `graceMs`, then closes the remaining connections. */
   close(graceMs: number): Promise<void>;
 }
 
-/** The other end of a request on the plain HTTP listener: no TLS of its own, so never a client certificate. */
+/** Returns the peer of a request on the plain HTTP listener, which has no TLS and so never a client certificate. */
 export const httpPeerOf = (c: HttpContext): Peer => {
   const { incoming } = c.env as { incoming: IncomingMessage };
   return { remoteAddress: incoming.socket.remoteAddress ?? "", certificate: null, listener: "http" };
 };
 
-/** Serves a fetch handler over HTTP/1.1 on one address or (`host` null) every interface, with limits on slow and idle clients. */
+/** Serves a fetch handler over HTTP/1.1 on one address, or on every interface for `host` null. Limits slow and idle clients. */
 export const listenHttp = async (
   app: { fetch(request: Request, env: object): Response | Promise<Response> },
   { port, host }: { port: number; host: string | null },
@@ -28,7 +28,7 @@ export const listenHttp = async (
       headersTimeout: 15_000,
       keepAliveTimeout: 75_000,
       maxHeaderSize: 32 * 1024,
-      // Node would answer without a body; the adapter refuses it as well.
+      // Node would answer without a body; the adapter rejects the request with one.
       requireHostHeader: false,
     },
     getRequestListener(app.fetch, { overrideGlobalObjects: false, errorHandler: answerAdapterError }),

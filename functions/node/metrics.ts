@@ -8,36 +8,36 @@ export interface Metrics {
   observe: Observer;
   observeIngest: IngestObserver & CommitObserver;
   observeDirectory: DirectoryObserver;
-  /** A figure that is read at each scrape. */
+  /** Adds a gauge that `read` supplies at each scrape. */
   gauge(name: `core_${string}`, help: string, read: () => number): void;
-  /** The text that Prometheus scrapes, and its media type. */
+  /** Returns the text that Prometheus scrapes, and its media type. */
   render(): Promise<{ type: string; content: string }>;
 }
 
-/** From a cached answer to the 30 s at which a statement is given up. */
+/** Seconds: from a cached response to the timeout of a statement, 30 s. */
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
-/** Makes the metrics, those of the process and of the event loop included. Labels never hold a host (contract, section 9). */
+/** Creates the metrics, with those of the process and of the event loop. Labels never hold a host (docs/operate.md). */
 export const createMetrics = (): Metrics => {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
   const requests = new Histogram({
     name: "core_http_request_duration_seconds",
-    help: "Time from a request's head to its answer's, by route pattern, method and status",
+    help: "Time from a request's head to its response's, by route pattern, method and status",
     labelNames: ["route", "method", "status"],
     buckets: durationBuckets,
     registers,
   });
   const enrollments = new Counter({
     name: "core_enroll_total",
-    help: "Enrollments, by outcome: issued, retried, or the code of the refusal",
+    help: "Enrollments, by outcome: issued, retried, or the problem code of the refusal",
     labelNames: ["outcome"],
     registers,
   });
   const heartbeats = new Counter({
     name: "core_heartbeat_total",
-    help: "Heartbeats, by outcome: admitted, or the code of the refusal",
+    help: "Heartbeats, by outcome: admitted, or the problem code of the refusal",
     labelNames: ["outcome"],
     registers,
   });
@@ -69,14 +69,14 @@ const createDirectoryObserver = (registers: Registry[]): DirectoryObserver => {
     help: "Syncs of the directory that wrote nothing: failed and refused ones",
     registers,
   });
-  const snapshot = new Gauge({
+  const snapshotAt = new Gauge({
     name: "directory_snapshot_timestamp_seconds",
     help: "When a snapshot of the directory was last written, by any core; 0 for never",
     registers,
   });
   const absences = new Gauge({
     name: "directory_absences_held",
-    help: "Active people whom the newest snapshot does not have, or not in the domain, and who are held",
+    help: "Active people whom the newest snapshot lacks, or has outside the domain, and who stay active for now",
     registers,
   });
   return {
@@ -84,8 +84,8 @@ const createDirectoryObserver = (registers: Registry[]): DirectoryObserver => {
       syncs.inc({ outcome });
       if (outcome === "refused" || outcome === "failed") failures.inc();
     },
-    stands: ({ syncedAt, held }) => {
-      snapshot.set((syncedAt ?? 0) / 1000);
+    snapshot: ({ syncedAt, held }) => {
+      snapshotAt.set((syncedAt ?? 0) / 1000);
       absences.set(held);
     },
   };
@@ -96,15 +96,15 @@ const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObs
   const labelled = (name: string, help: string, label: string) =>
     new Counter({ name: `core_ingest_${name}_total`, help, labelNames: [label], registers });
   const frames = total("frames", "Frames committed; a resend of a committed frame counts nothing");
-  const envelopes = total("envelopes", "Envelopes consumed: stored, discarded and rejected ones");
+  const envelopes = total("envelopes", "Envelopes consumed: stored, discarded or rejected");
   const bytes = total("bytes", "Bytes of the frames committed");
   const discarded = total(
     "safe_raw_discarded",
-    "Envelopes discarded by the list of span names, counted after the commit",
+    "Envelopes discarded because the discard list names their span, counted after the commit",
   );
   const rows = total("rows", "Rows written");
-  const rejected = labelled("rejected", "Envelopes set aside, by code", "code");
-  const refused = labelled("refused", "Frames and streams refused, by reason", "reason");
+  const rejected = labelled("rejected", "Envelopes rejected, by code", "code");
+  const refused = labelled("refused", "Frames and streams rejected, by reason", "reason");
   const commits = new Histogram({
     name: "core_ingest_commit_seconds",
     help: "Time of a group commit",
@@ -129,5 +129,5 @@ const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObs
 
 const knownMethods = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
-/** A label whose values a caller chooses would grow without end. */
+/** Returns "other" for an unknown method: a caller must not choose the values of a label. */
 const known = (method: string): string => (knownMethods.has(method) ? method : "other");

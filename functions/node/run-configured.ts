@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
-import { errorCode } from "../../kit/describe-error.ts";
+import { pino } from "pino";
+import { describeError, errorCode } from "../../kit/describe-error.ts";
 import { ConfigError, type Environment } from "../../kit/env.ts";
-import type { Log } from "../../kit/log.ts";
-import { createLog } from "./create-log.ts";
+import { type Log, oneLine } from "../../kit/log.ts";
 
 /** EX_CONFIG of sysexits(3). */
 const exitConfig = 78;
@@ -11,15 +11,15 @@ const exitConfig = 78;
 export interface ConfiguredProgram<Config extends { logLevel: string }> {
   usage: string;
   parse(env: Environment, readFile: (path: string) => string): { config: Config; warnings: readonly string[] };
-  /** Without a command: serves until SIGTERM or SIGINT. */
+  /** Runs without a command, until SIGTERM or SIGINT. */
   serve(config: Config, log: Log): Promise<void>;
-  /** What it does beside, by command; each gives an exit code. `check-config` is there for every program. */
+  /** Further commands by name; each returns an exit code. Every program has `check-config`. */
   commands?: Readonly<Record<string, (config: Config) => Promise<number>>>;
 }
 
 /**
- * Runs one command line and gives its exit code: 78 with every fault by name for a configuration that does not hold, 1 for an
- * address that cannot be listened on, 2 for a command that is not there. Throws what else goes wrong.
+ * Runs one command line and returns its exit code: 78 for an invalid configuration, with each fault by its variable's name; 1 for an
+ * address that cannot be listened on; 2 for an unknown command. Throws any other error.
  */
 export const runConfigured = async <Config extends { logLevel: string }>(
   { usage, parse, serve, commands = {} }: ConfiguredProgram<Config>,
@@ -38,7 +38,7 @@ export const runConfigured = async <Config extends { logLevel: string }>(
     }
     const run = command === undefined ? undefined : commands[command];
     if (run !== undefined) return await run(config);
-    const log = createLog(config.logLevel);
+    const log = createStdoutLog(config.logLevel);
     for (const warning of warnings) log.warn({}, warning);
     await serve(config, log);
     return 0;
@@ -49,30 +49,41 @@ export const runConfigured = async <Config extends { logLevel: string }>(
   }
 };
 
-/** The first SIGTERM or SIGINT that the process gets. */
+/** Creates a log that writes one JSON object per line to stdout, at `level` and above. */
+export const createStdoutLog = (level: string): Log =>
+  pino({
+    level,
+    base: null,
+    timestamp: pino.stdTimeFunctions.isoTime,
+    formatters: { level: (label) => ({ level: label }) },
+    serializers: { err: (error: unknown) => describeError(error) },
+    hooks: { streamWrite: oneLine },
+  });
+
+/** Resolves with the first SIGTERM or SIGINT of the process. */
 export const stopSignal = (): Promise<string> =>
   new Promise((resolve) => {
     for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => resolve(name));
   });
 
-/** An address that cannot be listened on: not a fault of the configuration's form, since another process may let go of it. */
-export class ListenFault extends Error {
+/** An address that cannot be listened on. Not a configuration error, since another process may release the address. */
+class ListenFault extends Error {
   override readonly name = "ListenFault";
 }
 
-const words: Readonly<Record<string, string>> = {
+const listenFaults: Readonly<Record<string, string>> = {
   EADDRINUSE: "is in use by another process",
   EADDRNOTAVAIL: "is not an address of this machine",
   EACCES: "may not be listened on by this user",
   ENOTFOUND: "has a host that cannot be resolved",
 };
 
-/** Does `listen`; a refusal of the address becomes a `ListenFault` that names `variable`. */
+/** Runs `listen`. Turns a refusal of the address into an error that names `variable`, which ends the program with 1. */
 export const listenFor = async <Listener>(variable: string, listen: () => Promise<Listener>): Promise<Listener> => {
   try {
     return await listen();
   } catch (cause) {
-    const fault = words[errorCode(cause) ?? ""];
+    const fault = listenFaults[errorCode(cause) ?? ""];
     throw fault === undefined ? cause : new ListenFault(`${variable}: the address ${fault}`, { cause });
   }
 };

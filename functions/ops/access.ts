@@ -8,18 +8,18 @@ type OpsConfig = CoreConfig["ops"];
 
 const loopback = /^(?:(?:::ffff:)?127(?:\.\d{1,3}){3}|::1)$/i;
 
-/** A proxy on this machine makes every caller look local; these headers give it away (I8). */
+/** Whether a proxy forwarded the request: one on this machine makes every caller look local (I8). */
 const isForwarded = (headers: Headers): boolean =>
   [...headers.keys()].some((name) => name === "forwarded" || name === "via" || name.startsWith("x-forwarded-"));
 
 /**
- * Why a caller may not see ops endpoints, or undefined when they may (contract, section 9). A configured bearer token decides
- * alone; without one, only loopback is trusted, and only if the configuration says so.
+ * Returns why a caller has no ops access, or undefined if it has (docs/operate.md). A configured bearer token decides alone; without one,
+ * only loopback is trusted, and only if the configuration allows it.
  */
 const opsRefusal = async ({ bearerToken, trustLoopback }: OpsConfig, c: HttpContext): Promise<Problem | undefined> => {
   if (bearerToken !== null) {
-    const given = /^Bearer (\S+)$/i.exec(c.req.header("authorization") ?? "")?.[1];
-    return given !== undefined && (await isSame(given, bearerToken.reveal()))
+    const received = /^Bearer (\S+)$/i.exec(c.req.header("authorization") ?? "")?.[1];
+    return received !== undefined && (await isSame(received, bearerToken.reveal()))
       ? undefined
       : new Problem("unauthenticated");
   }
@@ -28,13 +28,13 @@ const opsRefusal = async ({ bearerToken, trustLoopback }: OpsConfig, c: HttpCont
   return trusted ? undefined : new Problem("ops_access_denied");
 };
 
-/** Compares digests, so that how long it takes tells nothing about the secret. */
+/** Compares digests, so that the duration does not depend on the secret. */
 const isSame = async (given: string, expected: string): Promise<boolean> => {
   const [a, b] = await Promise.all([sha256(given), sha256(expected)]);
   return a.every((byte, index) => byte === b[index]);
 };
 
-/** Ops callers only: 401 `unauthenticated` where a bearer token is configured, else 403 `ops_access_denied`. */
+/** Admits callers with ops access: 401 `unauthenticated` where a bearer token is configured, else 403 `ops_access_denied`. */
 export const opsOnly = (config: OpsConfig): Guard<null> => ({
   describe: { kind: "ops" },
   admit: async (c) => {
@@ -44,7 +44,7 @@ export const opsOnly = (config: OpsConfig): Guard<null> => ({
   },
 });
 
-/** Everybody may call; the caller is told apart by whether they have ops access. */
+/** Admits anyone, and reports whether the caller has ops access. */
 export const openWithOpsDetail = (config: OpsConfig): Guard<{ opsAccess: boolean }> => ({
   describe: { kind: "open" },
   admit: async (c) => ({ opsAccess: (await opsRefusal(config, c)) === undefined }),

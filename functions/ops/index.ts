@@ -3,7 +3,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
 import type { CoreConfig } from "../config.ts";
-import { open } from "../http/guards.ts";
+import { anyone } from "../http/guards.ts";
 import { type Reply, type Route, route } from "../http/route.ts";
 import { openWithOpsDetail, opsOnly } from "./access.ts";
 import { type Check, type ReadinessReport, runChecks } from "./readiness.ts";
@@ -14,7 +14,7 @@ export interface Ops {
   clock: Clock;
   log: Log;
   checks: { core: readonly Check[]; ingest: readonly Check[]; licensing: readonly Check[] };
-  /** Prometheus text and its media type; null where nothing is counted, as in workerd. */
+  /** Returns Prometheus text and its media type; null if nothing is counted, as in workerd. */
   metrics: (() => Promise<{ type: string; content: string }>) | null;
 }
 
@@ -39,14 +39,14 @@ const withoutDetail = ({ status, checks }: ReadinessReport): ReadinessReport => 
   checks: checks.map((check) => ({ ...check, detail: null })),
 });
 
-/** What operators of core ask it: `/healthz`, `/readyz`, `/readyz/ingest`, `/readyz/licensing`, `/metrics` (contract, section 9). */
+/** Returns the ops routes (docs/operate.md): `/healthz`, `/readyz`, `/readyz/ingest`, `/readyz/licensing`, `/metrics`. */
 export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonly Route[] => [
   route({
     method: "GET",
     path: "/healthz",
     operationId: "health",
-    summary: "The process is up; says nothing about what it depends on",
-    guard: open,
+    summary: "The process is up, whatever the state of its dependencies",
+    guard: anyone,
     replies: { 200: { description: "Up", schema: ReadinessView } },
     handle: async () => ({ status: 200, body: { status: "ready", checks: [] } }),
   }),
@@ -58,7 +58,7 @@ export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonl
     method: "GET",
     path: "/readyz/ingest",
     operationId: "ingestReadiness",
-    summary: "The ingest listener takes telemetry and keeps it",
+    summary: "The ingest listener accepts and commits telemetry",
     guard: opsOnly(config.ops),
     replies,
     handle: async () => replyOf(await runChecks(checks.ingest, tools)),
@@ -67,7 +67,7 @@ export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonl
     method: "GET",
     path: "/readyz/licensing",
     operationId: "licensingReadiness",
-    summary: "The license is valid and not exceeded; nothing stops working when it is not",
+    summary: "The license is valid and not exceeded; nothing stops working otherwise",
     guard: opsOnly(config.ops),
     replies,
     handle: async () => replyOf(await runChecks(checks.licensing, tools)),
@@ -75,7 +75,7 @@ export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonl
   ...(metrics === null ? [] : [metricsRoute(config.ops, metrics)]),
 ];
 
-/** Anybody may ask, and as often as they like: `check` is to cost no more for it. */
+/** Anyone may call it at any rate, so `check` must share concurrent runs. */
 const readinessRoute = (config: CoreConfig["ops"], check: () => Promise<ReadinessReport>): Route =>
   route({
     method: "GET",

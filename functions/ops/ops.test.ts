@@ -5,7 +5,7 @@ import { createTestCore, type TestCore, type TestCoreOptions } from "../../tests
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import type { Core } from "../core.ts";
-import { judgeLicense } from "../domain/licensing/license.ts";
+import { checkLicense } from "../domain/licensing/license.ts";
 import { createMetrics } from "../node/metrics.ts";
 import { connectDatabase } from "../store/database.ts";
 import { databaseCheck, durabilityCheck, signerCheck } from "./checks.ts";
@@ -151,9 +151,9 @@ describe("licensing", () => {
     const sign = (claims: Record<string, unknown>, key = privateKey) =>
       new SignJWT(claims).setProtectedHeader({ alg: "EdDSA" }).sign(key);
     const judge = async (token: string, enrolled = 5) =>
-      judgeLicense({ token: new Secret(token), publicKeyPem }, { clock, countCollectors: async () => enrolled });
+      checkLicense({ token: new Secret(token), publicKeyPem }, { clock, countCollectors: async () => enrolled });
 
-    expect(await judgeLicense(null, { clock, countCollectors: () => expect.fail("not asked") })).toMatchObject({
+    expect(await checkLicense(null, { clock, countCollectors: () => expect.fail("not asked") })).toMatchObject({
       edition: "community",
       status: "ready",
     });
@@ -182,7 +182,7 @@ describe("metrics", () => {
     observeIngest.batch({ seconds: 0.01, frames: 1, rows: 2 });
     observeIngest.refused("sequence_gap");
     for (const outcome of ["synced", "held", "refused", "failed"] as const) observeDirectory.ended(outcome);
-    observeDirectory.stands({ syncedAt: 1_780_000_000_000, held: 12 });
+    observeDirectory.snapshot({ syncedAt: 1_780_000_000_000, held: 12 });
     let inFlight = 7;
     gauge("core_ingest_in_flight_bytes", "Bytes", () => inFlight);
     inFlight = 8;

@@ -2,34 +2,34 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import { TimedOut, withTimeout } from "../../kit/with-timeout.ts";
 
-/** What a check, or all of them together, found. `disabled`: not configured, and nothing wrong. */
+/** The status of one check or of all. `disabled`: not configured, which is no fault. */
 export type ReadinessStatus = "ready" | "not_ready" | "disabled";
 
-/** What one check found, and in words what an operator should know. */
+/** The result of one check, with a detail for the operator. */
 export interface Finding {
   status: ReadinessStatus;
   detail: string;
 }
 
-/** Something that must hold for core to serve. */
+/** A condition that core needs to serve. */
 export interface Check {
-  /** In `snake_case`, stable: alerts are written against it. */
+  /** In `snake_case`; stable, because alerts use it. */
   name: string;
   find(): Promise<Finding> | Finding;
 }
 
-/** The answer of a readiness endpoint. */
+/** The response of a readiness endpoint. */
 export interface ReadinessReport {
   status: ReadinessStatus;
   checks: { name: string; status: ReadinessStatus; detail: string | null }[];
 }
 
-/** Probes give up after a few seconds; a server that hangs must be told apart from one that is slow (D3). */
+/** Shorter than the timeout of a probe, so that a report says which check hangs (D3). */
 const checkTimeoutMs = 2000;
 
 /**
- * Runs the checks at once. Never throws: a check that throws or takes longer than two seconds is `not_ready`. The whole is
- * `not_ready` if any is, `disabled` if all are, else `ready`.
+ * Runs the checks concurrently. Never throws: a check that throws or takes longer than two seconds is `not_ready`. The report is
+ * `not_ready` if any check is, `disabled` if all are, else `ready`.
  */
 export const runChecks = async (
   checks: readonly Check[],
@@ -49,6 +49,6 @@ const findInTime = async (check: Check, { clock, log }: { clock: Clock; log: Log
   } catch (err) {
     if (err instanceof TimedOut) return { status: "not_ready", detail: err.message };
     log.warn({ check: check.name, err }, "readiness check failed");
-    return { status: "not_ready", detail: "the check failed; the log says why" };
+    return { status: "not_ready", detail: "the check failed; see the log" };
   }
 };

@@ -31,7 +31,7 @@ import { openApiRoute } from "./openapi.ts";
 import { recordSignInRoute } from "./operator/sign-ins.ts";
 import { whoami } from "./whoami.ts";
 
-/** The whole API as one list, in the order of the documentation. Adding a route adds one line here. */
+/** Returns the whole API as one list, in the order of the documentation. A new route is one line here. */
 export const routesOf = (core: Core): readonly Route[] => [
   openApiRoute(),
   whoami(core),
@@ -61,7 +61,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   ...collectorRoutesOf(core),
 ];
 
-/** However many are asked for at once, they wait for each other and hold up nothing else. */
+/** Runs on its own pool, so reports cannot starve heartbeats. */
 const fleetRoutesOf = (core: Core): readonly Route[] => [
   healthReportRoute(core),
   healthFacetsRoute(core),
@@ -69,7 +69,7 @@ const fleetRoutesOf = (core: Core): readonly Route[] => [
   healthDetailRoute(core),
 ];
 
-/** What collectors call: only where an enrollment signer is configured (spec, "Collector-facing"). */
+/** The routes for collectors, which exist only with a configured enrollment signer. */
 const collectorRoutesOf = ({ signer, ...core }: Core): readonly Route[] =>
   signer === null
     ? []

@@ -2,12 +2,12 @@ import * as v from "valibot";
 import { Identifier } from "../../proto/management/text.ts";
 import { Id } from "../../proto/values.ts";
 
-export { Id, Moment } from "../../proto/values.ts";
+export { Id, IsoTimestamp } from "../../proto/values.ts";
 
 /** The parameter of `/{id}`. */
 export const IdParams = v.object({ id: Id });
 
-/** Text that a person wrote: up to `charactersMax` characters, line feeds and tabs allowed, no other control characters. */
+/** Text of an operator: up to `charactersMax` characters, with line feeds and tabs and no other control characters. */
 export const Prose = (charactersMax: number) =>
   v.pipe(
     v.string("must be a string"),
@@ -29,12 +29,12 @@ export const Count = (min = 0) =>
     v.minValue(min, `must be at least ${min}`),
   );
 
-/** Why an operator did it, for the audit log (spec, "Revocation and freeze request"). */
+/** The reason of an operator's change, for the audit log. */
 export const ReasonBody = v.strictObject({
   reason_code: v.optional(
     v.pipe(v.string("must be a string"), v.regex(/^[a-z][a-z0-9_]{0,63}$/, "must match ^[a-z][a-z0-9_]{0,63}$")),
   ),
 });
 
-/** A name that an operator chose: 1 to 120 characters. */
+/** A name of an operator's choice: 1 to 120 characters. */
 export const Name = Identifier(120);

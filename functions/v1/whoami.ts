@@ -2,13 +2,13 @@ import { Whoami } from "../../proto/operator/whoami.ts";
 import { type OperatorCore, scope } from "../http/guards.ts";
 import { route } from "../http/route.ts";
 
-/** `GET /v1/whoami`: who the bearer is to core (spec, "Whoami response"). */
+/** `GET /v1/whoami`: the operator of the bearer token. */
 export const whoami = (core: OperatorCore) =>
   route({
     method: "GET",
     path: "/v1/whoami",
     operationId: "whoami",
-    summary: "The calling operator and the scopes held at this moment",
+    summary: "The calling operator and their current scopes",
     guard: scope(core, "read"),
     replies: { 200: { description: "The caller", schema: Whoami } },
     handle: async ({ caller }) => ({

@@ -1,14 +1,14 @@
 import * as v from "valibot";
-import { Moment } from "../values.ts";
+import { IsoTimestamp } from "../values.ts";
 import { FleetThresholdsView } from "./report.ts";
 import { FleetHealthRow } from "./row.ts";
 
-/** Events of a collector's history at most. */
+/** The most events in a collector's history. */
 export const historyMax = 100;
 
-/** Something that happened to a collector, from the audit log. */
+/** An audit event of a collector. */
 export const FleetHistoryEvent = v.strictObject({
-  at: Moment,
+  at: IsoTimestamp,
   action: v.string(),
   actor: v.strictObject({ type: v.picklist(["operator", "collector", "system"]), display: v.string() }),
   outcome: v.picklist(["success", "failure"]),
@@ -16,17 +16,17 @@ export const FleetHistoryEvent = v.strictObject({
   details: v.record(v.string(), v.unknown()),
 });
 
-/** Something that happened to a collector. */
+/** An audit event of a collector. */
 export type FleetHistoryEvent = v.InferOutput<typeof FleetHistoryEvent>;
 
-/** Answer of `GET /v1/collector/health/{identity_id}` (contract, section 6). */
+/** Response of `GET /v1/collector/health/{identity_id}` (docs/fleet-health.md). */
 export const FleetHealthDetail = v.strictObject({
-  generated_at: Moment,
+  generated_at: IsoTimestamp,
   thresholds: FleetThresholdsView,
   item: FleetHealthRow,
   /** Newest first: events of the identity, its certificates and its config. */
   history: v.array(FleetHistoryEvent),
 });
 
-/** Answer of `GET /v1/collector/health/{identity_id}`. */
+/** Response of `GET /v1/collector/health/{identity_id}`. */
 export type FleetHealthDetail = v.InferOutput<typeof FleetHealthDetail>;

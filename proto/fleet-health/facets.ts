@@ -1,20 +1,20 @@
 import * as v from "valibot";
-import { Moment } from "../values.ts";
+import { IsoTimestamp } from "../values.ts";
 import { FleetThresholdsView } from "./report.ts";
 import { driftKinds, exportKinds } from "./vocabulary.ts";
 
-/** Versions and platforms that are listed by name at most; the rest is counted in `versions_other` and `platforms_other`. */
+/** The most versions or platforms that are listed by name; `versions_other` and `platforms_other` count the rest. */
 export const facetValuesMax = 50;
 
-/** Where the counts of heartbeat ages begin, in seconds; the last has no end. */
+/** The lower bounds of the heartbeat age buckets, in seconds; the last has no upper bound. */
 export const heartbeatAgeBounds = [0, 30, 60, 120, 180, 300, 600, 1800, 3600, 21_600, 86_400, 604_800] as const;
 
-/** Days from now on for which expiring certificates are counted one by one. */
+/** The days from now on with a count of expiring certificates each. */
 export const expiryDays = 30;
 
-/** Answer of `GET /v1/collector/health/facets` (contract, section 6): counts under the filters, the filter by state included. */
+/** Response of `GET /v1/collector/health/facets` (docs/fleet-health.md): counts under the filters, including the one by state. */
 export const FleetFacets = v.strictObject({
-  generated_at: Moment,
+  generated_at: IsoTimestamp,
   thresholds: FleetThresholdsView,
   total: v.number(),
   /** By count, the largest first, then by name. */
@@ -40,12 +40,12 @@ export const FleetFacets = v.strictObject({
    */
   certificate_expiry: v.strictObject({
     expired: v.number(),
-    days: v.array(v.strictObject({ day: v.number(), from: Moment, to: Moment, count: v.number() })),
+    days: v.array(v.strictObject({ day: v.number(), from: IsoTimestamp, to: IsoTimestamp, count: v.number() })),
     later: v.number(),
   }),
-  /** Rows that each CSV would have under these filters. */
+  /** The rows of each CSV under these filters. */
   exports: v.strictObject(v.entriesFromList(exportKinds, v.number())),
 });
 
-/** Answer of `GET /v1/collector/health/facets`. */
+/** Response of `GET /v1/collector/health/facets`. */
 export type FleetFacets = v.InferOutput<typeof FleetFacets>;

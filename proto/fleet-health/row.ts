@@ -1,58 +1,58 @@
 import * as v from "valibot";
-import { Id, Moment } from "../values.ts";
+import { Id, IsoTimestamp } from "../values.ts";
 import { certificateStatuses, driftKinds, fleetConditions, fleetStates } from "./vocabulary.ts";
 
-const MomentOrNone = v.nullable(Moment);
-const TextOrNone = v.nullable(v.string());
-const NumberOrNone = v.nullable(v.number());
+const TimestampOrNull = v.nullable(IsoTimestamp);
+const TextOrNull = v.nullable(v.string());
+const NumberOrNull = v.nullable(v.number());
 
 const CertificateSummary = v.strictObject({
   id: Id,
   status: v.picklist(certificateStatuses),
-  not_after: Moment,
-  renew_after: Moment,
+  not_after: IsoTimestamp,
+  renew_after: IsoTimestamp,
 });
 
-/** Why a row is in a state: since when as far as core knows, and the evidence in words. */
+/** A condition that applies: since when as far as core knows, and the evidence in words. */
 export const FleetConditionView = v.strictObject({
   state: v.picklist(fleetConditions),
-  since: Moment,
+  since: IsoTimestamp,
   evidence: v.string(),
 });
 
-/** One collector of the report (contract, section 6, "Row"). */
+/** One collector of the report (docs/fleet-health.md). */
 export const FleetHealthRow = v.strictObject({
   identity_id: Id,
   identity: v.string(),
   device_id: v.string(),
-  hostname: TextOrNone,
+  hostname: TextOrNull,
   platform: v.string(),
   version: v.string(),
   state: v.picklist(fleetStates),
-  /** Every condition that holds, in order of precedence: `state` is the first, or `healthy` when there is none. */
+  /** Every condition that applies, in order of precedence: `state` is the first, or `healthy` without one. */
   conditions: v.array(FleetConditionView),
-  enrolled_at: Moment,
-  last_heartbeat_at: MomentOrNone,
-  last_envelope_at: MomentOrNone,
-  /** The certificate last used; the newest while none has been used. */
+  enrolled_at: IsoTimestamp,
+  last_heartbeat_at: TimestampOrNull,
+  last_envelope_at: TimestampOrNull,
+  /** The certificate last used, or the newest if none has been used. */
   certificate: CertificateSummary,
-  /** Its successor that nobody has used yet. */
+  /** Its unused successor. */
   successor: v.nullable(CertificateSummary),
   config: v.strictObject({
-    running_config_hash: TextOrNone,
-    desired_config_hash: TextOrNone,
-    last_known_good_config_hash: TextOrNone,
+    running_config_hash: TextOrNull,
+    desired_config_hash: TextOrNull,
+    last_known_good_config_hash: TextOrNull,
     drift: v.picklist(driftKinds),
   }),
   queue: v.strictObject({
-    records: NumberOrNone,
-    bytes: NumberOrNone,
-    max_bytes: NumberOrNone,
-    oldest_record_age_seconds: NumberOrNone,
-    dropped_records_total: NumberOrNone,
+    records: NumberOrNull,
+    bytes: NumberOrNull,
+    max_bytes: NumberOrNull,
+    oldest_record_age_seconds: NumberOrNull,
+    dropped_records_total: NumberOrNull,
   }),
-  renewal: v.strictObject({ status: TextOrNone, last_error: TextOrNone }),
-  last_auth_failure: v.nullable(v.strictObject({ at: Moment, reason: v.string() })),
+  renewal: v.strictObject({ status: TextOrNull, last_error: TextOrNull }),
+  last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
 });
 
 /** One collector of the report. */

@@ -1,4 +1,4 @@
-/** What may be wrong with a collector, in order of precedence: a row shows the first that holds (contract, section 6). */
+/** The conditions of a collector, in order of precedence: its state is the first that applies (docs/fleet-health.md). */
 export const fleetConditions = [
   "revoked",
   "enrolling",
@@ -13,19 +13,19 @@ export const fleetConditions = [
 /** One of `fleetConditions`. */
 export type FleetCondition = (typeof fleetConditions)[number];
 
-/** The nine states: the conditions, and `healthy` when none of them holds. */
+/** The nine states: the conditions, and `healthy` when none applies. */
 export const fleetStates = [...fleetConditions, "healthy"] as const;
 
-/** A derived health state. */
+/** One of `fleetStates`. */
 export type FleetState = (typeof fleetStates)[number];
 
-/** How a running config relates to the desired one. */
+/** How the running config relates to the desired one. */
 export const driftKinds = ["in_sync", "drifted", "on_last_known_good", "no_desired", "unknown"] as const;
 
 /** One of `driftKinds`. */
 export type Drift = (typeof driftKinds)[number];
 
-/** What the report can be sorted by; `identity` unless told. */
+/** The columns that the report sorts by; `identity` by default. */
 export const fleetSorts = [
   "identity",
   "last_heartbeat_at",
@@ -37,13 +37,13 @@ export const fleetSorts = [
 /** One of `fleetSorts`. */
 export type FleetSort = (typeof fleetSorts)[number];
 
-/** What a CSV export is of: which rows each has, contract section 6. */
+/** The CSV exports (docs/fleet-health.md). */
 export const exportKinds = ["stale", "queue_risk", "renewal_failures", "config_drift"] as const;
 
 /** One of `exportKinds`. */
 export type ExportKind = (typeof exportKinds)[number];
 
-/** What a certificate is at a moment: the first of these that applies (contract, section 3, "Revocation"). */
+/** The statuses of a certificate, in order of precedence. */
 export const certificateStatuses = ["revoked", "expired", "replaced", "active"] as const;
 
 /** One of `certificateStatuses`. */

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { ProofFields } from "./proof.ts";
 import { Identifier, Sha256Hex, Timestamp } from "./text.ts";
 
-/** Body of `POST /v1/collector/config/desired`. Unknown fields are ignored, yet the proof covers them. */
+/** Body of `POST /v1/collector/config/desired`. Unknown fields are ignored, but the proof covers them. */
 export const ConfigDesiredRequest = v.object({
   ...ProofFields,
   current_config_id: v.optional(Identifier(64)),
@@ -11,7 +11,7 @@ export const ConfigDesiredRequest = v.object({
 /** A parsed desired-config request. */
 export type ConfigDesiredRequest = v.InferOutput<typeof ConfigDesiredRequest>;
 
-/** Answer: what is assigned, with the published bytes unless the collector has them already (`unchanged`). */
+/** Response: the assigned config, with its published bytes unless the collector has them already (`unchanged`). */
 export const ConfigDesiredResponse = v.object({
   assignment: v.nullable(
     v.object({
@@ -24,5 +24,5 @@ export const ConfigDesiredResponse = v.object({
   ),
 });
 
-/** The answer as it is on the wire. */
+/** The response on the wire. */
 export type ConfigDesiredResponse = v.InferOutput<typeof ConfigDesiredResponse>;

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { Identifier, Platform, Sha256Hex, Timestamp } from "./text.ts";
 
-/** PEM of a PKCS#10 request. What is wrong with it is told by `csr_invalid`, not by the schema. */
+/** PEM of a PKCS#10 request. Its faults are `csr_invalid`, not schema faults. */
 export const CsrPem = v.pipe(v.string("must be a string"), v.maxLength(65_536, "must be at most 64 KiB"));
 
 /** Body of `POST /v1/collector/enroll`. Unknown fields are ignored. */
@@ -16,7 +16,7 @@ export const EnrollRequest = v.object({
 /** A parsed enrollment request. */
 export type EnrollRequest = v.InferOutput<typeof EnrollRequest>;
 
-/** Answer of enroll and renew: the certificate, and when to come back. */
+/** Response of enroll and renew: the certificate, and when to renew and report. */
 export const CertificateIssued = v.object({
   identity_id: v.string(),
   certificate_id: v.string(),
@@ -32,5 +32,5 @@ export const CertificateIssued = v.object({
   server_time: Timestamp,
 });
 
-/** The answer of enroll and renew as it is on the wire. */
+/** The response of enroll and renew on the wire. */
 export type CertificateIssued = v.InferOutput<typeof CertificateIssued>;

@@ -2,13 +2,13 @@ import * as v from "valibot";
 import { ProofFields } from "./proof.ts";
 import { Counter, FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
 
-/** How the collector's own renewal stands; `failed` is final until someone acts. */
+/** The status of the collector's renewal; `failed` stays until an operator acts. */
 export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
 
-/** At most this many configuration errors of a heartbeat are kept, the first ones. */
+/** The first configuration errors of a heartbeat are stored, at most this many. */
 const configErrorsMax = 20;
 
-/** Body of `POST /v1/collector/heartbeat`. Unknown fields are ignored, yet the proof covers them. */
+/** Body of `POST /v1/collector/heartbeat`. Unknown fields are ignored, but the proof covers them. */
 export const HeartbeatRequest = v.object({
   ...ProofFields,
   boot_id: Identifier(64),
@@ -50,13 +50,13 @@ export const HeartbeatRequest = v.object({
   }),
 });
 
-/** A parsed heartbeat: bounds hold, free text is cut and free of control characters. */
+/** A parsed heartbeat: within bounds, with free text truncated and without control characters. */
 export type HeartbeatRequest = v.InferOutput<typeof HeartbeatRequest>;
 
-/** A heartbeat before `sent_at` and `proof` are put on it: what a collector composes. */
+/** A heartbeat without `sent_at` and `proof`, as a collector composes it. */
 export type HeartbeatReport = Omit<v.InferInput<typeof HeartbeatRequest>, "sent_at" | "proof">;
 
-/** Answer: core's clock, when to come again, what config is assigned, and whether to renew at once. */
+/** Response: core's clock, the delay to the next heartbeat, the assigned config, and whether to renew at once. */
 export const HeartbeatResponse = v.object({
   server_time: Timestamp,
   next_heartbeat_seconds: v.pipe(v.number(), v.integer(), v.minValue(1)),
@@ -64,5 +64,5 @@ export const HeartbeatResponse = v.object({
   renew_now: v.boolean(),
 });
 
-/** The answer as it is on the wire. */
+/** The response on the wire. */
 export type HeartbeatResponse = v.InferOutput<typeof HeartbeatResponse>;

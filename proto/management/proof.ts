@@ -2,19 +2,19 @@ import canonicalize from "canonicalize";
 import * as v from "valibot";
 import { Timestamp } from "./text.ts";
 
-/** What a proof is for; a proof of one purpose does not serve another. */
+/** The purpose of a proof; a proof is valid for its purpose alone. */
 export type ProofPurpose = "renew" | "heartbeat" | "config_desired";
 
-/** `sent_at` may differ from core's clock by this much, inclusive. */
+/** The largest difference between `sent_at` and core's clock, inclusive. */
 export const clockSkewMsMax = 120_000;
 
-/** The two fields that every management request carries. A `proof` that is no signature is `proof_invalid`, not a schema fault. */
+/** The two fields of every management request. A `proof` that is not a signature is `proof_invalid`, not a schema fault. */
 export const ProofFields = {
   sent_at: Timestamp,
   proof: v.pipe(v.string("must be a string"), v.maxLength(1024, "must be at most 1024 characters")),
 };
 
-/** What a proof binds together. */
+/** The values that a proof signs. */
 export interface ProofInput {
   readonly purpose: ProofPurpose;
   readonly identity: string;
@@ -26,25 +26,25 @@ export interface ProofInput {
   readonly bodySha256: string;
 }
 
-/** The text that is signed: six lines joined with a newline, none at the end (contract: `svc-proof-v1`). */
+/** Returns the signed text: six lines joined with a newline, without a trailing one (docs/api.md). */
 export const proofPayload = (input: ProofInput): string =>
   ["svc-proof-v1", input.purpose, input.identity, input.certificateSha256, input.sentAt, input.bodySha256].join("\n");
 
 /**
- * RFC 8785 form of a request body without its `proof`, unknown fields included. `body` must have passed `provableFault`, else it
- * throws or two ends may write it differently.
+ * Returns the RFC 8785 form of a request body without its `proof`, unknown fields included. `body` must have passed `provableFault`;
+ * otherwise this throws, or two implementations may differ.
  */
 export const canonicalBody = (body: Readonly<Record<string, unknown>>): string => {
   const { proof: _, ...covered } = body;
   return canonicalize(covered) ?? "";
 };
 
-/** Bodies nest at most this deep. */
+/** The deepest nesting of a body. */
 const depthMax = 32;
 
 /**
- * Why a body cannot be proved: numbers other than integers within ±(2^53 - 1), strings or names with lone surrogates, nesting
- * beyond 32. Says what is expected; undefined if the body can be proved.
+ * Returns what a body violates that no proof can cover: numbers other than integers within ±(2^53 - 1), strings or names with lone
+ * surrogates, nesting beyond 32. Undefined if a proof can cover it.
  */
 export const provableFault = (body: unknown): string | undefined => faultOf(body, 0);
 
@@ -74,7 +74,7 @@ const firstFault = (members: readonly unknown[], depth: number): string | undefi
   return undefined;
 };
 
-/** The signature that a `proof` holds: standard base64 with padding. Undefined if it is not that; an empty one is empty. */
+/** Decodes the signature of a `proof`, standard base64 with padding. Undefined for other text; empty for an empty proof. */
 export const decodeProof = (proof: string): Uint8Array<ArrayBuffer> | undefined => {
   if (/\s/.test(proof)) return undefined;
   try {

@@ -3,7 +3,7 @@ import { CsrPem } from "./enroll.ts";
 import { ProofFields } from "./proof.ts";
 import { Identifier } from "./text.ts";
 
-/** Body of `POST /v1/collector/renew`; answered with `CertificateIssued`. Unknown fields are ignored, yet the proof covers them. */
+/** Body of `POST /v1/collector/renew`; the response is `CertificateIssued`. Unknown fields are ignored, but the proof covers them. */
 export const RenewRequest = v.object({
   ...ProofFields,
   csr_pem: CsrPem,

@@ -8,7 +8,7 @@ const hasControl = (text: string): boolean => {
   return false;
 };
 
-/** What names something: 1 to `charactersMax` characters, none of them a control character (C0, DEL, C1), no lone surrogate. */
+/** A name or id: 1 to `charactersMax` characters, without control characters (C0, DEL, C1) and lone surrogates. */
 export const Identifier = (charactersMax: number) =>
   v.pipe(
     v.string("must be a string"),
@@ -18,14 +18,14 @@ export const Identifier = (charactersMax: number) =>
     v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
   );
 
-/** What a human reads: control characters are stripped, then it is cut at 500 characters. A lone surrogate is refused. */
+/** Text for people: control characters are removed, then it is truncated to 500 characters. A lone surrogate is rejected. */
 export const FreeText = v.pipe(
   v.string("must be a string"),
   v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
   v.transform((text) => cutText(text, 500)),
 );
 
-/** `text` without control characters and at most `charactersMax` code points long. */
+/** Returns `text` without control characters, truncated to `charactersMax` code points. */
 export const cutText = (text: string, charactersMax: number): string => {
   let kept = "";
   let count = 0;
@@ -46,7 +46,7 @@ export const Counter = v.pipe(
 
 const rfc3339Pattern = /^(?!0000)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?Z$/;
 
-/** RFC 3339 in UTC (`Z`), at most nanoseconds; a date that the calendar does not have is refused, as is the year 0. */
+/** RFC 3339 in UTC (`Z`), at most nanoseconds. Rejects dates that do not exist, and the year 0. */
 export const Timestamp = v.pipe(
   v.string("must be a time"),
   v.check(
@@ -55,7 +55,7 @@ export const Timestamp = v.pipe(
   ),
 );
 
-/** Milliseconds since the epoch of a `Timestamp`, finer digits cut; undefined if `text` is none. */
+/** Returns the milliseconds since the epoch of a `Timestamp`, without finer digits; undefined for other text. */
 export const parseTimestamp = (text: string): number | undefined => {
   if (text.length > 30 || !rfc3339Pattern.test(text)) return undefined;
   const ms = Date.parse(text);
@@ -64,7 +64,7 @@ export const parseTimestamp = (text: string): number | undefined => {
   return new Date(ms).getUTCDate() === Number(text.slice(8, 10)) ? ms : undefined;
 };
 
-/** A `Timestamp` to be stored, in milliseconds: finer digits are cut here, as a database would round them, maybe into year 10000. */
+/** A `Timestamp` to store, cut to milliseconds: a database would round finer digits, possibly into year 10000. */
 export const StoredTimestamp = v.pipe(
   Timestamp,
   // 24 characters are milliseconds already.

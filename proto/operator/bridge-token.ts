@@ -1,5 +1,5 @@
-/** `aud` of the tokens in which web asks core (spec, "Bridge token"). */
+/** The `aud` of the tokens with which web calls core (docs/sign-in.md). */
 export const bridgeAudience = "core";
 
-/** `sub` where web asks for itself: no person's id, so that core takes it for the record of refused sign-ins and for nothing else. */
+/** The `sub` of web's own token. No person has this id; core accepts it for recording refused sign-ins only. */
 export const webSubject = "web";

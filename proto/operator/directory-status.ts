@@ -1,22 +1,22 @@
 import * as v from "valibot";
-import { Moment } from "../values.ts";
+import { IsoTimestamp } from "../values.ts";
 
 const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
 
-/** Answer of `GET /v1/directory/status` (contract, section 2): how the newest sync ended, and whom core knows. Counts are of people. */
+/** Response of `GET /v1/directory/status` (docs/directory.md): the newest sync, and the counts of people that core knows. */
 export const DirectoryStatus = v.strictObject({
   last_sync: v.nullable(
     v.strictObject({
-      finished_at: Moment,
+      finished_at: IsoTimestamp,
       outcome: v.picklist(["synced", "held", "refused", "failed"]),
       reason_code: v.nullable(v.string()),
     }),
   ),
-  snapshot_at: v.nullable(Moment),
+  snapshot_at: v.nullable(IsoTimestamp),
   snapshot_age_seconds: v.nullable(Count),
   failures_in_a_row: Count,
   missing_groups: v.array(v.string()),
-  /** The variable of core's configuration that looks wrong, by what the directory holds. */
+  /** The variable of core's configuration that the directory suggests is wrong. */
   suspect_setting: v.nullable(v.string()),
   sync_interval_seconds: Count,
   counts: v.strictObject({
@@ -32,5 +32,5 @@ export const DirectoryStatus = v.strictObject({
   }),
 });
 
-/** Answer of `GET /v1/directory/status`. */
+/** Response of `GET /v1/directory/status`. */
 export type DirectoryStatus = v.InferOutput<typeof DirectoryStatus>;

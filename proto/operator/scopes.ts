@@ -1,4 +1,4 @@
-/** What a person may do, by the groups of the directory (spec, "Operator login"): each with those before it. */
+/** The scopes of operators, derived from directory groups (docs/sign-in.md). Each includes those before it. */
 export const scopes = ["read", "audit", "admin"] as const;
 
 /** One of `scopes`. */

@@ -1,5 +1,5 @@
 import type { Log } from "../../kit/log.ts";
-import { Problem, type ProblemAction, type ProblemOptions } from "../../kit/problem.ts";
+import { CodedProblem, type ProblemAction, type ProblemOptions } from "../../kit/problem.ts";
 import { problemDocument } from "../../kit/problem-document.ts";
 import type { WebContext } from "./request.ts";
 
@@ -29,7 +29,7 @@ export const webProblemCatalog = {
 export type WebProblemCode = keyof typeof webProblemCatalog;
 
 /** An error that web answers with: `throw new WebProblem("core_unavailable", { cause })`. */
-export class WebProblem extends Problem<WebProblemCode> {
+export class WebProblem extends CodedProblem<WebProblemCode> {
   constructor(code: WebProblemCode, options: ProblemOptions = {}) {
     super(code, { detail: webProblemCatalog[code].title, ...options });
   }

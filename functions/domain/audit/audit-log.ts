@@ -7,7 +7,7 @@ import type { Executor } from "../../store/database.ts";
 import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** Every action of the log, `noun.verb` (contract, section 10). */
+/** The actions of the audit log, `noun.verb`. */
 export type AuditAction =
   | "enrollment_policy.create"
   | "enrollment_policy.freeze"
@@ -28,20 +28,20 @@ export type AuditAction =
   | "directory.sync"
   | "directory.refuse";
 
-/** Who did it, and as whom the log shows them. */
+/** Who acted, and the name that the log shows. */
 export interface Actor {
   type: ActorType;
   id: string;
   display: string;
 }
 
-/** Where a request came from. */
+/** The origin of a request. */
 export interface Origin {
   requestId: string;
   remoteAddress: string;
 }
 
-/** One entry of the log. `details` never holds a secret: no token, key, certificate request or payload. */
+/** One entry of the log. `details` never contains a secret: no token, key, certificate request or payload. */
 export interface AuditEntry {
   actor: Actor;
   action: AuditAction;
@@ -53,7 +53,7 @@ export interface AuditEntry {
   details?: Record<string, unknown>;
 }
 
-/** The actor that an operator is. */
+/** Returns an operator as the actor of an entry. */
 export const operatorActor = (operator: Operator): Actor => ({
   type: "operator",
   id: operator.userId,
@@ -61,8 +61,8 @@ export const operatorActor = (operator: Operator): Actor => ({
 });
 
 /**
- * Writes one entry with the transaction of the change, so that neither is there without the other. An entry without a change wants a
- * transaction too: the event and its place among those to be chained are two rows.
+ * Writes one entry in the transaction of the change, so that both commit or neither does. An entry without a change needs a transaction
+ * too: it writes two rows, the event and its mark for the hash chain.
  */
 export const recordAudit = (
   db: Executor,
@@ -70,7 +70,7 @@ export const recordAudit = (
   entry: AuditEntry,
 ): Promise<void> => recordAudits(db, needs, [entry]);
 
-/** Writes the entries of a group of changes, like `recordAudit`. */
+/** Writes several entries, like `recordAudit`. */
 export const recordAudits = (
   db: Executor,
   { clock, entropy }: { clock: Clock; entropy: Entropy },
@@ -96,7 +96,7 @@ export const recordAudits = (
     })),
   );
 
-/** One page of the audit log, newest first. */
+/** Returns one page of the audit log, newest first. */
 export const browseAuditEvents = (
   { db }: Pick<Core, "db">,
   filter: AuditFilter,

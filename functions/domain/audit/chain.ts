@@ -4,27 +4,27 @@ import type { AuditEventRow } from "../../store/audit.ts";
 import { countUnchainedEvents, findLinksAfter } from "../../store/audit.ts";
 import type { Database } from "../../store/database.ts";
 
-/** An event as it stands in the database. */
+/** An event as the database stores it. */
 export type StoredAuditEvent = Required<AuditEventRow>;
 
 /** The hash before the first event. */
 export const genesisHash = new Uint8Array(32);
 
 /**
- * The hash of an event at its place in the chain: SHA-256 over `svc-audit-v1`, the previous hash in hex and the RFC 8785 form of
- * the event with its `seq`, joined by line feeds. Whoever edits, removes or inserts an event must rewrite every hash after it.
+ * Returns the hash of an event in the chain: SHA-256 over `svc-audit-v1`, the previous hash in hex and the RFC 8785 form of the event
+ * with its `seq`, joined by line feeds. To edit, remove or insert an event, one must rewrite every hash after it.
  */
 export const chainHash = (seq: number, prevHash: Uint8Array, event: StoredAuditEvent): Promise<Uint8Array> => {
   const form = canonicalize({ ...event, occurredAt: event.occurredAt.toISOString(), seq });
   return sha256(`svc-audit-v1\n${prevHash.toHex()}\n${form}`);
 };
 
-/** What is wrong with the log at the first place where something is. */
+/** The first fault of the log. */
 export type AuditFault =
   | { kind: "gap" | "chain_broken" | "event_missing" | "event_edited"; seq: number }
   | { kind: "event_unchained"; count: number };
 
-/** What a verification found: the head it went up to, for comparison with heads that were logged elsewhere. */
+/** The result of a verification, with the last hash, for comparison with hashes that were logged elsewhere. */
 export interface AuditVerification {
   ok: boolean;
   checked: number;
@@ -35,7 +35,7 @@ export interface AuditVerification {
 
 const batch = 1000;
 
-/** Recomputes the chain from its beginning to its head in one snapshot, and finds edits, removals, insertions and gaps. */
+/** Recomputes the whole chain in one snapshot. Detects edits, removals, insertions and gaps. */
 export const verifyAudit = (db: Database): Promise<AuditVerification> =>
   db.transaction(
     async (tx) => {

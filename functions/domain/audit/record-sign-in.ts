@@ -3,7 +3,7 @@ import { Problem } from "../../problems.ts";
 import type { WebCaller } from "../operator/authenticate.ts";
 import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 
-/** How a sign-in ended. Of a refused one, whom it was about as far as web knows. */
+/** The outcome of a sign-in; a failure names the person as far as web knows. */
 export type SignIn =
   | { outcome: "success"; remoteAddress: string }
   | {
@@ -15,8 +15,8 @@ export type SignIn =
     };
 
 /**
- * Writes the audit event of a sign-in at web. A success is recorded in the person's own name, a refusal in web's; the other way
- * round is 403 `forbidden`. The address is the one that web saw.
+ * Writes the audit event of a sign-in at web, with the remote address that web saw. Web reports a success with the person's bridge token
+ * and a failure with its own; throws 403 `forbidden` otherwise.
  */
 export const recordSignIn = async (
   { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
@@ -27,14 +27,14 @@ export const recordSignIn = async (
   const origin = { requestId, remoteAddress: signIn.remoteAddress };
   const entry = { action: "operator.sign_in", outcome: signIn.outcome, origin } as const;
   if (signIn.outcome === "success") {
-    if (caller === null) throw new Problem("forbidden", { detail: "A success is recorded in the person's name" });
+    if (caller === null) throw new Problem("forbidden", { detail: "Report a success with the person's bridge token" });
     const target = { type: "person", id: caller.userId };
     await db.transaction((tx) =>
       recordAudit(tx, { clock, entropy }, { ...entry, actor: operatorActor(caller), target }),
     );
     return;
   }
-  if (caller !== null) throw new Problem("forbidden", { detail: "A refusal is recorded in web's name" });
+  if (caller !== null) throw new Problem("forbidden", { detail: "Report a failure with web's own bridge token" });
   const { userId, subject, reasonCode } = signIn;
   await db.transaction((tx) =>
     recordAudit(

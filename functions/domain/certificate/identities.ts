@@ -24,7 +24,7 @@ import type { Operator } from "../operator/authenticate.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy">;
 
-/** Revokes an identity for good, with all its active certificates and their successors; idempotent. 404 `not_found`. */
+/** Revokes an identity with all its active certificates and their successors; final and idempotent. Throws 404 `not_found`. */
 export const revokeIdentity = async (
   { db, clock, entropy }: Needs,
   operator: Operator,
@@ -56,8 +56,8 @@ export const revokeIdentity = async (
   });
 
 /**
- * Revokes one certificate, and its successor if nobody has used it; idempotent. The answer names the other certificates that
- * still stand, so that nobody believes the host is locked out when it is not. 404 `not_found`.
+ * Revokes one certificate, and its successor if that is unused; idempotent. Returns the identity's other active certificates too, with
+ * which the host can still connect. Throws 404 `not_found`.
  */
 export const revokeCertificate = async (
   { db, clock, entropy }: Needs,
@@ -95,21 +95,21 @@ export const revokeCertificate = async (
     };
   });
 
-/** One page of the identities, newest first. */
+/** Returns one page of the identities, newest first. */
 export const browseIdentities = (
   { db }: Pick<Core, "db">,
   filter: IdentityFilter,
   page: PageRequest,
 ): Promise<Paged<IdentityRow>> => listIdentities(db, filter, page);
 
-/** The identity. 404 `not_found`. */
+/** Returns the identity. Throws 404 `not_found`. */
 export const getIdentity = async ({ db }: Pick<Core, "db">, id: string): Promise<IdentityRow> => {
   const identity = await findIdentity(db, id);
   if (identity === undefined) throw new Problem("not_found");
   return identity;
 };
 
-/** One page of an identity's certificates, newest first. 404 `not_found` for an identity that is not there. */
+/** Returns one page of an identity's certificates, newest first. Throws 404 `not_found` for an unknown identity. */
 export const browseCertificates = async (
   core: Pick<Core, "db">,
   identityId: string,

@@ -2,16 +2,16 @@ import type { IssuedCertificate } from "../../signer/signer.ts";
 import type { CertificateRow } from "../../store/certificates.ts";
 import type { IdentityRow } from "../../store/identities.ts";
 
-/** A certificate that a row makes valid, with the identity it stands for. */
+/** A recorded certificate and its identity. */
 export interface Issued {
   identity: IdentityRow;
   certificate: CertificateRow;
 }
 
-/** What is wrong with a signer whose certificate core has a row of already. */
-export const issuedBefore = "the signer gave a certificate that it had issued before";
+/** The fault of a signer that returned a certificate which core has recorded already. */
+export const issuedBefore = "the signer returned a certificate that it had issued before";
 
-/** The row of a certificate that a signer issued at `issuedAt` (ms): active, not yet used, to be renewed at half its life. */
+/** Returns the row of a certificate that a signer issued at `issuedAt` (ms): active, unused, due for renewal at half its life. */
 export const issuedRow = (
   issued: IssuedCertificate,
   facts: {

@@ -24,10 +24,10 @@ import { type Issued, issuedBefore, issuedRow } from "./issued.ts";
 export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> & { signer: Signer };
 
 /**
- * Renews the presented certificate (contract, section 3, "Renew"): admit, sign outside any transaction, record. The presented one
- * stays active until its successor is first used. The same key again gets the same successor; a new key replaces an unused one; so
- * an identity has one lineage however often and however parallel it asks. A crash after signing leaves a certificate that no row
- * makes valid, and the next attempt goes on as if nothing had happened.
+ * Renews the presented certificate (docs/api.md): admit, sign outside any transaction, record. The presented certificate stays active
+ * until its successor is first used. A retry with the same key returns the same successor; a new key replaces an unused one. So an
+ * identity has one lineage, however many concurrent renewals it requests. A crash after signing leaves a certificate that no row makes
+ * valid, and the next attempt starts over.
  */
 export const renew = async (
   core: RenewCore,
@@ -63,12 +63,12 @@ export const renew = async (
   }
 };
 
-/** Whatever goes wrong in a signer is its fault. */
+/** Turns any failure of the signer into a `SignerFault`. */
 const sign = async (signer: Signer, request: SigningRequest): Promise<IssuedCertificate> => {
   try {
     return await signer.sign(request);
   } catch (cause) {
-    throw cause instanceof SignerFault ? cause : new SignerFault("the signer failed; the log says how", { cause });
+    throw cause instanceof SignerFault ? cause : new SignerFault("the signer failed; see the log", { cause });
   }
 };
 
@@ -106,7 +106,7 @@ interface Renewal {
   origin: Origin;
 }
 
-/** The issuing transaction: rechecks identity and certificate under the identity's lock, then writes successor and audit event. */
+/** Checks identity and certificate again under the identity's lock, then writes successor and audit event. */
 const record = async (
   tx: Executor,
   { clock, entropy }: RenewCore,

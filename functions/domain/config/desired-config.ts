@@ -22,7 +22,7 @@ import type { Operator } from "../operator/authenticate.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy">;
 
-/** What an identity should run, and what it should have run before. */
+/** The config assigned to an identity, and the one before it. */
 export interface Assigned {
   assignment: AssignmentRow;
   config: Pick<ConfigRow, "id" | "configHash">;
@@ -30,8 +30,8 @@ export interface Assigned {
 }
 
 /**
- * Assigns a config to an identity; the same again changes nothing. 404 `not_found` for either; 409 `conflict` when the identity is
- * revoked, or when `expectedCurrentConfigId` (null: none) is given and is not what is assigned.
+ * Assigns a config to an identity; idempotent. Throws 404 `not_found` for either; 409 `conflict` for a revoked identity, or if
+ * `expectedCurrentConfigId` is given (null: none) and another config is assigned.
  */
 export const assignConfig = async (
   core: Needs,
@@ -53,13 +53,13 @@ export const assignConfig = async (
     return assignLocked(tx, core, { operator, identity, config, origin });
   });
 
-/** What became of one identity of a bulk assignment. */
+/** The outcome for one identity of a bulk assignment. */
 export interface BulkResult {
   identityId: string;
   outcome: "assigned" | "unchanged" | "not_found" | "revoked";
 }
 
-/** Assigns a config to many identities in one transaction, a result for each in the order asked. 404 `not_found` for the config. */
+/** Assigns a config to many identities in one transaction. Returns a result for each, in order. Throws 404 `not_found` for the config. */
 export const assignConfigToMany = async (
   core: Needs,
   operator: Operator,
@@ -82,7 +82,7 @@ export const assignConfigToMany = async (
     return identityIds.map((identityId) => ({ identityId, outcome: outcomes.get(identityId) ?? "not_found" }));
   });
 
-/** Takes the assignment of an identity away; idempotent. 404 `not_found`. */
+/** Removes the assignment of an identity; idempotent. Throws 404 `not_found`. */
 export const clearConfig = async (
   { db, clock, entropy }: Needs,
   operator: Operator,
@@ -110,8 +110,8 @@ export const clearConfig = async (
   });
 
 /**
- * Assigns the newest stored config that has the last known good hash of the identity's newest heartbeat. 404 `not_found`, 409
- * `no_last_known_good`, `last_known_good_not_stored`, `conflict` for a revoked identity.
+ * Assigns the newest stored config that has the last known good hash of the identity's newest heartbeat. Throws 404 `not_found`; 409
+ * `no_last_known_good`, `last_known_good_not_stored`, or `conflict` for a revoked identity.
  */
 export const rollBackConfig = async (
   core: Needs,
@@ -182,7 +182,7 @@ const assignLocked = async (
   return { assignment, config, previousConfigId: open?.configId ?? null };
 };
 
-/** The config assigned to the caller's own identity, null when none is; nobody else's can be asked for. */
+/** Returns the config assigned to the caller's own identity; null for none. */
 export const desiredConfig = async (
   core: Pick<Core, "db" | "clock" | "entropy">,
   caller: ProvenCollector,

@@ -1,13 +1,13 @@
 import type { Tree } from "../../../proto/collector-config/tree.ts";
 
-/** Where a secret stands: the path of its value in the tree, or the line of the text (counted from 1), and of what kind it is. */
+/** A secret: the path of its value in the tree, or its line in the text (counted from 1), and its kind. */
 export interface FoundSecret {
   path: readonly (string | number)[] | null;
   line: number | null;
   kind: string;
 }
 
-/** What a secret looks like, wherever it stands. Every pattern is linear in the length of the text. */
+/** Patterns of secrets. Each runs in time linear in the length of the text. */
 const patterns: readonly { kind: string; pattern: RegExp }[] = [
   { kind: "a PEM block", pattern: /-----BEGIN [A-Z0-9 ]{1,64}-----/ },
   { kind: "a bootstrap token", pattern: /svcbt_[0-9A-Za-z]{20}/ },
@@ -29,7 +29,7 @@ const secretName = /(?:^|[_.-])(?:password|passwd|passphrase|secret|token|api_?k
 const namedInText =
   /(?:password|passwd|passphrase|secret|token|api_?key|private_?key|credentials?)["']?\s{0,8}[:=]\s{0,8}["']?([^\s"'#]{1,256})/i;
 
-/** Secrets in the values of a parsed config, and in its text: comments are read by people and end up in the same places. */
+/** Returns the secrets in the values of a parsed config and in its text, comments included. */
 export const findSecrets = (tree: Tree, text: string): FoundSecret[] => {
   const found = inTree(tree, []);
   text.split(/\r\n|\r|\n/).forEach((content, index) => {
@@ -59,5 +59,5 @@ const isNamedSecret = (comment: string): boolean => {
   return value !== undefined && !isFile(value);
 };
 
-/** A reference to a local file is how a config names a secret. */
+/** Whether a value refers to a local file, which is how a config names a secret. */
 const isFile = (value: string): boolean => value === "" || /^(?:\.{0,2}\/|file:)/.test(value);

@@ -11,7 +11,7 @@ import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { findSecrets } from "./find-secrets.ts";
 
-/** Stores a checked config, byte for byte. The same text may be published again: each publication is a config of its own. */
+/** Stores a checked config, byte for byte. Publishing the same text again creates another config. */
 export const publishConfig = async (
   { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
@@ -42,14 +42,14 @@ export const publishConfig = async (
     return row;
   });
 
-/** The config. 404 `not_found`. */
+/** Returns the config. Throws 404 `not_found`. */
 export const getConfig = async ({ db }: Pick<Core, "db">, id: string): Promise<ConfigRow> => {
   const config = await findConfig(db, id);
   if (config === undefined) throw new Problem("not_found");
   return config;
 };
 
-/** One page of the published configs, newest first, without their text. */
+/** Returns one page of the published configs, newest first, without their text. */
 export const browseConfigs = ({ db }: Pick<Core, "db">, page: PageRequest): Promise<Paged<ListedConfig>> =>
   listConfigs(db, page);
 
@@ -61,20 +61,20 @@ export interface CheckedConfig {
 }
 
 /**
- * Checks a collector config before it is published (contract, section 5): 413 `payload_too_large` over 256 KiB, 422
- * `config_contains_secret`, 422 `config_invalid` by the collector's own schema. Places are told, values never.
+ * Checks a collector config before it is published (docs/collector-config.md). Throws 413 `payload_too_large` over 256 KiB, 422
+ * `config_contains_secret`, 422 `config_invalid` by the collector's own schema. Errors name paths and lines, never values.
  */
 export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
   const sizeBytes = new TextEncoder().encode(yaml).length;
   if (sizeBytes > configBytesMax)
     throw new Problem("payload_too_large", { detail: `A config is at most ${configBytesMax} bytes` });
-  // A NUL would pass a YAML parser inside a comment, and no database text holds it.
-  if (yaml.includes("\u0000")) throw invalid([{ path: "", message: "must not hold NUL characters" }]);
+  // A YAML parser accepts NUL in a comment, and the database rejects it.
+  if (yaml.includes("\u0000")) throw invalid([{ path: "", message: "must not contain NUL characters" }]);
   const tree = parseTree(yaml);
   const secrets = findSecrets(tree.ok ? tree.tree : null, yaml);
   if (secrets.length > 0) {
     const errors = secrets.map(({ path, line, kind }): FieldError => {
-      const message = `holds ${kind}; refer to a local file instead`;
+      const message = `contains ${kind}; refer to a local file instead`;
       if (path !== null && tree.ok) return tree.errorAt(path, message);
       return { path: "", line: line ?? 1, column: 1, message };
     });

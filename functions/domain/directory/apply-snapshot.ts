@@ -19,21 +19,21 @@ import { type DirectoryChanges, decideDirectoryChanges, type PersonState, type S
 /** What writing to the directory's tables needs of core. */
 export type DirectoryCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
-/** What came of a snapshot. `superseded`: another sync ended while this snapshot was read, and nothing was written. */
+/** The result of a snapshot. `superseded`: another sync ended while this snapshot was read, and nothing was written. */
 export interface SnapshotReport {
   outcome: "synced" | "held" | "refused" | "superseded";
   users: number;
   added: number;
   changed: number;
   held: number;
-  /** The setting that looks wrong, by what the snapshot holds; null when none does. */
+  /** The setting that the snapshot suggests is wrong; null for none. */
   suspectSetting: SuspectSetting | null;
 }
 
 /**
- * Makes the people of the database agree with a snapshot, in one transaction with the audit events of it: all or nothing. A snapshot
- * without any user is refused, and a mass that is missing or in another domain held (contract, section 2). `syncsBefore` is how many
- * syncs had ended when the reading began, so that a slow reading never undoes a newer one.
+ * Applies a snapshot to the people in the database, in one transaction with its audit events. Rejects a snapshot without users, and holds
+ * people whom it would remove in a mass (docs/directory.md). `syncsBefore` is the number of syncs that had ended when reading began, so
+ * that a slow read never undoes a newer one.
  */
 export const applyDirectorySnapshot = (
   core: DirectoryCore,
@@ -71,14 +71,14 @@ export const applyDirectorySnapshot = (
     return { ...report, outcome, added: changes.added.length, changed: changes.changed.length, held, suspectSetting };
   });
 
-/** Told once: a directory that stays empty is not news at each retry. */
+/** Records an empty snapshot, and audits the first of several in a row. */
 const refuse = async (tx: Executor, core: DirectoryCore, last: DirectorySync | undefined): Promise<void> => {
   await saveDirectorySync(tx, endedWithoutSnapshot(core, last, { outcome: "refused", reasonCode: "no_users" }));
   if (last?.reasonCode === "no_users") return;
   await recordAudits(tx, core, [refusalEntry(core.config.directory.domain, "no_users", {})]);
 };
 
-/** How a sync that wrote nobody is put down: the snapshot before it stays the newest. */
+/** Returns the record of a sync that wrote nobody: the previous snapshot stays the newest. */
 export const endedWithoutSnapshot = (
   { clock }: Pick<DirectoryCore, "clock">,
   last: DirectorySync | undefined,
@@ -125,7 +125,7 @@ const missingGroupsOf = ({ admins, auditors }: DirectorySnapshot, domain: string
   ...(auditors === null ? [`svc-auditor@${domain}`] : []),
 ];
 
-/** Puts down that the directory could not be read, and why; people stay as the snapshot before left them. */
+/** Records that the directory could not be read, and why; people stay unchanged. */
 export const recordDirectoryFailure = (
   core: Pick<DirectoryCore, "db" | "clock">,
   reasonCode: DirectoryFaultCode,

@@ -3,12 +3,12 @@ import type { Actor, AuditEntry } from "../audit/audit-log.ts";
 import type { DirectoryChanges, HeldFor, PersonState } from "./rules.ts";
 
 const actor: Actor = { type: "system", id: "directory-sync", display: "directory sync" };
-/** So many people are told of by name; a first sync has them all. */
+/** The most people that one entry names; a first sync adds everybody. */
 const peopleMax = 200;
 
 /**
- * What a sync changed in what people may do: who was added, whose status, scopes or address are others now. Nothing when nothing did,
- * but for the first snapshot of all.
+ * Returns the entry of a sync that changed access: people added, and people whose status, scopes or address changed. Returns none
+ * without changes, except for the first snapshot.
  */
 export const syncEntry = (
   domain: string,
@@ -18,7 +18,7 @@ export const syncEntry = (
   const changed = changes.changed.filter(({ before, after }) => !isSameAccess(before, after));
   const count = changes.added.length + changed.length;
   if (count === 0 && !isFirst) return [];
-  // Whose access was changed goes before whoever is new.
+  // Changed people come before new ones.
   const people = [
     ...changed.slice(0, peopleMax).map(({ before, after }) => ({
       subject: before.subject,
@@ -52,7 +52,7 @@ const isSameAccess = (a: PersonState, b: PersonState): boolean =>
 
 const accessOf = ({ primaryEmail, status, scopes }: PersonState) => ({ email: primaryEmail, status, scopes });
 
-/** Of what a snapshot says, this was not believed. */
+/** Returns the entry of a snapshot, or a part of one, that was not applied. */
 export const refusalEntry = (
   domain: string,
   reason: "no_users" | HeldFor,

@@ -1,21 +1,21 @@
 /**
- * What a snapshot of the directory makes of the people core knows. Invariants: a person is found by the directory's id and by nothing
- * else, so neither an address that is used again nor an alias inherits anything; nobody is active whom the snapshot does not have in
- * the domain, but those who are held, and these gain no scope.
+ * Decides how a snapshot of the directory changes the people that core knows. Invariants: only the directory's id identifies a person, so
+ * neither a reused address nor an alias inherits anything; only people whom the snapshot has in the domain are active, and those who are
+ * held, who gain no scope.
  */
 import type { PersonStatus } from "../../../drizzle/schema/operator.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
 import type { DirectorySnapshot, DirectoryUser } from "../../directory/snapshot.ts";
 
-/** What core holds of a person. `subject` is the directory's id; null for one that no sync has written. */
+/** A person in the database. `subject` is the directory's id; null for a person that no sync has written. */
 export interface KnownPerson extends PersonState {
   userId: string;
   subject: string | null;
-  /** Snapshots in a row that did not have this active person, or not in the domain, while they were held. */
+  /** Consecutive snapshots that lacked this active person, or had them outside the domain, while they were held. */
   missedSyncs: number;
 }
 
-/** What the directory decides of a person. */
+/** What the directory decides about a person. */
 export interface PersonState {
   primaryEmail: string;
   displayName: string;
@@ -23,43 +23,43 @@ export interface PersonState {
   scopes: readonly Scope[];
 }
 
-/** What is to be written. */
+/** The changes to write. */
 export interface DirectoryChanges {
   added: { subject: string; state: PersonState }[];
-  /** Those who differ from what is known, in their state or in `missedSyncs`. */
+  /** People whose state or `missedSyncs` differs from the database. */
   changed: { before: KnownPerson; after: KnownPerson }[];
-  /** Active people who are not in the snapshot, or not in the domain, and stay active for now. */
+  /** Active people who are missing from the snapshot, or outside the domain, and stay active for now. */
   held: number;
-  /** Why they are; null when nobody is. */
+  /** Why people are held; null for nobody. */
   heldFor: HeldFor | null;
-  /** The setting that looks wrong: people are there, and none of them, or suddenly few, in the domain. */
+  /** The setting that looks wrong: none or suddenly few of the people are in the domain. */
   suspectSetting: SuspectSetting | null;
 }
 
-/** What of a snapshot is not believed at once. */
+/** Why a part of a snapshot is not applied at once. */
 export type HeldFor = "mass_absence" | "mass_unverified";
 
 /** A variable of core's configuration. */
 export type SuspectSetting = "SVC_DIRECTORY_DOMAIN";
 
-/** What `decideDirectoryChanges` judges by. */
+/** The settings of `decideDirectoryChanges`. */
 export interface DirectoryPolicy {
   /** In lower case. */
   domain: string;
-  /** Believes everything at once. */
+  /** Applies every snapshot at once. */
   allowMassRemoval: boolean;
 }
 
-/** More than half of more than this many active people: a mass (contract, section 2, "Guard"). */
+/** More than half of more than this many active people is a mass (docs/directory.md). */
 const massFrom = 10;
-/** How many snapshots in a row must agree on what is held. */
+/** Consecutive snapshots that must agree before held people are removed. */
 const agreeingSyncs = 3;
 const displayNameMax = 200;
 
 /**
- * Decides what a snapshot changes. Suspension, archiving and groups apply at once; so does that somebody is missing, or in another
- * domain, unless either befalls more than half of more than ten active people: then each of them is held until three snapshots in a
- * row have said so.
+ * Decides what a snapshot changes. Suspension, archiving and groups apply at once, and so does the removal of a person who is missing or
+ * outside the domain. If that would remove more than half of more than ten active people, each of them is held until three consecutive
+ * snapshots agree.
  */
 export const decideDirectoryChanges = (
   snapshot: DirectorySnapshot,
@@ -96,11 +96,11 @@ export const decideDirectoryChanges = (
   const change = (before: KnownPerson, after: KnownPerson): void => {
     if (!isSame(before, after)) changes.changed.push({ before, after });
   };
-  const believe = (before: KnownPerson, state: PersonState): void =>
+  const apply = (before: KnownPerson, state: PersonState): void =>
     change(before, { ...before, ...state, missedSyncs: 0 });
-  const hold = (before: KnownPerson, state: PersonState, heldFor: HeldFor): void => {
+  const holdOrApply = (before: KnownPerson, state: PersonState, heldFor: HeldFor): void => {
     const after = heldOn(before, state, scopesOf(before.subject));
-    if (after === null) believe(before, state);
+    if (after === null) apply(before, state);
     else {
       changes.held += 1;
       changes.heldFor = heldFor;
@@ -110,19 +110,20 @@ export const decideDirectoryChanges = (
 
   for (const { subject, before, state } of seen) {
     if (before === undefined) changes.added.push({ subject, state });
-    else if (foreignIsMass && isActive(before) && state.status === "unverified") hold(before, state, "mass_unverified");
-    else believe(before, state);
+    else if (foreignIsMass && isActive(before) && state.status === "unverified")
+      holdOrApply(before, state, "mass_unverified");
+    else apply(before, state);
   }
   for (const before of missing) {
     const { primaryEmail, displayName } = before;
     const state: PersonState = { primaryEmail, displayName, status: "absent", scopes: [] };
-    if (absenceIsMass && isActive(before)) hold(before, state, "mass_absence");
-    else believe(before, state);
+    if (absenceIsMass && isActive(before)) holdOrApply(before, state, "mass_absence");
+    else apply(before, state);
   }
   return changes;
 };
 
-/** An active person who stays so for now, without the scopes that are gone; null when enough snapshots have agreed on `lost`. */
+/** Returns the person as active for now, without revoked scopes; null when enough snapshots agree on `lost`. */
 const heldOn = (before: KnownPerson, lost: PersonState, granted: readonly Scope[]): KnownPerson | null => {
   const missedSyncs = before.missedSyncs + 1;
   if (missedSyncs >= agreeingSyncs) return null;
@@ -153,8 +154,8 @@ const statusOf = ({ suspended, archived }: DirectoryUser, isMember: boolean): Pe
 };
 
 /**
- * ASCII letters alone: Unicode's lower case makes an ASCII `k` of the Kelvin sign, and so a look-alike the very domain. Local parts lose
- * their case too, as the directory takes them.
+ * Lowers ASCII letters alone: Unicode lowers the Kelvin sign to an ASCII `k`, which would make a look-alike equal to the domain. Local
+ * parts lose their case too, as in the directory.
  */
 const lowerAscii = (text: string): string => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 
@@ -163,7 +164,7 @@ const isInDomain = (email: string, domain: string): boolean => {
   return parts.length === 2 && parts[0] !== "" && parts[1] === domain;
 };
 
-/** Scopes by group (spec, "Operator login"); a missing group reduces them to `read`. */
+/** Returns the scopes of a person by group (docs/sign-in.md); without the groups, `read`. */
 const scopesFrom =
   ({ admins, auditors }: DirectorySnapshot) =>
   (subject: string | null): readonly Scope[] => {
@@ -171,7 +172,7 @@ const scopesFrom =
     return subject !== null && auditors?.has(subject) ? ["read", "audit"] : ["read"];
   };
 
-/** Without control characters, which neither a log line nor the database takes. */
+/** Replaces control characters, which break log lines and which the database rejects. */
 const printable = (text: string): string =>
   text
     .toWellFormed()

@@ -2,22 +2,22 @@ import type { Core } from "../../core.ts";
 import { countPeople, type DirectorySync, findDirectorySync, type PeopleCounts } from "../../store/directory.ts";
 import type { HeldFor, SuspectSetting } from "./rules.ts";
 
-/** How the sync of the directory stands: how the newest ended, and whom core knows. */
-export interface DirectoryStatus {
-  /** Null before the first. */
+/** The state of the directory sync: the newest sync, and the counts of people. */
+export interface DirectoryState {
+  /** Null before the first sync. */
   last: DirectorySync | null;
   counts: PeopleCounts;
-  /** The setting that looks wrong; null when none does. */
+  /** The setting that looks wrong; null for none. */
   suspectSetting: SuspectSetting | null;
 }
 
-/** Asks the database, so that every core answers the same, whichever ran the sync. */
-export const readDirectoryStatus = async ({ db }: Pick<Core, "db">): Promise<DirectoryStatus> => {
+/** Reads the state from the database, so that every core returns the same. */
+export const readDirectoryState = async ({ db }: Pick<Core, "db">): Promise<DirectoryState> => {
   const [last, counts] = await Promise.all([findDirectorySync(db), countPeople(db)]);
   return { last: last ?? null, counts, suspectSetting: suspectSettingOf(last, counts) };
 };
 
-/** People are there, and suddenly few of them, or none at all, in the domain. */
+/** Returns the setting if none or suddenly few of the people are in the domain. */
 const suspectSettingOf = (
   last: DirectorySync | undefined,
   { people: { active, unverified } }: PeopleCounts,

@@ -16,7 +16,7 @@ import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { certificateTtlSecondsMax } from "./rules.ts";
 
-/** A policy as an admin asks for it; every field decided, defaults applied. */
+/** A policy to create, with defaults applied. */
 export interface PolicyDraft {
   name: string;
   description: string | null;
@@ -29,7 +29,7 @@ export interface PolicyDraft {
   reenrollment: Reenrollment;
 }
 
-/** Creates an enrollment policy; a TTL above 30 days is capped. 409 `policy_name_taken`. */
+/** Creates an enrollment policy; caps a TTL above 30 days. Throws 409 `policy_name_taken`. */
 export const createPolicy = async (
   { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
@@ -69,7 +69,7 @@ export const createPolicy = async (
     return policy;
   });
 
-/** Freezes a policy: final, idempotent, and its tokens stop enrolling with the commit. 404 `not_found`. */
+/** Freezes a policy; final and idempotent. Its tokens stop enrolling with the commit. Throws 404 `not_found`. */
 export const freezePolicy = async (
   { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
@@ -97,18 +97,18 @@ export const freezePolicy = async (
     return { ...policy, frozenAt };
   });
 
-/** One page of the policies, newest first. */
+/** Returns one page of the policies, newest first. */
 export const browsePolicies = ({ db }: Pick<Core, "db">, page: PageRequest): Promise<Paged<store.PolicyRow>> =>
   store.listPolicies(db, page);
 
-/** The policy. 404 `not_found`. */
+/** Returns the policy. Throws 404 `not_found`. */
 export const getPolicy = async ({ db }: Pick<Core, "db">, id: string): Promise<store.PolicyRow> => {
   const policy = await store.findPolicy(db, id);
   if (policy === undefined) throw new Problem("not_found");
   return policy;
 };
 
-/** One page of a policy's tokens, newest first. 404 `not_found` for a policy that is not there. */
+/** Returns one page of a policy's tokens, newest first. Throws 404 `not_found` for an unknown policy. */
 export const browseTokens = async (
   core: Pick<Core, "db">,
   policyId: string,

@@ -2,19 +2,19 @@ import type { Entropy } from "../../../kit/entropy.ts";
 import { Secret } from "../../../kit/secret.ts";
 import { composeIdentity } from "../../../proto/identity.ts";
 
-/** The cap of `certificate_ttl_seconds`: 30 days (spec, "Limits"). */
+/** The cap of `certificate_ttl_seconds`: 30 days. */
 export const certificateTtlSecondsMax = 2_592_000;
 
-/** The cap of a token's life: 7 days (spec, "Limits"). */
+/** The cap of a token's lifetime: 7 days. */
 export const tokenTtlSecondsMax = 604_800;
 
-/** The life of a token whose `ttl_seconds` is 0 or absent: one hour. */
+/** The lifetime of a token whose `ttl_seconds` is 0 or absent: one hour. */
 export const tokenTtlSecondsDefault = 3600;
 
-/** What is left of a token's use at a moment; the first of these that applies is shown. */
+/** The state of a token, in order of precedence. */
 export type TokenState = "revoked" | "expired" | "exhausted" | "active";
 
-/** The state of a token, whatever its policy's. */
+/** Returns the state of a token at `now`, regardless of its policy. */
 export const tokenState = (
   token: { revokedAt: Date | null; expiresAt: Date; maxUses: number; useCount: number },
   now: number,
@@ -44,8 +44,8 @@ const checksumCharacters = 6;
 export const tokenPrefixCharacters = 12;
 
 /**
- * A new bootstrap token (contract, section 3): `svcbt_`, 256 random bits in base62, and a CRC-32 of all before it. A secret
- * scanner can recognise it, and a typo costs no query.
+ * Creates a bootstrap token: `svcbt_`, 256 random bits in base62, and a CRC-32 of all before it. A secret scanner can recognise it, and a
+ * typo costs no query.
  */
 export const generateToken = (entropy: Entropy): Secret => {
   const bits = entropy.bytes(secretBits / 8).reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);
@@ -53,7 +53,7 @@ export const generateToken = (entropy: Entropy): Secret => {
   return new Secret(body + checksum(body));
 };
 
-/** Whether `text` has a token's form and its checksum is right. Says nothing about whether core issued it. */
+/** Whether `text` has the form of a token and a correct checksum, whether or not core issued it. */
 export const isWellFormedToken = (text: string): boolean =>
   pattern.test(text) && checksum(text.slice(0, -checksumCharacters)) === text.slice(-checksumCharacters);
 
@@ -65,7 +65,7 @@ const base62 = (value: bigint, characters: number): string => {
   return text;
 };
 
-/** CRC-32 as in IEEE 802.3 (reflected, polynomial 0xEDB88320), over the ASCII of `text`. */
+/** Returns the CRC-32 of IEEE 802.3 (reflected, polynomial 0xEDB88320) over the ASCII of `text`. */
 const crc32 = (text: string): number => {
   let crc = 0xffffffff;
   for (let at = 0; at < text.length; at++) {

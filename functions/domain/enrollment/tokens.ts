@@ -8,7 +8,7 @@ import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { generateToken, tokenPrefixCharacters } from "./rules.ts";
 
-/** A token as an admin asks for it; every field decided, defaults applied. */
+/** A token to create, with defaults applied. */
 export interface TokenDraft {
   policyId: string;
   ttlSeconds: number;
@@ -19,8 +19,8 @@ export interface TokenDraft {
 }
 
 /**
- * Creates a bootstrap token. The raw value is in this answer and nowhere else: the database holds its SHA-256 and a prefix. 404
- * `not_found`, 409 `policy_frozen`.
+ * Creates a bootstrap token. Only this result has the raw value; the database stores its SHA-256 and a prefix. Throws 404 `not_found`, 409
+ * `policy_frozen`.
  */
 export const createToken = async (
   { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
@@ -72,7 +72,7 @@ export const createToken = async (
   });
 };
 
-/** Revokes a bootstrap token, idempotently: it enrolls nobody after the commit. 404 `not_found`. */
+/** Revokes a bootstrap token; idempotent. It enrolls no host after the commit. Throws 404 `not_found`. */
 export const revokeToken = async (
   { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,

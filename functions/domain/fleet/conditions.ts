@@ -2,14 +2,14 @@ import { type FleetCondition, fleetConditions } from "../../../proto/fleet-healt
 import type { FleetRow } from "../../store/fleet-report.ts";
 import type { FleetThresholds } from "../../store/fleet-rows.ts";
 
-/** Why a row is in a state: since when as far as core knows, and the evidence in words. */
+/** A condition that applies to a host: since when as far as core knows, and the evidence in words. */
 export interface Condition {
   state: FleetCondition;
   since: string;
   evidence: string;
 }
 
-/** Every condition that holds for a row, in order of precedence. Whether one holds was decided in SQL; here it is explained. */
+/** Explains every condition that applies to a row, in order of precedence. SQL has decided which apply. */
 export const conditionsOf = (row: FleetRow, thresholds: FleetThresholds, now: Date): Condition[] =>
   fleetConditions
     .filter((state) => row[`is_${state}`])
@@ -26,8 +26,8 @@ type Explain = (
 
 const ms = (text: string | null): number => (text === null ? 0 : new Date(text).getTime());
 const ageSeconds = (text: string | null, now: number): number => Math.max(0, Math.floor((now - ms(text)) / 1000));
-/** Where nothing was kept of it: what a heartbeat says holds since then at the latest. */
-const heard = (row: FleetRow): string => row.last_heartbeat_at ?? row.enrolled_at;
+/** The start of a condition without a recorded start: at the latest, the newest heartbeat. */
+const lastReport = (row: FleetRow): string => row.last_heartbeat_at ?? row.enrolled_at;
 
 const explanations: Record<FleetCondition, Explain> = {
   revoked: (row) =>
@@ -39,7 +39,7 @@ const explanations: Record<FleetCondition, Explain> = {
         },
   enrolling: (row, { enrollingSeconds }, now) => ({
     since: row.enrolled_at,
-    evidence: `enrolled ${ageSeconds(row.enrolled_at, now)} s ago, not heard of yet, allowed ${enrollingSeconds} s`,
+    evidence: `enrolled ${ageSeconds(row.enrolled_at, now)} s ago, no heartbeat yet, allowed ${enrollingSeconds} s`,
   }),
   renewal_failed: (row, _thresholds, now) =>
     ms(row.certificate_not_after) <= now && row.successor_id === null
@@ -47,7 +47,7 @@ const explanations: Record<FleetCondition, Explain> = {
           since: row.certificate_not_after,
           evidence: `the certificate expired ${ageSeconds(row.certificate_not_after, now)} s ago and has no successor`,
         }
-      : { since: row.renewal_failed_since ?? heard(row), evidence: row.renewal_last_error ?? "renewal failed" },
+      : { since: row.renewal_failed_since ?? lastReport(row), evidence: row.renewal_last_error ?? "renewal failed" },
   stale: (row, { staleAfterSeconds, enrollingSeconds }, now) =>
     row.last_heartbeat_at === null
       ? {
@@ -68,15 +68,15 @@ const explanations: Record<FleetCondition, Explain> = {
     };
   },
   config_invalid: (row) => ({
-    since: row.config_invalid_since ?? heard(row),
+    since: row.config_invalid_since ?? lastReport(row),
     evidence: row.config_error ?? "the collector reports an invalid config",
   }),
   unsupported_version: (row, { versionMin }) => ({
-    since: row.version_since ?? heard(row),
+    since: row.version_since ?? lastReport(row),
     evidence: versionMin === null ? "the version is not SemVer" : `the version is not SemVer ${versionMin} or later`,
   }),
   queue_at_risk: (row) => ({
-    since: row.queue_at_risk_since ?? heard(row),
+    since: row.queue_at_risk_since ?? lastReport(row),
     evidence: row.dropped_since_previous
       ? `records were dropped since the previous heartbeat, ${row.dropped_records_total} in all`
       : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s`,

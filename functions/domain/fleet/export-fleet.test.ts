@@ -50,8 +50,8 @@ describe("an export", () => {
     const reader = await start();
     await reader.read();
     while ((await eventCount()) === before) await test.clock.advance(60_000);
-    await expect(reader.closed).rejects.toThrow("took nothing for 60 s");
-    expect(await lastEvent()).toMatchObject({ outcome: "failure", reason: "the reader went away before the end" });
+    await expect(reader.closed).rejects.toThrow("no read for 60 s");
+    expect(await lastEvent()).toMatchObject({ outcome: "failure", reason: "the reader disconnected before the end" });
   });
 
   it("is recorded with the rows given out when its reader goes away", async () => {
@@ -60,7 +60,7 @@ describe("an export", () => {
     await reader.read();
     await reader.cancel();
     const event = await lastEvent();
-    expect(event).toMatchObject({ outcome: "failure", reason: "the reader went away before the end" });
+    expect(event).toMatchObject({ outcome: "failure", reason: "the reader disconnected before the end" });
     expect(event?.rows).toBeLessThan(3000);
   });
 });

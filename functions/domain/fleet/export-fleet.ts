@@ -7,28 +7,28 @@ import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { readFleetRules } from "./report.ts";
 
-/** Rows read at once: enough for a scan to pay, few enough that neither memory nor the event loop notices. */
+/** Rows per batch: enough to amortise a scan, few enough for memory and the event loop. */
 const batchRows = 1000;
 
-/** What to export, and for whom. */
+/** An export that an operator requests. */
 export interface FleetExport {
   kind: ExportKind;
   filter: FleetFilter;
   operator: Operator;
   origin: Origin;
-  /** The filters as they were asked for, for the audit log. */
+  /** The filters as requested, for the audit log. */
   asked: Readonly<Record<string, unknown>>;
 }
 
-/** The rules that an export is judged by, and its rows in batches, read as they are asked for. */
+/** The rules of an export, and its rows in batches, each read on demand. */
 export interface ExportedFleet {
   rules: FleetRules;
   batches: AsyncGenerator<FleetRow[], void, void>;
 }
 
 /**
- * Every row of an export (contract, section 6), in the order of identities, judged at the moment of the call. Ends with an audit event
- * with the rows that were given out: before the reader is told that there are no more, and when it stops before the end.
+ * Returns every row of an export (docs/fleet-health.md), in the order of identities, by the rules at the time of the call. Writes an audit
+ * event with the number of rows before it reports the end to the reader, or when the reader stops earlier.
  */
 export const exportFleet = async (
   core: Pick<Core, "db" | "clock" | "config" | "entropy">,
@@ -44,7 +44,7 @@ const readBatches = async function* (
   { kind, filter, operator, origin, asked }: FleetExport,
 ): AsyncGenerator<FleetRow[], void, void> {
   let given = 0;
-  let reason: string | null = "the reader went away before the end";
+  let reason: string | null = "the reader disconnected before the end";
   try {
     let after: FleetPosition | null = null;
     do {

@@ -8,31 +8,31 @@ import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authe
 /** What heartbeats need of core. */
 export type HeartbeatCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "observe">;
 
-/** What core tells a collector that reported. */
+/** The response to a heartbeat. */
 export interface HeartbeatAnswer {
   /** Milliseconds since the epoch. */
   serverTime: number;
   nextHeartbeatSeconds: number;
   desiredConfig: { configId: string; configHash: string } | null;
-  /** The time in which collectors renew by themselves is over, and this certificate is still the newest one in use. */
+  /** The collector should have renewed by itself, and this certificate is still the newest one in use. */
   renewNow: boolean;
 }
 
-/** Takes heartbeats. */
-export type TakeHeartbeat = (
+/** Accepts one heartbeat. */
+export type AcceptHeartbeat = (
   caller: ProvenCollector,
   report: HeartbeatRequest,
   origin: Origin,
 ) => Promise<HeartbeatAnswer>;
 
-/** A suspected clone is audited at most this often. */
+/** A suspected clone is audited at most once in this time. */
 const cloneAuditMs = 10 * 60_000;
 
 /**
- * Heartbeats: each is answered when its row is committed, and concurrent ones share statements. Throws the problems of contract
- * section 4. Only the newest report of an identity is kept.
+ * Creates the handler of heartbeats. It answers when the row is committed; concurrent heartbeats share statements. Keeps only the newest
+ * report of an identity. Throws the problems of `admitted`.
  */
-export const createHeartbeats = (core: HeartbeatCore): TakeHeartbeat => {
+export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
   const { config, db, clock, observe } = core;
   const write = createHeartbeatWriter(db, clock);
 

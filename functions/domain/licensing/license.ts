@@ -3,13 +3,13 @@ import * as v from "valibot";
 import type { Clock } from "../../../kit/clock.ts";
 import type { Secret } from "../../../kit/secret.ts";
 
-/** A license as it was configured: the JWT and the key that its issuer signs with. */
+/** The configured license: the JWT and the public key of its issuer. */
 export interface LicenseSource {
   token: Secret;
   publicKeyPem: string;
 }
 
-/** What a license comes to at a moment. Nothing stops working when it is not `ready`: it is a report. */
+/** The state of a license. It is only reported: nothing stops working when it is not `ready`. */
 export interface LicenseState {
   edition: "community" | "licensed";
   status: "ready" | "not_ready";
@@ -22,20 +22,20 @@ const Claims = v.object({
 });
 
 /**
- * Judges the license (contract, section 9): without one the edition is `community`, unlimited; with one, an EdDSA signature,
- * `exp` and `max_collectors` count.
+ * Returns the state of the license (docs/operate.md): `community`, unlimited, without one; otherwise by its EdDSA signature, `exp` and
+ * `max_collectors`.
  */
-export const judgeLicense = async (
+export const checkLicense = async (
   source: LicenseSource | null,
   { clock, countCollectors }: { clock: Clock; countCollectors: () => Promise<number> },
 ): Promise<LicenseState> => {
   if (source === null) return { edition: "community", status: "ready", detail: "community edition, unlimited" };
-  const refused = (detail: string): LicenseState => ({ edition: "licensed", status: "not_ready", detail });
+  const notReady = (detail: string): LicenseState => ({ edition: "licensed", status: "not_ready", detail });
   const claims = await readClaims(source, clock);
-  if (typeof claims === "string") return refused(claims);
+  if (typeof claims === "string") return notReady(claims);
   const enrolled = await countCollectors();
   const limit = claims.max_collectors;
-  if (enrolled > limit) return refused(`${enrolled} collectors are enrolled, the license covers ${limit}`);
+  if (enrolled > limit) return notReady(`${enrolled} collectors are enrolled, the license covers ${limit}`);
   const until = new Date(claims.exp * 1000).toISOString();
   return { edition: "licensed", status: "ready", detail: `${enrolled} of ${limit} collectors, until ${until}` };
 };

@@ -6,25 +6,25 @@ import { scope } from "../../http/guards.ts";
 import { createList, ListView, listFields } from "../../http/list.ts";
 import { route } from "../../http/route.ts";
 import type { AuditFilter, ListedAuditEvent } from "../../store/audit.ts";
-import { Id, Moment } from "../shapes.ts";
+import { Id, IsoTimestamp } from "../shapes.ts";
 
-const TextOrNone = v.nullable(v.string());
+const TextOrNull = v.nullable(v.string());
 
 const AuditEventView = v.strictObject({
   id: Id,
   seq: v.nullable(v.number()),
-  occurred_at: Moment,
+  occurred_at: IsoTimestamp,
   actor: v.strictObject({ type: v.picklist(["operator", "collector", "system"]), id: v.string(), display: v.string() }),
   action: v.string(),
   target: v.strictObject({ type: v.string(), id: v.string() }),
   outcome: v.picklist(["success", "failure"]),
-  reason_code: TextOrNone,
-  reason: TextOrNone,
-  remote_addr: TextOrNone,
-  request_id: TextOrNone,
+  reason_code: TextOrNull,
+  reason: TextOrNull,
+  remote_addr: TextOrNull,
+  request_id: TextOrNull,
   details: v.record(v.string(), v.unknown()),
-  prev_hash: TextOrNone,
-  hash: TextOrNone,
+  prev_hash: TextOrNull,
+  hash: TextOrNull,
 });
 
 const at = v.pipe(
@@ -66,14 +66,14 @@ const view = (event: ListedAuditEvent): v.InferOutput<typeof AuditEventView> => 
   hash: event.link?.hash.toHex() ?? null,
 });
 
-/** `GET /v1/audit-events`: everything sensitive that happened, newest first. */
+/** `GET /v1/audit-events`: the audit log, newest first. */
 export const listAuditEventsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
   const list = createList(core.config.authTokenSecret, "audit-events");
   return route({
     method: "GET",
     path: "/v1/audit-events",
     operationId: "listAuditEvents",
-    summary: "The audit log, newest first; an event just written has no place in the hash chain yet",
+    summary: "The audit log, newest first; an event that was just written is not in the hash chain yet",
     guard: scope(core, "audit"),
     query: Query,
     replies: { 200: { description: "A page of events", schema: ListView(AuditEventView) } },

@@ -16,7 +16,7 @@ const bootstrapToken = (core: RefusalCore): Guard<AdmittedToken> => {
   };
 };
 
-/** `POST /v1/collector/enroll`: a host's first certificate, for a bootstrap token and a certificate request. */
+/** `POST /v1/collector/enroll`: issues a host's certificate for a bootstrap token and a certificate request. */
 export const enrollRoute = (core: EnrollCore) => {
   const enroll = createEnroll(core);
   return route({

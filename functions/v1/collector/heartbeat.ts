@@ -4,9 +4,9 @@ import { createHeartbeats, type HeartbeatCore } from "../../domain/fleet/heartbe
 import { route } from "../../http/route.ts";
 import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";
 
-/** `POST /v1/collector/heartbeat`: a host reports how it is. */
+/** `POST /v1/collector/heartbeat`: a host reports its health. */
 export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
-  const takeHeartbeat = createHeartbeats(core);
+  const acceptHeartbeat = createHeartbeats(core);
   return route({
     method: "POST",
     path: "/v1/collector/heartbeat",
@@ -14,16 +14,16 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
     summary: "Report a collector's health",
     guard: collector(core, "heartbeat", core.observe.heartbeat),
     body: HeartbeatRequest,
-    replies: { 200: { description: "Taken, and committed", schema: HeartbeatResponse } },
+    replies: { 200: { description: "Accepted and committed", schema: HeartbeatResponse } },
     problems: managementProblems,
     handle: async ({ body, caller, origin }) => {
-      const answer = await takeHeartbeat(caller, body, origin);
-      const { desiredConfig } = answer;
+      const response = await acceptHeartbeat(caller, body, origin);
+      const { desiredConfig } = response;
       const view: HeartbeatResponse = {
-        server_time: rfc3339(answer.serverTime),
-        next_heartbeat_seconds: answer.nextHeartbeatSeconds,
+        server_time: rfc3339(response.serverTime),
+        next_heartbeat_seconds: response.nextHeartbeatSeconds,
         desired_config: desiredConfig && { config_id: desiredConfig.configId, config_hash: desiredConfig.configHash },
-        renew_now: answer.renewNow,
+        renew_now: response.renewNow,
       };
       return { status: 200, body: view };
     },

@@ -1,7 +1,7 @@
 import type { CertificateIssued } from "../../../proto/management/enroll.ts";
 import type { Issued } from "../../domain/certificate/issued.ts";
 
-/** What enroll and renew answer: the certificate, when to renew it and how often to report. */
+/** Returns the response of enroll and renew: the certificate, when to renew it and how often to report. */
 export const issuedView = (
   { identity, certificate }: Issued,
   { heartbeatIntervalSeconds, now }: { heartbeatIntervalSeconds: number; now: number },

@@ -5,7 +5,7 @@ import { route } from "../../http/route.ts";
 import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";
 import { issuedView } from "./issued.ts";
 
-/** `POST /v1/collector/renew`: a successor for the presented certificate. */
+/** `POST /v1/collector/renew`: issues a successor of the presented certificate. */
 export const renewRoute = (core: RenewCore & ManagementCore) =>
   route({
     method: "POST",

@@ -97,8 +97,7 @@ describe("/readyz", () => {
     ]);
     await db.update(directorySync).set({ reasonCode: "mass_unverified", failures: 0, missingGroups: [] });
     expect((await readiness())[2]).toBe(
-      "snapshot 3600 s old; " +
-        "1 people are outside SVC_DIRECTORY_DOMAIN in it and held: is that set as the directory has it?",
+      "snapshot 3600 s old; " + "1 people are outside SVC_DIRECTORY_DOMAIN in it and held: check that setting",
     );
   });
 });

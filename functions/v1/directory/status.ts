@@ -1,10 +1,10 @@
 import { rfc3339 } from "../../../kit/clock.ts";
 import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
-import { readDirectoryStatus } from "../../domain/directory/status.ts";
+import { readDirectoryState } from "../../domain/directory/status.ts";
 import { type OperatorCore, scope } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
 
-/** `GET /v1/directory/status`: how the newest sync of the directory ended, and whom core knows (contract, section 2). */
+/** `GET /v1/directory/status`: how the newest sync of the directory ended, and how many people core knows (docs/directory.md). */
 export const directoryStatusRoute = (core: OperatorCore) =>
   route({
     method: "GET",
@@ -15,7 +15,7 @@ export const directoryStatusRoute = (core: OperatorCore) =>
     guard: scope(core, "read"),
     replies: { 200: { description: "The state of the sync", schema: DirectoryStatus } },
     handle: async () => {
-      const { last, counts, suspectSetting } = await readDirectoryStatus(core);
+      const { last, counts, suspectSetting } = await readDirectoryState(core);
       const snapshotAt = last?.syncedAt?.getTime() ?? null;
       return {
         status: 200,

@@ -23,13 +23,13 @@ const SignInBody = v.variant(
   "must be success or failure",
 );
 
-/** `POST /v1/operator/sign-ins`: web tells how a sign-in ended, for the audit log (contract, section 10). */
+/** `POST /v1/operator/sign-ins`: web reports the outcome of a sign-in, for the audit log. */
 export const recordSignInRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   route({
     method: "POST",
     path: "/v1/operator/sign-ins",
     operationId: "recordSignIn",
-    summary: "Record a sign-in at web: a success with the person's bridge token, a refusal with web's own",
+    summary: "Record a sign-in at web: a success with the person's bridge token, a failure with web's own",
     guard: web(core),
     body: SignInBody,
     bodyExample: { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" },

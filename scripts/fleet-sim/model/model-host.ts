@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Core } from "../../../functions/core.ts";
-import { createHeartbeats, type TakeHeartbeat } from "../../../functions/domain/fleet/heartbeat.ts";
+import { type AcceptHeartbeat, createHeartbeats } from "../../../functions/domain/fleet/heartbeat.ts";
 import { type CertificateRow, insertCertificates } from "../../../functions/store/certificates.ts";
 import type { Database } from "../../../functions/store/database.ts";
 import { insertIdentities } from "../../../functions/store/identities.ts";
@@ -43,7 +43,7 @@ export interface ModelCertificate extends Pick<CertificateRow, "id" | "notBefore
 /** A host of the model, with its own core. */
 export interface ModelHost extends HostHistory {
   core: ModelCore;
-  takeHeartbeat: TakeHeartbeat;
+  takeHeartbeat: AcceptHeartbeat;
   identityId: string;
   ttl: "usual" | "short";
   /** In the order of their issue. */

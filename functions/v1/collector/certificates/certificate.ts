@@ -1,17 +1,17 @@
 import * as v from "valibot";
 import { type CertificateStatus, certificateStatuses } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { CertificateRow } from "../../../store/certificates.ts";
-import { Id, Moment } from "../../shapes.ts";
+import { Id, IsoTimestamp } from "../../shapes.ts";
 
-const MomentOrNone = v.nullable(Moment);
+const TimestampOrNull = v.nullable(IsoTimestamp);
 
-/** The status to show at `now`. */
+/** Returns the status at `now`. */
 export const certificateStatus = (
   { status, notAfter }: Pick<CertificateRow, "status" | "notAfter">,
   now: number,
 ): CertificateStatus => (status !== "revoked" && notAfter.getTime() <= now ? "expired" : status);
 
-/** A certificate as the API shows it. */
+/** A certificate in a response. */
 export const CertificateView = v.strictObject({
   id: Id,
   identity_id: Id,
@@ -20,16 +20,16 @@ export const CertificateView = v.strictObject({
   fingerprint_sha256: v.string(),
   status: v.picklist(certificateStatuses),
   certificate_pem: v.string(),
-  not_before: Moment,
-  not_after: Moment,
-  renew_after: Moment,
-  issued_at: Moment,
-  first_used_at: MomentOrNone,
-  replaced_at: MomentOrNone,
-  revoked_at: MomentOrNone,
+  not_before: IsoTimestamp,
+  not_after: IsoTimestamp,
+  renew_after: IsoTimestamp,
+  issued_at: IsoTimestamp,
+  first_used_at: TimestampOrNull,
+  replaced_at: TimestampOrNull,
+  revoked_at: TimestampOrNull,
 });
 
-/** The view of a row at `now`. */
+/** Returns the view of a row at `now`. */
 export const certificateView = (row: CertificateRow, now: number): v.InferOutput<typeof CertificateView> => ({
   id: row.id,
   identity_id: row.identityId,

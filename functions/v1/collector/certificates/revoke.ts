@@ -3,7 +3,7 @@ import type { Core } from "../../../core.ts";
 import { revokeCertificate } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { Id, IdParams, Moment, ReasonBody } from "../../shapes.ts";
+import { Id, IdParams, IsoTimestamp, ReasonBody } from "../../shapes.ts";
 
 const RevokedCertificateView = v.strictObject({
   id: Id,
@@ -11,18 +11,18 @@ const RevokedCertificateView = v.strictObject({
   serial_number: v.string(),
   fingerprint_sha256: v.string(),
   status: v.picklist(["revoked"]),
-  not_after: Moment,
-  revoked_at: Moment,
+  not_after: IsoTimestamp,
+  revoked_at: IsoTimestamp,
   other_active_certificate_ids: v.array(Id),
 });
 
-/** `POST /v1/collector/certificates/{id}/revoke`: one certificate, and its successor if nobody has used it. */
+/** `POST /v1/collector/certificates/{id}/revoke`: revokes a certificate, and its successor if that is unused. */
 export const revokeCertificateRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   route({
     method: "POST",
     path: "/v1/collector/certificates/:id/revoke",
     operationId: "revokeCertificate",
-    summary: "Revoke one certificate; idempotent, and the answer lists the identity's other active ones",
+    summary: "Revoke one certificate; idempotent, lists the identity's other active ones",
     guard: scope(core, "admin"),
     params: IdParams,
     body: ReasonBody,

@@ -19,7 +19,7 @@ const ResultsView = v.strictObject({
   ),
 });
 
-/** `POST /v1/collector/configs/{id}/assignments`: the config becomes the desired one of up to 1,000 hosts. */
+/** `POST /v1/collector/configs/{id}/assignments`: assigns the config to up to 1,000 hosts. */
 export const assignConfigToManyRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   route({
     method: "POST",
@@ -30,7 +30,7 @@ export const assignConfigToManyRoute = (core: Pick<Core, "config" | "db" | "cloc
     params: IdParams,
     body: AssignBody,
     bodyExample: { identity_ids: ["01920000-0000-7000-8000-000000000001"] },
-    replies: { 200: { description: "What became of each, in the order asked", schema: ResultsView } },
+    replies: { 200: { description: "The outcome of each, in the order of the request", schema: ResultsView } },
     problems: ["not_found"],
     handle: async ({ params, body, caller, origin }) => {
       const change = { configId: params.id, identityIds: body.identity_ids };

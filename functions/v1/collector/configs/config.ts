@@ -1,13 +1,13 @@
 import * as v from "valibot";
 import type { ListedConfig } from "../../../store/configs.ts";
-import { Id, Moment } from "../../shapes.ts";
+import { Id, IsoTimestamp } from "../../shapes.ts";
 
 const view = {
   id: Id,
   name: v.nullable(v.string()),
   config_hash: v.string(),
   size_bytes: v.number(),
-  created_at: Moment,
+  created_at: IsoTimestamp,
   created_by: v.string(),
 };
 
@@ -17,7 +17,7 @@ export const ConfigView = v.strictObject(view);
 /** A published config with its text. */
 export const ConfigWithTextView = v.strictObject({ ...view, yaml: v.string() });
 
-/** The view of a row. */
+/** Returns the view of a row. */
 export const configView = (row: ListedConfig): v.InferOutput<typeof ConfigView> => ({
   id: row.id,
   name: row.name,

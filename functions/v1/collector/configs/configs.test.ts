@@ -105,7 +105,7 @@ describe("POST /v1/collector/configs", () => {
         secret,
         status: 422,
         code: "config_contains_secret",
-        errors: [{ path: "", line: 9, column: 1, message: `holds ${kind}; refer to a local file instead` }],
+        errors: [{ path: "", line: 9, column: 1, message: `contains ${kind}; refer to a local file instead` }],
       });
       expect(JSON.stringify(body)).not.toContain(secret);
     }

@@ -11,7 +11,7 @@ export const getConfigRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
     method: "GET",
     path: "/v1/collector/configs/:id",
     operationId: "getCollectorConfig",
-    summary: "One published config; Accept: application/yaml gives the published bytes",
+    summary: "One published config; Accept: application/yaml returns the published bytes",
     guard: scope(core, "admin"),
     params: IdParams,
     replies: { 200: { description: "The config", schema: ConfigWithTextView } },

@@ -17,13 +17,13 @@ const TokenDraftBody = v.strictObject({
   bound_device_id: v.optional(v.nullable(Identifier(128)), null),
 });
 
-/** `POST /v1/collector/enrollment-policies/{id}/tokens`: a bootstrap token, shown this once. */
+/** `POST /v1/collector/enrollment-policies/{id}/tokens`: creates a bootstrap token, which only this response shows. */
 export const createTokenRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   route({
     method: "POST",
     path: "/v1/collector/enrollment-policies/:id/tokens",
     operationId: "createBootstrapToken",
-    summary: "Create a bootstrap token; its raw value is only in this answer",
+    summary: "Create a bootstrap token; only this response has its raw value",
     guard: scope(core, "admin"),
     params: IdParams,
     body: TokenDraftBody,

@@ -4,7 +4,7 @@ import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { PolicyDraftBody, PolicyView, policyView } from "./policy.ts";
 
-/** `POST /v1/collector/enrollment-policies`: who may enroll, as what, how many, and for how long. */
+/** `POST /v1/collector/enrollment-policies`: creates an enrollment policy. */
 export const createPolicyRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   route({
     method: "POST",

@@ -5,13 +5,13 @@ import { route } from "../../../http/route.ts";
 import { IdParams, ReasonBody } from "../../shapes.ts";
 import { PolicyView, policyView } from "./policy.ts";
 
-/** `POST /v1/collector/enrollment-policies/{id}/freeze`: no further enrollment under the policy, for good. */
+/** `POST /v1/collector/enrollment-policies/{id}/freeze`: ends enrollment under the policy. */
 export const freezePolicyRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   route({
     method: "POST",
     path: "/v1/collector/enrollment-policies/:id/freeze",
     operationId: "freezeEnrollmentPolicy",
-    summary: "Freeze an enrollment policy; final, idempotent, and renewals go on",
+    summary: "Freeze an enrollment policy; final and idempotent, renewals continue",
     guard: scope(core, "admin"),
     params: IdParams,
     body: ReasonBody,

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { readCidr } from "../../../../kit/address.ts";
 import type { PolicyRow } from "../../../store/policies.ts";
-import { Count, Id, Moment, Name, Prose } from "../../shapes.ts";
+import { Count, Id, IsoTimestamp, Name, Prose } from "../../shapes.ts";
 
 const prefixPattern =
   /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._-]+(:\d{1,5})?\/([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*$/;
@@ -28,10 +28,10 @@ export const Cidr = v.pipe(
   v.check((text) => readCidr(text) !== undefined, "must be a CIDR such as 10.0.0.0/8 or 2001:db8::/32"),
 );
 
-/** The list of CIDRs of a policy or token; empty allows any address. */
+/** The source CIDRs of a policy or token; an empty list allows any address. */
 export const Cidrs = v.optional(v.pipe(v.array(Cidr), v.maxLength(64, "must have at most 64 entries")), []);
 
-/** Body of the policy's creation (contract, section 3, "Policy"). */
+/** Body of the creation of a policy (docs/enroll.md). */
 export const PolicyDraftBody = v.strictObject({
   name: Name,
   description: v.optional(v.nullable(Prose(1000)), null),
@@ -48,7 +48,7 @@ export const PolicyDraftBody = v.strictObject({
   reenrollment: v.optional(v.picklist(["deny", "replace"], "must be deny or replace"), "deny"),
 });
 
-/** A policy as the API shows it. */
+/** A policy in a response. */
 export const PolicyView = v.strictObject({
   id: Id,
   name: v.string(),
@@ -62,12 +62,12 @@ export const PolicyView = v.strictObject({
   reenrollment: v.picklist(["deny", "replace"]),
   state: v.picklist(["active", "frozen"]),
   enrollment_count: v.number(),
-  created_at: Moment,
+  created_at: IsoTimestamp,
   created_by: v.string(),
-  frozen_at: v.nullable(Moment),
+  frozen_at: v.nullable(IsoTimestamp),
 });
 
-/** The view of a row. */
+/** Returns the view of a row. */
 export const policyView = (row: PolicyRow): v.InferOutput<typeof PolicyView> => ({
   id: row.id,
   name: row.name,

@@ -1,7 +1,7 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
 
-/** A column of an export: the name in its first record, and a row's cell. */
+/** A column of an export: its name in the first record, and its cell of a row. */
 export type ExportColumn = readonly [name: string, cell: (row: FleetHealthRow) => CsvCell];
 
 const who: readonly ExportColumn[] = [
@@ -33,7 +33,7 @@ const lastAuthFailure: readonly ExportColumn[] = [
   ["last_auth_failure_reason", (row) => row.last_auth_failure?.reason ?? null],
 ];
 
-/** Why a row is in the export, even where another condition comes first in its state. */
+/** The condition that puts a row into the export, even if another condition decides its state. */
 const why = (condition: FleetCondition): readonly ExportColumn[] => {
   const of = (row: FleetHealthRow) => row.conditions.find(({ state }) => state === condition);
   return [
@@ -74,13 +74,13 @@ export const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
   ],
 };
 
-/** What a cell holds: a number stays a number, null is an empty cell. */
+/** The value of a cell; null is an empty cell. */
 export type CsvCell = string | number | null;
 
-/** One record of RFC 4180, line break included. Text that a spreadsheet would take for a formula is disarmed by a leading `'`. */
+/** Returns one record of RFC 4180 with its line break. Text that a spreadsheet would read as a formula gets a leading `'`. */
 export const csvRecord = (cells: readonly CsvCell[]): string => `${cells.map(cellText).join(",")}\r\n`;
 
-/** Tab and CR are skipped by spreadsheets before they look for a formula; the full-width forms are taken for the plain ones by some. */
+/** Spreadsheets skip tab and CR before a formula, and some read the full-width forms as the plain ones. */
 const formulaStart = /^[=+\-@＝＋－＠\t\r]/;
 
 const cellText = (cell: CsvCell): string => {

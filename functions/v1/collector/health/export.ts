@@ -13,29 +13,26 @@ import { healthRowView } from "./row.ts";
 
 const ExportQuery = v.strictObject({ kind: v.picklist(exportKinds, "must be a kind of export"), ...fleetFilterFields });
 
-/** Of one operator at once, in this core: twice what the page offers. */
+/** Concurrent exports of one operator in this core: twice as many as the page starts. */
 const exportsMax = 8;
-/** Within this time a reader takes a batch, or is taken to be gone. */
+/** A reader that reads nothing for this time has disconnected. */
 const idleMs = 60_000;
 
-/**
- * `GET /v1/collector/health/export.csv`: every row of a kind under the filters, streamed at the reader's pace, which may be slow and not
- * none at all; audited.
- */
+/** `GET /v1/collector/health/export.csv`: streams every row of a kind under the filters, with backpressure; audited. */
 export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) => {
   const slots = createSlots(exportsMax);
   return route({
     method: "GET",
     path: "/v1/collector/health/export.csv",
     operationId: "exportFleetHealth",
-    summary: "All rows for which a kind of trouble holds, whatever state is shown first, under the report's filters",
+    summary: "All rows to which a kind of condition applies, whatever their state, under the report's filters",
     guard: scope(core, "audit"),
     query: ExportQuery,
     problems: ["too_many_exports"],
     replies: { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } },
     handle: async ({ query: { kind, ...asked }, caller, origin }) => {
-      const leave = slots(caller.userId);
-      if (leave === null) throw new Problem("too_many_exports", { retryAfterSeconds: idleMs / 1000 });
+      const release = slots(caller.userId);
+      if (release === null) throw new Problem("too_many_exports", { retryAfterSeconds: idleMs / 1000 });
       const fleet = await exportFleet(core, {
         kind,
         filter: filterFromQuery(asked),
@@ -43,7 +40,7 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
         origin,
         asked,
       }).catch((error: unknown) => {
-        leave();
+        release();
         throw error;
       });
       const name = `fleet-${kind.replaceAll("_", "-")}-${fleet.rules.now.toISOString().slice(0, 10)}.csv`;
@@ -51,7 +48,7 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
         status: 200,
         stream: {
           type: "text/csv; charset=utf-8; header=present",
-          content: textStream(inPlace(csvOf(fleet, exportColumns[kind]), leave), { clock: core.clock, idleMs }),
+          content: textStream(withSlot(csvOf(fleet, exportColumns[kind]), release), { clock: core.clock, idleMs }),
         },
         headers: { "Content-Disposition": `attachment; filename="${name}"` },
       };
@@ -59,12 +56,15 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
   });
 };
 
-/** The texts of an export, and the end of its place with theirs. */
-const inPlace = async function* (texts: AsyncIterable<string>, leave: () => void): AsyncGenerator<string, void, void> {
+/** Yields the texts of an export, and releases its slot at their end. */
+const withSlot = async function* (
+  texts: AsyncIterable<string>,
+  release: () => void,
+): AsyncGenerator<string, void, void> {
   try {
     yield* texts;
   } finally {
-    leave();
+    release();
   }
 };
 

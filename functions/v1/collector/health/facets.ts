@@ -9,7 +9,7 @@ import type { FleetCounts } from "../../../store/fleet-facets.ts";
 import type { FleetRules } from "../../../store/fleet-rows.ts";
 import { thresholdsView } from "./row.ts";
 
-/** `GET /v1/collector/health/facets`: what the fleet is made of, and how many rows each export has. */
+/** `GET /v1/collector/health/facets`: counts of hosts per value, and of rows per export. */
 export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
   route({
     method: "GET",
@@ -71,7 +71,7 @@ const facetsView = ({ now, thresholds, unsupportedVersions }: FleetRules, counts
 
 const daysAfter = (at: Date, days: number): string => new Date(at.getTime() + days * 86_400_000).toISOString();
 
-/** The words counted most, by count and then by name, and how many rows the others have. */
+/** Returns the most frequent values, by count and then by name, and the number of rows with other values. */
 const mostFrequent = (counts: ReadonlyMap<string, number>) => {
   const sorted = [...counts].sort(([a, countA], [b, countB]) => countB - countA || (a < b ? -1 : 1));
   const other = sorted.slice(facetValuesMax).reduce((sum, [, count]) => sum + count, 0);

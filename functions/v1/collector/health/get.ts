@@ -8,7 +8,7 @@ import type { CollectorEvent } from "../../../store/audit.ts";
 import { Id } from "../../shapes.ts";
 import { healthRowView, thresholdsView } from "./row.ts";
 
-/** `GET /v1/collector/health/{identity_id}`: one collector, and what happened to it. */
+/** `GET /v1/collector/health/{identity_id}`: one collector and its audit events. */
 export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
   route({
     method: "GET",

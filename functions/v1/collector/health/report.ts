@@ -16,7 +16,7 @@ const HealthQuery = v.strictObject({
   ...listFields,
 });
 
-/** `GET /v1/collector/health`: which hosts need a hand, and why. */
+/** `GET /v1/collector/health`: the fleet health report. */
 export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
   const cursors = createCursorSeal(core.config.authTokenSecret);
   return route({

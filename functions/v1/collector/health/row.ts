@@ -5,11 +5,11 @@ import type { FleetRow } from "../../../store/fleet-report.ts";
 import type { FleetThresholds } from "../../../store/fleet-rows.ts";
 import { certificateStatus } from "../certificates/certificate.ts";
 
-const moment = (text: string): string => new Date(text).toISOString();
-const momentOrNull = (text: string | null): string | null => (text === null ? null : moment(text));
+const timestamp = (text: string): string => new Date(text).toISOString();
+const timestampOrNull = (text: string | null): string | null => (text === null ? null : timestamp(text));
 const numberOrNull = (text: string | null): number | null => (text === null ? null : Number(text));
 
-/** The view of a row at `now`. */
+/** Returns the view of a row at `now`. */
 export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: Date): FleetHealthRow => ({
   identity_id: row.id,
   identity: row.identity,
@@ -19,25 +19,25 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
   version: row.version,
   state: row.state,
   conditions: conditionsOf(row, thresholds, now),
-  enrolled_at: moment(row.enrolled_at),
-  last_heartbeat_at: momentOrNull(row.last_heartbeat_at),
-  last_envelope_at: momentOrNull(row.last_envelope_at),
+  enrolled_at: timestamp(row.enrolled_at),
+  last_heartbeat_at: timestampOrNull(row.last_heartbeat_at),
+  last_envelope_at: timestampOrNull(row.last_envelope_at),
   certificate: {
     id: row.certificate_id,
     status: certificateStatus(
       { status: row.certificate_status, notAfter: new Date(row.certificate_not_after) },
       now.getTime(),
     ),
-    not_after: moment(row.certificate_not_after),
-    renew_after: moment(row.certificate_renew_after),
+    not_after: timestamp(row.certificate_not_after),
+    renew_after: timestamp(row.certificate_renew_after),
   },
   successor:
     row.successor_id !== null && row.successor_not_after !== null && row.successor_renew_after !== null
       ? {
           id: row.successor_id,
           status: "active",
-          not_after: moment(row.successor_not_after),
-          renew_after: moment(row.successor_renew_after),
+          not_after: timestamp(row.successor_not_after),
+          renew_after: timestamp(row.successor_renew_after),
         }
       : null,
   config: {
@@ -56,11 +56,11 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
   renewal: { status: row.renewal_status, last_error: row.renewal_last_error },
   last_auth_failure:
     row.last_auth_failure_at !== null && row.last_auth_failure_reason !== null
-      ? { at: moment(row.last_auth_failure_at), reason: row.last_auth_failure_reason }
+      ? { at: timestamp(row.last_auth_failure_at), reason: row.last_auth_failure_reason }
       : null,
 });
 
-/** The view of thresholds. */
+/** Returns the view of thresholds. */
 export const thresholdsView = (thresholds: FleetThresholds): FleetThresholdsView => ({
   heartbeat_interval_seconds: thresholds.heartbeatIntervalSeconds,
   stale_after_seconds: thresholds.staleAfterSeconds,

@@ -3,13 +3,13 @@ import type { Core } from "../../../core.ts";
 import { type Assigned, assignConfig, clearConfig, rollBackConfig } from "../../../domain/config/desired-config.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { Id, IdParams, Moment, ReasonBody } from "../../shapes.ts";
+import { Id, IdParams, IsoTimestamp, ReasonBody } from "../../shapes.ts";
 
 const AssignmentView = v.strictObject({
   identity_id: Id,
   config_id: Id,
   config_hash: v.string(),
-  assigned_at: Moment,
+  assigned_at: IsoTimestamp,
   assigned_by: v.string(),
   previous_config_id: v.nullable(Id),
 });
@@ -26,7 +26,7 @@ const assignmentView = ({ assignment, config, previousConfigId }: Assigned): v.I
 const path = "/v1/collector/identities/:id/desired-config";
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
-/** `PUT /v1/collector/identities/{id}/desired-config`: what a host should run. */
+/** `PUT /v1/collector/identities/{id}/desired-config`: assigns a config to a host. */
 export const assignConfigRoute = (core: Needs) =>
   route({
     method: "PUT",
@@ -50,13 +50,13 @@ export const assignConfigRoute = (core: Needs) =>
     },
   });
 
-/** `DELETE /v1/collector/identities/{id}/desired-config`: the host is left to its own config. */
+/** `DELETE /v1/collector/identities/{id}/desired-config`: the host keeps its own config. */
 export const clearConfigRoute = (core: Needs) =>
   route({
     method: "DELETE",
     path,
     operationId: "clearDesiredConfig",
-    summary: "Take the assigned config away; idempotent",
+    summary: "Remove the assigned config; idempotent",
     guard: scope(core, "admin"),
     params: IdParams,
     replies: { 204: { description: "Nothing is assigned" } },
@@ -67,7 +67,7 @@ export const clearConfigRoute = (core: Needs) =>
     },
   });
 
-/** `POST /v1/collector/identities/{id}/desired-config/rollback`: back to what last ran well on the host. */
+/** `POST /v1/collector/identities/{id}/desired-config/rollback`: assigns the last known good config of the host. */
 export const rollBackConfigRoute = (core: Needs) =>
   route({
     method: "POST",

@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import type { IdentityRow } from "../../../store/identities.ts";
-import { Id, Moment } from "../../shapes.ts";
+import { Id, IsoTimestamp } from "../../shapes.ts";
 
-/** A collector identity as the API shows it. */
+/** A collector identity in a response. */
 export const IdentityView = v.strictObject({
   id: Id,
   identity: v.string(),
@@ -13,12 +13,12 @@ export const IdentityView = v.strictObject({
   platform: v.string(),
   collector_version: v.string(),
   status: v.picklist(["active", "revoked"]),
-  enrolled_at: Moment,
-  revoked_at: v.nullable(Moment),
-  last_auth_failure: v.nullable(v.strictObject({ at: Moment, reason: v.string() })),
+  enrolled_at: IsoTimestamp,
+  revoked_at: v.nullable(IsoTimestamp),
+  last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
 });
 
-/** The view of a row. */
+/** Returns the view of a row. */
 export const identityView = (row: IdentityRow): v.InferOutput<typeof IdentityView> => ({
   id: row.id,
   identity: row.identity,

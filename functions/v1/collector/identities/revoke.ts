@@ -3,18 +3,18 @@ import type { Core } from "../../../core.ts";
 import { revokeIdentity } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { Id, IdParams, Moment, ReasonBody } from "../../shapes.ts";
+import { Id, IdParams, IsoTimestamp, ReasonBody } from "../../shapes.ts";
 
 const RevokedIdentityView = v.strictObject({
   id: Id,
   identity: v.string(),
   device_id: v.string(),
   status: v.picklist(["revoked"]),
-  revoked_at: Moment,
+  revoked_at: IsoTimestamp,
   revoked_certificate_ids: v.array(Id),
 });
 
-/** `POST /v1/collector/identities/{id}/revoke`: the host and all its certificates, for good. */
+/** `POST /v1/collector/identities/{id}/revoke`: revokes a host and all its certificates. */
 export const revokeIdentityRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   route({
     method: "POST",

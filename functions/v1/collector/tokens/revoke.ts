@@ -5,7 +5,7 @@ import { route } from "../../../http/route.ts";
 import { IdParams, ReasonBody } from "../../shapes.ts";
 import { TokenView, tokenView } from "./token.ts";
 
-/** `POST /v1/collector/tokens/{id}/revoke`: the token enrolls nobody any more. */
+/** `POST /v1/collector/tokens/{id}/revoke`: the token enrolls no further host. */
 export const revokeTokenRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   route({
     method: "POST",

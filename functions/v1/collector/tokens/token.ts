@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { tokenState } from "../../../domain/enrollment/rules.ts";
 import type { TokenRow } from "../../../store/policies.ts";
-import { Id, Moment } from "../../shapes.ts";
+import { Id, IsoTimestamp } from "../../shapes.ts";
 
 const view = {
   id: Id,
@@ -10,23 +10,23 @@ const view = {
   description: v.nullable(v.string()),
   allowed_source_cidrs: v.array(v.string()),
   bound_device_id: v.nullable(v.string()),
-  expires_at: Moment,
+  expires_at: IsoTimestamp,
   max_uses: v.number(),
   use_count: v.number(),
-  last_used_at: v.nullable(Moment),
+  last_used_at: v.nullable(IsoTimestamp),
   last_used_address: v.nullable(v.string()),
   state: v.picklist(["revoked", "expired", "exhausted", "active"]),
-  created_at: Moment,
+  created_at: IsoTimestamp,
   created_by: v.string(),
 };
 
-/** A bootstrap token as the API shows it: never the raw value. */
+/** A bootstrap token in a response, without its raw value. */
 export const TokenView = v.strictObject(view);
 
-/** The answer of a token's creation, the only one that holds the raw value. */
+/** The response of a token's creation, the only one with the raw value. */
 export const CreatedTokenView = v.strictObject({ ...view, token: v.string() });
 
-/** The view of a row at `now`. */
+/** Returns the view of a row at `now`. */
 export const tokenView = (row: TokenRow, now: number): v.InferOutput<typeof TokenView> => ({
   id: row.id,
   policy_id: row.policyId,

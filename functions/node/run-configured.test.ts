@@ -2,14 +2,14 @@ import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 
 const logged = (statement: string): string[] => {
-  const module = new URL("./create-log.ts", import.meta.url).href;
-  const program = `import { createLog } from ${JSON.stringify(module)}; const log = createLog("info"); ${statement}`;
+  const module = new URL("./run-configured.ts", import.meta.url).href;
+  const program = `import { createStdoutLog } from ${JSON.stringify(module)}; const log = createStdoutLog("info"); ${statement}`;
   const { stdout } = spawnSync(process.execPath, ["--input-type=module", "--eval", program], { encoding: "utf8" });
   return stdout.split(/[\n\r\u0085\u2028\u2029]/).filter((line) => line !== "");
 };
 
-describe("the log", () => {
-  it("I5: is one JSON line a record, whatever a field holds", () => {
+describe("the log of a program", () => {
+  it("I5: writes one JSON line per record, whatever a field holds", () => {
     const lines = logged(String.raw`log.info({ host: "a\r\nb\u2028c\u2029d\u0085e" }, "line\nbreak\u2028");`);
     expect(lines.length).toBe(1);
     expect(JSON.parse(lines[0] ?? "")).toMatchObject({
@@ -19,7 +19,7 @@ describe("the log", () => {
     });
   });
 
-  it("shows the chain of causes of an error, and no property beside code and message", () => {
+  it("writes the causes of an error, and no property but code and message", () => {
     const [line] = logged(
       `const cause = Object.assign(new Error("refused"), { code: "ECONNREFUSED", secret: "hidden" });
        log.error({ err: new Error("Failed query: select 1\\nparams: hidden", { cause }) }, "failed");`,
