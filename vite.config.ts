@@ -5,8 +5,8 @@ import solid from "vite-plugin-solid";
 const themeEntry = "browser/apply-theme.ts";
 
 /**
- * Puts the stored theme on the page before its first paint. Modules wait for the document, so this is a classic script; it is a file
- * of its own, because the content security policy knows no inline script.
+ * Applies the stored theme before the first paint. Modules wait for the document, so this is a classic script; the content security
+ * policy allows no inline script, so it is a file.
  */
 const themeBeforePaint = (): Plugin => ({
   name: "theme-before-paint",
@@ -20,7 +20,7 @@ const themeBeforePaint = (): Plugin => ({
       write: false,
     });
     const source = outputFiles[0]?.text ?? "";
-    // The original name is the file's key in the manifest, for pages that the server writes.
+    // The manifest lists the file under its original name, for pages that the server renders.
     this.emitFile({ type: "asset", name: "theme.js", originalFileName: themeEntry, source });
   },
   transformIndexHtml: {
@@ -35,8 +35,8 @@ const themeBeforePaint = (): Plugin => ({
 });
 
 /**
- * The operator UI in `dist/ui`: hashed assets, `manifest.json` (keys relative to ui/app), no inline script, style or data URI.
- * `login` is the stylesheet of the page that the server writes itself.
+ * Builds the operator UI into `dist/ui`: hashed assets and `manifest.json` (keys relative to ui/app), without inline scripts, styles or
+ * data URIs. `login` is the stylesheet of the sign-in page, which the server renders.
  */
 export default defineConfig({
   root: "ui/app",
@@ -46,13 +46,13 @@ export default defineConfig({
   build: {
     outDir: "../../dist/ui",
     emptyOutDir: true,
-    // What the native popover and light-dark() need.
+    // The native popover and light-dark() need these.
     target: ["chrome125", "firefox128", "safari18"],
     manifest: "manifest.json",
     modulePreload: { polyfill: false },
     assetsInlineLimit: 0,
     reportCompressedSize: false,
-    // A slow machine is no fault of a plugin.
+    // Timings depend on the machine.
     rolldownOptions: {
       checks: { pluginTimings: false },
       input: { index: "ui/app/index.html", login: "ui/app/design/login.css" },

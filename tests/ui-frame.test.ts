@@ -45,7 +45,7 @@ describe("the pages in a browser, under the content security policy", () => {
   it.each([
     { width: 1440, scheme: "light" as const },
     { width: 320, scheme: "dark" as const },
-  ])("load at $width px, $scheme, without a complaint, a shift or a sideways scroll", async (look) => {
+  ])("load at $width px, $scheme, without a console message, layout shift or sideways scroll", async (look) => {
     for (const [path, ready] of [
       ["/", "3 enrolled"],
       ["/fleet", "edge-2"],
@@ -53,7 +53,7 @@ describe("the pages in a browser, under the content security policy", () => {
     ] as const) {
       const { page, complaints, layoutShift } = await visit("auditor", path, look);
       await page.getByText(ready).first().waitFor();
-      // Nothing is asked for that nobody reads.
+      // A request whose answer nobody reads would keep the network busy.
       await page.waitForLoadState("networkidle");
       expect({ path, complaints, shift: await layoutShift() }).toEqual({ path, complaints: [], shift: 0 });
       expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
@@ -61,9 +61,9 @@ describe("the pages in a browser, under the content security policy", () => {
     }
   });
 
-  // Two in each look: `bench ui` has every state in every look.
+  // Two states in each look: `bench ui` checks every state in every look.
   it.each(looks.map((look, turn) => ({ ...look, turn })))(
-    "have no violation of axe, $width px, $scheme",
+    "have no axe violation, $width px, $scheme",
     async ({ turn, ...look }) => {
       for (const { name, person, path, ready, enter } of chosen.slice(2 * turn, 2 * turn + 2)) {
         const { page } = await visit(person, path, look);
@@ -75,7 +75,7 @@ describe("the pages in a browser, under the content security policy", () => {
     },
   );
 
-  it("keep the theme that somebody chose, and have it before they paint", async () => {
+  it("keep the chosen theme, and apply it before the first paint", async () => {
     const { page } = await visit("auditor", "/", { scheme: "light" });
     const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
     await page.getByRole("radio", { name: "Dark" }).check();
@@ -86,7 +86,7 @@ describe("the pages in a browser, under the content security policy", () => {
     await page.context().close();
   });
 
-  it("tell a reader which scope is missing, and what is held", async () => {
+  it("show a reader which scope is missing, and which are held", async () => {
     const { page } = await visit("reader", "/fleet");
     await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
     await page.getByRole("link", { name: "Show your scopes" }).click();
@@ -95,7 +95,7 @@ describe("the pages in a browser, under the content security policy", () => {
     await page.context().close();
   });
 
-  it("follow the person: a scope that is lost, a session that ends, and the way back to the same view", async () => {
+  it("show a lost scope and an ended session, and offer to sign in to the same view", async () => {
     const { page } = await visit("admin", "/fleet?q=edge");
     const holds = (scopes: Scope[], status: PersonStatus = "active") =>
       web.core.db.update(person).set({ scopes, status }).where(eq(person.userId, people.admin.userId));

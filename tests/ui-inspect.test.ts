@@ -8,7 +8,7 @@ import { type Look, type PageVisit, visitPage } from "../scripts/lab/visit-page.
 import { createTestToken, enrollTestCollector, manage } from "./collector.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
-/** What would run, or draw, if a page took it for markup. */
+/** Runs a script and draws an image if a page treats it as markup. */
 const hostile = '<img src=x onerror="globalThis.taken=1">';
 
 let web: TestWeb;
@@ -37,7 +37,7 @@ afterAll(async () => {
   await web?.close();
 });
 
-/** `/fleet` as an auditor sees it, once its facets and its rows are there. */
+/** Opens `/fleet` as an auditor, and waits for facets and rows. */
 const visitFleet = async (look?: Look): Promise<PageVisit> => {
   const visit = await visitPage({ browser, web }, "auditor", "/fleet", look);
   await visit.page
@@ -49,14 +49,15 @@ const visitFleet = async (look?: Look): Promise<PageVisit> => {
 };
 
 const addressOf = (page: Page): string => new URL(page.url()).search;
+
 describe("the fleet page in a browser", () => {
-  it("T2: shows names and messages of hosts as text, wherever they stand", async () => {
+  it("T2: shows names and messages of hosts as text everywhere", async () => {
     const { page, complaints } = await visitFleet();
     await page.getByRole("link", { name: hostile }).click();
     const drawer = page.getByRole("dialog");
     await drawer.getByRole("heading", { name: hostile }).waitFor();
     await drawer.getByText("Enrolled", { exact: true }).last().waitFor();
-    // Its device id, its hostname, and what it says of its config.
+    // Its device id, its hostname, and its config error.
     await expect.poll(() => drawer.getByText(hostile).count()).toBe(3);
     expect(await page.locator("img[src=x]").count()).toBe(0);
     expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
@@ -64,7 +65,7 @@ describe("the fleet page in a browser", () => {
     await page.context().close();
   });
 
-  it("is worked by keyboard alone: rows, drawer, exports, help", async () => {
+  it("works by keyboard alone: rows, drawer, exports, help", async () => {
     const { page, complaints } = await visitFleet();
     const focused = () => page.evaluate(() => document.activeElement?.textContent);
     await page.keyboard.press("j");
@@ -95,7 +96,7 @@ describe("the fleet page in a browser", () => {
     await page.context().close();
   });
 
-  it("filters by a query that suggests, says what is wrong, and stays in the address", async () => {
+  it("filters by a query with suggestions and faults, which stays in the address", async () => {
     const { page, complaints } = await visitFleet();
     const box = page.getByRole("combobox", { name: "Search and filter collectors" });
     await page.keyboard.press("/");
@@ -124,10 +125,10 @@ describe("the fleet page in a browser", () => {
     await page.context().close();
   });
 
-  it("filters by the bars of its charts, and exports what is left", async () => {
+  it("filters by the bars of its charts, and exports under that filter", async () => {
     const { page } = await visitFleet({ width: 320 });
     await page.locator(".charts summary").focus();
-    // A stop for each chart, and arrows among its bars: the versions are the third.
+    // Each chart is one stop of the Tab key; arrows move among its bars. The versions are the third.
     for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
     await expect.poll(() => addressOf(page)).toBe("?version=1.2.3");
     await page.getByText("1 to 1 of 1").first().waitFor();
@@ -140,7 +141,7 @@ describe("the fleet page in a browser", () => {
     await page.context().close();
   });
 
-  it("shows no figure, chart or skeleton of a report that could not be loaded, and all of them with the next", async () => {
+  it("shows no figure, chart or skeleton of a report that failed to load, and all of them after a retry", async () => {
     const { page } = await visitFleet();
     const figures = page.locator(".summary, .state-bar, .charts, .skeleton, .row-link");
     await page.route("**/api/core/collector/health**", (route) => route.abort());
@@ -156,17 +157,20 @@ describe("the fleet page in a browser", () => {
     await page.context().close();
   });
 
-  it("has no titles of charts that could not be loaded", async () => {
+  it("shows no titles of charts that failed to load, and all of them after a retry", async () => {
     const { page } = await visitPage({ browser, web }, "auditor", "/");
     await page.route("**/api/core/collector/health/facets**", (route) => route.abort());
     await page.goto(`${web.origin}/fleet`);
     await page.getByText("The charts could not be loaded").waitFor();
     await page.getByRole("link", { name: "edge-2" }).waitFor();
     expect(await page.getByText("Certificate expiry", { exact: true }).isVisible()).toBe(false);
+    await page.unroute("**/api/core/collector/health/facets**");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
     await page.context().close();
   });
 
-  it("keeps its place and its styles behind the drawer, which takes wheel and click", async () => {
+  it("neither scrolls nor changes style behind the drawer, which blocks wheel and click", async () => {
     const { page } = await visitFleet({ height: 400 });
     const chip = await page.getByRole("link", { name: /^Enrolling/ }).boundingBox();
     await page.getByRole("link", { name: "edge-1" }).click();
@@ -175,10 +179,10 @@ describe("the fleet page in a browser", () => {
     const at = { x: (chip?.x ?? 0) + 4, y: 200 };
     await page.mouse.move(at.x, at.y);
     await page.mouse.wheel(0, 200);
-    // What a wheel moves is moved by the second frame after it.
+    // A wheel scrolls by the second frame after it.
     await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
     expect(await page.evaluate(() => scrollY)).toBe(before);
-    // Inherited, they would restyle every row.
+    // Inherited styles would restyle every row.
     expect(
       await page.evaluate(() => [document.body, document.documentElement].map(({ style }) => style.length)),
     ).toEqual([0, 0]);
@@ -188,7 +192,7 @@ describe("the fleet page in a browser", () => {
     await page.context().close();
   });
 
-  it("offers to reload when the server no longer has the part that a row opens", async () => {
+  it("offers to reload when the server no longer has the drawer's script", async () => {
     const { page } = await visitFleet();
     await page.route("**/row-drawer-*.js", (route) => route.abort());
     await page.getByRole("link", { name: "edge-1" }).click();

@@ -27,7 +27,7 @@ afterAll(async () => {
   await web?.close();
 });
 
-/** A page of somebody who has no session. */
+/** Opens a page without a session. */
 const openPage = async (options: BrowserContextOptions = {}): Promise<Page> => {
   const context = await browser.newContext(options);
   context.setDefaultTimeout(60_000);
@@ -37,21 +37,21 @@ const addressOf = (page: Page): string => page.url().slice(web.origin.length);
 const heading = (page: Page, name: string | RegExp) => page.getByRole("heading", { name }).waitFor();
 const setStatus = (name: PersonName, status: typeof person.$inferInsert.status) =>
   web.core.db.update(person).set({ status }).where(eq(person.userId, people[name].userId));
-/** From web's own page through the provider's, as somebody who has chosen an account. */
+/** Signs in through the pages of web and of the provider. */
 const signIn = async (page: Page, name: PersonName) => {
   await page.getByRole("link", { name: "Sign in with Example ID" }).click();
   await page.getByRole("button", { name: people[name].email }).click();
 };
 const query = async <Row extends Record<string, unknown>>(statement: SQL): Promise<Row[]> =>
   (await web.core.db.execute(statement)) as unknown as Row[];
-/** The tables that core writes: not the narrow one that it reads the report from. */
+/** The tables that core writes, not the one that it reads the report from. */
 const ofHosts = sql`from collector_identity i left join collector_health h on h.identity_id = i.id
   left join ingest_host e on e.host_id = i.identity
   left join config_assignment a on a.identity_id = i.id left join collector_config k on k.id = a.config_id`;
 
 describe("signing in, in a browser", () => {
   it.each(["admin", "auditor", "reader"] as const)(
-    "as %s leads back to the page, with what the scopes allow",
+    "returns %s to the page, and shows what the scopes allow",
     async (name) => {
       const page = await openPage();
       await page.goto(`${web.origin}/fleet?state=stale`);
@@ -75,10 +75,10 @@ describe("signing in, in a browser", () => {
     },
   );
 
-  it("is refused in plain words to whom the directory does not vouch for, without JavaScript too", async () => {
+  it("rejects people who are not active in the directory in plain words, without JavaScript too", async () => {
     const page = await openPage({ javaScriptEnabled: false });
     const attempt = async (title: string) => {
-      // The provider remembers who has chosen once.
+      // The provider remembers a chosen account.
       await page.context().clearCookies();
       await page.goto(`${web.origin}/fleet`);
       await signIn(page, "reader");
@@ -107,8 +107,8 @@ describe("signing in, in a browser", () => {
   });
 });
 
-describe("the fleet page before a large fleet", () => {
-  /** As an auditor, once the table is there. */
+describe("the fleet page with a large fleet", () => {
+  /** Opens `/fleet` as an auditor, and waits for the table. */
   const visitFleet = async (search = "") => {
     const visit = await visitPage({ browser, web }, "auditor", `/fleet${search}`);
     await visit.page
@@ -124,7 +124,7 @@ describe("the fleet page before a large fleet", () => {
       .waitFor();
   const devices = (page: Page) => page.locator(".row-link").allTextContents();
 
-  it("finds what the database has: by text, state, and heartbeats without forwarding", async () => {
+  it("finds the rows of the database by text, state, and heartbeats without forwarding", async () => {
     const { page, complaints } = await visitFleet();
     const count = async (where: SQL) =>
       (await query<{ count: number }>(sql`select count(*)::int as count ${ofHosts} where ${where}`))[0]?.count ?? 0;
@@ -155,7 +155,7 @@ describe("the fleet page before a large fleet", () => {
     await page.context().close();
   });
 
-  it("sorts by a column, both ways, and leafs on in that order", async () => {
+  it("sorts by a column in both orders, and pages in that order", async () => {
     const { page } = await visitFleet();
     const order = async (direction: SQL) =>
       (
@@ -179,7 +179,7 @@ describe("the fleet page before a large fleet", () => {
     await page.context().close();
   });
 
-  it("tells by words what a host runs, and equal hashes by their look", async () => {
+  it("shows drift in words, and equal hashes alike", async () => {
     const { page } = await visitFleet();
     for (const [drift, words] of [
       ["in_sync", "in sync"],
@@ -206,7 +206,7 @@ describe("the fleet page before a large fleet", () => {
     await page.context().close();
   });
 
-  it("downloads four CSVs, row by row what the database says", async () => {
+  it("downloads four CSVs whose rows equal the database", async () => {
     const { page } = await visitFleet("?platform=linux/amd64");
     const names: Readonly<Record<ExportKind, string>> = {
       stale: "Stale collectors",
@@ -256,8 +256,8 @@ describe("the fleet page before a large fleet", () => {
   });
 });
 
-describe("a session that ends under an open page", () => {
-  const seesItsEnd = async (end: () => Promise<unknown>) => {
+describe("a page whose session ends", () => {
+  const visitUntilEnd = async (end: () => Promise<unknown>) => {
     const address = "/fleet?state=stale&q=dc-3";
     const { page } = await visitPage({ browser, web }, "auditor", address);
     await page.locator(".row-link").first().waitFor();
@@ -269,8 +269,8 @@ describe("a session that ends under an open page", () => {
     return page;
   };
 
-  it("A3: by a suspension says so, keeps the address, and the way back says why", async () => {
-    const page = await seesItsEnd(() => setStatus("auditor", "suspended"));
+  it("A3: reports a suspension, keeps the address, and explains a rejected sign-in", async () => {
+    const page = await visitUntilEnd(() => setStatus("auditor", "suspended"));
     await page.getByRole("link", { name: "Sign in again" }).click();
     await page.getByRole("button", { name: people.auditor.email }).click();
     await heading(page, "Your account is suspended");
@@ -281,8 +281,8 @@ describe("a session that ends under an open page", () => {
     await page.context().close();
   });
 
-  it("by its time says so, and keeps the address through the sign-in page", async () => {
-    const page = await seesItsEnd(() => web.clock.advance(1_800_000));
+  it("reports an expired session, and keeps the address through the sign-in page", async () => {
+    const page = await visitUntilEnd(() => web.clock.advance(1_800_000));
     await page.reload();
     await heading(page, "Your session has ended");
     await expect

@@ -46,7 +46,7 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
       <Match when={Object.keys(props.view.filter).length > 0}>
         <section class="notice">
           <h2>No collector matches</h2>
-          <p>No collector matches all of these filters. Remove one above, or clear them all.</p>
+          <p>Remove a filter above, or clear them all.</p>
           <a class="button" href={viewPath(withFilter(props.view, {}))}>
             Clear all filters
           </a>
