@@ -11,18 +11,18 @@ import { layOutVersions } from "./version-layout.ts";
 
 const storageKey = "charts";
 
-/**
- * Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets load, and can be
- * collapsed. `hrefOf` returns the address of the view with a part of its filter changed.
- */
-export const FleetCharts = (props: {
+interface ChartsProps {
   facets: FleetFacets | undefined;
-  /** The facets could not be loaded: the place stays, without titles. */
+  /** The facets could not be loaded: the charts keep their place, without titles. */
   failed: boolean;
   /** `typicalRenewalSeconds` of the rows on this page. */
   renewalSeconds: number | undefined;
+  /** Returns the address of the view with a part of its filter changed. */
   hrefOf: (change: FleetFilter) => string;
-}) => {
+}
+
+/** Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets load. */
+export const FleetCharts = (props: ChartsProps) => {
   const [open, setOpen] = createSignal(readStoredText(storageKey) !== "closed");
   const toggle = (event: Event & { currentTarget: HTMLDetailsElement }) => {
     setOpen(event.currentTarget.open);
@@ -34,80 +34,60 @@ export const FleetCharts = (props: {
         Charts <span class="charts-scale">bar height: square root of the count</span>
       </summary>
       <Show when={open()}>
-        <div class="charts-row" data-failed={props.failed ? "" : undefined}>
-          <Heartbeats facets={props.facets} hrefOf={props.hrefOf} />
-          <Expiry facets={props.facets} hrefOf={props.hrefOf} renewalSeconds={props.renewalSeconds} />
-          <Versions facets={props.facets} hrefOf={props.hrefOf} />
-        </div>
+        <Charts {...props} />
       </Show>
     </details>
   );
 };
 
-interface ChartProps {
-  facets: FleetFacets | undefined;
-  hrefOf: (change: FleetFilter) => string;
-}
-
-const Heartbeats = (props: ChartProps) => {
-  const layout = createMemo(() => props.facets && layOutHeartbeats(props.facets));
-  const title = "Last heartbeat";
-  return (
-    <Figure title={title} note={layout()?.threshold.label} bars={layout()?.bars}>
-      <Show when={layout()}>
-        {(laid) => (
-          <ColumnChart title={title} bars={laid().bars} ticks={laid().ticks} hrefOf={props.hrefOf}>
-            <line
-              class="chart-threshold"
-              x1={`${laid().threshold.x}%`}
-              x2={`${laid().threshold.x}%`}
-              y1="0"
-              y2={barBase}
-            />
-          </ColumnChart>
-        )}
-      </Show>
-    </Figure>
-  );
-};
-
-const Expiry = (props: ChartProps & { renewalSeconds: number | undefined }) => {
-  const layout = createMemo(() => props.facets && layOutExpiry(props.facets, props.renewalSeconds));
-  const title = "Certificate expiry";
-  return (
-    <Figure
-      title={title}
-      note={layout()?.renewalWindow && "renewal window"}
-      shaded
-      bars={layout()?.bars}
-      rest={layout()?.later}
-    >
-      <Show when={layout()}>
-        {(laid) => (
-          <ColumnChart title={title} bars={laid().bars} ticks={laid().ticks} hrefOf={props.hrefOf}>
-            <Show when={laid().renewalWindow}>
-              {(shade) => (
-                <rect class="chart-shade" x={`${shade().x}%`} y="0" width={`${shade().width}%`} height={barBase} />
-              )}
-            </Show>
-          </ColumnChart>
-        )}
-      </Show>
-    </Figure>
-  );
-};
-
-const Versions = (props: ChartProps) => {
-  const rows = createMemo(() => props.facets && layOutVersions(props.facets));
-  const title = "Versions";
-  const note = () => {
+const Charts = (props: ChartsProps) => {
+  const heartbeats = createMemo(() => props.facets && layOutHeartbeats(props.facets));
+  const expiry = createMemo(() => props.facets && layOutExpiry(props.facets, props.renewalSeconds));
+  const versions = createMemo(() => props.facets && layOutVersions(props.facets));
+  const supportedFrom = () => {
     const min = props.facets?.thresholds.min_version;
     return min ? `supported from ${min}` : undefined;
   };
   return (
-    <Figure title={title} note={note()} bars={rows()}>
-      <Show when={rows()}>{(laid) => <VersionChart title={title} rows={laid()} hrefOf={props.hrefOf} />}</Show>
-    </Figure>
+    <div class="charts-row" data-failed={props.failed ? "" : undefined}>
+      <Figure title="Last heartbeat" note={heartbeats()?.threshold.label} bars={heartbeats()?.bars}>
+        <Show when={heartbeats()}>
+          {(chart) => (
+            <ColumnChart title="Last heartbeat" bars={chart().bars} ticks={chart().ticks} hrefOf={props.hrefOf}>
+              <line
+                class="chart-threshold"
+                x1={`${chart().threshold.x}%`}
+                x2={`${chart().threshold.x}%`}
+                y1="0"
+                y2={barBase}
+              />
+            </ColumnChart>
+          )}
+        </Show>
+      </Figure>
+      <Figure
+        title="Certificate expiry"
+        note={expiry()?.renewalWindow && "renewal window"}
+        shaded
+        bars={expiry()?.bars}
+        rest={expiry()?.later}
+      >
+        <Show when={expiry()}>
+          {(chart) => (
+            <ColumnChart title="Certificate expiry" bars={chart().bars} ticks={chart().ticks} hrefOf={props.hrefOf}>
+              <Show when={chart().renewalWindow}>
+                {(shade) => (
+                  <rect class="chart-shade" x={`${shade().x}%`} y="0" width={`${shade().width}%`} height={barBase} />
+                )}
+              </Show>
+            </ColumnChart>
+          )}
+        </Show>
+      </Figure>
+      <Figure title="Versions" note={supportedFrom()} bars={versions()}>
+        <Show when={versions()}>{(rows) => <VersionChart title="Versions" rows={rows()} hrefOf={props.hrefOf} />}</Show>
+      </Figure>
+    </div>
   );
 };
 

@@ -53,14 +53,8 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
 
       <Section title="Signals">
         <dl class="facts">
-          <dt>Last heartbeat</dt>
-          <dd>
-            <When at={pastView(item().last_heartbeat_at, asOf())} />
-          </dd>
-          <dt>Last forwarded</dt>
-          <dd>
-            <When at={pastView(item().last_envelope_at, asOf())} />
-          </dd>
+          <TimestampFact name="Last heartbeat" at={pastView(item().last_heartbeat_at, asOf())} />
+          <TimestampFact name="Last forwarded" at={pastView(item().last_envelope_at, asOf())} />
           <dt>Last auth failure</dt>
           <dd>
             <Show when={item().last_auth_failure} fallback="none">
@@ -71,10 +65,7 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
               )}
             </Show>
           </dd>
-          <dt>Enrolled</dt>
-          <dd>
-            <When at={pastView(item().enrolled_at, asOf())} />
-          </dd>
+          <TimestampFact name="Enrolled" at={pastView(item().enrolled_at, asOf())} />
         </dl>
       </Section>
 
@@ -107,14 +98,8 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
 
       <Section title="Certificate" note={item().certificate.status}>
         <dl class="facts">
-          <dt>Expires</dt>
-          <dd>
-            <When at={dueView(item().certificate.not_after, asOf())} />
-          </dd>
-          <dt>Renewal due</dt>
-          <dd>
-            <When at={dueView(item().certificate.renew_after, asOf())} />
-          </dd>
+          <TimestampFact name="Expires" at={dueView(item().certificate.not_after, asOf())} />
+          <TimestampFact name="Renewal due" at={dueView(item().certificate.renew_after, asOf())} />
           <dt>Renewal</dt>
           <dd>
             {item().renewal.status?.replaceAll("_", " ") ?? "not reported"}
@@ -189,6 +174,15 @@ const Evidence = (props: { condition: FleetHealthRow["conditions"][number] }) =>
       </Show>
     )}
   </Index>
+);
+
+const TimestampFact = (props: { name: string; at: TimestampView | undefined }) => (
+  <>
+    <dt>{props.name}</dt>
+    <dd>
+      <When at={props.at} />
+    </dd>
+  </>
 );
 
 /** A timestamp, relative and absolute; `never` without one. */
