@@ -7,8 +7,8 @@ import type { Scope } from "../proto/operator/scopes.ts";
 import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
 import { type PersonName, people } from "../scripts/lab/people.ts";
-import { looks, uiStates, violationsOf } from "../scripts/lab/ui-states.ts";
-import { type Look, visitPage } from "../scripts/lab/visit-page.ts";
+import { uiStates, viewports, violationsOf } from "../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "./collector.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
@@ -39,34 +39,35 @@ const chosen = uiStates.filter(({ name }) =>
   ].includes(name),
 );
 
-const visit = (person: PersonName | null, path: string, look?: Look) => visitPage({ browser, web }, person, path, look);
+const visit = (person: PersonName | null, path: string, viewport?: VisitOptions) =>
+  visitPage({ browser, web }, person, path, viewport);
 
 describe("the pages in a browser, under the content security policy", () => {
   it.each([
     { width: 1440, scheme: "light" as const },
     { width: 320, scheme: "dark" as const },
-  ])("load at $width px, $scheme, without a console message, layout shift or sideways scroll", async (look) => {
+  ])("load at $width px, $scheme, without a console message, layout shift or sideways scroll", async (viewport) => {
     for (const [path, ready] of [
       ["/", "3 enrolled"],
       ["/fleet", "edge-2"],
       ["/fleet?q=nothing", "No collector matches"],
     ] as const) {
-      const { page, complaints, layoutShift } = await visit("auditor", path, look);
+      const { page, messages, layoutShift } = await visit("auditor", path, viewport);
       await page.getByText(ready).first().waitFor();
       // A request whose answer nobody reads would keep the network busy.
       await page.waitForLoadState("networkidle");
-      expect({ path, complaints, shift: await layoutShift() }).toEqual({ path, complaints: [], shift: 0 });
+      expect({ path, messages, shift: await layoutShift() }).toEqual({ path, messages: [], shift: 0 });
       expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
       await page.context().close();
     }
   });
 
-  // Two states in each look: `bench ui` checks every state in every look.
-  it.each(looks.map((look, turn) => ({ ...look, turn })))(
+  // Two states in each viewport; `bench ui` checks all states in all.
+  it.each(viewports.map((viewport, turn) => ({ ...viewport, turn })))(
     "have no axe violation, $width px, $scheme",
-    async ({ turn, ...look }) => {
+    async ({ turn, ...viewport }) => {
       for (const { name, person, path, ready, enter } of chosen.slice(2 * turn, 2 * turn + 2)) {
-        const { page } = await visit(person, path, look);
+        const { page } = await visit(person, path, viewport);
         await enter?.(page);
         await page.getByText(ready).first().waitFor();
         expect({ name, violations: await violationsOf(page) }).toEqual({ name, violations: [] });

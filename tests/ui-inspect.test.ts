@@ -4,7 +4,7 @@ import { systemClock } from "../kit/clock.ts";
 import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
 import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
-import { type Look, type PageVisit, visitPage } from "../scripts/lab/visit-page.ts";
+import { type PageVisit, type VisitOptions, visitPage } from "../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector, manage } from "./collector.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
@@ -38,8 +38,8 @@ afterAll(async () => {
 });
 
 /** Opens `/fleet` as an auditor, and waits for facets and rows. */
-const visitFleet = async (look?: Look): Promise<PageVisit> => {
-  const visit = await visitPage({ browser, web }, "auditor", "/fleet", look);
+const visitFleet = async (viewport?: VisitOptions): Promise<PageVisit> => {
+  const visit = await visitPage({ browser, web }, "auditor", "/fleet", viewport);
   await visit.page
     .getByRole("link", { name: /hosts?, last heartbeat/ })
     .first()
@@ -52,7 +52,7 @@ const addressOf = (page: Page): string => new URL(page.url()).search;
 
 describe("the fleet page in a browser", () => {
   it("T2: shows names and messages of hosts as text everywhere", async () => {
-    const { page, complaints } = await visitFleet();
+    const { page, messages } = await visitFleet();
     await page.getByRole("link", { name: hostile }).click();
     const drawer = page.getByRole("dialog");
     await drawer.getByRole("heading", { name: hostile }).waitFor();
@@ -61,12 +61,12 @@ describe("the fleet page in a browser", () => {
     await expect.poll(() => drawer.getByText(hostile).count()).toBe(3);
     expect(await page.locator("img[src=x]").count()).toBe(0);
     expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
-    expect(complaints).toEqual([]);
+    expect(messages).toEqual([]);
     await page.context().close();
   });
 
   it("works by keyboard alone: rows, drawer, exports, help", async () => {
-    const { page, complaints } = await visitFleet();
+    const { page, messages } = await visitFleet();
     const focused = () => page.evaluate(() => document.activeElement?.textContent);
     await page.keyboard.press("j");
     await page.keyboard.press("j");
@@ -92,12 +92,12 @@ describe("the fleet page in a browser", () => {
     await page.keyboard.press("Escape");
     await page.keyboard.press("e");
     expect(await page.locator("#export-menu").isVisible()).toBe(false);
-    expect(complaints).toEqual([]);
+    expect(messages).toEqual([]);
     await page.context().close();
   });
 
   it("filters by a query with suggestions and faults, which stays in the address", async () => {
-    const { page, complaints } = await visitFleet();
+    const { page, messages } = await visitFleet();
     const box = page.getByRole("combobox", { name: "Search and filter collectors" });
     await page.keyboard.press("/");
     await page.keyboard.type("edge stat");
@@ -121,7 +121,7 @@ describe("the fleet page in a browser", () => {
     await expect.poll(() => addressOf(page)).toBe("?q=edge");
     await page.goBack();
     await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
-    expect(complaints).toEqual([]);
+    expect(messages).toEqual([]);
     await page.context().close();
   });
 

@@ -125,7 +125,7 @@ describe("the fleet page with a large fleet", () => {
   const devices = (page: Page) => page.locator(".row-link").allTextContents();
 
   it("finds the rows of the database by text, state, and heartbeats without forwarding", async () => {
-    const { page, complaints } = await visitFleet();
+    const { page, messages } = await visitFleet();
     const count = async (where: SQL) =>
       (await query<{ count: number }>(sql`select count(*)::int as count ${ofHosts} where ${where}`))[0]?.count ?? 0;
     await page.keyboard.press("/");
@@ -151,7 +151,7 @@ describe("the fleet page with a large fleet", () => {
     expect(new Set(await page.locator("tbody .column-state .state-mark").allTextContents())).toEqual(
       new Set(["Revoked"]),
     );
-    expect(complaints).toEqual([]);
+    expect(messages).toEqual([]);
     await page.context().close();
   });
 

@@ -4,7 +4,7 @@ import { launchBrowser } from "../lab/browser.ts";
 import { buildUi } from "../lab/built-ui.ts";
 import { seedPeople } from "../lab/people.ts";
 import { seedFleet } from "../lab/seed-fleet.ts";
-import { looks, uiStates } from "../lab/ui-states.ts";
+import { uiStates, viewports } from "../lab/ui-states.ts";
 import { visitPage } from "../lab/visit-page.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import type { Bench } from "./bench.ts";
@@ -109,7 +109,7 @@ const checkStates = async (stage: Stage, grow: (count: number) => Promise<void>)
   const found = await findViolations(stage, [empty]);
   await grow(60);
   found.push(...(await findViolations(stage, uiStates)));
-  return { pages: (uiStates.length + 1) * looks.length, found };
+  return { pages: (uiStates.length + 1) * viewports.length, found };
 };
 
 const measureFleet = async (stage: Stage, runs: number) => {

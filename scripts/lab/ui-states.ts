@@ -1,23 +1,23 @@
 import { AxeBuilder } from "@axe-core/playwright";
 import type { Page, Route } from "playwright-core";
 import type { PersonName } from "./people.ts";
-import type { Look } from "./visit-page.ts";
+import type { VisitOptions } from "./visit-page.ts";
 
-/** A state of a page that is drawn on purpose. */
+/** A state of a page that has a design of its own. */
 export interface UiState {
   name: string;
-  /** Who looks at it; null: somebody who is not signed in. */
+  /** The visitor; null without a session. */
   person: PersonName | null;
   path: string;
-  /** What stands on it once it is there. */
+  /** Text that appears once the state is reached. */
   ready: string;
-  /** Brings the page that `path` opened into the state. */
+  /** Brings the opened page into the state. */
   enter?: (page: Page) => Promise<unknown>;
 }
 
-/** The looks that goals of accessibility are for. */
-export const looks = [320, 1440].flatMap((width) =>
-  (["light", "dark"] as const).map((scheme): Required<Pick<Look, "width" | "scheme">> => ({ width, scheme })),
+/** The viewports that must have no axe violation. */
+export const viewports = [320, 1440].flatMap((width) =>
+  (["light", "dark"] as const).map((scheme): Required<Pick<VisitOptions, "width" | "scheme">> => ({ width, scheme })),
 );
 
 const reports = "**/api/core/collector/health**";
@@ -44,7 +44,7 @@ const pushing = (name: string) => async (page: Page) => {
 
 const fleet = { person: "auditor", path: "/fleet" } as const;
 
-/** The states of every page before a fleet with rows. What an empty fleet looks like needs an empty one. */
+/** The states of every page with a fleet that has rows. The state of an empty fleet needs an empty one. */
 export const uiStates: readonly UiState[] = [
   { name: "login", person: null, path: "/login", ready: "Sign in with" },
   {
@@ -59,7 +59,12 @@ export const uiStates: readonly UiState[] = [
   { name: "fleet, no match", ...fleet, path: "/fleet?q=nowhere-at-all", ready: "No collector matches" },
   { name: "fleet without audit", ...fleet, person: "reader", ready: "This page needs the scope" },
   { name: "fleet, audit lost", ...fleet, ready: "This report needs the scope", enter: failing(403, "forbidden") },
-  { name: "fleet, core away", ...fleet, ready: "could not be loaded", enter: failing(503, "service_unavailable") },
+  {
+    name: "fleet, core unavailable",
+    ...fleet,
+    ready: "could not be loaded",
+    enter: failing(503, "service_unavailable"),
+  },
   {
     name: "fleet, old rows",
     ...fleet,
@@ -99,6 +104,6 @@ export const uiStates: readonly UiState[] = [
   { name: "help", ...fleet, ready: "Keyboard shortcuts", enter: pressing("?") },
 ];
 
-/** What axe finds wrong with a page as it is: the rule and the first element, for each. */
+/** Returns the axe violations of a page: each with its rule and first element. */
 export const violationsOf = async (page: Page): Promise<string[]> =>
   (await new AxeBuilder({ page }).analyze()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);

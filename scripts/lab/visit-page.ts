@@ -17,32 +17,32 @@ export interface VisitedWeb {
   sessionOf(name: PersonName): Promise<SessionCookie>;
 }
 
-/** How a page is looked at: 1440 × 900 px, in light and by the machine's clock unless told. */
-export interface Look {
+/** How to visit a page; by default 1440 × 900 px, light, with the machine's clock. */
+export interface VisitOptions {
   width?: number;
   height?: number;
   scheme?: "light" | "dark";
-  /** The time that stands still for it, in milliseconds since the epoch. */
+  /** A fixed time for the page, in milliseconds since the epoch. */
   now?: number;
-  /** How many times slower than this machine's its processor is. */
+  /** Slows the processor down by this factor. */
   slowdown?: number;
 }
 
-/** An open page, and what became of it. */
+/** An open page with what it reported. */
 export interface PageVisit {
   page: Page;
-  /** Errors and warnings of its console, and what it threw: also what the content security policy refused. */
-  complaints: string[];
-  /** How far its content moved by itself. */
+  /** Errors and warnings of its console, uncaught errors, and violations of the content security policy. */
+  messages: string[];
+  /** Returns the sum of its layout shifts. */
   layoutShift(): Promise<number>;
 }
 
-/** Opens a page as a person who is signed in, or as nobody, in a context of its own: `page.context().close()`. */
+/** Opens a page in a context of its own, as a signed-in person or without a session. Close it with `page.context().close()`. */
 export const visitPage = async (
   { browser, web }: { browser: Browser; web: VisitedWeb },
   person: PersonName | null,
   path: string,
-  { width = 1440, height = 900, scheme = "light", now, slowdown = 1 }: Look = {},
+  { width = 1440, height = 900, scheme = "light", now, slowdown = 1 }: VisitOptions = {},
 ): Promise<PageVisit> => {
   const context = await browser.newContext({ viewport: { width, height }, colorScheme: scheme });
   if (now !== undefined) await context.clock.setFixedTime(now);
@@ -50,14 +50,14 @@ export const visitPage = async (
     const { name, value } = await web.sessionOf(person);
     await context.addCookies([{ name, value, url: web.origin }]);
   }
-  // Sooner than a test's own, which does not tell what it waits for.
+  // Shorter than the timeout of a test, which does not report what it waited for.
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
-  const complaints: string[] = [];
+  const messages: string[] = [];
   page.on("console", (message) => {
-    if (["error", "warning"].includes(message.type())) complaints.push(message.text());
+    if (["error", "warning"].includes(message.type())) messages.push(message.text());
   });
-  page.on("pageerror", ({ message }) => complaints.push(message));
+  page.on("pageerror", ({ message }) => messages.push(message));
   await page.addInitScript(() => {
     const shifts: number[] = [];
     Object.assign(globalThis, { shifts });
@@ -72,5 +72,5 @@ export const visitPage = async (
   await page.goto(web.origin + path);
   const layoutShift = () =>
     page.evaluate(() => (globalThis as unknown as { shifts: number[] }).shifts.reduce((sum, value) => sum + value, 0));
-  return { page, complaints, layoutShift };
+  return { page, messages, layoutShift };
 };

@@ -11,7 +11,7 @@ import { startBenchWeb } from "../bench/web.ts";
 import { launchBrowser } from "../lab/browser.ts";
 import { buildUi } from "../lab/built-ui.ts";
 import { seedPeople } from "../lab/people.ts";
-import { type Look, visitPage } from "../lab/visit-page.ts";
+import { type VisitOptions, visitPage } from "../lab/visit-page.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { pictureFleet } from "./fleet.ts";
 
@@ -21,7 +21,7 @@ const bytesMax = 200 * 1024;
 interface Picture {
   name: string;
   path: string;
-  look: Look;
+  viewport: VisitOptions;
   /** Text that is there once the page is worth a picture. */
   ready: string;
   /** When core ceases to answer. */
@@ -34,35 +34,35 @@ const dark = { width: 1440, scheme: "dark" } as const;
 /** The same picture in light and, as `<name>-dark`, in dark. */
 const inBoth = (picture: Picture): Picture[] => [
   picture,
-  { ...picture, name: `${picture.name}-dark`, look: { ...picture.look, scheme: "dark" } },
+  { ...picture, name: `${picture.name}-dark`, viewport: { ...picture.viewport, scheme: "dark" } },
 ];
 
 const picturesOf = (identityId: string): Picture[] => [
-  { name: "fleet-light", path: "/fleet?sort=certificate_not_after", look: light, ready: "heartbeating" },
-  { name: "fleet-dark", path: "/fleet?sort=queue_bytes&order=desc", look: dark, ready: "heartbeating" },
-  { name: "fleet-390-light", path: "/fleet", look: { ...light, width: 390, height: 1400 }, ready: "heartbeating" },
-  { name: "fleet-320-dark", path: "/fleet", look: { ...dark, width: 320, height: 1400 }, ready: "heartbeating" },
+  { name: "fleet-light", path: "/fleet?sort=certificate_not_after", viewport: light, ready: "heartbeating" },
+  { name: "fleet-dark", path: "/fleet?sort=queue_bytes&order=desc", viewport: dark, ready: "heartbeating" },
+  { name: "fleet-390-light", path: "/fleet", viewport: { ...light, width: 390, height: 1400 }, ready: "heartbeating" },
+  { name: "fleet-320-dark", path: "/fleet", viewport: { ...dark, width: 320, height: 1400 }, ready: "heartbeating" },
   ...inBoth({
     name: "fleet-drawer",
     path: `/fleet?drift=on_last_known_good&id=${identityId}`,
-    look: { ...light, width: 1100, height: 1120 },
+    viewport: { ...light, width: 1100, height: 1120 },
     ready: "Config assigned",
   }),
   ...inBoth({
     name: "fleet-error",
     path: "/fleet",
-    look: { ...light, height: 720 },
+    viewport: { ...light, height: 720 },
     ready: "could not be loaded",
     fault: "from the start",
   }),
   ...inBoth({
     name: "fleet-stale",
     path: "/fleet?state=stale",
-    look: { ...light, height: 720 },
+    viewport: { ...light, height: 720 },
     ready: "heartbeating",
     fault: "later",
   }),
-  ...inBoth({ name: "home", path: "/", look: light, ready: "enrolled" }),
+  ...inBoth({ name: "home", path: "/", viewport: light, ready: "enrolled" }),
 ];
 
 const unavailable = {
@@ -80,11 +80,11 @@ const unavailable = {
 };
 
 const emptyPictures: Picture[] = [
-  ...inBoth({ name: "fleet-empty", path: "/fleet", look: light, ready: "No host is enrolled yet" }),
+  ...inBoth({ name: "fleet-empty", path: "/fleet", viewport: light, ready: "No host is enrolled yet" }),
   ...inBoth({
     name: "login",
     path: "/login?reason=signed_out",
-    look: { width: 720, height: 480, scheme: "light" },
+    viewport: { width: 720, height: 480, scheme: "light" },
     ready: "Sign in with",
   }),
 ];
@@ -101,8 +101,8 @@ try {
   const web = await startBenchWeb(core, { url: database.url, ui });
   await mkdir(folder, { recursive: true });
 
-  const take = async ({ name, path, look, ready, fault }: Picture): Promise<void> => {
-    const { page } = await visitPage({ browser, web }, "auditor", path, { ...look, now });
+  const take = async ({ name, path, viewport, ready, fault }: Picture): Promise<void> => {
+    const { page } = await visitPage({ browser, web }, "auditor", path, { ...viewport, now });
     const fail = () => page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
     if (fault === "from the start") {
       await fail();

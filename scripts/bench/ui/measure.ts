@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { uiPath } from "../../bundle/bundle-ui.ts";
-import { looks, type UiState, violationsOf } from "../../lab/ui-states.ts";
+import { type UiState, viewports, violationsOf } from "../../lab/ui-states.ts";
 import { visitPage } from "../../lab/visit-page.ts";
 
 /** Where pages are measured. */
@@ -121,16 +121,16 @@ export const measureInteractions = async (stage: Stage, slowdown: number): Promi
   return slowest;
 };
 
-/** What axe finds in states, in every look: `<state>, <width> px, <scheme>: <rule>: <element>`. */
+/** What axe finds in states, in every viewport: `<state>, <width> px, <scheme>: <rule>: <element>`. */
 export const findViolations = async (stage: Stage, states: readonly UiState[]): Promise<string[]> => {
   const found: string[] = [];
   for (const { name, person, path, ready, enter } of states)
-    for (const look of looks) {
-      const { page } = await visitPage(stage, person, path, look);
+    for (const viewport of viewports) {
+      const { page } = await visitPage(stage, person, path, viewport);
       await enter?.(page);
       await page.getByText(ready).first().waitFor();
       for (const violation of await violationsOf(page))
-        found.push(`${name}, ${look.width} px, ${look.scheme}: ${violation}`);
+        found.push(`${name}, ${viewport.width} px, ${viewport.scheme}: ${violation}`);
       await page.context().close();
     }
   return found;
