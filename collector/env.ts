@@ -2,41 +2,41 @@ import { arch, hostname, platform } from "node:os";
 import { type Clock, systemClock } from "../kit/clock.ts";
 import { type Entropy, systemEntropy } from "../kit/entropy.ts";
 
-/** Where a command writes. */
+/** A stream that a command writes to. */
 export interface Output {
   write(text: string): void;
 }
 
-/** Everything of the machine that a command touches besides files and sockets, so that tests own it. */
+/** What a command uses of the host besides files and sockets, so that tests control it. */
 export interface CollectorEnv {
   readonly clock: Clock;
   readonly entropy: Entropy;
   readonly stdin: AsyncIterable<Uint8Array | string>;
   readonly stdout: Output;
   readonly stderr: Output;
-  /** Undefined where the platform has no user ids. */
+  /** Undefined on a platform without user ids. */
   readonly effectiveUid: number | undefined;
   readonly hostname: string;
-  /** `os/arch` as enrollment policies name them: `linux/amd64`. */
+  /** `os/arch` in the terms of enrollment policies: `linux/amd64`. */
   readonly platform: string;
-  /** Aborts at the first SIGTERM or SIGINT from the first call on; a second signal ends the process at once. */
+  /** Returns a signal that aborts at the next SIGTERM or SIGINT; a second one ends the process at once. */
   stopSignal(): AbortSignal;
 }
 
 const operatingSystems: Partial<Record<string, string>> = { win32: "windows" };
 const architectures: Partial<Record<string, string>> = { x64: "amd64", ia32: "386" };
 
-/** The platform of a Node process in the words of enrollment policies. */
+/** Returns the platform of a Node process in the terms of enrollment policies. */
 export const platformName = (os: string, cpu: string): string =>
   `${operatingSystems[os] ?? os}/${architectures[cpu] ?? cpu}`;
 
-/** A reader of the output that went away is no reason to stop forwarding. */
+/** Ignores errors: forwarding continues when the reader of the output disconnects. */
 const writeTo = (stream: NodeJS.WriteStream): Output => {
   stream.on("error", () => undefined);
   return { write: (text) => void stream.write(text) };
 };
 
-/** The machine itself. */
+/** The environment of the real host. */
 export const systemEnv = (): CollectorEnv => ({
   clock: systemClock,
   entropy: systemEntropy,

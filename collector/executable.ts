@@ -1,7 +1,7 @@
 import { runCommandLine } from "./commands/command-line.ts";
 import { systemEnv } from "./env.ts";
 
-/** The entry of the single executable, which has its code cache inside: one CommonJS file, so nothing may be awaited up here. */
+/** The entry of the single executable. It contains its own code cache, and is one CommonJS file without top-level await. */
 runCommandLine(process.argv.slice(2), systemEnv()).then((exitCode) => {
   process.exitCode = exitCode;
 });

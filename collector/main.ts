@@ -2,8 +2,8 @@ import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
 
 /*
- * Halves the start time where this directory is writable, and does nothing where it is not. Never Node's default place under the
- * system's temporary directory: whoever else can write there could plant code.
+ * Halves the start time if this directory is writable, and does nothing otherwise. Not Node's default under the system's temporary
+ * directory: other users could plant code there.
  */
 enableCompileCache(fileURLToPath(new URL("../.cache/compile", import.meta.url)));
 

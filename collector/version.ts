@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 import { getAsset, isSea } from "node:sea";
 import packageJson from "../package.json" with { type: "json" };
 
-/** The version of this collector, SemVer. */
+/** The version of this collector, as SemVer. */
 export const version: string = packageJson.version;
 
-/** The commit it was built from: the text of COMMIT, which a build leaves beside package.json or inside the executable, else `unknown`. */
+/** Reads the commit of the build from COMMIT, beside package.json or inside the executable; `unknown` without it. */
 export const readCommit = (): string => {
   try {
     return (

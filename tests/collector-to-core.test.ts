@@ -11,7 +11,7 @@ import { createTestLog } from "./fakes/log.ts";
 import { startTestIngest, type TestIngest } from "./ingest.ts";
 import { openTestQueue } from "./queue.ts";
 
-/** The collector's queue and forwarder against core's real listener and database: both ends of contract §7 in one place. */
+/* The collector's queue and forwarder against core's real listener and database: both ends of docs/protocol.md. */
 
 const hostId = "spiffe://fleet.test/host-1";
 const ends: (() => Promise<unknown>)[] = [];
@@ -78,14 +78,14 @@ const storedNumbers = async (core: TestIngest): Promise<number[]> => {
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index);
 
-it("what the collector queued is in core's database, once and in order, before the queue lets go of it", async () => {
+it("stores every queued record in core's database, once and in order, before the queue deletes it", async () => {
   const { core, queue } = await start();
   for (let from = 1; from <= 2_000; from += 200) await append(queue, from, from + 199);
   await empty(queue);
   expect(await storedNumbers(core)).toEqual(numbers(1, 2_000));
 });
 
-it("core knows the collector again when it resumes its TLS session", async () => {
+it("authenticates the collector when it resumes its TLS session", async () => {
   const { core, queue, reconnect } = await start();
   await append(queue, 1, 10);
   await empty(queue);
@@ -96,7 +96,7 @@ it("core knows the collector again when it resumes its TLS session", async () =>
   expect(core.observed.filter(({ name }) => name === "refused")).toEqual([]);
 });
 
-it("an envelope over core's payload limit is set aside, one over its frame limit too, also when compression hides it", async () => {
+it("moves an envelope over core's payload or frame limit to the dead letters, also when it is compressed", async () => {
   const { core, queue } = await start({ config: { frameBytesMax: 20_000, payloadBytesMax: 5_000 } });
   await append(queue, 1, 100, 1_000);
   await append(queue, 101, 101, 6_000);

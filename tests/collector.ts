@@ -5,7 +5,7 @@ import { decodePem } from "../proto/pem.ts";
 import { createTestCsr, createTestKey, type TestKey, type TestKeyKind } from "../scripts/lab-ca/test-pki.ts";
 import type { Answer, Call, TestCore } from "./core.ts";
 
-/** An enrolled host of a test: its key, its certificate, and how it calls core. */
+/** An enrolled host of a test: its key and its certificate. */
 export interface TestCollector {
   readonly identity: string;
   readonly identityId: string;
@@ -15,10 +15,10 @@ export interface TestCollector {
   readonly certificate: Uint8Array<ArrayBuffer>;
 }
 
-/** The prefix of all test collectors' identities. */
+/** The prefix of the identities of all test collectors. */
 export const identityPrefix = "https://fleet.test/d/";
 
-/** A policy and an unlimited token, as an admin makes them. Gives the raw token. */
+/** Creates a policy and an unlimited token as an admin. Returns the raw token. */
 export const createTestToken = async (
   { api, clock }: Pick<TestCore, "api" | "clock">,
   policy: Readonly<Record<string, unknown>> = {},
@@ -27,7 +27,7 @@ export const createTestToken = async (
     as: "admin",
     body: { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix], ...policy },
   });
-  // Ids are ordered by the millisecond, and within one by chance.
+  // Ids are ordered by millisecond, and randomly within one.
   await clock.advance(1000);
   const policyId = String(made.body.id);
   const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
@@ -54,7 +54,7 @@ export const enrollTestCollector = async (
   return collectorOf(key, answer.body);
 };
 
-/** The collector that an answer of enroll or renew makes of a key. */
+/** Creates the collector of a key from the response of enroll or renew. */
 export const collectorOf = (key: TestKey, body: Readonly<Record<string, unknown>>): TestCollector => ({
   identity: String(body.identity),
   identityId: String(body.identity_id),
@@ -63,10 +63,10 @@ export const collectorOf = (key: TestKey, body: Readonly<Record<string, unknown>
   certificate: decodePem(String(body.certificate_pem), "CERTIFICATE") ?? new Uint8Array(),
 });
 
-/** The digest of each kind's proofs. */
+/** The digest of the proofs of each kind of key. */
 const digests: Partial<Record<TestKeyKind, string>> = { p256: "sha256", p384: "sha384" };
 
-/** The text that a collector signs for a body. */
+/** Returns the text that a collector signs for a body. */
 export const payloadOf = (
   { identity, certificate }: Pick<TestCollector, "identity" | "certificate">,
   purpose: ProofPurpose,
@@ -83,7 +83,7 @@ export const payloadOf = (
   return new TextEncoder().encode(payload);
 };
 
-/** A body with `proof` put on it by the collector's key. */
+/** Adds the `proof` by the collector's key to a body. */
 export const withProof = (
   collector: TestCollector,
   purpose: ProofPurpose,

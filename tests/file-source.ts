@@ -10,12 +10,12 @@ import { eventually } from "./eventually.ts";
 import { createTestLog } from "./fakes/log.ts";
 import { openTestQueue, readAll } from "./queue.ts";
 
-/** A `file` source over the directory `logs` of a directory of its own, with a queue behind it. */
+/** Creates a temporary directory with `logs`, and a `file` source over it that appends to a real queue. */
 export const createTestFiles = () => {
   const dir = mkdtempSync(join(tmpdir(), "file-source-"));
   mkdirSync(join(dir, "logs"));
   let skippedMs = 0;
-  /** Real time, fifty times as fast, and able to jump. */
+  /** The system clock, fifty times as fast, and able to skip. */
   const clock = {
     ...systemClock,
     monotonic: () => systemClock.monotonic() * 50 + skippedMs,
@@ -49,7 +49,7 @@ export const createTestFiles = () => {
       return source;
     },
     start,
-    /** Opens the queue anew, with other options. */
+    /** Reopens the queue with other options. */
     reopen: async (options: Partial<QueueOptions>): Promise<void> => {
       await queue.close();
       open(options);
@@ -61,7 +61,7 @@ export const createTestFiles = () => {
       open();
       await start(config);
     },
-    /** Lets `other` store from now on. */
+    /** Replaces `append`. */
     storeBy: (other: Queue["append"]): void => {
       append = other;
     },
@@ -87,9 +87,9 @@ export const createTestFiles = () => {
   };
 };
 
-/** The texts of numbered lines. */
+/** Returns the texts of numbered lines. */
 export const lines = (from: number, to: number): string[] =>
   Array.from({ length: to - from + 1 }, (_, index) => `line ${from + index}`);
 
-/** Long enough for several polls and discoveries of the accelerated clock. */
+/** Waits long enough for several polls and discoveries of the accelerated clock. */
 export const settle = () => systemClock.sleep(80);

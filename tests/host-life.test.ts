@@ -13,8 +13,8 @@ import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 
 /*
- * The life of a host through the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The steps
- * build on each other, in order.
+ * The life of a host with the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The tests build on
+ * each other, in order.
  */
 const secret = "a-test-secret-of-more-than-32-bytes";
 const identity = "https://fleet.test/d/host-1";
@@ -120,7 +120,7 @@ describe("the life of a host", () => {
     expect(run.records.filter(({ level }) => level !== "info")).toEqual([]);
   });
 
-  it("renews through the edge, and through the ingest listener, which serves management too", async () => {
+  it("renews through the edge, and through the ingest listener, which also serves management requests", async () => {
     const first = collector("renew", "--config", config());
     expect(await first.exited, first.stderr).toBe(0);
     const ingest = ["--core", `https://localhost:${ingestPort}`, "--ca-bundle", pki.serverCaFile];
@@ -130,7 +130,7 @@ describe("the life of a host", () => {
     expect(rows.map(({ status }) => status)).toEqual(["replaced", "active", "active"]);
   });
 
-  it("sends heartbeats straight to the ingest listener with its new certificate, under a new boot id", async () => {
+  it("sends heartbeats directly to the ingest listener with its new certificate and a new boot id", async () => {
     const [before] = await heartbeats();
     await edit(["management", "core_url"], `https://localhost:${ingestPort}`);
     await appendFile(join(dir, "app.log"), "four\n");
@@ -142,7 +142,7 @@ describe("the life of a host", () => {
     expect(rows.map(({ status }) => status)).toEqual(["replaced", "replaced", "active"]);
   });
 
-  it("takes a config from core, and a certificate that was renewed beside it, without a restart", async () => {
+  it("loads a desired config and a certificate that another process renewed, without a restart", async () => {
     await edit(["management", "apply_desired_config"], true);
     await edit(["management", "file_roots"], [dir]);
     const [host] = await db.sql<{ id: string }[]>`select id from collector_identity`;
@@ -180,7 +180,7 @@ describe("the life of a host", () => {
     await edit(["sources"], [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }]);
   });
 
-  it("loses nothing over kill -9 of the collector", async () => {
+  it("loses nothing when the collector is killed with kill -9", async () => {
     const run = collector("run", "--config", config());
     await logged(run, "collector runs");
     await appendFile(join(dir, "app.log"), Array.from({ length: 2000 }, (_, n) => `line ${n}\n`).join(""));
@@ -194,7 +194,7 @@ describe("the life of a host", () => {
     await stopCleanly(again);
   });
 
-  it("E12: leaves the bootstrap token nowhere but in its file", async () => {
+  it("E12: leaves the bootstrap token in no place but its file", async () => {
     const token = (await readFile(join(dir, "token"), "utf8")).slice(12);
     expect(JSON.stringify(core.records) + core.stderr).not.toContain(token);
     for (const entry of await readdir(join(dir, "host"), { withFileTypes: true, recursive: true })) {
@@ -203,7 +203,7 @@ describe("the life of a host", () => {
     }
   });
 
-  it("keeps its records, and says why, once its identity is revoked", async () => {
+  it("keeps its records, and reports why, once its identity is revoked", async () => {
     const [row] = await db.sql<{ id: string }[]>`select id from collector_identity`;
     const run = collector("run", "--config", config());
     await logged(run, "collector runs");

@@ -3,18 +3,18 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { systemClock } from "../kit/clock.ts";
 
-/** A program of ours as a process, with what it logged. */
+/** A program of this repository as a process, with its log. */
 export interface Program {
   child: ChildProcess;
   /** The lines of its stdout, as JSON. */
   records: Record<string, unknown>[];
   stderr: string;
-  /** Its exit code, null after a signal; once all that it said has been read. */
+  /** Resolves, once its output is read, with its exit code; null after a signal. */
   exited: Promise<number | null>;
   hasExited: boolean;
 }
 
-/** Starts a file of this repository under this process's Node, with this environment and no more. */
+/** Starts a file of this repository with this process's Node and exactly this environment. */
 export const startProgram = (path: string, args: readonly string[], env: Record<string, string> = {}): Program => {
   const file = new URL(`../${path}`, import.meta.url).pathname;
   const child = spawn(process.execPath, [file, ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
@@ -22,7 +22,7 @@ export const startProgram = (path: string, args: readonly string[], env: Record<
     child,
     records: [],
     stderr: "",
-    // A child's "exit" may come before its last lines.
+    // "exit" may arrive before the last lines.
     exited: once(child, "close").then(([code]) => {
       program.hasExited = true;
       return code as number | null;
@@ -36,7 +36,7 @@ export const startProgram = (path: string, args: readonly string[], env: Record<
   return program;
 };
 
-/** The first record with this message; throws when it has not come within 90 seconds, or cannot come. */
+/** Waits for the first record with this message; throws after 90 seconds, or when the program has ended without it. */
 export const logged = async (program: Program, message: string): Promise<Record<string, unknown>> => {
   const deadline = Date.now() + 90_000;
   for (;;) {
@@ -47,7 +47,7 @@ export const logged = async (program: Program, message: string): Promise<Record<
   }
 };
 
-/** SIGTERM; resolves with the exit code once the process is gone. */
+/** Sends SIGTERM; resolves with the exit code once the process has ended. */
 export const stopProgram = (program: Program): Promise<number | null> => {
   program.child.kill("SIGTERM");
   return program.exited;

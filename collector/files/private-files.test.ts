@@ -13,7 +13,7 @@ beforeEach(async () => {
 afterEach(() => rm(dir, { recursive: true, force: true }));
 
 describe("writeDurably", () => {
-  it("R6: refuses a link planted under the temporary name, and touches nothing behind it", async () => {
+  it("R6: rejects a link planted under the temporary name, and does not touch its target", async () => {
     const victim = join(dir, "victim");
     await writeFile(victim, "untouched");
     await symlink(victim, join(dir, `.key.${createSeededEntropy().bytes(8).toHex()}`));
@@ -24,7 +24,7 @@ describe("writeDurably", () => {
     expect(await readdir(dir)).not.toContain("key");
   });
 
-  it("R6: replaces a link at the name itself by a private file, and leaves no temporary one", async () => {
+  it("R6: replaces a link at the path itself by a private file, and leaves no temporary file", async () => {
     const victim = join(dir, "victim");
     await writeFile(victim, "untouched", { mode: 0o644 });
     await symlink(victim, join(dir, "key"));
@@ -37,7 +37,7 @@ describe("writeDurably", () => {
 });
 
 describe("makePrivateDirectory", () => {
-  it("closes an open directory, and refuses a link in its place", async () => {
+  it("makes an open directory private, and rejects a link in its place", async () => {
     const path = join(dir, "identity");
     await makePrivateDirectory(path);
     await chmod(path, 0o755);
@@ -49,7 +49,7 @@ describe("makePrivateDirectory", () => {
 });
 
 describe("switchLink", () => {
-  it("points a link elsewhere in one step, whether it was there or not", async () => {
+  it("creates or changes a link in one step", async () => {
     for (const target of ["a", "b"]) {
       await writeFile(join(dir, target), target);
       await switchLink(join(dir, "current"), target, { entropy: systemEntropy });

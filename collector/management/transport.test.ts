@@ -25,7 +25,7 @@ describe.each([
   ["HTTP/1.1", false],
   ["HTTP/2", true],
 ])("postJson over %s", (_name, http2) => {
-  it("posts under the base URL's path, and gives status, type and text", async () => {
+  it("posts under the base URL's path, and returns status, type and text", async () => {
     const server = await startServer({ http2 });
     server.reply(() => ({ status: 429, body: { code: "rate_limited" }, headers: { "retry-after": "7" } }));
     const answer = await postJson(to(server, { baseUrl: `${server.url}/prefix/` }), request);
@@ -42,10 +42,10 @@ describe.each([
     });
   });
 
-  it("gives up in time, at once when told to stop, and when the connection ends without an answer", async () => {
+  it("fails after the timeout, when its signal aborts, and when the connection ends without a response", async () => {
     const server = await startServer({ http2 });
     server.reply(() => new Promise<never>(() => undefined));
-    // On a busy machine the time may be over before the server has seen anything of it.
+    // On a busy machine the timeout may pass before the server receives anything.
     await expect(postJson(to(server, { timeoutMs: 50 }), request)).rejects.toMatchObject({
       failure: { code: "timeout" },
     });
@@ -61,13 +61,13 @@ describe.each([
     });
   });
 
-  it("reads no more than a mebibyte", async () => {
+  it("reads at most 1 MiB", async () => {
     const server = await startServer({ http2 });
     server.reply(() => ({ status: 200, body: { long: "x".repeat(1_100_000) } }));
     await expect(postJson(to(server), request)).rejects.toMatchObject({ failure: { code: "answer_invalid" } });
   });
 
-  it("checks the certificate against the server name when there is one, else against the URL's host", async () => {
+  it("checks the certificate against the server name if there is one, else against the URL's host", async () => {
     const server = await startServer({ http2, name: "core.internal" });
     await expect(postJson(to(server), request)).rejects.toMatchObject({
       failure: { code: "server_untrusted", action: "stop", message: expect.stringContaining("another name") },

@@ -7,26 +7,26 @@ import { errorCode } from "../../kit/describe-error.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import { ManagementError, type ManagementFailure, type ManagementResponse } from "./management-error.ts";
 
-/** How to reach core. */
+/** How core is reached. */
 export interface TransportOptions {
-  /** `https://…`, or `http://…` where the caller has made sure that it is a loopback address. A path is a prefix. */
+  /** `https://…`, or `http://…` if the caller has checked that it is a loopback address. Its path is a prefix. */
   baseUrl: string;
-  /** PEM of the only accepted authorities; the system's when undefined. */
+  /** PEM of the only accepted authorities; the system's if undefined. */
   caPem: string | undefined;
-  /** The name that the server's certificate must have; the URL's host when undefined. */
+  /** The name that the server's certificate must have; the URL's host if undefined. */
   serverName: string | undefined;
-  /** For the whole exchange. */
+  /** The timeout of the whole exchange. */
   timeoutMs: number;
 }
 
 type PemCredentials = Pick<Credentials, "certificatePem" | "keyPem">;
 
-const answerBytesMax = 1_048_576;
+const responseBytesMax = 1_048_576;
 
 /**
- * Posts one JSON body and gives the answer, whatever its status. Speaks HTTP/2 or HTTP/1.1 as the server chooses by ALPN, so that
- * a TLS proxy and core's ingest listener both serve. One connection each time: requests are minutes apart, and a proxy or core
- * that was restarted costs no failed one. Redirects are not followed. Throws `ManagementError` (`unreachable`, `server_untrusted`, `timeout`,
+ * Posts one JSON body and returns the response, whatever its status. Uses HTTP/2 or HTTP/1.1 as the server selects by ALPN, so it works
+ * with a TLS proxy and with core's ingest listener. Opens a connection for each request: requests are minutes apart, and a restarted
+ * server then costs no failed one. Follows no redirect. Throws `ManagementError` (`unreachable`, `server_untrusted`, `timeout`,
  * `answer_invalid`), or the signal's reason.
  */
 export const postJson = async (
@@ -43,14 +43,14 @@ export const postJson = async (
     accept: "application/json, application/problem+json",
     ...(request.bearer === undefined ? {} : { authorization: `Bearer ${request.bearer}` }),
   };
-  const { promise, reject } = Promise.withResolvers<never>();
-  promise.catch(() => undefined);
+  const { promise: aborted, reject } = Promise.withResolvers<never>();
+  aborted.catch(() => undefined);
   let socket: Socket | undefined;
-  const stop = () => {
+  const abort = () => {
     reject(signal.reason);
     socket?.destroy();
   };
-  signal.addEventListener("abort", stop, { once: true });
+  signal.addEventListener("abort", abort, { once: true });
   try {
     signal.throwIfAborted();
     const exchange = async (): Promise<ManagementResponse> => {
@@ -61,9 +61,9 @@ export const postJson = async (
         ? exchangeHttp2(connection.socket, url, headers, body)
         : exchangeHttp1(connection.socket, url, headers, body);
     };
-    const answer = exchange();
-    answer.catch(() => undefined);
-    return await Promise.race([answer, promise]);
+    const response = exchange();
+    response.catch(() => undefined);
+    return await Promise.race([response, aborted]);
   } catch (error) {
     if (request.signal?.aborted) throw request.signal.reason;
     if (error instanceof ManagementError) throw error;
@@ -71,7 +71,7 @@ export const postJson = async (
       throw new ManagementError({ code: "timeout", action: "retry", message: "core did not answer in time" });
     throw new ManagementError(connectionFailure(error), { cause: error });
   } finally {
-    signal.removeEventListener("abort", stop);
+    signal.removeEventListener("abort", abort);
     socket?.destroy();
   }
 };
@@ -98,7 +98,7 @@ const openConnection = (url: URL, options: TransportOptions, credentials: PemCre
   const socket = connectTls({
     host,
     port: Number(url.port || 443),
-    // An address is not allowed in the TLS name indication; the certificate is checked against it all the same.
+    // TLS does not allow an address as server name; the certificate is checked against it all the same.
     ...(isIP(name) === 0 ? { servername: name } : {}),
     checkServerIdentity: (_host, certificate) => checkServerIdentity(name, certificate),
     ALPNProtocols: ["h2", "http/1.1"],
@@ -126,7 +126,7 @@ const exchangeHttp1 = (
         createConnection: () => socket,
       },
       (response) => {
-        readAnswer(response, response.statusCode ?? 0, response.headers).then(resolve, reject);
+        readResponse(response, response.statusCode ?? 0, response.headers).then(resolve, reject);
       },
     );
     request.once("error", reject);
@@ -144,14 +144,14 @@ const exchangeHttp2 = (
     session.once("error", reject);
     const stream = session.request({ ":method": "POST", ":path": url.pathname, ...headers });
     stream.once("error", reject);
-    stream.once("close", () => reject(new Error("the server closed the stream without an answer")));
+    stream.once("close", () => reject(new Error("the server closed the stream without a response")));
     stream.once("response", (response) => {
-      readAnswer(stream, Number(response[":status"] ?? 0), response).then(resolve, reject);
+      readResponse(stream, Number(response[":status"] ?? 0), response).then(resolve, reject);
     });
     stream.end(body);
   });
 
-const readAnswer = async (
+const readResponse = async (
   stream: Readable,
   status: number,
   headers: IncomingHttpHeaders,
@@ -160,8 +160,13 @@ const readAnswer = async (
   let size = 0;
   for await (const chunk of stream) {
     size += (chunk as Buffer).byteLength;
-    if (size > answerBytesMax)
-      throw new ManagementError({ code: "answer_invalid", action: "retry", status, message: "the answer is too long" });
+    if (size > responseBytesMax)
+      throw new ManagementError({
+        code: "answer_invalid",
+        action: "retry",
+        status,
+        message: "the response is too long",
+      });
     chunks.push(chunk as Buffer);
   }
   return {

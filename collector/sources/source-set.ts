@@ -1,7 +1,7 @@
 import type { SourceConfig } from "../../proto/collector-config/parse.ts";
 import type { Source } from "./source.ts";
 
-/** A source could not start; the message says which and why. */
+/** A source could not start. The message names it and the reason. */
 export class SourceStartError extends Error {
   override readonly name = "SourceStartError";
 }
@@ -9,13 +9,13 @@ export class SourceStartError extends Error {
 /** The running sources of a collector. */
 export interface SourceSet {
   /**
-   * Runs exactly the sources of `configs`. One that runs with the same config is left alone; those to stop have stopped before
-   * others start, which may want their addresses. If one cannot start, the sources of before run again, as far as they can, and
-   * `SourceStartError` is thrown.
+   * Runs exactly the sources of `configs`. A source with an unchanged config keeps running. The others stop before new ones start,
+   * which may use their addresses. If one cannot start, restarts the previous sources as far as possible and throws
+   * `SourceStartError`.
    */
   apply(configs: readonly SourceConfig[]): Promise<void>;
   running(): readonly Source[];
-  /** Stops all, and does not throw. */
+  /** Stops all sources. Never rejects. */
   stop(): Promise<void>;
 }
 
@@ -25,7 +25,7 @@ interface Running {
   readonly source: Source;
 }
 
-/** A set without sources; `create` makes one from its config. */
+/** Creates an empty set. `create` creates a source from its config. */
 export const createSourceSet = (create: (config: SourceConfig) => Source): SourceSet => {
   let running: Running[] = [];
 
@@ -45,13 +45,13 @@ export const createSourceSet = (create: (config: SourceConfig) => Source): Sourc
     await Promise.allSettled(stopping.map(({ source }) => source.stop()));
   };
 
-  /** What of `configs` is not running yet, and what runs beside them. */
+  /** Returns which of `configs` do not run, and which sources run without being among them. */
   const compare = (configs: readonly SourceConfig[]) => {
     const left = [...running];
     const missing = configs.filter((config) => {
-      const place = left.findIndex(({ key }) => key === JSON.stringify(config));
-      if (place !== -1) left.splice(place, 1);
-      return place === -1;
+      const index = left.findIndex(({ key }) => key === JSON.stringify(config));
+      if (index !== -1) left.splice(index, 1);
+      return index === -1;
     });
     return { missing, surplus: left };
   };
@@ -64,9 +64,9 @@ export const createSourceSet = (create: (config: SourceConfig) => Source): Sourc
       try {
         for (const config of missing) await start(config);
       } catch (error) {
-        const back = compare(before);
-        await stopAll(back.surplus);
-        for (const config of back.missing) await start(config).catch(() => undefined);
+        const changes = compare(before);
+        await stopAll(changes.surplus);
+        for (const config of changes.missing) await start(config).catch(() => undefined);
         throw error;
       }
     },

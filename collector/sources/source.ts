@@ -2,19 +2,19 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Queue } from "../queue/queue.ts";
 
-/** Something that puts records into the queue for as long as it runs. */
+/** Appends records to the queue while it runs. */
 export interface Source {
-  /** What `NewRecord.source` says; unique in a collector. */
+  /** The value of `NewRecord.source`. */
   readonly name: string;
-  /** Resolves once the source takes input; rejects if it cannot (an address in use, say). */
+  /** Resolves once the source accepts input; rejects if it cannot, as with an address in use. */
   start(): Promise<void>;
-  /** Resolves once the source appends nothing any more. What it accepted is stored. */
+  /** Resolves once the source has stored what it accepted and appends nothing more. */
   stop(): Promise<void>;
-  /** What it counted since its start, for `status`. */
+  /** Counts since its start, for `status`. */
   counters?(): Readonly<Record<string, number>>;
 }
 
-/** What every source needs. */
+/** The dependencies of every source. */
 export interface SourceDependencies {
   append: Queue["append"];
   clock: Clock;

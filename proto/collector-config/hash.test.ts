@@ -15,7 +15,7 @@ const sha256 = (text: string | undefined) =>
     .digest("hex");
 
 describe("configHash", () => {
-  it.each(shared.vectors)("agrees with the shared vectors: $name", async ({ yaml, config_hash }) => {
+  it.each(shared.vectors)("computes the shared vector: $name", async ({ yaml, config_hash }) => {
     expect(await configHash(yaml)).toBe(config_hash);
   });
 
@@ -34,7 +34,7 @@ describe("configHash", () => {
     expect(await configHash("a: {x: 1, y: [true, null]}\nb: {x: 1, y: [true, null]}\nlog: {}\n")).not.toBe(hash);
   });
 
-  it("leaves out the two reporting-only keys, and the management section that held nothing else", async () => {
+  it("leaves out the two reporting-only keys, and a management section with nothing else", async () => {
     const bare = await configHash("buffer: {dir: /q}");
     const reporting = "desired_config_hash: d, last_known_good_config_hash: l";
     expect(await configHash(`buffer: {dir: /q}\nmanagement: {${reporting}}`)).toBe(bare);
@@ -44,7 +44,7 @@ describe("configHash", () => {
     expect(await configHash(`nested: {management: {${reporting}}}`)).not.toBe(await configHash("nested: {}"));
   });
 
-  it("is null for a text that is not one well-formed document, and needs no valid configuration", async () => {
+  it("is null for a text that is not one well-formed document, and hashes an invalid config", async () => {
     for (const text of ["a: [", "a: 1\na: 2", "a: 1\n---\nb: 2", "a: .inf", 'a: "\\ud800"', "a: !x 1"])
       expect(await configHash(text)).toBeNull();
     expect(await configHash("nonsense: 1")).toMatch(/^[0-9a-f]{64}$/);

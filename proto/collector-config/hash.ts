@@ -4,9 +4,9 @@ import { parseTree, type Tree } from "./tree.ts";
 const reportingOnlyKeys = ["desired_config_hash", "last_known_good_config_hash"];
 
 /**
- * The hash of a collector configuration (contract §5): SHA-256, lowercase hex, of the RFC 8785 form of the YAML tree as written,
- * without the two reporting-only keys and without a `management` left empty by that. Comments, key order, quoting and anchors do
- * not count; defaults are not filled in. Null when the text is not one well-formed document. Needs no valid configuration.
+ * Computes the hash of a collector config (docs/collector-config.md): the SHA-256, in lowercase hex, of the RFC 8785 form of the YAML
+ * tree as written, without the two reporting-only keys and without a `management` that becomes empty. Comments, key order, quoting and
+ * anchors do not count; defaults are not filled in. Returns null if the text is not one well-formed document; it need not be valid.
  */
 export const configHash = async (text: string): Promise<string | null> => {
   const parsed = parseTree(text);

@@ -16,7 +16,7 @@ const errorsOf = (text: string) => {
 };
 
 describe("parseCollectorConfig", () => {
-  it("fills in every default of the contract", () => {
+  it("fills in every documented default", () => {
     const parsed = parseCollectorConfig(minimal);
     expect(parsed.ok && parsed.config).toEqual({
       hostId: undefined,
@@ -51,7 +51,7 @@ describe("parseCollectorConfig", () => {
     });
   });
 
-  it("reads the three kinds of sources, with both OTLP listeners unless one is chosen", () => {
+  it("parses the three types of sources, with both OTLP listeners unless one is configured", () => {
     const parsed = parseCollectorConfig(
       `${minimal}sources: [{type: otlp}, {type: otlp, http: {listen: "[::1]:1"}}, {type: file, include: [/v/*.log]}, {type: host_metrics}]`,
     );
@@ -97,18 +97,18 @@ describe("parseCollectorConfig", () => {
     ["a second document", `${minimal}---\n${minimal}`, { line: 6, column: 1 }],
     ["YAML 1.1", `%YAML 1.1\n---\n${minimal}`, { line: 1 }],
     ["no text", "", { path: "", line: 1, column: 1 }],
-  ])("refuses %s and says where", (_name, text, expected) => {
+  ])("rejects %s and reports its position", (_name, text, expected) => {
     expect(errorsOf(text)[0]).toMatchObject(expected);
   });
 
-  it("points at the value an alias stands for, when the fault is behind an alias", () => {
+  it("locates an error behind an alias at the value that the alias names", () => {
     expect(errorsOf(`${minimal}log: &l {level: 5}\nmanagement: *l\n`).map(({ path, line }) => [path, line])).toEqual([
       ["log.level", 6],
       ["management.level", 7],
     ]);
   });
 
-  it("I3: refuses alias bombs, cycles and bottomless nesting within 50 ms each", async () => {
+  it("I3: rejects alias bombs, cycles and extreme nesting within 50 ms each", async () => {
     const names = "abcdefghi".split("");
     const bomb = names
       .map(
@@ -132,7 +132,7 @@ describe("parseCollectorConfig", () => {
     }
   });
 
-  it("E12: never quotes a value, whichever key it was written under", () => {
+  it("E12: never quotes a value, whatever its key", () => {
     const secret = "svcbt_0123456789";
     const shapes = [
       `host_id: {a: ${secret}}`,

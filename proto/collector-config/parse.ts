@@ -2,23 +2,23 @@ import * as v from "valibot";
 import { CollectorConfigYaml, otlpGrpcListen, otlpHttpListen } from "./schema.ts";
 import { type ConfigTextError, type ParsedTree, parseTree, type TreePath } from "./tree.ts";
 
-/** A whole number of MiB in `max_disk_usage_mb`. */
+/** The unit of `max_disk_usage_mb`. */
 const bytesPerMb = 1_048_576;
 
-/** A collector configuration with defaults filled in. Paths are as written: relative ones are the loader's to resolve. */
+/** A collector config with its defaults. Its paths are as written; the loader resolves relative ones. */
 export type CollectorConfig = ReturnType<typeof toConfig>;
 /** One entry of `sources`. */
 export type SourceConfig = CollectorConfig["sources"][number];
 
-/** What `parseCollectorConfig` gives: the configuration and a way to point into its text, or every fault found. */
+/** The result of `parseCollectorConfig`: the config and a function that locates errors in its text, or every error. */
 export type ParsedCollectorConfig =
   | { ok: true; config: CollectorConfig; errorAt: ParsedTree["errorAt"] }
   | { ok: false; errors: ConfigTextError[] };
 
 /**
- * Parses and validates a collector configuration (contract §8). Unknown keys, duplicate keys, wrong types and missing required
- * keys are errors with path, line and column (of the key, or of the section that lacks it). Messages name keys and expectations,
- * never values. Never throws.
+ * Parses and validates a collector config (docs/collector-config.md). Unknown keys, duplicate keys, wrong types and missing required
+ * keys are errors with path, line and column of the key, or of the section that lacks it. Messages name keys and expectations, never
+ * values. Never throws.
  */
 export const parseCollectorConfig = (text: string): ParsedCollectorConfig => {
   const parsed = parseTree(text);
@@ -34,7 +34,7 @@ const toError = (issue: v.BaseIssue<unknown>, { errorAt }: ParsedTree): ConfigTe
     return issue.expected === "never"
       ? errorAt(path, "is not a known key", "key")
       : { ...errorAt(path.slice(0, -1), "is required", "key"), path: path.join(".") };
-  // A check says its own words; a type or choice says what it expects. Valibot's own sentences quote the value.
+  // A check has its own message; a type or choice names what it expects. Valibot's own messages quote the value.
   if (issue.kind === "validation")
     return errorAt(path, issue.message.startsWith("Invalid ") ? "is out of bounds" : issue.message);
   return errorAt(path, `must be ${expectation(issue.expected)}`);

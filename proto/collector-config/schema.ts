@@ -3,17 +3,17 @@ import * as v from "valibot";
 /** The value of `run_as_root_acknowledged` and of `--allow-root-acknowledged`. */
 export const rootAcknowledgement = "I-UNDERSTAND-ROOT-MODE";
 
-/** Where an `otlp` source listens unless told otherwise. */
+/** The default listeners of an `otlp` source. */
 export const otlpGrpcListen = "127.0.0.1:4317";
 export const otlpHttpListen = "127.0.0.1:4318";
 
 const isMapping = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** A mapping with exactly these keys. Valibot's own object schemas also take a sequence. */
+/** A mapping with exactly these keys. Valibot's own object schemas also accept a sequence. */
 const section = <const Entries extends v.ObjectEntries>(entries: Entries) =>
   v.pipe(v.unknown(), v.check(isMapping, "must be a mapping"), v.strictObject(entries));
 
-/** A section that may be left out; its own defaults then apply. */
+/** An optional section; without it, its own defaults apply. */
 const optionalSection = <const Entries extends v.ObjectEntries>(entries: Entries) => v.optional(section(entries), {});
 
 const hasControl = (text: string): boolean => {
@@ -29,7 +29,7 @@ const line = (max: number) =>
     v.string(),
     v.minLength(1, "must not be empty"),
     v.maxLength(max, `must be at most ${max} characters`),
-    v.check((text) => !hasControl(text), "must not hold control characters"),
+    v.check((text) => !hasControl(text), "must not contain control characters"),
   );
 
 const Path = line(4096);
@@ -50,7 +50,7 @@ const integer = (min: number, max: number = Number.MAX_SAFE_INTEGER) =>
     ),
   );
 
-/** Splits `host:port` or `[IPv6]:port`; undefined when it is neither, or the port is not 0 to 65535. */
+/** Splits `host:port` or `[IPv6]:port`; undefined if it is neither, or the port is above 65535. */
 export const splitHostPort = (text: string): { host: string; port: number } | undefined => {
   const match = /^(?:\[([0-9A-Fa-f:.]{2,45})\]|([A-Za-z0-9._-]{1,253})):(\d{1,5})$/.exec(text);
   const host = match?.[1] ?? match?.[2];
@@ -104,7 +104,7 @@ const Source = v.pipe(
   v.variant("type", [OtlpSource, FileSource, HostMetricsSource]),
 );
 
-/** The collector's YAML (contract §8) as written on disk: strict, with its defaults. */
+/** The schema of the collector's YAML (docs/collector-config.md): strict, with its defaults. */
 export const CollectorConfigYaml = section({
   host_id: v.optional(line(253)),
   run_as_root_acknowledged: v.optional(v.literal(rootAcknowledgement)),

@@ -1,8 +1,8 @@
 /*
- * YAML text to a plain tree, for texts that anybody may have written.
- *
- * Invariants: the work is linear in the text (no quadratic key check, no alias expansion: an alias shares the value it names);
- * a tree holds only what JSON can hold, so every tree has an RFC 8785 form; no message holds a piece of the text.
+ * Parses untrusted YAML to a plain tree. Invariants:
+ * - The time is linear in the text: no quadratic key check, no alias expansion (an alias shares the value that it names).
+ * - A tree contains only what JSON can represent, so every tree has an RFC 8785 form.
+ * - No message contains a part of the text.
  */
 import {
   Composer,
@@ -19,10 +19,10 @@ import {
   Parser,
 } from "yaml";
 
-/** What a YAML node becomes. Mappings have no prototype, so that `constructor` and `__proto__` are keys like any other. */
+/** The value of a YAML node. Mappings have no prototype, so that `constructor` and `__proto__` are ordinary keys. */
 export type Tree = null | boolean | number | string | Tree[] | { [key: string]: Tree };
 
-/** One thing wrong with a configuration text. `path` is like `sources.0.type`, empty for the whole; line and column count from 1. */
+/** An error in a config text. `path` is like `sources.0.type`, and empty for the whole text; line and column count from 1. */
 export interface ConfigTextError {
   path: string;
   line: number;
@@ -33,21 +33,21 @@ export interface ConfigTextError {
 /** The path of a node: mapping keys and sequence indexes. */
 export type TreePath = readonly (string | number)[];
 
-/** A tree and where its parts stand in the text. */
+/** A tree and the positions of its nodes. */
 export interface ParsedTree {
   ok: true;
   tree: Tree;
-  /** An error at the key (`on: "key"`) or the value at `path`; the nearest enclosing node when there is none. */
+  /** Creates an error at the key (`on: "key"`) or the value of `path`, or at the nearest enclosing node that exists. */
   errorAt(path: TreePath, message: string, on?: "key" | "value"): ConfigTextError;
 }
 
-/** Faults of a text that gives no tree. */
+/** The errors of a text that has no tree. */
 export interface UnparsedTree {
   ok: false;
   errors: ConfigTextError[];
 }
 
-/** The longest configuration text, in UTF-8 bytes (contract §5). */
+/** The maximum length of a config text, in UTF-8 bytes. */
 export const configBytesMax = 262_144;
 
 const depthMax = 32;
@@ -56,22 +56,22 @@ const aliasedNodesMax = 10_000;
 const errorsMax = 50;
 
 const syntaxMessages: Partial<Record<ErrorCode, string>> = {
-  BAD_ALIAS: "an alias must name an anchor that stands before it",
-  BAD_DIRECTIVE: "the directive is not understood",
+  BAD_ALIAS: "an alias must name an anchor before it",
+  BAD_DIRECTIVE: "the directive is not supported",
   BAD_INDENT: "the indentation is wrong",
-  BLOCK_AS_IMPLICIT_KEY: "a nested mapping must begin on a line of its own",
-  MULTILINE_IMPLICIT_KEY: "a key must stand on one line and end with a colon",
+  BLOCK_AS_IMPLICIT_KEY: "a nested mapping must start on its own line",
+  MULTILINE_IMPLICIT_KEY: "a key must be on one line and end with a colon",
   MISSING_CHAR: "a character is missing, such as a closing quote or bracket",
   MULTIPLE_DOCS: "only one document is allowed",
   NON_STRING_KEY: "a key must be plain text",
   TAB_AS_INDENT: "indentation must be spaces, not tabs",
-  TAG_RESOLVE_FAILED: "the tag or escape is not understood: only the core tags of YAML 1.2 are allowed",
+  TAG_RESOLVE_FAILED: "the tag or escape is not supported: only the core tags of YAML 1.2 are allowed",
   RESOURCE_EXHAUSTION: "the nesting is too deep",
 };
 
 /**
- * Parses one YAML 1.2 document by the core schema: duplicate keys, custom tags, several documents, numbers or strings that JSON
- * cannot carry exactly, nesting beyond 32 and aliases that name more than 10,000 nodes are errors. Never throws.
+ * Parses one YAML 1.2 document with the core schema. Errors: duplicate keys, custom tags, several documents, numbers or strings that
+ * JSON cannot represent exactly, nesting beyond 32, and aliases to more than 10,000 nodes. Never throws.
  */
 export const parseTree = (text: string): ParsedTree | UnparsedTree => {
   if (new TextEncoder().encode(text).byteLength > configBytesMax)
@@ -81,7 +81,7 @@ export const parseTree = (text: string): ParsedTree | UnparsedTree => {
     };
 
   const lines = new LineCounter();
-  const place = (offset: number) => {
+  const locate = (offset: number) => {
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(line, 1), column: Math.max(col, 1) };
   };
@@ -89,34 +89,34 @@ export const parseTree = (text: string): ParsedTree | UnparsedTree => {
   if (documents === undefined)
     return { ok: false, errors: [{ path: "", line: 1, column: 1, message: "the nesting is too deep" }] };
   const [document, second] = documents;
-  if (document === undefined) return built(null, new Map(), place);
+  if (document === undefined) return withPositions(null, new Map(), locate);
 
   const errors: ConfigTextError[] = [];
   if (document.directives?.yaml.version !== "1.2")
-    errors.push({ path: "", line: 1, column: 1, message: "only YAML 1.2 is understood" });
+    errors.push({ path: "", line: 1, column: 1, message: "only YAML 1.2 is supported" });
   for (const fault of [...document.errors, ...document.warnings])
     errors.push({
       path: "",
-      ...place(fault.pos[0]),
+      ...locate(fault.pos[0]),
       message: syntaxMessages[fault.code] ?? "is not well-formed YAML here",
     });
   if (second !== undefined)
-    errors.push({ path: "", ...place(second.range[0]), message: "only one document is allowed" });
+    errors.push({ path: "", ...locate(second.range[0]), message: "only one document is allowed" });
   if (errors.length > 0) return { ok: false, errors: errors.slice(0, errorsMax) };
 
-  const places = new Map<string, NodePlace>();
+  const positions = new Map<string, NodePosition>();
   const faults: { path: TreePath; offset: number; message: string }[] = [];
-  const tree = buildTree(document.contents, places, faults);
-  if (faults.length === 0) return built(tree, places, place);
+  const tree = buildTree(document.contents, positions, faults);
+  if (faults.length === 0) return withPositions(tree, positions, locate);
   return {
     ok: false,
     errors: faults
       .slice(0, errorsMax)
-      .map(({ path, offset, message }) => ({ path: path.join("."), ...place(offset), message })),
+      .map(({ path, offset, message }) => ({ path: path.join("."), ...locate(offset), message })),
   };
 };
 
-/** The documents of `text`; undefined as soon as its nesting leaves all bounds (the composer is slow on such texts). */
+/** Composes the documents of `text`; undefined once its nesting is far beyond the limit, as the composer is slow on such texts. */
 const composeDocuments = (text: string, lines: LineCounter): Document.Parsed[] | undefined => {
   const parser = new Parser(lines.addNewLine);
   const composer = new Composer({
@@ -126,7 +126,7 @@ const composeDocuments = (text: string, lines: LineCounter): Document.Parsed[] |
     resolveKnownTags: false,
     stringKeys: true,
     strict: true,
-    uniqueKeys: false, // compares all pairs; `buildTree` checks as it goes
+    uniqueKeys: false, // it compares all pairs; `buildTree` checks instead
     logLevel: "silent",
   });
   const documents: Document.Parsed[] = [];
@@ -140,31 +140,31 @@ const composeDocuments = (text: string, lines: LineCounter): Document.Parsed[] |
   return documents;
 };
 
-interface NodePlace {
+interface NodePosition {
   key: number;
   value: number;
 }
 
-const placeKey = (path: TreePath): string => JSON.stringify(path);
+const positionKey = (path: TreePath): string => JSON.stringify(path);
 
-const built = (
+const withPositions = (
   tree: Tree,
-  places: ReadonlyMap<string, NodePlace>,
-  place: (offset: number) => { line: number; column: number },
+  positions: ReadonlyMap<string, NodePosition>,
+  locate: (offset: number) => { line: number; column: number },
 ): ParsedTree => ({
   ok: true,
   tree,
   errorAt: (path, message, on = "value") => {
     let known = path;
-    while (known.length > 0 && !places.has(placeKey(known))) known = known.slice(0, -1);
-    const found = places.get(placeKey(known));
-    return { path: path.join("."), ...place(found?.[on] ?? 0), message };
+    while (known.length > 0 && !positions.has(positionKey(known))) known = known.slice(0, -1);
+    const found = positions.get(positionKey(known));
+    return { path: path.join("."), ...locate(found?.[on] ?? 0), message };
   },
 });
 
 const buildTree = (
   root: Node | null,
-  places: Map<string, NodePlace>,
+  positions: Map<string, NodePosition>,
   faults: { path: TreePath; offset: number; message: string }[],
 ): Tree => {
   const anchors = new Map<string, { tree: Tree; nodes: number } | "open">();
@@ -173,32 +173,31 @@ const buildTree = (
 
   const build = (node: Node | null, path: TreePath, keyOffset: number): Tree => {
     const offset = node?.range?.[0] ?? keyOffset;
-    places.set(placeKey(path), { key: keyOffset, value: offset });
-    const refuse = (message: string): null => {
+    positions.set(positionKey(path), { key: keyOffset, value: offset });
+    const reject = (message: string): null => {
       faults.push({ path, offset, message });
       return null;
     };
     nodes++;
     if (node === null) return null;
-    if (path.length > depthMax) return refuse("the nesting is too deep");
+    if (path.length > depthMax) return reject("the nesting is too deep");
     if (isAlias(node)) {
       const target = anchors.get(node.source);
-      if (target === undefined || target === "open")
-        return refuse("an alias must name an anchor that stands before it");
+      if (target === undefined || target === "open") return reject("an alias must name an anchor before it");
       aliasedNodes += target.nodes;
       nodes += target.nodes;
-      if (aliasedNodes > aliasedNodesMax) return refuse("the aliases repeat too much");
+      if (aliasedNodes > aliasedNodesMax) return reject("the aliases repeat too much");
       return target.tree;
     }
     const anchor = isMap(node) || isSeq(node) || isScalar(node) ? node.anchor : undefined;
     if (anchor !== undefined) anchors.set(anchor, "open");
     const before = nodes;
-    const tree = buildUnaliased(node, path, offset, refuse);
+    const tree = buildUnaliased(node, path, offset, reject);
     if (anchor !== undefined) anchors.set(anchor, { tree, nodes: nodes - before + 1 });
     return tree;
   };
 
-  const buildUnaliased = (node: Node, path: TreePath, offset: number, refuse: (message: string) => null): Tree => {
+  const buildUnaliased = (node: Node, path: TreePath, offset: number, reject: (message: string) => null): Tree => {
     if (isSeq(node))
       return node.items.map((item, index) => build(item as Node | null, [...path, index], nodeOffset(item, offset)));
     if (isMap(node)) {
@@ -208,19 +207,19 @@ const buildTree = (
         const at = nodeOffset(pair.key, offset);
         if (key === undefined || !key.isWellFormed())
           faults.push({ path, offset: at, message: "a key must be plain text" });
-        else if (key in mapping) faults.push({ path: [...path, key], offset: at, message: "the key stands twice" });
+        else if (key in mapping) faults.push({ path: [...path, key], offset: at, message: "the key is repeated" });
         else mapping[key] = build(pair.value, [...path, key], at);
       }
       return mapping;
     }
-    if (!isScalar(node)) return refuse("is not understood");
+    if (!isScalar(node)) return reject("is not supported");
     const { value } = node;
-    if (typeof value === "string") return value.isWellFormed() ? value : refuse("holds half of a surrogate pair");
+    if (typeof value === "string") return value.isWellFormed() ? value : reject("contains half of a surrogate pair");
     if (typeof value === "number") {
-      if (!Number.isFinite(value)) return refuse("must be a finite number");
-      return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? value : refuse("must be within ±(2^53−1)");
+      if (!Number.isFinite(value)) return reject("must be a finite number");
+      return Math.abs(value) <= Number.MAX_SAFE_INTEGER ? value : reject("must be within ±(2^53−1)");
     }
-    return typeof value === "boolean" || value === null ? value : refuse("is not understood");
+    return typeof value === "boolean" || value === null ? value : reject("is not supported");
   };
 
   return build(root, [], 0);

@@ -3,16 +3,16 @@ import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createTestClock, type TestClock } from "./clock.ts";
 
-/** A host for collector commands, with its output in the test's hands. Not root, whoever runs the tests. */
+/** The environment of collector commands, with captured output. Not root, whoever runs the tests. */
 export interface TestCollectorEnv extends CollectorEnv {
   clock: TestClock;
   out(): string;
   err(): string;
-  /** What SIGTERM does. */
+  /** Stops the command as SIGTERM does. */
   stop(): void;
 }
 
-/** Real files and sockets, a test's wall clock. Sleeps, such as those before a request is repeated, are over in the next turn. */
+/** Creates an environment with real files and sockets and a test's wall clock. Sleeps, such as those before a retry, last one turn. */
 export const createTestCollectorEnv = (
   over: { stdin?: string; effectiveUid?: number; now?: number } = {},
 ): TestCollectorEnv => {

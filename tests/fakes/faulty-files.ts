@@ -1,16 +1,15 @@
 import { type FileSystem, systemFiles } from "../../collector/files/private-files.ts";
 
-/** A real file system that fails at one step of a test's choice. */
+/** A real file system that fails at a chosen operation. */
 export interface FaultyFiles {
   files: FileSystem;
-  /** How many operations were asked for so far; those of an open file (write, sync, …) count each. */
+  /** The number of operations so far, including those of an open file (write, sync, …). */
   readonly operations: number;
 }
 
 /**
- * Fails operation number `at`, counted from 1 (0: none), with EIO and without doing it. `lasting`: and every later one, as if the process had
- * been killed there, so that nothing can be put back. Syncing is counted and
- * not done: it tells nothing in a test, and takes most of its time.
+ * Fails operation number `at`, counted from 1 (0: none), with EIO and without doing it. With `lasting`, fails every later one too, as if
+ * the process had been killed there and could not undo anything. Counts syncs without doing them: in a test they only cost time.
  */
 export const createFaultyFiles = ({ at, lasting = false }: { at: number; lasting?: boolean }): FaultyFiles => {
   let operations = 0;
@@ -25,7 +24,7 @@ export const createFaultyFiles = ({ at, lasting = false }: { at: number; lasting
         const member: unknown = Reflect.get(target, name);
         if (typeof member !== "function") return member;
         return async (...args: unknown[]) => {
-          // A descriptor is given back even by a process that is killed.
+          // Even a killed process closes its descriptors.
           if (name !== "close") step();
           if (name === "sync") return undefined;
           const result: unknown = await Reflect.apply(member, target, args);

@@ -13,7 +13,7 @@ import {
   x509,
 } from "../../scripts/lab-ca/test-pki.ts";
 
-/** A request as the server saw it. */
+/** A request that the server received. */
 export interface ManagementCall {
   path: string;
   /** `1.1` or `2.0`. */
@@ -24,10 +24,10 @@ export interface ManagementCall {
   certificate: Uint8Array | undefined;
 }
 
-/** What is answered; an object is sent as JSON. `cut` ends the connection instead, after the request was read. */
+/** A response, whose object is sent as JSON. `cut` closes the connection instead, after the request was read. */
 export type ManagementReply = { status: number; body: object; headers?: Record<string, string> } | "cut";
 
-/** A server with TLS on loopback that answers as a test says, for clients of core's management paths. */
+/** A TLS server on loopback with a test's responses, for clients of core's management paths. */
 export interface ManagementServer {
   /** `https://localhost:<port>`. */
   url: string;
@@ -35,12 +35,12 @@ export interface ManagementServer {
   /** PEM of the authority that signed the server's certificate. */
   caPem: string;
   readonly calls: readonly ManagementCall[];
-  /** Answers the calls from now on. */
+  /** Sets the response to the next calls. */
   reply(next: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
   close(): Promise<void>;
 }
 
-/** Starts one; with `http2` it speaks nothing else, as core's ingest listener may. Client certificates are asked for and not checked. */
+/** Starts a server; with `http2` it speaks HTTP/2 alone, as core's ingest listener may. Requests client certificates and does not check them. */
 export const startManagementServer = async (
   options: { http2?: boolean; name?: string } = {},
 ): Promise<ManagementServer> => {
@@ -108,7 +108,7 @@ export const startManagementServer = async (
   };
 };
 
-/** Answer of enroll and renew for the request in `call`, with a certificate by `ca`; `over` replaces what is to be wrong. */
+/** Creates the response of enroll or renew to `call`, with a certificate from `ca`; `over` replaces parts with wrong ones. */
 export const issueFor = async (
   ca: TestCa,
   call: ManagementCall,
@@ -145,7 +145,7 @@ export const issueFor = async (
   };
 };
 
-/** A problem document as core sends it. */
+/** Creates a problem document like core's. */
 export const refusal = (status: number, code: string, members: object = {}): { status: number; body: object } => ({
   status,
   body: {

@@ -3,7 +3,7 @@ import { type FileHandle, glob, open, readdir, realpath, stat } from "node:fs/pr
 import { dirname, join, matchesGlob } from "node:path";
 import { errorCode } from "../../../kit/describe-error.ts";
 
-/** Which files a source reads. */
+/** Selects the files of a source. */
 export interface FilePatterns {
   readonly include: readonly string[];
   readonly exclude: readonly string[];
@@ -16,18 +16,18 @@ export interface OpenFile {
   readonly stat: Stats;
 }
 
-/** Whether a path is one of the source's. */
+/** Whether the patterns select a path. */
 export const matches = ({ include, exclude }: FilePatterns, path: string): boolean =>
   include.some((pattern) => matchesGlob(path, pattern)) && !exclude.some((pattern) => matchesGlob(path, pattern));
 
-/** The paths of one include pattern, sorted. */
+/** Finds the paths of one include pattern, sorted. */
 export const findPaths = async (pattern: string, { exclude }: FilePatterns): Promise<string[]> => {
   const paths: string[] = [];
   for await (const path of glob(pattern)) if (!exclude.some((other) => matchesGlob(path, other))) paths.push(path);
   return paths.sort();
 };
 
-/** The state of a regular file; null for anything else, and for what has gone meanwhile. Other errors are thrown. */
+/** Stats a regular file; null for anything else and for a missing file. Throws other errors. */
 export const statRegularFile = async (path: string): Promise<Stats | null> => {
   try {
     const found = await stat(path);
@@ -38,11 +38,11 @@ export const statRegularFile = async (path: string): Promise<Stats | null> => {
   }
 };
 
-/** Opens a regular file; null and errors as with `statRegularFile`. */
+/** Opens a regular file; null and errors as in `statRegularFile`. */
 export const openRegularFile = async (path: string): Promise<OpenFile | null> => {
   if ((await statRegularFile(path)) === null) return null;
   try {
-    // Not blocking, should a pipe have taken the name since.
+    // Non-blocking, in case a pipe replaced the file since.
     const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
     const opened = await file.stat();
     if (opened.isFile()) return { path, file, stat: opened };
@@ -54,13 +54,13 @@ export const openRegularFile = async (path: string): Promise<OpenFile | null> =>
   }
 };
 
-/** The directory that the file at `path` is in, if `path` leads there through a symbolic link. */
+/** Returns the directory of the file at `path` if `path` leads there through a symbolic link. */
 export const linkedDirectory = async (path: string): Promise<string | undefined> => {
   const directory = dirname(await realpath(path).catch(() => path));
   return directory === dirname(path) ? undefined : directory;
 };
 
-/** Finds a file that was renamed within `directory`, by what `isIt` knows it by. */
+/** Opens the file in `directory` for which `isIt` is true: a followed file that was renamed. */
 export const findRenamed = async (directory: string, isIt: (stat: Stats) => boolean): Promise<OpenFile | null> => {
   const names = await readdir(directory).catch(() => []);
   for (const name of names) {

@@ -11,13 +11,13 @@ import { openTestQueue, readAll } from "../../../tests/queue.ts";
 
 const tailer = join(import.meta.dirname, "../../../tests/slow/queue-crash/tailer.ts");
 
-/** Resolves when the tailer says that it has stored `count` lines. */
+/** Resolves when the tailer reports that it stored `count` lines. */
 const reaches = async (said: Readable, count: number): Promise<void> => {
   for await (const line of createInterface({ input: said })) if (Number(line) >= count) return;
   throw new Error("the tailer ended by itself");
 };
 
-it("Q1: kill -9 in mid-reading, over rotations, neither loses a line nor takes one twice", async ({
+it("Q1: neither loses nor repeats a line when it is killed with kill -9 while it reads, over rotations", async ({
   onTestFinished,
 }) => {
   const dir = mkdtempSync(join(tmpdir(), "file-crash-"));
@@ -29,7 +29,7 @@ it("Q1: kill -9 in mid-reading, over rotations, neither loses a line nor takes o
     const from = round * perRound;
     appendFileSync(log, `${lines(from + 1, from + perRound).join("\n")}\n`);
     const child = spawn(process.execPath, [tailer, dir], { stdio: ["ignore", "pipe", "inherit"] });
-    // In the middle of its reading, but for the last.
+    // While it reads, except for the last round.
     await reaches(child.stdout, round === rounds - 1 ? rounds * perRound : from + perRound / 4);
     if (round === 1) renameSync(log, join(dir, "app.log.1"));
     child.kill("SIGKILL");

@@ -22,7 +22,7 @@ beforeEach(() => {
 afterEach(() => files.end());
 
 describe("links and directories", () => {
-  it("a link is followed to its file, and to the next one when it is pointed elsewhere, without losing the first one's end", async () => {
+  it("follow a link to its file, and to the next one when it changes, without losing the end of the first", async () => {
     mkdirSync(join(files.dir, "pods"));
     const pod = (name: string) => join(files.dir, "pods", name);
     writeFileSync(pod("0"), "line 1\n");
@@ -37,7 +37,7 @@ describe("links and directories", () => {
     expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(new Set([files.log()]));
   });
 
-  it("what a link led to is found by its inode when it was rotated where it is, while the collector was down", async () => {
+  it("find the rotated target of a link by its inode after a restart", async () => {
     mkdirSync(join(files.dir, "pods"));
     const pod = (name: string) => join(files.dir, "pods", name);
     writeFileSync(pod("0"), "line 1\n");
@@ -52,7 +52,7 @@ describe("links and directories", () => {
     await eventually(() => expect(files.texts().toSorted()).toEqual(lines(1, 3)));
   });
 
-  it("a directory that a pattern finds later is read whole, also with start_at end", async () => {
+  it("read the files of a new directory from their start, also with start_at end", async () => {
     await files.start({ include: [join(files.dir, "later/*/app.log")], startAt: "end" });
     await settle();
     mkdirSync(join(files.dir, "later", "one"), { recursive: true });
@@ -63,7 +63,7 @@ describe("links and directories", () => {
 });
 
 describe("rotation", () => {
-  it("by rename: the old file is read to its end, the new one from its beginning", async () => {
+  it("by rename: reads the old file to its end, and the new one from its start", async () => {
     files.write(1, 5);
     await files.start();
     await files.expectTexts(lines(1, 5));
@@ -75,7 +75,7 @@ describe("rotation", () => {
     expect(new Set(files.records().map(({ attributes }) => attributes["file.path"]))).toEqual(new Set([files.log()]));
   });
 
-  it("by copy and truncate: goes on in the emptied file", async () => {
+  it("by copy and truncate: continues in the truncated file", async () => {
     files.write(1, 5);
     await files.start();
     await files.expectTexts(lines(1, 5));
@@ -85,7 +85,7 @@ describe("rotation", () => {
     await files.expectTexts(lines(1, 7));
   });
 
-  it("by truncation is noticed even when the file has already grown past the old place", async () => {
+  it("by truncation: is detected also when the file has grown past the old offset", async () => {
     files.write(1, 5);
     await files.start();
     await files.expectTexts(lines(1, 5));
@@ -93,7 +93,7 @@ describe("rotation", () => {
     await files.expectTexts([...lines(1, 5), ...lines(100, 150)]);
   });
 
-  it("while the collector is down: the rest of the old file is found by its inode, and the new one is read whole", async () => {
+  it("while the collector is stopped: finds the old file by its inode, and reads the new one from its start", async () => {
     files.write(1, 5);
     await files.start({ startAt: "end" });
     files.write(6, 8);
@@ -106,7 +106,7 @@ describe("rotation", () => {
     await eventually(() => expect(files.texts().toSorted()).toEqual(lines(6, 12).toSorted()));
   });
 
-  it("to a deleted file: it is read to its end, its last line too, and then forgotten", async () => {
+  it("by deletion: reads the file to its end, with its incomplete last line, and deletes the checkpoint", async () => {
     files.write(1, 2);
     await files.start();
     await files.expectTexts(lines(1, 2));
@@ -114,7 +114,7 @@ describe("rotation", () => {
     unlinkSync(files.log());
     await files.expectTexts(lines(1, 3));
     await settle();
-    // The five minutes that a rotated file is kept open.
+    // A rotated file stays open for five minutes.
     files.skip(300_000);
     await files.expectTexts(lines(1, 4));
     await eventually(() =>

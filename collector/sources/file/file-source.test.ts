@@ -14,7 +14,7 @@ beforeEach(() => {
 afterEach(() => files.end());
 
 describe("lines", () => {
-  it("become one record each, with the file and the offset, as they are written", async () => {
+  it("become one record each, with file and offset, as they are written", async () => {
     writeFileSync(files.log(), "one\r\n\nthree\n");
     await files.start();
     await files.expectTexts(["one", "", "three"]);
@@ -25,7 +25,7 @@ describe("lines", () => {
     );
   });
 
-  it("wait for their end: half a line is not a record", async () => {
+  it("become records only once they are complete", async () => {
     writeFileSync(files.log(), "whole\nhal");
     await files.start();
     await files.expectTexts(["whole"]);
@@ -37,7 +37,7 @@ describe("lines", () => {
     await files.expectTexts(["whole", "half"]);
   });
 
-  it("of 1 MiB are taken whole, longer ones in pieces that say so", async () => {
+  it("of 1 MiB become one record; longer ones are split and marked as partial", async () => {
     const mebibyte = 1024 * 1024;
     writeFileSync(files.log(), `a\n${"x".repeat(mebibyte)}\r\n${"y".repeat(mebibyte + 10)}\nz\n`);
     await files.start();
@@ -51,7 +51,7 @@ describe("lines", () => {
     ]);
   });
 
-  it("in great number arrive once and in order", async () => {
+  it("in large numbers arrive once and in order", async () => {
     files.write(1, 20_000);
     await files.start();
     await eventually(() => expect(files.queue.stats().records).toBe(20_000));
@@ -59,8 +59,8 @@ describe("lines", () => {
   });
 });
 
-describe("which files, and from where", () => {
-  it("start_at end skips what was there at the first look, and nothing that comes later", async () => {
+describe("the selection of files", () => {
+  it("skips with start_at end what exists at the first discovery, and nothing later", async () => {
     files.write(1, 3);
     await files.start({ startAt: "end" });
     await settle();
@@ -75,7 +75,7 @@ describe("which files, and from where", () => {
     await eventually(() => expect(files.texts().toSorted()).toEqual(lines(4, 11).toSorted()));
   });
 
-  it("leaves out what is excluded, what is no regular file, and a second name of the same file", async () => {
+  it("ignores excluded files, other than regular files, and a second name of the same file", async () => {
     mkdirSync(files.log("directory.log"));
     files.write(1, 2);
     files.write(3, 4, "secret.log");
@@ -88,7 +88,7 @@ describe("which files, and from where", () => {
 });
 
 describe("restart", () => {
-  it("goes on where the stored lines end", async () => {
+  it("continues after the stored lines", async () => {
     files.write(1, 1000);
     await files.start();
     await files.expectTexts(lines(1, 1000));
@@ -96,7 +96,7 @@ describe("restart", () => {
     await files.expectTexts(lines(1, 1100));
   });
 
-  it("completes the line that was half written when it stopped", async () => {
+  it("completes a line that was incomplete at the stop", async () => {
     writeFileSync(files.log(), "line 1\nli");
     await files.start();
     await files.expectTexts(lines(1, 1));
@@ -104,16 +104,16 @@ describe("restart", () => {
     await files.expectTexts(lines(1, 2));
   });
 
-  it("reads a file that took over the inode of a followed one from its beginning", async () => {
+  it("reads a file with the reused inode of a followed one from its start", async () => {
     files.write(1, 3);
     await files.start();
     await files.expectTexts(lines(1, 3));
-    // The same inode with other contents is what an inode used again looks like.
+    // A reused inode looks like the same inode with other contents.
     await files.restart({}, () => writeFileSync(files.log(), "something else entirely, and longer than before\n"));
     await files.expectTexts([...lines(1, 3), "something else entirely, and longer than before"]);
   });
 
-  it("survives a checkpoint that it cannot read", async () => {
+  it("survives a malformed checkpoint", async () => {
     files.write(1, 3);
     await files.start();
     await files.expectTexts(lines(1, 3));
@@ -126,7 +126,7 @@ describe("restart", () => {
 });
 
 describe("a queue that", () => {
-  it("is full pauses the reading, and loses and repeats nothing", async () => {
+  it("is full pauses reading, and no line is lost or repeated", async () => {
     await files.reopen({ maxDiskUsageBytes: 1_000_000 });
     files.write(1, 20_000);
     await files.start();
@@ -143,7 +143,7 @@ describe("a queue that", () => {
     expect(read).toEqual(lines(1, 20_000));
   });
 
-  it("fails to store is asked again, with the same lines", async () => {
+  it("fails to store receives the same lines again", async () => {
     files.write(1, 10);
     let failures = 2;
     files.storeBy((...call) =>
@@ -161,13 +161,13 @@ describe("a queue that", () => {
   });
 });
 
-it("stops while it waits for the queue, without waiting any longer", async () => {
+it("stops at once while it waits for room in the queue", async () => {
   await files.reopen({ maxDiskUsageBytes: 1_000_000 });
   files.write(1, 20_000);
   await files.start();
   await eventually(() => expect(files.queue.stats().records).toBeGreaterThan(1000));
   await settle();
-  // Nobody makes room: a stop that waited for it would never end.
+  // There will be no room: a stop that waited for it would never end.
   await files.source?.stop();
   expect(files.queue.stats().records).toBeLessThan(20_000);
 });

@@ -16,39 +16,39 @@ import { chunkBytes } from "./lines.ts";
 import { fileKey, hasSameHead, type Position, parsePosition, positionAt, savePosition } from "./position.ts";
 import { createTail, type Tail } from "./tail.ts";
 
-/** What a `file` source reads (contract §8). */
+/** The config of a `file` source (docs/collector-config.md). */
 export interface FileSourceConfig extends FilePatterns {
   /** `file` unless given. */
   readonly name?: string;
-  /** Where to begin in files that were there before the source first looked; later ones are always read whole. */
+  /** Where to start in files that exist at the first discovery; later ones are read from their start. */
   readonly startAt: "beginning" | "end";
 }
 
-/** What a `file` source needs besides what every source does. */
+/** The dependencies of a `file` source. */
 export interface FileSourceDependencies extends SourceDependencies {
   checkpoints: Queue["checkpoints"];
 }
 
-/** Between looks at the files: short after a read, longer while nothing happens, so that an idle host stays idle. */
+/** The poll interval: short after a read, longer while nothing changes, so that an idle host stays idle. */
 const pollMs = { least: 100, most: 1_000 };
 const discoveryMs = 1_000;
 const retryMs = 1_000;
-/** How long a file that no pattern finds any more (rotated away) is kept open for a writer that has not noticed yet. */
+/** How long a rotated file, which no pattern matches any more, stays open for a writer that still uses it. */
 const rotatedIdleMs = 300_000;
 
-/** All `file` sources share their checkpoints: a file moved from one source's patterns to another's is not read twice. */
+/** All `file` sources share their checkpoints, so that a file that moves from one source to another is not read twice. */
 const checkpointSource = "file";
 
 /**
- * Follows the files that the patterns find, line by line, without losing or repeating one: across rotation by rename and by
- * copy and truncate, across restarts, and while the queue is full (reading pauses). Looks by polling: file events are neither
- * reliable nor available on every file system.
+ * Follows the files that the patterns match, line by line, without losing or repeating one: across rotation by rename and by
+ * copy and truncate, across restarts, and while the queue is full, when reading pauses. Polls: file events are neither reliable nor
+ * available on every file system.
  */
 export const createFileSource = (config: FileSourceConfig, dependencies: FileSourceDependencies): Source => {
   const { append, clock, log } = dependencies;
   const { name = "file" } = config;
   const checkpoints = () => dependencies.checkpoints(checkpointSource);
-  // One for all files, as they are read one after the other.
+  // One buffer for all files, since they are read one after the other.
   const own = { name, checkpointSource, buffer: Buffer.allocUnsafeSlow(chunkBytes) };
   const tails = new Map<string, Tail>();
   const found = new Set<string>();
@@ -73,13 +73,13 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     log.info({ source: name, path: position.path, offset: position.offset }, "following a file");
   };
 
-  /** Where to begin in a file that is not followed yet. */
+  /** Returns where to start in a file that is not followed yet. */
   const startOf = async ({ path, file, stat }: OpenFile, patternIsNew: boolean): Promise<Position> => {
     const saved = checkpoints().get(fileKey(stat));
     const position = saved === undefined ? null : parsePosition(saved);
     if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position))) return position;
-    const place = { path, directory: await linkedDirectory(path) };
-    return await positionAt(file, place, patternIsNew && config.startAt === "end" ? stat.size : 0);
+    const location = { path, directory: await linkedDirectory(path) };
+    return await positionAt(file, location, patternIsNew && config.startAt === "end" ? stat.size : 0);
   };
 
   const discover = async () => {
@@ -96,7 +96,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         begun.push({ source: checkpointSource, key, value: savePosition(position) });
         await follow(opened, position);
       }
-      // In one transaction with the marker: after a crash in between, "end" must not mean a later end.
+      // In one transaction with the marker: after a crash in between, "end" would mean a later end.
       if (patternIsNew) begun.push({ source: checkpointSource, key: markerOf(pattern), value: "" });
       if (begun.length > 0) await append([], { checkpoints: begun, signal });
     }
@@ -121,7 +121,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     }
   };
 
-  /** Takes up the files that were rotated away while the collector was down, and forgets those that are gone. */
+  /** Resumes files that were rotated while the collector was stopped, and deletes the checkpoints of deleted ones. */
   const resume = async () => {
     for (const [key, value] of checkpoints()) {
       const position = parsePosition(value);
@@ -155,7 +155,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     }
     let read = false;
     let failed = false;
-    // One batch of each file in turn: a busy file does not starve the others, nor does a broken one.
+    // One batch of each file in turn, so that neither a busy nor a failing file starves the others.
     for (const tail of [...tails.values()]) {
       try {
         read = (await tail.step(signal)) || read;
@@ -163,7 +163,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         signal.throwIfAborted();
         failed = true;
         counts.failures += 1;
-        log.error({ err: error, source: name, path: tail.path }, "a file could not be read or stored; trying again");
+        log.error({ err: error, source: name, path: tail.path }, "a file could not be read or stored; retrying");
       }
     }
     pauseMs = read ? pollMs.least : Math.min(pauseMs * 2, pollMs.most);
@@ -177,7 +177,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         await tick();
       } catch (error) {
         if (signal.aborted || error instanceof QueueClosedError) return;
-        log.error({ err: error, source: name }, "reading files failed; trying again");
+        log.error({ err: error, source: name }, "reading files failed; retrying");
         await clock.sleep(retryMs, signal).catch(() => undefined);
       }
     }

@@ -2,32 +2,32 @@ import type { FileHandle } from "node:fs/promises";
 
 /** A line, or a piece of one that is longer than `lineBytesMax`. */
 export interface Line {
-  /** Where it begins in the file. */
+  /** The offset of its first byte in the file. */
   readonly offset: number;
   /** Without its line end (`\n` or `\r\n`). */
   readonly bytes: Uint8Array;
-  /** More of the same line follows. */
+  /** Whether more of the same line follows. */
   readonly partial: boolean;
 }
 
-/** What was read from one place of a file. */
+/** The lines of one read. */
 export interface Lines {
   readonly lines: readonly Line[];
-  /** Where the next read begins: after the last line given. */
+  /** The offset after the last line, where the next read starts. */
   readonly next: number;
-  /** All that was read, from the offset on. */
+  /** All bytes that were read, from the offset on. */
   readonly chunk: Uint8Array;
 }
 
-/** A good size for the buffer: some thousand lines. */
+/** The size of the read buffer: some thousand lines. */
 export const chunkBytes = 256 * 1024;
 const lineBytesMax = 1024 * 1024;
 const newline = 0x0a;
 const carriageReturn = 0x0d;
 
 /**
- * The whole lines of a file from `offset` on, as many as one read into `buffer` holds and `admits` lets through (the first one always);
- * they are views of it. A line without its end is left for later, unless `final`; one longer than 1 MiB is given in pieces.
+ * Reads the complete lines of a file from `offset` on: those of one read into `buffer`, of which they are views, as far as `admits`
+ * returns true (the first one always). Leaves a line without its end for later, unless `final`. Splits lines of more than 1 MiB.
  */
 export const readLines = async (
   file: FileHandle,
@@ -55,7 +55,7 @@ export const readLines = async (
   return { lines, next: offset + start, chunk };
 };
 
-/** Fills `buffer` from `offset` on and gives what was filled; less than all of it only at the end of the file. */
+/** Fills `buffer` from `offset` on and returns the filled part, which is shorter only at the end of the file. */
 export const readAt = async (file: FileHandle, offset: number, buffer: Buffer): Promise<Buffer> => {
   let filled = 0;
   while (filled < buffer.length) {

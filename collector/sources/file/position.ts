@@ -3,24 +3,24 @@ import type { FileHandle } from "node:fs/promises";
 import * as v from "valibot";
 import { readAt } from "./lines.ts";
 
-/** Where a file was found; stays when it is renamed. */
-export interface Place {
+/** Where a file was found. It does not change when the file is renamed. */
+export interface FileLocation {
   readonly path: string;
-  /** The directory that the file itself is in, if `path` leads there through a symbolic link: there it is renamed. */
+  /** The file's own directory, in which it is renamed, if `path` leads there through a symbolic link. */
   readonly directory?: string | undefined;
 }
 
 /**
- * How far a file was read. Files are told apart by device and inode; since an inode is used again after its file is gone, and a
- * truncated file may have grown past the old place by the time it is looked at, the first bytes must be the same too.
+ * How far a file was read. A file is identified by device and inode, and by its first bytes: an inode is reused after its file is
+ * deleted, and a truncated file may have grown past the old offset before the next check.
  */
-export interface Position extends Place {
-  /** Everything before it is in the queue. */
+export interface Position extends FileLocation {
+  /** Everything before this offset is in the queue. */
   readonly offset: number;
   readonly head: Head;
 }
 
-/** SHA-256 of the first bytes of what was read. */
+/** The SHA-256 of the first bytes that were read. */
 interface Head {
   readonly bytes: number;
   readonly sha256: string;
@@ -38,14 +38,14 @@ const SavedPosition = v.object({
   }),
 });
 
-/** The key of a file's checkpoint. */
+/** Returns the key of a file's checkpoint. */
 export const fileKey = (stat: { dev: number; ino: number }): string => `${stat.dev}:${stat.ino}`;
 
-/** A checkpoint's value. */
+/** Encodes a position as a checkpoint's value. */
 export const savePosition = ({ path, directory, offset, head }: Position): string =>
   JSON.stringify({ path, directory, offset, head });
 
-/** The position in a checkpoint's value, or null for one that this collector did not write. */
+/** Decodes a checkpoint's value; null if it is malformed. */
 export const parsePosition = (value: string): Position | null => {
   try {
     return v.parse(SavedPosition, JSON.parse(value));
@@ -54,10 +54,10 @@ export const parsePosition = (value: string): Position | null => {
   }
 };
 
-/** The position `offset` in an open file. `before` saves reading the head again when it was complete. */
+/** Creates the position `offset` in an open file. Takes the head from `before` if it was complete. */
 export const positionAt = async (
   file: FileHandle,
-  { path, directory }: Place,
+  { path, directory }: FileLocation,
   offset: number,
   before?: Position,
 ): Promise<Position> => {
@@ -65,15 +65,15 @@ export const positionAt = async (
   return { path, directory, offset, head: await readHead(file, Math.min(offset, headBytesMax)) };
 };
 
-/** The position `offset` in a file of which `chunk` was read from its beginning, up to the offset at least. */
-export const positionIn = (chunk: Uint8Array, { path, directory }: Place, offset: number): Position => ({
+/** Creates the position `offset` in a file whose first bytes, at least up to the offset, are `chunk`. */
+export const positionIn = (chunk: Uint8Array, { path, directory }: FileLocation, offset: number): Position => ({
   path,
   directory,
   offset,
   head: headOf(chunk.subarray(0, Math.min(offset, headBytesMax))),
 });
 
-/** Whether the file still begins with what was read from it. */
+/** Whether the file still starts with the bytes that were read from it. */
 export const hasSameHead = async (file: FileHandle, { head }: Position): Promise<boolean> =>
   (await readHead(file, head.bytes)).sha256 === head.sha256;
 

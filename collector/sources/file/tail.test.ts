@@ -8,7 +8,7 @@ import { createTestLog } from "../../../tests/fakes/log.ts";
 import { positionAt } from "./position.ts";
 import { createTail } from "./tail.ts";
 
-it("takes nothing from the old place of a file that is written anew between the look at it and the reading", async () => {
+it("does not read from the old offset of a file that is rewritten between the check and the read", async () => {
   const dir = mkdtempSync(join(tmpdir(), "tail-"));
   const path = join(dir, "app.log");
   writeFileSync(path, "one\ntwo\n");
@@ -40,7 +40,7 @@ it("takes nothing from the old place of a file that is written anew between the 
   await tail.step(signal);
   appendFileSync(path, "three\n");
   await tail.step(signal);
-  // The next step has looked, found nothing new, and reads on from its place.
+  // The next step has checked, found no change, and continues from its offset.
   beforeRead = () => {
     writeFileSync(path, "another beginning\nfour\nfive\n");
     beforeRead = undefined;

@@ -8,26 +8,26 @@ import { fileKey, hasSameHead, type Position, positionAt, positionIn, savePositi
 
 /**
  * Follows one open file. Invariants:
- * - `position` moves only after the lines before it are stored, together with the checkpoint that says so. A crash or a refused
- *   append therefore repeats nothing and skips nothing.
- * - The open file is followed, not its name: renamed or deleted, it is read to its end.
+ * - `position` advances only after the lines before it are stored, in one transaction with its checkpoint. A crash or a rejected append
+ *   therefore neither repeats nor skips a line.
+ * - It follows the open file, not its name: a renamed or deleted file is read to its end.
  */
 export interface Tail {
   readonly key: string;
   readonly path: string;
   /** Reads and stores the next lines; false if there was nothing to read. */
   step(signal: AbortSignal): Promise<boolean>;
-  /** Stores what is left, the last line even without its end, and forgets the checkpoint: the file will not be read again. */
+  /** Stores the remaining lines, also an incomplete last one, and deletes the checkpoint: the file will not be read again. */
   finish(signal: AbortSignal): Promise<void>;
-  /** Monotonic time of the last change that was seen. */
+  /** Monotonic time of the last detected change. */
   readonly changedAt: number;
   close(): Promise<void>;
 }
 
-/** Below the smallest queue there is: a batch larger than the queue could only be dropped. */
+/** Smaller than the smallest queue: a batch larger than the queue would always be dropped. */
 const batchBytesMax = 512 * 1024;
 
-/** Follows `file` from `start` on, and reads it into `buffer`, which is free again whenever no call is running. */
+/** Follows `file` from `start` on. Uses `buffer` only while a call is running. */
 export const createTail = (
   { name: source, checkpointSource, buffer }: { name: string; checkpointSource: string; buffer: Buffer },
   file: FileHandle,
@@ -53,12 +53,12 @@ export const createTail = (
     };
   };
 
-  /** What a line counts in the queue beside its text, at most. */
+  /** The most that a line adds to its own length in the queue. */
   const empty: Line = { offset: Number.MAX_SAFE_INTEGER, bytes: new Uint8Array(), partial: true };
   const lineOverheadBytes = measureRecord(recordOf(empty, clock.now())).bytes + 4;
 
-  const startOver = async () => {
-    log.info({ source, path }, "the file was truncated; reading it from its beginning");
+  const restartFile = async () => {
+    log.info({ source, path }, "the file was truncated; reading it from its start");
     position = await positionAt(file, start, 0);
   };
 
@@ -76,9 +76,9 @@ export const createTail = (
     if (records.length === 0) return false;
     const moved =
       position.offset === 0 ? positionIn(chunk, start, next) : await positionAt(file, start, next, position);
-    // After the reading: what was written anew since the last look must not be taken up from the old place.
+    // After the read: a file that was rewritten since the last check must not be continued from the old offset.
     if (position.offset > 0 && !(await hasSameHead(file, position))) {
-      await startOver();
+      await restartFile();
       return true;
     }
     await append(records, { checkpoints: [{ source: checkpointSource, key, value: savePosition(moved) }], signal });
@@ -86,9 +86,9 @@ export const createTail = (
     return true;
   };
 
-  /** Starts over in a file that was emptied or written anew (copytruncate). */
+  /** Restarts a file that was truncated or rewritten (copytruncate). */
   const detectTruncation = async (size: number): Promise<void> => {
-    if (size < position.offset || !(await hasSameHead(file, position))) await startOver();
+    if (size < position.offset || !(await hasSameHead(file, position))) await restartFile();
   };
 
   return {

@@ -10,7 +10,7 @@ import { openTestQueue, readAll, testRecord } from "../../../tests/queue.ts";
 import { measureRecord } from "../../queue/envelope.ts";
 import { createHostMetricsSource } from "./host-metrics-source.ts";
 import { encodeHostMetrics } from "./metrics.ts";
-import { type Readings, readHost } from "./readings.ts";
+import { type HostReadings, readHost } from "./readings.ts";
 
 let dir: string;
 beforeEach(() => {
@@ -18,7 +18,7 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(dir, { recursive: true }));
 
-const readingsAt = (at: number, seconds = 0): Readings => ({
+const readingsAt = (at: number, seconds = 0): HostReadings => ({
   at,
   bootedAt: 1_000,
   cpu: {
@@ -60,7 +60,7 @@ const readingsAt = (at: number, seconds = 0): Readings => ({
   ],
 });
 
-/** Metrics of a payload, points as `[attributes, value]`. */
+/** Decodes the metrics of a payload, with points as `[attributes, value]`. */
 const metricsOf = (payload: Uint8Array) => {
   const [resource] = fromBinary(ExportMetricsServiceRequestSchema, payload).resourceMetrics;
   const metrics = resource?.scopeMetrics.flatMap((scope) => scope.metrics) ?? [];
@@ -84,7 +84,7 @@ const metricsOf = (payload: Uint8Array) => {
 };
 
 describe("encodeHostMetrics", () => {
-  it("names metrics, units and attributes as OpenTelemetry's semantic conventions do", () => {
+  it("uses the metrics, units and attributes of OpenTelemetry's semantic conventions", () => {
     const before = readingsAt(60_000);
     const host = { hostname: "web-1", collectorVersion: "1.0.0" };
     const metrics = metricsOf(encodeHostMetrics(readingsAt(120_000, 60), before, host));
@@ -131,9 +131,9 @@ describe("encodeHostMetrics", () => {
     ]);
   });
 
-  it("tells no utilization of CPUs at the first reading, nor across a reboot", () => {
+  it("omits the CPU utilization in the first reading and after a reboot", () => {
     const host = { hostname: "web-1", collectorVersion: "1.0.0" };
-    const names = (before: Readings | undefined) => [
+    const names = (before: HostReadings | undefined) => [
       ...metricsOf(encodeHostMetrics(readingsAt(1), before, host)).keys(),
     ];
     expect(names(undefined)).not.toContain("system.cpu.utilization");
@@ -142,7 +142,7 @@ describe("encodeHostMetrics", () => {
 });
 
 describe("createHostMetricsSource", () => {
-  it.runIf(process.platform === "linux")("reads this very host: states add up, and every figure is there", async () => {
+  it.runIf(process.platform === "linux")("reads this host: every figure is present, and states add up", async () => {
     const host = await readHost(Date.now());
     const { states, total } = host.memory ?? { states: {}, total: 0 };
     expect(Object.values(states).reduce((sum, value) => sum + value, 0)).toBe(total);
@@ -151,7 +151,7 @@ describe("createHostMetricsSource", () => {
     expect(host.fileSystems.length + host.interfaces.length).toBeGreaterThan(0);
   });
 
-  it("puts one envelope into the queue at the start and at every interval, until it is stopped", async () => {
+  it("appends one envelope at the start and at every interval, until it is stopped", async () => {
     const clock = createTestClock();
     const queue = openTestQueue(dir, { clock });
     const source = createHostMetricsSource(
@@ -174,7 +174,7 @@ describe("createHostMetricsSource", () => {
     await queue.close();
   });
 
-  it("skips and counts what finds the queue full, without waiting, and goes on when there is room", async () => {
+  it("skips and counts readings while the queue is full, without waiting, and continues when there is room", async () => {
     const clock = createTestClock();
     const filler = testRecord("full", 5_000);
     const queue = openTestQueue(dir, { clock, maxDiskUsageBytes: measureRecord(filler).bytes + 100 });
@@ -194,7 +194,7 @@ describe("createHostMetricsSource", () => {
     await queue.close();
   });
 
-  it("goes on after a reading that failed, and does not start where the host cannot be read", async () => {
+  it("continues after a failed reading, and does not start if the host cannot be read", async () => {
     const clock = createTestClock();
     const queue = openTestQueue(dir, { clock });
     const log = createTestLog();

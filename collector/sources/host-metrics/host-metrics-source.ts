@@ -3,43 +3,43 @@ import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import { version } from "../../version.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 import { encodeHostMetrics } from "./metrics.ts";
-import { type Readings, readHost } from "./readings.ts";
+import { type HostReadings, readHost } from "./readings.ts";
 
-/** What a `host_metrics` source is told (contract §8). */
+/** The config of a `host_metrics` source (docs/collector-config.md). */
 export interface HostMetricsSourceConfig {
   /** `host_metrics` unless given. */
   readonly name?: string;
   readonly intervalSeconds: number;
 }
 
-/** Aborted from the start: such an append is stored now, or not at all. */
-const now = AbortSignal.abort("the next reading is as good");
+/** Already aborted, so that an append never waits for room. */
+const withoutWaiting = AbortSignal.abort("the next reading replaces this one");
 
 /**
- * Reads CPU, memory, disks, file systems and network of this host, at the start and every `intervalSeconds` after, and puts each
- * reading into the queue as one `otel_metric` envelope. What finds the queue full is skipped and counted, as the next reading
- * holds the same counters; it never takes room that lossless sources wait for.
+ * Reads CPU, memory, disks, file systems and network of this host at the start and every `intervalSeconds`, and appends each reading as
+ * one `otel_metric` envelope. Skips and counts a reading while the queue is full, since the next one contains the same counters: it
+ * never takes room for which lossless sources wait.
  */
 export const createHostMetricsSource = (
   config: HostMetricsSourceConfig,
   { append, clock, log }: SourceDependencies,
-  read: (at: number) => Promise<Readings> = readHost,
+  read: (at: number) => Promise<HostReadings> = readHost,
 ): Source => {
   const { name = "host_metrics", intervalSeconds } = config;
   const host = { hostname: hostname(), collectorVersion: version };
   const stopping = new AbortController();
   let running: Promise<void> = Promise.resolve();
-  let before: Readings | undefined;
+  let before: HostReadings | undefined;
   let stored = 0;
   let skipped = 0;
   let full = false;
 
-  const store = async (readings: Readings): Promise<void> => {
+  const store = async (readings: HostReadings): Promise<void> => {
     const payload = encodeHostMetrics(readings, before, host);
     before = readings;
     const record = { kind: "otel_metric", observedAtMs: readings.at, source: name, attributes: {}, payload };
     try {
-      if ((await append([record], { signal: now })) === "stored") stored += 1;
+      if ((await append([record], { signal: withoutWaiting })) === "stored") stored += 1;
       if (full) log.info({ source: name, skipped }, "host metrics are stored again");
       full = false;
     } catch (error) {

@@ -5,27 +5,31 @@ import {
   type MetricSchema,
   type NumberDataPointSchema,
 } from "../../../proto/gen/opentelemetry/proto/metrics/v1/metrics_pb.js";
-import type { CpuTimes, Disk, Interface } from "./proc.ts";
-import type { FileSystemUsage, Readings } from "./readings.ts";
+import type { CpuTimes, DiskCounters, Interface } from "./proc.ts";
+import type { FileSystemUsage, HostReadings } from "./readings.ts";
 
 type Metric = MessageInitShape<typeof MetricSchema>;
 type DataPoint = MessageInitShape<typeof NumberDataPointSchema>;
 type Attributes = Readonly<Record<string, string>>;
-/** A value and what it is of. Whether it is written as an integer is the metric's matter. */
+/** A value and its attributes. The metric decides whether it is an integer. */
 type Point = readonly [value: number, attributes?: Attributes | undefined];
 
-/** What the metrics are of. */
+/** The resource that the metrics describe. */
 export interface HostResource {
   hostname: string;
   collectorVersion: string;
 }
 
 /**
- * An OTLP `ExportMetricsServiceRequest` of the readings, with the names, units and attributes of OpenTelemetry's semantic conventions
- * for system metrics. Counters are cumulative since boot. CPU figures are of all CPUs together; utilization is there from the
- * second reading on.
+ * Encodes the readings as an OTLP `ExportMetricsServiceRequest`, with the names, units and attributes of OpenTelemetry's semantic
+ * conventions for system metrics. Counters are cumulative since boot. CPU figures are sums over all CPUs; utilization needs a previous
+ * reading.
  */
-export const encodeHostMetrics = (now: Readings, before: Readings | undefined, host: HostResource): Uint8Array =>
+export const encodeHostMetrics = (
+  now: HostReadings,
+  before: HostReadings | undefined,
+  host: HostResource,
+): Uint8Array =>
   toBinary(
     ExportMetricsServiceRequestSchema,
     create(ExportMetricsServiceRequestSchema, {
@@ -43,7 +47,7 @@ export const encodeHostMetrics = (now: Readings, before: Readings | undefined, h
     }),
   );
 
-const metricsOf = (now: Readings, before: Readings | undefined): Metric[] => {
+const metricsOf = (now: HostReadings, before: HostReadings | undefined): Metric[] => {
   const make = metricsAt(now);
   const { cpu, memory, disks, fileSystems, interfaces } = now;
   const utilization = before === undefined ? [] : cpuUtilization(now, before);
@@ -80,7 +84,7 @@ const metricsOf = (now: Readings, before: Readings | undefined): Metric[] => {
   );
 };
 
-const metricsAt = ({ at, bootedAt }: Readings) => {
+const metricsAt = ({ at, bootedAt }: HostReadings) => {
   const nanoseconds = (ms: number) => BigInt(Math.round(ms)) * 1_000_000n;
   const points = (list: readonly Point[], kind: "int" | "double", cumulative: boolean): DataPoint[] =>
     list.map(([value, attributes = {}]) => ({
@@ -125,21 +129,21 @@ const attributesOf = (attributes: Attributes) =>
 const byKey = (values: Readonly<Record<string, number>>, attribute: string): Point[] =>
   Object.entries(values).map(([key, value]) => [value, { [attribute]: key }]);
 
-/** Each as a fraction of their sum. */
+/** Returns each value as a fraction of their sum. */
 const shares = (values: Readonly<Record<string, number>>, attribute: string): Point[] => {
   const total = Object.values(values).reduce((sum, value) => sum + value, 0);
   return total <= 0 ? [] : byKey(values, attribute).map(([value, attributes]) => [value / total, attributes]);
 };
 
-/** Fractions of the time between two readings; none across a reboot, or when no time has passed. */
-const cpuUtilization = ({ cpu }: Readings, { cpu: before }: Readings): Point[] => {
+/** Returns the fractions of the time between two readings; none after a reboot or without elapsed time. */
+const cpuUtilization = ({ cpu }: HostReadings, { cpu: before }: HostReadings): Point[] => {
   const modes = Object.keys(cpu.times) as (keyof CpuTimes)[];
   // iowait may go backwards (proc(5)).
   const spent = Object.fromEntries(modes.map((mode) => [mode, Math.max(0, cpu.times[mode] - before.times[mode])]));
   return cpu.times.idle < before.times.idle ? [] : shares(spent, "cpu.mode");
 };
 
-const ofDisks = (disks: readonly Disk[], field: keyof Disk["read"]): Point[] =>
+const ofDisks = (disks: readonly DiskCounters[], field: keyof DiskCounters["read"]): Point[] =>
   disks.flatMap((disk) =>
     (["read", "write"] as const).map(
       (direction): Point => [disk[direction][field], { "system.device": disk.device, "disk.io.direction": direction }],

@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { readDisks, readInterfaces, readMemory, readMounts, readStat } from "./proc.ts";
 
-describe("the readers of /proc", () => {
-  it("reads CPU times of all CPUs, irq and softirq together, and the boot time", () => {
+describe("the parsers of /proc", () => {
+  it("parse CPU times of all CPUs, with irq and softirq added up, and the boot time", () => {
     const text = "cpu  100 20 300 4000 50 6 7 8 9 10\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 5 0\nbtime 1700000000\n";
     expect(readStat(text)).toEqual({
       times: { user: 1, nice: 0.2, system: 3, idle: 40, iowait: 0.5, interrupt: 0.13, steal: 0.08 },
@@ -13,7 +13,7 @@ describe("the readers of /proc", () => {
     expect(readStat("cpu  a b c d\nbtime 1\n")).toBeUndefined();
   });
 
-  it("reads memory in states that add up to all of it", () => {
+  it("parse memory by state, adding up to the total", () => {
     const text =
       "MemTotal:       1000 kB\nMemFree:  200 kB\nMemAvailable: 1 kB\nBuffers: 50 kB\nCached: 300 kB\nSwapCached: 9 kB\nSReclaimable: 40 kB\n";
     expect(readMemory(text)).toEqual({
@@ -23,7 +23,7 @@ describe("the readers of /proc", () => {
     expect(readMemory("nothing")).toBeUndefined();
   });
 
-  it("reads whole disks that were used, from the 11 fields of old kernels as from the 17 of new ones", () => {
+  it("parse used disks without partitions, from the 11 fields of old and the 17 of new kernels", () => {
     const text = `   7       0 loop0 0 0 0 0 0 0 0 0 0 0 0
  254       0 vda 10 1 200 30 40 5 600 70 0 80 90 1 2 3 4 5 6
  254       1 vda1 10 1 200 30 40 5 600 70 0 80 90
@@ -40,7 +40,7 @@ describe("the readers of /proc", () => {
     ]);
   });
 
-  it("reads interfaces that carried packets, also where the counter touches the colon", () => {
+  it("parse interfaces that carried packets, also without a space after the colon", () => {
     const text = `Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
   eth0:1234567890123 20 3 4 0 0 0 0 55 66 7 8 0 0 0 0
@@ -57,7 +57,7 @@ eth0.1: 1 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0
     ]);
   });
 
-  it("reads local file systems once each, the root always, network and kernel ones never", () => {
+  it("parse each local file system once, always the root, and never network or kernel ones", () => {
     const text = `proc /proc proc rw 0 0
 overlay / overlay rw,relatime 0 0
 /dev/vdb /srv/a\\040b xfs ro,noatime 0 0

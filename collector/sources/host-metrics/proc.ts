@@ -1,12 +1,12 @@
-/** Pure readers of Linux's /proc (proc(5)). Lines that they do not understand are left out: kernels add fields and lines. */
+/* Pure parsers of Linux's /proc (proc(5)). They ignore unknown lines and fields, since kernels add some. */
 
-/** Seconds that all CPUs together spent in a mode since boot. */
+/** Seconds since boot that all CPUs together spent in each mode. */
 export type CpuTimes = Readonly<Record<"user" | "nice" | "system" | "idle" | "iowait" | "interrupt" | "steal", number>>;
 
-/** Linux gives times in hundredths of a second to every program (USER_HZ), whatever the kernel counts in. */
+/** USER_HZ: Linux reports times in hundredths of a second, whatever its internal unit. */
 const ticksPerSecond = 100;
 
-/** `/proc/stat`: CPU times, the number of CPUs, and when the host was booted (milliseconds since the epoch). */
+/** Parses `/proc/stat`: CPU times, the number of CPUs, and the boot time in milliseconds since the epoch. */
 export const readStat = (text: string): { times: CpuTimes; cpus: number; bootedAt: number } | undefined => {
   const total = /^cpu +(.+)$/m.exec(text)?.[1]?.split(" ").map(Number);
   const bootedAt = Number(/^btime (\d+)$/m.exec(text)?.[1]) * 1000;
@@ -34,7 +34,7 @@ export interface Memory {
   states: Readonly<Record<"used" | "free" | "buffers" | "cached", number>>;
 }
 
-/** `/proc/meminfo`. */
+/** Parses `/proc/meminfo`. */
 export const readMemory = (text: string): Memory | undefined => {
   const bytes = (name: string) => Number(new RegExp(`^${name}: +(\\d+) kB$`, "m").exec(text)?.[1] ?? 0) * 1024;
   const [total, free, buffers] = [bytes("MemTotal"), bytes("MemFree"), bytes("Buffers")];
@@ -44,14 +44,14 @@ export const readMemory = (text: string): Memory | undefined => {
 };
 
 /** Counters of a block device since boot; times in seconds. */
-export interface Disk {
+export interface DiskCounters {
   device: string;
   ioSeconds: number;
   read: DiskDirection;
   write: DiskDirection;
 }
 
-/** One direction of a `Disk`. */
+/** One direction of `DiskCounters`. */
 export interface DiskDirection {
   operations: number;
   merged: number;
@@ -59,11 +59,11 @@ export interface DiskDirection {
   seconds: number;
 }
 
-/** The kernel counts in these, whatever the device's own sectors. */
+/** The kernel's unit, whatever the sector size of the device. */
 const sectorBytes = 512;
 
-/** `/proc/diskstats`, of the devices that were ever used; `isWhole` tells disks from their partitions. */
-export const readDisks = (text: string, isWhole: (device: string) => boolean): Disk[] =>
+/** Parses `/proc/diskstats` for the devices that were used; `isWhole` is true for disks and false for partitions. */
+export const readDisks = (text: string, isWhole: (device: string) => boolean): DiskCounters[] =>
   text.split("\n").flatMap((line) => {
     const [, , device = "", ...fields] = line.trim().split(/ +/);
     const [reads = 0, readsMerged = 0, sectorsRead = 0, readMs = 0, writes = 0, ...rest] = fields.map(Number);
@@ -100,7 +100,7 @@ export interface InterfaceDirection {
   dropped: number;
 }
 
-/** `/proc/net/dev`, of the interfaces that ever carried a packet. */
+/** Parses `/proc/net/dev` for the interfaces that carried a packet. */
 export const readInterfaces = (text: string): Interface[] =>
   text.split("\n").flatMap((line) => {
     const [, name, counters] = /^ *([^:|]+): *([\d ]+)$/.exec(line) ?? [];
@@ -123,8 +123,8 @@ export interface Mount {
 }
 
 /**
- * `/proc/mounts`: file systems on local block devices, and the root whatever it is on; one mount of each device, the shortest.
- * Network file systems are left out: asking one whose server is away blocks for as long as that is.
+ * Parses `/proc/mounts`: file systems on local block devices, and the root on any device; for each device its shortest mount point.
+ * Leaves network file systems out: a call to one blocks while its server is unavailable.
  */
 export const readMounts = (text: string): Mount[] => {
   const mounts = new Map<string, Mount>();
@@ -139,6 +139,6 @@ export const readMounts = (text: string): Mount[] => {
   return [...mounts.values()];
 };
 
-/** A blank stands as `\040`, a tab as `\011`, a newline as `\012`, a backslash as `\134`. */
+/** Decodes a space (`\040`), tab (`\011`), newline (`\012`) and backslash (`\134`). */
 const unescapeOctal = (text: string): string =>
   text.replace(/\\([0-7]{3})/g, (_, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));

@@ -2,7 +2,7 @@ import { readdir, readFile, statfs } from "node:fs/promises";
 import { join } from "node:path";
 import {
   type CpuTimes,
-  type Disk,
+  type DiskCounters,
   type Interface,
   type Memory,
   type Mount,
@@ -13,32 +13,32 @@ import {
   readStat,
 } from "./proc.ts";
 
-/** Bytes of a file system by state; they add up to its size. `reserved` is for root alone. */
+/** Bytes of a file system by state, which add up to its size. `reserved` is for root alone. */
 export interface FileSystemUsage extends Mount {
   states: Readonly<Record<"used" | "free" | "reserved", number>>;
 }
 
-/** What was read of a host at one moment. What could not be read is left out. */
-export interface Readings {
+/** The figures of a host at one time, without those that could not be read. */
+export interface HostReadings {
   /** Milliseconds since the epoch. */
   at: number;
   bootedAt: number;
   cpu: { times: CpuTimes; cpus: number };
   memory: Memory | undefined;
-  disks: readonly Disk[];
+  disks: readonly DiskCounters[];
   fileSystems: readonly FileSystemUsage[];
   interfaces: readonly Interface[];
 }
 
-/** Reads the host. Rejects where there is no Linux `/proc`; `root` stands for `/` in tests. */
-export const readHost = async (at: number, root = "/"): Promise<Readings> => {
+/** Reads the figures of this host. Rejects without a Linux `/proc`. `root` replaces `/` in tests. */
+export const readHost = async (at: number, root = "/"): Promise<HostReadings> => {
   const proc = (name: string) => readFile(join(root, "proc", name), "utf8").catch(() => "");
   const [stat, memory, disks, interfaces, mounts, blocks] = await Promise.all([
     proc("stat"),
     proc("meminfo"),
     proc("diskstats"),
     proc("net/dev"),
-    // Of this process's own view: `mounts` is a link to it.
+    // This process's own view of the mounts.
     proc("self/mounts"),
     readdir(join(root, "sys/block")).catch(() => undefined),
   ]);
@@ -64,6 +64,6 @@ const usageOf = async (mount: Mount): Promise<FileSystemUsage[]> => {
       { ...mount, states: { used: bytes(blocks - bfree), free: bytes(bavail), reserved: bytes(bfree - bavail) } },
     ];
   } catch {
-    return []; // unmounted meanwhile, or not for this user
+    return []; // unmounted meanwhile, or not permitted for this user
   }
 };
