@@ -1,6 +1,6 @@
 /*
- * What senders that nobody here wrote do when the queue has no room. Promised: a request is refused as a whole or stored as a whole,
- * so that one which is sent again after a refusal is stored once; and nobody is told that a request is stored which is not.
+ * What foreign senders do when the queue has no room. A request is rejected as a whole or stored as a whole, so that one that is resent
+ * after a rejection is stored once; and success is never reported for a request that is not stored.
  */
 import { connect, constants } from "node:http2";
 import { describe, expect, it, type TestContext } from "vitest";
@@ -8,19 +8,19 @@ import { eventually } from "../../../tests/eventually.ts";
 import { startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
 import { patientSenders, sendBySdkOverGrpc } from "../../../tests/otlp-senders.ts";
 
-/** A source whose queue has no room left until `makeRoom`; it ends with the test. */
-const startFull = async ({ onTestFinished }: TestContext, patienceMs: number) => {
-  const otlp = await startTestOtlp({ queue: { maxDiskUsageBytes: 10_000 }, limits: { patienceMs } });
+/** Starts a source whose queue has no room until `makeRoom`; it ends with the test. */
+const startFull = async ({ onTestFinished }: TestContext, roomTimeoutMs: number) => {
+  const otlp = await startTestOtlp({ queue: { maxDiskUsageBytes: 10_000 }, limits: { roomTimeoutMs } });
   onTestFinished(otlp.close);
   await otlp.exportByGrpc(traceRequest(["in the way".padEnd(9_800, ".")]));
   return { otlp, makeRoom: () => otlp.queue.ack(otlp.queue.lastSequence) };
 };
 
-const refused = (otlp: TestOtlp) => otlp.source.counters?.().unavailable ?? 0;
+const rejections = (otlp: TestOtlp) => otlp.source.counters?.().unavailable ?? 0;
 
 const names = Array.from({ length: 20 }, (_, index) => `span ${index}`);
 
-/** Sends one request over gRPC as frames, for what no client lets one see. */
+/** Sends one request as HTTP/2 frames, to observe what clients hide. */
 const sendRaw = (otlp: TestOtlp, spans: readonly string[]) => {
   const session = connect(`http://${otlp.source.addresses.grpc}`);
   const stream = session.request({
@@ -38,11 +38,11 @@ const sendRaw = (otlp: TestOtlp, spans: readonly string[]) => {
 
 describe("a full queue", () => {
   it.concurrent.for(Object.entries(patientSenders))(
-    "refuses %s, which comes again by itself, and has everything once when there is room",
+    "rejects %s, which retries by itself, and stores everything once when there is room",
     async ([, send], context) => {
       const { otlp, makeRoom } = await startFull(context, 20);
       const sent = send(otlp.source.addresses, names);
-      await eventually(() => expect(refused(otlp)).toBeGreaterThan(0));
+      await eventually(() => expect(rejections(otlp)).toBeGreaterThan(0));
       expect(otlp.envelopes()).toHaveLength(1);
       await makeRoom();
       await sent;
@@ -51,22 +51,22 @@ describe("a full queue", () => {
     },
   );
 
-  it("tells the SDK over gRPC, which never comes again, the truth", async (context) => {
+  it("reports UNAVAILABLE to the SDK over gRPC, which does not retry", async (context) => {
     const { otlp } = await startFull(context, 200);
     await expect(sendBySdkOverGrpc(otlp.source.addresses, names)).rejects.toThrow("UNAVAILABLE");
-    expect([refused(otlp), otlp.envelopes().length]).toEqual([1, 1]);
+    expect([rejections(otlp), otlp.envelopes().length]).toEqual([1, 1]);
   });
 
-  it("spares the SDK over gRPC when room comes while its request is held", async (context) => {
+  it("stores a request of the SDK over gRPC when there is room while it waits", async (context) => {
     const { otlp, makeRoom } = await startFull(context, 60_000);
-    const held = sendBySdkOverGrpc(otlp.source.addresses, names);
+    const waiting = sendBySdkOverGrpc(otlp.source.addresses, names);
     await eventually(() => expect(otlp.appends()).toBe(2));
     await makeRoom();
-    await held;
+    await waiting;
     expect(otlp.spanNames()).toEqual(names);
   });
 
-  it("forgets a request whose sender has gone while it was held, so that it is stored once when it is sent again", async (context) => {
+  it("drops a waiting request whose sender has disconnected, so that it is stored once when it is resent", async (context) => {
     const { otlp, makeRoom } = await startFull(context, 60_000);
     const { session, stream } = sendRaw(otlp, names);
     await eventually(() => expect(otlp.appends()).toBe(2));
@@ -79,7 +79,7 @@ describe("a full queue", () => {
     expect(otlp.spanNames()).toEqual(names);
   });
 
-  it("refuses gRPC in one block of headers that ends the stream, as senders that retry look for it there", async (context) => {
+  it("rejects gRPC in one block of headers that ends the stream, which senders need to retry", async (context) => {
     const { otlp } = await startFull(context, 1);
     const { session, stream } = sendRaw(otlp, ["a".repeat(1_000)]);
     const [headers, flags] = await new Promise<[Record<string, unknown>, number]>((resolve) =>

@@ -4,9 +4,9 @@ import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
-import { createUnaryGrpcHandler } from "./grpc-unary.ts";
+import { createUnaryGrpcHandler } from "./grpc.ts";
 import { createGunzip } from "./gunzip.ts";
-import { createReadings } from "./readings.ts";
+import { createInFlightRequests } from "./in-flight-requests.ts";
 
 const messageBytesMax = 100_000;
 const received: Buffer[] = [];
@@ -18,8 +18,8 @@ beforeAll(async () => {
   const methods = new Map([
     [
       "/test.Service/Echo",
-      async (request: Buffer) => {
-        received.push(request);
+      async (request: Uint8Array) => {
+        received.push(Buffer.from(request));
         return request;
       },
     ],
@@ -27,10 +27,10 @@ beforeAll(async () => {
     ["/test.Service/Fail", () => Promise.reject(new Error("a secret"))],
   ]);
   server = createServer();
-  const readings = createReadings(1_000_000);
+  const inFlight = createInFlightRequests(1_000_000);
   const gunzip = createGunzip({ bytesMax: messageBytesMax, waitingBytesMax: messageBytesMax });
   const onError = (error: unknown) => failures.push(error);
-  server.on("stream", createUnaryGrpcHandler(methods, { messageBytesMax, readings, gunzip, onError }));
+  server.on("stream", createUnaryGrpcHandler(methods, { messageBytesMax, inFlight, gunzip, onError }));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   session = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
@@ -61,7 +61,7 @@ const open = (headers: OutgoingHttpHeaders = {}) =>
     ...headers,
   });
 
-/** Sends a body whole, and gives what came back: headers and trailers in one, and the body. */
+/** Sends a body; returns headers and trailers in one, and the body. */
 const call = async (body: Uint8Array, headers?: OutgoingHttpHeaders) => {
   const stream = open(headers);
   const fields: Record<string, unknown> = {};
@@ -81,12 +81,12 @@ it("answers with the response as one message and the status in the trailers", as
   expect(body).toEqual(framed(message));
 });
 
-it("takes gzip", async () => {
+it("accepts gzip", async () => {
   const { body } = await call(framed(gzipSync("hello"), true), { "grpc-encoding": "gzip" });
   expect(body).toEqual(framed(Buffer.from("hello")));
 });
 
-it("takes a message that is not compressed where compression is agreed on", async () => {
+it("accepts an uncompressed message where gzip is announced", async () => {
   const { body } = await call(framed(Buffer.from("plain")), { "grpc-encoding": "gzip" });
   expect(body).toEqual(framed(Buffer.from("plain")));
 });
@@ -95,9 +95,9 @@ it.each([
   ["no message", Buffer.alloc(0), {}, Code.Unimplemented],
   ["half a message", framed(Buffer.alloc(100)).subarray(0, 50), {}, Code.Unimplemented],
   ["two messages", Buffer.concat([framed(Buffer.from("a")), framed(Buffer.from("b"))]), {}, Code.Unimplemented],
-  ["a compression that was not agreed on", framed(gzipSync("a"), true), {}, Code.Unimplemented],
+  ["a compression that was not announced", framed(gzipSync("a"), true), {}, Code.Unimplemented],
   ["another compression", framed(gzipSync("a"), true), { "grpc-encoding": "snappy" }, Code.Unimplemented],
-  ["what is not gzip", framed(Buffer.from("a"), true), { "grpc-encoding": "gzip" }, Code.InvalidArgument],
+  ["bytes that are not gzip", framed(Buffer.from("a"), true), { "grpc-encoding": "gzip" }, Code.InvalidArgument],
   ["G1: a message over the limit", framed(Buffer.alloc(messageBytesMax + 1)), {}, Code.ResourceExhausted],
   [
     "G1: a gzip bomb",
@@ -105,8 +105,8 @@ it.each([
     { "grpc-encoding": "gzip" },
     Code.ResourceExhausted,
   ],
-  ["a method that is not there", framed(Buffer.from("a")), { ":path": "/test.Service/No" }, Code.Unimplemented],
-])("refuses %s by a status alone, and calls nothing", async (_, request, headers, code) => {
+  ["an unknown method", framed(Buffer.from("a")), { ":path": "/test.Service/No" }, Code.Unimplemented],
+])("rejects %s with a status alone, and calls no method", async (_, request, headers, code) => {
   const { fields, body } = await call(request, headers);
   expect(fields).toMatchObject({ ":status": 200, "grpc-status": `${code}` });
   expect(body).toHaveLength(0);
@@ -114,12 +114,12 @@ it.each([
   expect(failures).toEqual([]);
 });
 
-it("passes on a method's own refusal, its message percent-encoded", async () => {
+it("reports the error that a method throws, its message percent-encoded", async () => {
   const { fields } = await call(framed(Buffer.alloc(1)), { ":path": "/test.Service/Refuse" });
   expect(fields).toMatchObject({ "grpc-status": `${Code.Unavailable}`, "grpc-message": "50%20%25%20%C3%A9%0A" });
 });
 
-it("answers a failure with INTERNAL, and tells only the operator what it was", async () => {
+it("answers a failure with INTERNAL, and reports its cause to the log alone", async () => {
   const { fields } = await call(framed(Buffer.alloc(1)), { ":path": "/test.Service/Fail" });
   expect(fields).toMatchObject({ "grpc-status": `${Code.Internal}`, "grpc-message": "internal%20error" });
   expect(failures).toMatchObject([{ message: "a secret" }]);
@@ -129,17 +129,17 @@ it.each([
   [415, { "content-type": "application/grpc+json" }],
   [415, { "content-type": "application/json" }],
   [405, { ":method": "PUT" }],
-])("answers what is no binary gRPC with HTTP's %i", async (status, headers) => {
+])("answers a request that is not binary gRPC with HTTP's %i", async (status, headers) => {
   const { fields } = await call(framed(Buffer.alloc(1)), headers);
   expect(fields).toMatchObject({ ":status": status });
 });
 
-it("lives on when a client goes away in mid-request, and after a refusal takes no more than the rest", async () => {
+it("serves on after a client disconnects in mid-request, and reads the rest of a rejected request", async () => {
   const begun = once(server, "stream");
-  const gone = open();
-  gone.write(framed(Buffer.alloc(1000)).subarray(0, 500));
+  const disconnecting = open();
+  disconnecting.write(framed(Buffer.alloc(1000)).subarray(0, 500));
   const [stream] = await begun;
-  gone.destroy();
+  disconnecting.destroy();
   await once(stream, "close");
   const large = framed(Buffer.alloc(4 * messageBytesMax));
   expect((await call(large)).fields).toMatchObject({ "grpc-status": `${Code.ResourceExhausted}` });

@@ -1,4 +1,5 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { BinaryWriter } from "@bufbuild/protobuf/wire";
 import type { ServiceError } from "@grpc/grpc-js";
 import fc from "fast-check";
 import { afterEach, expect, it } from "vitest";
@@ -10,7 +11,7 @@ import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/openteleme
 import { startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
 import { readAll } from "../../../tests/queue.ts";
 
-import { varintOf } from "./wire.ts";
+const varintOf = (value: number): number[] => [...new BinaryWriter().uint32(value).finish()];
 
 let otlp: TestOtlp;
 
@@ -20,7 +21,7 @@ const start = async (...options: Parameters<typeof startTestOtlp>) => {
 
 afterEach(() => otlp.close());
 
-it("passes a request on byte for byte, with fields that no schema of ours knows", async () => {
+it("stores a request byte for byte, with fields that its schema does not have", async () => {
   await start();
   const unknown = Uint8Array.of(0xfa, 0x3e, 3, 1, 2, 3);
   const payload = Buffer.concat([traceRequest(["a"]), unknown]);
@@ -28,7 +29,7 @@ it("passes a request on byte for byte, with fields that no schema of ours knows"
   expect(Buffer.from(otlp.envelopes()[0]?.payload ?? [])).toEqual(payload);
 });
 
-it("passes on any sequence of fields as it came, also when a tag is longer than it need be", async () => {
+it("stores any sequence of fields unchanged, also with tags longer than necessary", async () => {
   await start();
   const field = fc.tuple(fc.integer({ min: 8, max: 2 ** 29 - 1 }), fc.uint8Array({ maxLength: 200 }), fc.boolean());
   await fc.assert(
@@ -50,7 +51,7 @@ it("passes on any sequence of fields as it came, also when a tag is longer than 
   );
 });
 
-it("takes logs and metrics as kinds of their own, and stores nothing for an empty request", async () => {
+it("stores logs and metrics under their own kinds, and nothing for an empty request", async () => {
   await start();
   const log = toBinary(
     ExportLogsServiceRequestSchema,
@@ -70,7 +71,7 @@ it("takes logs and metrics as kinds of their own, and stores nothing for an empt
   expect(otlp.envelopes().map(({ kind }) => kind)).toEqual(["otel_log", "otel_metric"]);
 });
 
-it("G3: refuses what is not protobuf of the signal, at any depth, with a code that no SDK retries, and lives on", async () => {
+it("G3: rejects a request that is not protobuf of its signal, at any depth, with a code that no SDK retries", async () => {
   await start();
   const torn = traceRequest(["a"]).slice(0, -3);
   const nested = Buffer.concat([Uint8Array.of(0x0a, 4, 0x12, 2), Uint8Array.of(0x12, 9)]);
@@ -80,13 +81,13 @@ it("G3: refuses what is not protobuf of the signal, at any depth, with a code th
   expect(otlp.envelopes()).toHaveLength(1);
 });
 
-it("G1: refuses a message over the limit with RESOURCE_EXHAUSTED", async () => {
+it("G1: rejects a message over the limit with RESOURCE_EXHAUSTED", async () => {
   await start({ limits: { bodyBytesMax: 10_000 } });
   await expect(otlp.exportByGrpc(traceRequest(["x".repeat(10_000)]))).rejects.toMatchObject({ code: 8 });
 });
 
-it("answers UNAVAILABLE with RetryInfo when the queue stays full, and stores nothing of it later", async () => {
-  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { patienceMs: 20 } });
+it("answers UNAVAILABLE with RetryInfo when the queue stays full, and stores nothing of the request later", async () => {
+  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { roomTimeoutMs: 20 } });
   await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
   const refusal: ServiceError = await otlp.exportByGrpc(traceRequest(["b".repeat(2000)])).catch((error) => error);
   expect(refusal.code).toBe(14);
@@ -100,13 +101,13 @@ it("answers UNAVAILABLE with RetryInfo when the queue stays full, and stores not
   expect(otlp.spanNames()).toEqual(["c"]);
 });
 
-it("holds a request while the queue is full, and stores it when room comes in time", async () => {
-  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { patienceMs: 60_000 } });
+it("delays a request while the queue is full, and stores it when there is room in time", async () => {
+  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { roomTimeoutMs: 60_000 } });
   await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
-  const held = otlp.exportByGrpc(traceRequest(["b".repeat(2000)]));
+  const waiting = otlp.exportByGrpc(traceRequest(["b".repeat(2000)]));
   await systemClock.sleep(20);
   expect(otlp.envelopes()).toHaveLength(1);
   await otlp.queue.ack(1);
-  await held;
+  await waiting;
   expect(otlp.envelopes()).toHaveLength(1);
 });

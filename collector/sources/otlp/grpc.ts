@@ -1,18 +1,30 @@
+import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
+import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import { unpooled } from "../../../kit/buffer-pool.ts";
 import { RetryInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
-import type { UnaryMethod } from "./grpc-unary.ts";
-import type { Intake } from "./intake.ts";
-import { partialResponse } from "./response.ts";
-import type { Signal } from "./signals.ts";
+import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
+import type { Consume } from "./consumer.ts";
+import { type Gunzip, GunzipError } from "./gunzip.ts";
+import type { InFlightRequest, InFlightRequests } from "./in-flight-requests.ts";
+import { partialResponse, type Signal } from "./signals.ts";
 
-/** The methods of the OTLP/gRPC services by their paths. What they are sent reaches the intake as the bytes that came. */
-export const otlpMethods = (signals: readonly Signal[], intake: Intake): Map<string, UnaryMethod> =>
+/**
+ * OTLP/gRPC on unary gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md), by hand: one message in, one out, binary, plain or gzip. The client
+ * enforces a deadline by a reset of the stream, which `isWanted` shows to the method.
+ */
+
+/** Answers an encoded request with an encoded response, or throws `ConnectError`. */
+export type UnaryMethod = (request: Uint8Array, isWanted: () => boolean) => Promise<Uint8Array>;
+
+/** Makes the methods of the OTLP/gRPC services, by their paths. They pass the received bytes on to `consume`. */
+export const otlpMethods = (signals: readonly Signal[], consume: Consume): Map<string, UnaryMethod> =>
   new Map(
     signals.map((signal) => [
       `/${signal.method.parent.typeName}/${signal.method.name}`,
       async (request, isWanted) => {
-        const outcome = await intake(signal, request, isWanted);
+        const outcome = await consume(signal, request, isWanted);
         switch (outcome.status) {
           case "stored":
             return new Uint8Array();
@@ -28,3 +40,133 @@ export const otlpMethods = (signals: readonly Signal[], intake: Intake): Map<str
       },
     ]),
   );
+
+/** Limits of the methods, and the callback for their failures. */
+export interface UnaryGrpcOptions {
+  /** Of a message, before decompression; `gunzip` limits its output. */
+  messageBytesMax: number;
+  inFlight: InFlightRequests;
+  gunzip: Gunzip;
+  onError(error: unknown): void;
+}
+
+/** Makes a handler that serves the methods, by their paths, to the streams of an HTTP/2 server. */
+export const createUnaryGrpcHandler =
+  (methods: ReadonlyMap<string, UnaryMethod>, options: UnaryGrpcOptions) =>
+  (stream: ServerHttp2Stream, headers: IncomingHttpHeaders): void => {
+    // A broken connection ends its streams, for the sender too.
+    stream.on("error", () => undefined);
+    const status = headers[":method"] !== "POST" ? 405 : isBinaryGrpc(headers["content-type"]) ? 200 : 415;
+    if (status !== 200) {
+      end(stream, { ":status": status });
+      return;
+    }
+    const method = methods.get(headers[":path"] ?? "");
+    if (method === undefined) {
+      refuse(stream, new ConnectError("no such method", Code.Unimplemented));
+      return;
+    }
+    readMessage(stream, headers["grpc-encoding"], options)
+      .then((message) => method(message, () => !isClosed(stream)))
+      .then(
+        (response) => succeed(stream, response),
+        (error: unknown) => {
+          if (!(error instanceof ConnectError)) options.onError(error);
+          refuse(stream, error instanceof ConnectError ? error : new ConnectError("internal error", Code.Internal));
+        },
+      );
+  };
+
+const isBinaryGrpc = (contentType: string | undefined): boolean =>
+  contentType === "application/grpc" || contentType === "application/grpc+proto";
+
+const responseHeaders = {
+  ":status": 200,
+  "content-type": "application/grpc+proto",
+  "grpc-accept-encoding": "gzip,identity",
+};
+
+const succeed = (stream: ServerHttp2Stream, response: Uint8Array): void => {
+  if (isClosed(stream)) return;
+  stream.on("wantTrailers", () => stream.sendTrailers({ "grpc-status": "0" }));
+  stream.respond(responseHeaders, { waitForTrailers: true });
+  stream.end(frameGrpcMessages([response]));
+};
+
+const refuse = (stream: ServerHttp2Stream, error: ConnectError): void => {
+  if (isClosed(stream)) return;
+  end(stream, { ...responseHeaders, ...Object.fromEntries(setTrailerStatus(new Headers(), error)) });
+};
+
+/**
+ * Answers with one block of headers that ends the stream, gRPC's "Trailers-Only": some senders retry after nothing else, as a call whose
+ * response has begun counts as committed (gRFC A6, "When Retries are Valid"). Reads and drops the rest of the request: a reset here
+ * could overtake the answer.
+ */
+const end = (stream: ServerHttp2Stream, headers: OutgoingHttpHeaders): void => {
+  stream.respond(headers, { endStream: true });
+  stream.resume();
+};
+
+/** Whether the client has closed the stream: Node then throws on a response. */
+const isClosed = (stream: ServerHttp2Stream): boolean => stream.destroyed || stream.closed;
+
+/** Reads the one message of a request. */
+const readMessage = async (
+  stream: ServerHttp2Stream,
+  encoding: string | string[] | undefined,
+  { messageBytesMax, inFlight, gunzip }: UnaryGrpcOptions,
+): Promise<Uint8Array> => {
+  const body = await readBody(stream, prefixBytes + messageBytesMax, inFlight);
+  const reader = createGrpcMessageReader(messageBytesMax, unpooled, tooLarge);
+  const [message, ...others] = reader.push(body);
+  if (message === undefined || others.length > 0 || !reader.isComplete())
+    throw new ConnectError("the request is not one whole message", Code.Unimplemented);
+  if (!message.compressed) return message.data;
+  if (encoding !== "gzip") throw new ConnectError("the compression must be gzip or none", Code.Unimplemented);
+  return await gunzip(message.data).catch((error: unknown) => {
+    throw error instanceof GunzipError ? refusals[error.reason]() : error;
+  });
+};
+
+/** Of the framing, beside the message. */
+const prefixBytes = 5;
+
+/** Reads a body. By events, as an iterator of a stream costs more than the rest of the request. */
+const readBody = (
+  stream: ServerHttp2Stream,
+  bytesMax: number,
+  inFlight: InFlightRequests,
+): Promise<Buffer<ArrayBuffer>> =>
+  new Promise((resolve, reject) => {
+    let chunks: Buffer[] = [];
+    let bytes = 0;
+    const fail = (reason: ConnectError) => {
+      chunks = [];
+      stream.removeAllListeners("data");
+      receiving.end();
+      reject(reason);
+    };
+    const receiving: InFlightRequest = inFlight.begin(() => fail(tooMuch()));
+    stream.on("data", (chunk: Buffer) => {
+      chunks.push(chunk);
+      bytes += chunk.length;
+      if (bytes > bytesMax) fail(tooLarge());
+      else receiving.add(chunk.length);
+    });
+    stream.on("end", () => {
+      receiving.end();
+      resolve(Buffer.concat(chunks));
+    });
+    stream.on("aborted", () => fail(new ConnectError("the client disconnected", Code.Canceled)));
+  });
+
+const tooLarge = () => new ConnectError("the message is too large", Code.ResourceExhausted);
+
+const tooMuch = () => new ConnectError("too much is being sent at once", Code.Unavailable);
+
+const refusals: Record<GunzipError["reason"], () => ConnectError> = {
+  malformed: () => new ConnectError("the message is not gzip", Code.InvalidArgument),
+  too_large: tooLarge,
+  busy: tooMuch,
+};

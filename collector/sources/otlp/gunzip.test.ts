@@ -5,7 +5,7 @@ import { createGunzip } from "./gunzip.ts";
 const mebibyte = 1024 * 1024;
 const text = gzipSync("hello");
 
-it("gives back what was compressed, and tells what is no gzip from what is too large", async () => {
+it("decompresses gzip, and distinguishes malformed from too large", async () => {
   const gunzip = createGunzip({ bytesMax: 100, waitingBytesMax: 1000 });
   expect(String(await gunzip(text))).toBe("hello");
   await expect(gunzip(Buffer.from("plain"))).rejects.toMatchObject({ reason: "malformed" });
@@ -13,14 +13,14 @@ it("gives back what was compressed, and tells what is no gzip from what is too l
   expect(String(await gunzip(text))).toBe("hello");
 });
 
-it("refuses at once what is too much to wait", async () => {
+it("rejects at once when too many bytes wait", async () => {
   const gunzip = createGunzip({ bytesMax: 100, waitingBytesMax: 2 * text.length });
   const outcomes = await Promise.allSettled(Array.from({ length: 5 }, () => gunzip(text)));
   expect(outcomes.map(({ status }) => status)).toEqual([...Array(4).fill("fulfilled"), "rejected"]);
   expect(outcomes[4]).toMatchObject({ reason: { reason: "busy" } });
 });
 
-it("G1: of many small bombs two are opened at a time, so that what comes last ends last", async () => {
+it("G1: decompresses two of many small bombs at a time, so that the last call ends last", async () => {
   const gunzip = createGunzip({ bytesMax: mebibyte, waitingBytesMax: mebibyte });
   const bomb = gzipSync(Buffer.alloc(mebibyte));
   let ended = 0;

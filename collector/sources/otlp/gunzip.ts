@@ -1,7 +1,7 @@
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
 
-/** Why nothing was decompressed: the bytes are no gzip, become too many, or too many others wait for their turn. */
+/** Why nothing was decompressed: the bytes are no gzip, their output is too large, or too many others wait. */
 export class GunzipError extends Error {
   readonly reason: "malformed" | "too_large" | "busy";
 
@@ -15,27 +15,27 @@ export class GunzipError extends Error {
 /** Decompresses gzip. Throws `GunzipError`. */
 export type Gunzip = (compressed: Uint8Array) => Promise<Buffer>;
 
-/** Bounds of a `Gunzip`. */
+/** Limits of a `Gunzip`. */
 export interface GunzipLimits {
-  /** Of what comes out, each time. */
+  /** Of each output. */
   bytesMax: number;
-  /** Of what waits to go in, together. */
+  /** Of all waiting inputs, together. */
   waitingBytesMax: number;
 }
 
-/** zlib does a little of everything it was given in turn: all of it at once would fill the memory with almost whole outputs. */
-const atOnceMax = 2;
+/** zlib interleaves concurrent calls: many at once would fill the memory with almost complete outputs. */
+const concurrentMax = 2;
 
 const inflate = promisify(gunzip);
 
-/** Makes one that takes turns: no more than two outputs are under way, however many small inputs would become large. */
+/** Makes a `Gunzip` that runs two calls at a time, however many small inputs would become large. */
 export const createGunzip = ({ bytesMax, waitingBytesMax }: GunzipLimits): Gunzip => {
   const waiting: (() => void)[] = [];
   let waitingBytes = 0;
   let running = 0;
 
-  const takeTurn = async (bytes: number): Promise<void> => {
-    if (running < atOnceMax) {
+  const acquireSlot = async (bytes: number): Promise<void> => {
+    if (running < concurrentMax) {
       running += 1;
       return;
     }
@@ -44,21 +44,21 @@ export const createGunzip = ({ bytesMax, waitingBytesMax }: GunzipLimits): Gunzi
     await new Promise<void>((resolve) => waiting.push(resolve));
     waitingBytes -= bytes;
   };
-  const passTurn = (): void => {
+  const releaseSlot = (): void => {
     const next = waiting.shift();
     if (next === undefined) running -= 1;
     else next();
   };
 
   return async (compressed) => {
-    await takeTurn(compressed.length);
+    await acquireSlot(compressed.length);
     try {
       return await inflate(compressed, { maxOutputLength: bytesMax });
     } catch (cause) {
       const isTooLarge = cause instanceof Error && "code" in cause && cause.code === "ERR_BUFFER_TOO_LARGE";
       throw new GunzipError(isTooLarge ? "too_large" : "malformed", { cause });
     } finally {
-      passTurn();
+      releaseSlot();
     }
   };
 };

@@ -73,7 +73,7 @@ it.each([
   ["a body that is not gzip", "/v1/traces", { "content-encoding": "gzip" }, "POST", 400],
   ["a body that is not protobuf", "/v1/traces", {}, "POST", 400],
   ["a body that is not JSON", "/v1/traces", { "content-type": "application/json" }, "POST", 400],
-])("refuses %s", async (_, path, headers, method, status) => {
+])("rejects %s", async (_, path, headers, method, status) => {
   await start();
   const response = await otlp.post(path, "{secret", headers, method);
   expect(response.status).toBe(status);
@@ -84,7 +84,7 @@ it.each([
   expect((await otlp.post("/v1/traces", traceRequest(["a"]))).status).toBe(200);
 });
 
-it("G1: stops a gzip bomb and an oversized body with 413", async () => {
+it("G1: rejects a gzip bomb and an oversized body with 413", async () => {
   await start({ limits: { bodyBytesMax: 100_000 } });
   const bomb = gzipSync(Buffer.alloc(50_000_000));
   expect(bomb.length).toBeLessThan(100_000);
@@ -93,7 +93,7 @@ it("G1: stops a gzip bomb and an oversized body with 413", async () => {
   expect(otlp.envelopes()).toEqual([]);
 });
 
-it("refuses JSON nested without end, and ids that are not hex", async () => {
+it("rejects deeply nested JSON, and ids that are not hex", async () => {
   await start();
   const json = { "content-type": "application/json" };
   const deep = `{"resourceSpans":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
@@ -103,14 +103,14 @@ it("refuses JSON nested without end, and ids that are not hex", async () => {
 });
 
 it("answers 503 with Retry-After when the queue stays full", async () => {
-  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { patienceMs: 20 } });
+  await start({ queue: { maxDiskUsageBytes: 3_000 }, limits: { roomTimeoutMs: 20 } });
   expect((await otlp.post("/v1/traces", traceRequest(["a".repeat(2000)]))).status).toBe(200);
   const refusal = await otlp.post("/v1/traces", traceRequest(["b".repeat(2000)]));
   expect([refusal.status, refusal.headers.get("retry-after")]).toEqual([503, "1"]);
   expect(fromBinary(StatusSchema, await refusal.bytes()).code).toBe(14);
 });
 
-it("says how much it rejected when the queue drops the newest", async () => {
+it("reports how many items it rejected when the queue drops the newest", async () => {
   await start({ queue: { maxDiskUsageBytes: 3_000, dropNewestOnFull: true } });
   await otlp.post("/v1/traces", traceRequest(["a".repeat(2000)]));
   const response = await otlp.post("/v1/traces", traceRequest(["b", "c", "d".repeat(2000)]));

@@ -1,20 +1,26 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { create, type DescMessage, type MessageShape, toBinary, toJsonString } from "@bufbuild/protobuf";
+import {
+  create,
+  type DescMessage,
+  fromJson,
+  type JsonValue,
+  type MessageShape,
+  toBinary,
+  toJsonString,
+} from "@bufbuild/protobuf";
 import { Code } from "@connectrpc/connect";
 import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
+import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
-import type { Intake } from "./intake.ts";
-import { exportRequestFromJson, OtlpJsonError } from "./json.ts";
-import type { Readings } from "./readings.ts";
-import { partialResponse } from "./response.ts";
-import type { Signal } from "./signals.ts";
+import type { InFlightRequests } from "./in-flight-requests.ts";
+import { partialResponse, type Signal } from "./signals.ts";
 
 /** Encodings of OTLP/HTTP (OTLP specification, "OTLP/HTTP"); an answer has the encoding of its request. */
 type Encoding = "protobuf" | "json";
 
 const contentTypes: Record<Encoding, string> = { protobuf: "application/x-protobuf", json: "application/json" };
 
-/** A refusal before the intake. */
+/** A rejected request. */
 class HttpRefusal extends Error {
   readonly status: number;
   readonly code: Code;
@@ -26,22 +32,22 @@ class HttpRefusal extends Error {
   }
 }
 
-/** What bounds the handler, and who is told when it fails. */
+/** Limits of the handler, and the callback for its failures. */
 export interface OtlpHttpOptions {
-  /** Of a body, before decompression; after it, `gunzip` says. */
+  /** Of a body, before decompression; `gunzip` limits its output. */
   bodyBytesMax: number;
-  readings: Readings;
+  inFlight: InFlightRequests;
   gunzip: Gunzip;
   onError(error: unknown): void;
 }
 
 /** Handles OTLP/HTTP: POST of protobuf or JSON, plain or gzip. */
 export const createOtlpHttpHandler =
-  (signals: readonly Signal[], intake: Intake, options: OtlpHttpOptions) =>
+  (signals: readonly Signal[], consume: Consume, options: OtlpHttpOptions) =>
   (request: IncomingMessage, response: ServerResponse): void => {
     const encoding = encodingOf(request);
     const send = createSend(request, response, encoding ?? "json");
-    answer(request, signals, intake, options, encoding)
+    answer(request, signals, consume, options, encoding)
       .then(({ signal, payload, outcome }) => {
         switch (outcome.status) {
           case "stored":
@@ -68,8 +74,8 @@ export const createOtlpHttpHandler =
 const answer = async (
   request: IncomingMessage,
   signals: readonly Signal[],
-  intake: Intake,
-  { bodyBytesMax, readings, gunzip }: OtlpHttpOptions,
+  consume: Consume,
+  { bodyBytesMax, inFlight, gunzip }: OtlpHttpOptions,
   encoding: Encoding | undefined,
 ) => {
   const path = request.url?.split("?", 1)[0];
@@ -84,12 +90,12 @@ const answer = async (
       "the content type must be application/x-protobuf or application/json",
     );
   const body = await decompress(
-    await readBody(request, bodyBytesMax, readings),
+    await readBody(request, bodyBytesMax, inFlight),
     request.headers["content-encoding"],
     gunzip,
   );
   const payload = encoding === "protobuf" ? body : parseJson(signal, body);
-  return { signal, payload, outcome: await intake(signal, payload, () => !request.socket.destroyed) };
+  return { signal, payload, outcome: await consume(signal, payload, () => !request.socket.destroyed) };
 };
 
 const encodingOf = (request: IncomingMessage): Encoding | undefined => {
@@ -99,21 +105,21 @@ const encodingOf = (request: IncomingMessage): Encoding | undefined => {
 
 const tooLarge = () => new HttpRefusal(413, Code.ResourceExhausted, "the request is too large");
 
-const readBody = async (request: IncomingMessage, bytesMax: number, readings: Readings): Promise<Buffer> => {
+const readBody = async (request: IncomingMessage, bytesMax: number, inFlight: InFlightRequests): Promise<Buffer> => {
   if (Number(request.headers["content-length"] ?? 0) > bytesMax) throw tooLarge();
   const chunks: Buffer[] = [];
   let bytes = 0;
-  // Nothing less ends a request that does not go on.
-  const reading = readings.begin(() => request.destroy());
+  // Only this ends a request whose sender has stopped sending.
+  const receiving = inFlight.begin(() => request.destroy());
   try {
     for await (const chunk of request) {
       bytes += chunk.length;
       if (bytes > bytesMax) throw tooLarge();
       chunks.push(chunk);
-      reading.add(chunk.length);
+      receiving.add(chunk.length);
     }
   } finally {
-    reading.end();
+    receiving.end();
   }
   return chunks.length === 1 && chunks[0] !== undefined ? chunks[0] : Buffer.concat(chunks);
 };
@@ -134,14 +140,33 @@ const refusals: Record<GunzipError["reason"], () => HttpRefusal> = {
   busy: () => new HttpRefusal(503, Code.Unavailable, "too much is being sent at once"),
 };
 
+/** Converts an export request in OTLP/JSON to protobuf: ids in hex, unknown members ignored, enums by number or name. */
 const parseJson = (signal: Signal, body: Uint8Array): Uint8Array => {
   try {
-    return exportRequestFromJson(signal.request, new TextDecoder("utf-8", { fatal: true }).decode(body));
-  } catch (error) {
-    if (error instanceof OtlpJsonError || error instanceof TypeError)
-      throw new HttpRefusal(400, Code.InvalidArgument, "the body is not an OTLP/JSON export request");
-    throw error;
+    const json: JsonValue = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
+    const message = fromJson(signal.request, withBase64Ids(json, 0), { ignoreUnknownFields: true });
+    return toBinary(signal.request, message);
+  } catch {
+    // Any error of the parsers: they have no types of their own, and their messages quote the body.
+    throw new HttpRefusal(400, Code.InvalidArgument, "the body is not an OTLP/JSON export request");
   }
+};
+
+/** The fields that OTLP/JSON writes in hex where protobuf's JSON has base64. As member names they occur nowhere else. */
+const idFields = new Set(["traceId", "spanId", "parentSpanId", "trace_id", "span_id", "parent_span_id"]);
+const depthMax = 100;
+
+const withBase64Ids = (value: JsonValue, depth: number): JsonValue => {
+  if (depth > depthMax) throw new RangeError("the document is nested too deeply");
+  if (Array.isArray(value)) return value.map((item) => withBase64Ids(item, depth + 1));
+  if (typeof value !== "object" || value === null) return value;
+  const copy: Record<string, JsonValue> = Object.create(null);
+  for (const [name, member] of Object.entries(value))
+    copy[name] =
+      typeof member === "string" && idFields.has(name)
+        ? Uint8Array.fromHex(member).toBase64()
+        : withBase64Ids(member, depth + 1);
+  return copy;
 };
 
 const createSend =
@@ -149,7 +174,7 @@ const createSend =
   (status: number, schema: DescMessage, message: MessageShape<DescMessage>): void => {
     if (response.destroyed) return;
     const body = encoding === "protobuf" ? toBinary(schema, message) : toJsonString(schema, message);
-    // What was not read of the request would otherwise be taken for the next one on this connection.
+    // The unread rest of the body would otherwise be parsed as the next request on this connection.
     if (!request.complete) response.setHeader("Connection", "close");
     response.writeHead(status, { "Content-Type": contentTypes[encoding] });
     response.end(body);

@@ -39,14 +39,14 @@ const sendSpans = async (exporter: SpanExporter, count: number) => {
   await provider.shutdown();
 };
 
-describe("the OpenTelemetry SDK's own exporters", () => {
+describe("exporters of the OpenTelemetry SDK", () => {
   it.each([
     ["grpc", () => new GrpcExporter({ url: `http://${otlp.source.addresses.grpc}` })],
     [
       "http/protobuf with gzip",
       () => new HttpExporter({ url: `http://${otlp.source.addresses.http}/v1/traces`, compression: "gzip" as never }),
     ],
-  ])("over %s: every span is in the queue once the exporter is told that it succeeded", async (_, exporter) => {
+  ])("over %s: every span is in the queue once the exporter has succeeded", async (_, exporter) => {
     await start();
     await sendSpans(exporter(), 250);
     expect(otlp.envelopes().map(({ kind, source: name }) => [kind, name])).toEqual(
@@ -54,7 +54,7 @@ describe("the OpenTelemetry SDK's own exporters", () => {
     );
     const spans = otlp.envelopes().flatMap(({ payload }) => spansOf(payload));
     expect(new Set(spans.map(({ name }) => name)).size).toBe(250);
-    // Batches leave side by side, so any of them may come first.
+    // Batches are sent in parallel, so any of them may be first.
     const first = spans.find(({ name }) => name === "span 0");
     expect(first).toMatchObject({
       name: "span 0",
@@ -71,7 +71,7 @@ describe("the OpenTelemetry SDK's own exporters", () => {
   });
 });
 
-it("cuts a large request into envelopes that together hold every span once, with its resource and scope", async () => {
+it("splits a large request into envelopes with every span once, with its resource and scope", async () => {
   await start({ limits: { envelopeBytesMax: 2_000 } });
   const names = Array.from({ length: 200 }, (_, index) => `${index}-${"x".repeat((index * 37) % 300)}`);
   names[77] = "y".repeat(5_000);
@@ -88,7 +88,7 @@ it("cuts a large request into envelopes that together hold every span once, with
   expect(parts.length).toBeLessThan(40);
 });
 
-it("refuses to start on an address in use, and leaves nothing behind", async () => {
+it("rejects an address in use, and closes its other listener", async () => {
   await start();
   const second = createOtlpSource(
     { grpc: { listen: "127.0.0.1:0" }, http: { listen: otlp.source.addresses.http ?? "" } },
@@ -97,12 +97,12 @@ it("refuses to start on an address in use, and leaves nothing behind", async () 
   await expect(second.start()).rejects.toMatchObject({ code: "EADDRINUSE" });
 });
 
-it("stops while a request waits: it is refused, so that its sender tries again elsewhere or later", async () => {
+it("rejects a waiting request when it stops, so that its sender retries", async () => {
   await start({ queue: { maxDiskUsageBytes: 3_000 } });
   await otlp.exportByGrpc(traceRequest(["a".repeat(2000)]));
-  const held = otlp.exportByGrpc(traceRequest(["b".repeat(2000)])).catch((error) => error.code);
+  const waiting = otlp.exportByGrpc(traceRequest(["b".repeat(2000)])).catch((error) => error.code);
   await eventually(() => expect(otlp.queue.stats().records).toBe(1));
   await systemClock.sleep(20);
   await otlp.source.stop();
-  expect(await held).toBe(14);
+  expect(await waiting).toBe(14);
 });

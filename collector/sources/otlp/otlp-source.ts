@@ -3,47 +3,46 @@ import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Se
 import type { Server as NetServer } from "node:net";
 import { splitHostPort } from "../../../proto/collector-config/schema.ts";
 import type { Source, SourceDependencies } from "../source.ts";
-import { otlpMethods } from "./grpc.ts";
-import { createUnaryGrpcHandler } from "./grpc-unary.ts";
+import { type Consume, type ConsumerLimits, createConsumer } from "./consumer.ts";
+import { createUnaryGrpcHandler, otlpMethods } from "./grpc.ts";
 import { createGunzip } from "./gunzip.ts";
 import { createOtlpHttpHandler } from "./http.ts";
-import { createIntake, type Intake, type IntakeLimits } from "./intake.ts";
-import { createReadings } from "./readings.ts";
+import { createInFlightRequests } from "./in-flight-requests.ts";
 import { signals } from "./signals.ts";
 
-/** Where an `otlp` source listens (contract §8); a transport that is left out is off. */
+/** Where an `otlp` source listens (docs/collector-config.md); a transport that is absent is off. */
 export interface OtlpSourceConfig {
-  /** `otlp` unless given. */
+  /** `otlp` by default. */
   name?: string;
   grpc?: { listen: string };
   http?: { listen: string };
 }
 
-/** An `otlp` source, and the addresses it took: `host:port`, once started. */
+/** An `otlp` source, and the addresses on which it listens: `host:port`, once started. */
 export interface OtlpSource extends Source {
   readonly addresses: { readonly grpc?: string; readonly http?: string };
 }
 
-interface SourceLimits extends IntakeLimits {
+interface SourceLimits extends ConsumerLimits {
   bodyBytesMax: number;
-  /** Of all requests that are being read, together. */
-  readingBytesMax: number;
+  /** Of all requests in flight, together. */
+  inFlightBytesMax: number;
 }
 
 const defaultLimits: SourceLimits = {
-  patienceMs: 5_000,
-  heldBytesMax: 64 * 1024 * 1024,
+  roomTimeoutMs: 5_000,
+  waitingBytesMax: 64 * 1024 * 1024,
   envelopeBytesMax: 1024 * 1024,
   bodyBytesMax: 16 * 1024 * 1024,
-  readingBytesMax: 64 * 1024 * 1024,
+  inFlightBytesMax: 64 * 1024 * 1024,
 };
 
-/** How long a client has to finish what it began when the source stops. */
+/** How long a client has to finish its requests when the source stops. */
 const drainMs = 2_000;
 
 /**
- * Takes OTLP traces, logs and metrics over gRPC and HTTP. An answer of success means that the request is on disk; while the queue is
- * full a request waits up to 5 s and is then refused in the way that makes SDKs send it again.
+ * Makes a source that receives OTLP traces, logs and metrics over gRPC and HTTP. Success means that the request is on disk; while the
+ * queue is full a request waits for up to 5 s, and then fails with a status that SDKs retry.
  */
 export const createOtlpSource = (
   config: OtlpSourceConfig,
@@ -52,15 +51,15 @@ export const createOtlpSource = (
 ): OtlpSource => {
   const { name = "otlp" } = config;
   const { log, clock } = dependencies;
-  const { bodyBytesMax, readingBytesMax, ...intakeLimits } = { ...defaultLimits, ...limits };
+  const { bodyBytesMax, inFlightBytesMax, ...consumerLimits } = { ...defaultLimits, ...limits };
   const addresses: { grpc?: string; http?: string } = {};
-  const readings = createReadings(readingBytesMax);
-  const gunzip = createGunzip({ bytesMax: bodyBytesMax, waitingBytesMax: readingBytesMax });
+  const inFlight = createInFlightRequests(inFlightBytesMax);
+  const gunzip = createGunzip({ bytesMax: bodyBytesMax, waitingBytesMax: inFlightBytesMax });
   const stopping = new AbortController();
-  const take = createIntake(name, signals, intakeLimits, dependencies, stopping.signal);
+  const store = createConsumer(name, signals, consumerLimits, dependencies, stopping.signal);
   const counts = { stored: 0, dropped: 0, unavailable: 0, invalid: 0 };
-  const intake: Intake = async (...request) => {
-    const outcome = await take(...request);
+  const consume: Consume = async (...request) => {
+    const outcome = await store(...request);
     counts[outcome.status] += 1;
     return outcome;
   };
@@ -72,9 +71,9 @@ export const createOtlpSource = (
     const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/gRPC request failed");
     server.on(
       "stream",
-      createUnaryGrpcHandler(otlpMethods(signals, intake), {
+      createUnaryGrpcHandler(otlpMethods(signals, consume), {
         messageBytesMax: bodyBytesMax,
-        readings,
+        inFlight,
         gunzip,
         onError,
       }),
@@ -92,7 +91,7 @@ export const createOtlpSource = (
     const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/HTTP request failed");
     return createHttpServer(
       { requestTimeout: 30_000 },
-      createOtlpHttpHandler(signals, intake, { bodyBytesMax, readings, gunzip, onError }),
+      createOtlpHttpHandler(signals, consume, { bodyBytesMax, inFlight, gunzip, onError }),
     );
   };
 

@@ -1,22 +1,23 @@
-import { eachField, varintOf } from "./wire.ts";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { eachField, readWire, wireTag } from "../../../proto/wire.ts";
 
-/** Bytes of a message without some of its fields, which are listed beside it. */
+/** A message: its children, and its other fields. */
 interface Group {
-  /** The fields that say what the children belong to: resource or scope, and schema URL. */
+  /** The fields that all children share: resource or scope, and schema URL. */
   readonly header: Uint8Array;
   /** `[start, end)` of the children's bodies. */
   readonly children: readonly (readonly [number, number])[];
 }
 
-/** In an export request the resources; in these and in the scopes below them, the children. The same numbers for every signal. */
+/** Field numbers, the same for every signal: of the resources in a request, and of the children in a resource and in a scope. */
 const resourcesField = 1;
 const childrenField = 2;
 /** Tag and length of the messages around an item. */
 const framingBytes = 24;
 
 /**
- * Cuts a well-formed export request of any signal into requests of at most `bytesMax` bytes, each with the resource and scope of
- * its items; order is kept. An item (span, log record, metric) is never cut: one larger than `bytesMax` is alone in its request.
+ * Splits a well-formed export request of any signal into requests of at most `bytesMax` bytes, each with the resource and scope of
+ * its items, in order. An item (span, log record, metric) is never split: one larger than `bytesMax` is alone in its request.
  */
 export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8Array[] => {
   if (request.byteLength <= bytesMax) return [request];
@@ -68,15 +69,21 @@ export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8
 const groupOf = (bytes: Uint8Array, start: number, end: number, childField: number): Group => {
   const header: Uint8Array[] = [];
   const children: [number, number][] = [];
-  eachField(bytes, start, end, ({ number, from, body, to }) => {
-    if (number === childField) children.push([body, to]);
-    else header.push(bytes.subarray(from, to));
+  readWire(bytes, (reader) => {
+    let fieldStart = start;
+    reader.pos = start;
+    eachField(reader, end, (tag, valueEnd) => {
+      if (tag >>> 3 === childField) children.push([reader.pos, valueEnd]);
+      else header.push(bytes.subarray(fieldStart, valueEnd));
+      fieldStart = valueEnd;
+    });
   });
   return { header: Buffer.concat(header), children };
 };
 
-/** The parts as one length-delimited field. */
+/** Encodes the parts as one length-delimited field. */
 const wrap = (number: number, parts: readonly Uint8Array[]): Uint8Array => {
   const length = parts.reduce((sum, part) => sum + part.length, 0);
-  return Buffer.concat([Uint8Array.from([(number << 3) | 2, ...varintOf(length)]), ...parts]);
+  const head = new BinaryWriter().uint32(wireTag(number, WireType.LengthDelimited)).uint32(length).finish();
+  return Buffer.concat([head, ...parts]);
 };

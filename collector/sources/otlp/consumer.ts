@@ -1,52 +1,53 @@
 import type { Clock } from "../../../kit/clock.ts";
+import { WireError } from "../../../proto/wire.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import type { SourceDependencies } from "../source.ts";
 import type { Signal } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
-import { createWireCheck, WireError } from "./wire.ts";
+import { createWireCheck } from "./wire-check.ts";
 
-/** What became of an export request. */
-export type IntakeOutcome =
-  /** On disk, whole. */
+/** The outcome of an export request. */
+export type ConsumeOutcome =
+  /** All of it is on disk. */
   | { status: "stored" }
-  /** Counted and thrown away: the queue is full and drops the newest, or could never hold it. */
+  /** Counted and dropped: the queue is full and drops the newest, or is too small for it. */
   | { status: "dropped"; message: string }
-  /** Nothing was stored; the sender may try again after `retryAfterSeconds`. */
+  /** Nothing is stored; the sender may retry after `retryAfterSeconds`. */
   | { status: "unavailable"; message: string; retryAfterSeconds: number }
   /** Not an export request of this signal; the same bytes will never be accepted. */
   | { status: "invalid"; message: string };
 
 /**
- * Puts export requests into the queue; both transports end here. One that waited for room is given up if `isWanted` says that its sender
- * has gone meanwhile: that one will send it again, and it must not be stored twice.
+ * Stores an export request in the queue, for both transports. After a wait for room it drops the request if `isWanted` returns false,
+ * as its sender has disconnected, will send it again, and it must not be stored twice.
  */
-export type Intake = (signal: Signal, payload: Uint8Array, isWanted: () => boolean) => Promise<IntakeOutcome>;
+export type Consume = (signal: Signal, payload: Uint8Array, isWanted: () => boolean) => Promise<ConsumeOutcome>;
 
-/** Bounds of an OTLP source. */
-export interface IntakeLimits {
+/** Limits of a consumer. */
+export interface ConsumerLimits {
   /** How long a request waits for room in the queue. */
-  patienceMs: number;
-  /** Of all requests that wait, together. */
-  heldBytesMax: number;
+  roomTimeoutMs: number;
+  /** Of all requests that wait for room, together. */
+  waitingBytesMax: number;
   /** An export request above this becomes several envelopes. */
   envelopeBytesMax: number;
 }
 
 const retryAfterSeconds = 1;
 
-/** The intake of one source. Requests that wait are given up as soon as `stop` aborts. */
-export const createIntake = (
+/** Makes the consumer of one source. Requests that wait for room are rejected as soon as `stop` aborts. */
+export const createConsumer = (
   name: string,
   signals: readonly Signal[],
-  limits: IntakeLimits,
+  limits: ConsumerLimits,
   { append, clock, log }: SourceDependencies,
   stop: AbortSignal,
-): Intake => {
+): Consume => {
   const checks = new Map(signals.map((signal) => [signal, createWireCheck(signal.request)]));
-  const patience = createPatience(limits.patienceMs, clock, stop);
-  let heldBytes = 0;
+  const timeout = createSharedTimeout(limits.roomTimeoutMs, clock, stop);
+  let waitingBytes = 0;
 
-  const unavailable = (message: string): IntakeOutcome => ({ status: "unavailable", message, retryAfterSeconds });
+  const unavailable = (message: string): ConsumeOutcome => ({ status: "unavailable", message, retryAfterSeconds });
 
   return async (signal, payload, isWanted) => {
     try {
@@ -56,7 +57,8 @@ export const createIntake = (
       throw error;
     }
     if (payload.length === 0) return { status: "stored" };
-    if (heldBytes + payload.length > limits.heldBytesMax) return unavailable("too many requests wait for the queue");
+    if (waitingBytes + payload.length > limits.waitingBytesMax)
+      return unavailable("too many requests wait for the queue");
     const observedAtMs = clock.now();
     const records = splitExportRequest(payload, limits.envelopeBytesMax).map((part) => ({
       kind: signal.kind,
@@ -65,9 +67,9 @@ export const createIntake = (
       attributes: {},
       payload: part,
     }));
-    heldBytes += payload.length;
+    waitingBytes += payload.length;
     try {
-      const outcome = await append(records, { signal: patience.signal(), isWanted });
+      const outcome = await append(records, { signal: timeout.signal(), isWanted });
       return outcome === "stored"
         ? { status: "stored" }
         : { status: "dropped", message: "dropped: the collector's queue is full, or too small for the request" };
@@ -77,16 +79,16 @@ export const createIntake = (
       log.error({ err: error, source: name }, "the queue could not store a request");
       return unavailable("the collector's queue cannot be written");
     } finally {
-      heldBytes -= payload.length;
+      waitingBytes -= payload.length;
     }
   };
 };
 
 /**
- * Signals that abort `patienceMs` after they were asked for, or up to a tenth earlier, and when `stop` does: requests that come close
- * together share one, as a timer for each would cost more than the request.
+ * Makes signals that abort after `timeoutMs`, or up to a tenth earlier, and when `stop` does. Requests that arrive close together share
+ * one, as a timer for each would cost more than the request.
  */
-const createPatience = (patienceMs: number, clock: Clock, stop: AbortSignal): { signal(): AbortSignal } => {
+const createSharedTimeout = (timeoutMs: number, clock: Clock, stop: AbortSignal): { signal(): AbortSignal } => {
   let shared: AbortController | undefined;
   let sharedUntil = Number.NEGATIVE_INFINITY;
   return {
@@ -94,10 +96,10 @@ const createPatience = (patienceMs: number, clock: Clock, stop: AbortSignal): { 
       const now = clock.monotonic();
       if (shared === undefined || now >= sharedUntil) {
         const fresh = new AbortController();
-        const end = () => fresh.abort("no room in time");
-        clock.sleep(patienceMs, stop).then(end, end);
+        const end = () => fresh.abort(new Error("the queue had no room in time"));
+        clock.sleep(timeoutMs, stop).then(end, end);
         shared = fresh;
-        sharedUntil = now + patienceMs / 10;
+        sharedUntil = now + timeoutMs / 10;
       }
       return shared.signal;
     },

@@ -4,30 +4,30 @@ import { connect } from "node:http2";
 import { Code } from "@connectrpc/connect";
 import { afterAll, expect, it } from "vitest";
 import { startTestOtlp, traceRequest } from "../../../tests/otlp.ts";
-import { createReadings } from "./readings.ts";
+import { createInFlightRequests } from "./in-flight-requests.ts";
 
-const otlp = await startTestOtlp({ limits: { readingBytesMax: 250_000 } });
+const otlp = await startTestOtlp({ limits: { inFlightBytesMax: 250_000 } });
 afterAll(() => otlp.close());
 const half = Buffer.alloc(100_000);
 
-it("gives up the oldest of what is being read until there is room, and nothing that has ended", () => {
-  const givenUp: string[] = [];
-  const readings = createReadings(10);
-  const [a, b, c, d] = ["a", "b", "c", "d"].map((name) => readings.begin(() => givenUp.push(name)));
+it("drops the oldest requests until there is room, and none that has ended", () => {
+  const dropped: string[] = [];
+  const inFlight = createInFlightRequests(10);
+  const [a, b, c, d] = ["a", "b", "c", "d"].map((name) => inFlight.begin(() => dropped.push(name)));
   a?.add(4);
   b?.add(4);
   b?.end();
   c?.add(5);
-  expect(givenUp).toEqual([]);
+  expect(dropped).toEqual([]);
   d?.add(2);
   a?.add(100);
   d?.add(3);
-  expect(givenUp).toEqual(["a"]);
+  expect(dropped).toEqual(["a"]);
   c?.add(1);
-  expect(givenUp).toEqual(["a", "c"]);
+  expect(dropped).toEqual(["a", "c"]);
 });
 
-it("G1: requests that are begun and not ended cannot fill the memory, by either transport, and others get through", async () => {
+it("G1: bounds the memory of unfinished requests of both transports, and serves others", async () => {
   const session = connect(`http://${otlp.source.addresses.grpc}`);
   const path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
   const begin = () => {

@@ -2,10 +2,10 @@ import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/p
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ExportMetricsServiceRequestSchema as Schema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { countItems } from "./response.ts";
-import { signals } from "./signals.ts";
+import { WireError } from "../../../proto/wire.ts";
+import { countItems, signals } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
-import { createWireCheck, WireError } from "./wire.ts";
+import { createWireCheck } from "./wire-check.ts";
 
 const check = createWireCheck(Schema);
 const metricsSignal = signals.find(({ kind }) => kind === "otel_metric") ?? expect.fail("no metrics");
@@ -64,24 +64,24 @@ const accepts = (bytes: Uint8Array): boolean => {
   }
 };
 
-describe("the wire check", () => {
-  it("takes every well-formed request", () => {
+describe("createWireCheck", () => {
+  it("accepts every well-formed request", () => {
     fc.assert(fc.property(request, (bytes) => check(bytes)));
   });
 
-  it("G3: refuses packed numbers of which the last is cut off", () => {
+  it("G3: rejects packed numbers of which the last is cut off", () => {
     const within = (body: number[], tag: number) => [tag, body.length, ...body];
     // bucket_counts of a data point of a histogram of a metric of a scope of a resource.
     const counts = (bytes: number) => [0x0a, 0x4a, 0x12, 0x12, 0x0a].reduce(within, within(Array(bytes).fill(0), 0x32));
     expect([16, 15, 9].map((bytes) => accepts(Uint8Array.from(counts(bytes))))).toEqual([true, false, false]);
   });
 
-  it("G3: refuses with WireError what the decoder refuses, whatever byte is changed or cut off; text alone it does not look at", () => {
+  it("G3: rejects what the decoder rejects, whatever byte is changed or cut off, except invalid UTF-8", () => {
     const damaged = fc
       .tuple(request, fc.nat(), fc.nat(255), fc.boolean())
       .filter(([bytes]) => bytes.length > 0)
-      .map(([bytes, place, value, cut]) => {
-        const at = place % bytes.length;
+      .map(([bytes, offset, value, cut]) => {
+        const at = offset % bytes.length;
         return cut ? bytes.slice(0, at) : bytes.with(at, value);
       });
     fc.assert(
@@ -97,14 +97,14 @@ describe("the wire check", () => {
     );
   });
 
-  it("G3: refuses a tag of more than 32 bits, which the decoder refuses too", () => {
+  it("G3: rejects a tag of more than 32 bits, as the decoder does", () => {
     const long = Uint8Array.of(0xa5, 0x80, 0x82, 0x80, 0x6b, 0, 0, 0, 0);
     expect(() => fromBinary(Schema, long)).toThrow();
     expect(accepts(long)).toBe(false);
     expect(accepts(Uint8Array.of(0xfd, 0xff, 0xff, 0xff, 0x0f, 0, 0, 0, 0))).toBe(true);
   });
 
-  it("refuses nesting without end instead of exhausting the stack", () => {
+  it("rejects deep nesting instead of exhausting the stack", () => {
     let bytes: Uint8Array = new Uint8Array();
     // AnyValue.kvlist_value → KeyValueList.values → KeyValue.value, again and again.
     for (let depth = 0; depth < 60; depth++) for (const tag of [0x12, 0x0a, 0x32]) bytes = wrap(tag, bytes);
@@ -112,8 +112,8 @@ describe("the wire check", () => {
   });
 });
 
-describe("splitting", () => {
-  it("keeps every item once and in order, with what it belongs to, in parts within the bound", () => {
+describe("splitExportRequest", () => {
+  it("keeps every item once and in order, with its resource and scope, in parts within the limit", () => {
     fc.assert(
       fc.property(request, fc.integer({ min: 100, max: 2_000 }), (bytes, bytesMax) => {
         const parts = splitExportRequest(bytes, bytesMax);
