@@ -1,6 +1,6 @@
 import { UnsafeFileError } from "../files/private-files.ts";
 import { CredentialsError } from "../identity/credentials.ts";
-import { IdentityLockedError } from "../identity/lock.ts";
+import { IdentityLockedError } from "../identity/identity-directory.ts";
 import { ManagementError, type ManagementFailure } from "../management/management-error.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
 

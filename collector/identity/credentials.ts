@@ -10,12 +10,12 @@ export interface Credentials {
   /** Lowercase hex of the SHA-256 of the certificate's DER. */
   readonly fingerprintSha256: string;
   readonly privateKey: KeyObject;
-  /** The certificate file's text: the certificate and what leads to its CA. */
+  /** The certificate file's text: the certificate and its intermediates. */
   readonly certificatePem: string;
   readonly keyPem: string;
 }
 
-/** Why a text holds no usable certificate, or does not go with its key. The message quotes nothing. */
+/** A text holds no usable certificate or key, or the two do not belong together. The message quotes nothing. */
 export class CredentialsError extends Error {
   override readonly name = "CredentialsError";
   readonly part: "certificate" | "key";
@@ -34,7 +34,7 @@ const identityFaults = {
   bad_characters: "holds a certificate whose name has characters that no identity may have",
 } as const;
 
-/** The first certificate of a PEM text and its identity; throws `CredentialsError`. */
+/** Reads the first certificate of a PEM text and its identity; throws `CredentialsError`. */
 export const readCertificate = (pem: string): { certificate: X509Certificate; identity: string } => {
   const der = decodePemBundle(pem, "CERTIFICATE")?.[0];
   if (der === undefined) throw new CredentialsError("certificate", "holds no PEM certificate");
@@ -48,7 +48,7 @@ export const readPrivateKey = (pem: string): KeyObject => {
   try {
     return createPrivateKey(pem);
   } catch (cause) {
-    // OpenSSL's own words are of no help, and could one day quote the text.
+    // OpenSSL's own message does not help, and could one day quote the text.
     throw new CredentialsError("key", "holds no private key in PEM without a passphrase", { cause });
   }
 };

@@ -1,19 +1,21 @@
 /*
- * The identity directory: `current` → `pairs/<fingerprint>`, each pair directory with `tls.crt` and `tls.key` and when to renew
- * it; `previous` → the pair before, while the current one has not served yet; and `request` with the key of a certificate that was
- * asked for and not yet received.
+ * The identity directory: `current` → `pairs/<fingerprint>`, a directory with `tls.crt`, `tls.key` and `renew-after`; `previous` → the
+ * credentials before, while the current ones are pending promotion; and `request` with the key of a certificate that was requested
+ * and not yet received.
  *
  * Invariants:
- * - `current` points at a whole pair whose halves belong together, or does not exist: it changes by one rename, and only to a
- *   pair that `joinCredentials` took and that is fsynced.
- * - A key is on disk before its request leaves, and stays under `request` until its pair is in use: an answer that got lost is
- *   asked for again with the same key, and core gives the same certificate.
- * - Nothing is removed that `current` points at, nor the pair before it until `promote` says that the current one has served.
- * - `previous` names the pair by which the current one was renewed, so core knows it for as long as it does not know the current.
+ * - `current` points at complete credentials whose parts belong together, or does not exist: it changes by one rename, and only to
+ *   credentials that `joinCredentials` accepted and that are fsynced.
+ * - A key is on disk before its request is sent, and stays under `request` until its credentials are in use: after a lost answer the
+ *   collector repeats the request with the same key, and core returns the same certificate.
+ * - The target of `current` is never removed, nor that of `previous` before `promote`.
+ * - `previous` names the credentials that requested the current ones, so core accepts them for as long as it rejects the current.
  * All changes are made under the directory's lock.
  */
-import { basename, join } from "node:path";
+import { basename, dirname, join } from "node:path";
+import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import { parseTimestamp } from "../../proto/management/text.ts";
+import { acquireFileLock } from "../files/lock.ts";
 import {
   type Disk,
   fsyncDirectory,
@@ -25,9 +27,13 @@ import {
   writeDurably,
 } from "../files/private-files.ts";
 import { type Credentials, joinCredentials } from "./credentials.ts";
-import { withIdentityLock } from "./lock.ts";
 
-/** What a certificate request is about: while it is the same, a request that got no answer is repeated with its key. */
+/** Another process is changing the same identity directory. */
+export class IdentityLockedError extends Error {
+  override readonly name = "IdentityLockedError";
+}
+
+/** The subject of a certificate request. While it is the same, a request without an answer is repeated with its key. */
 export interface RequestSubject {
   purpose: "enroll" | "renew";
   identity: string;
@@ -41,47 +47,47 @@ export interface CertificateRequest {
   readonly keyPem: string;
 }
 
-/** Names of the files of a pair, relative to the directory that `current` points at. */
+/** Names of the files of credentials, relative to the directory that `current` points at. */
 export const credentialFiles = { certificate: "tls.crt", key: "tls.key" } as const;
 const renewAfterFile = "renew-after";
 
-/** A certificate for the prepared key, to be put in use. */
+/** A certificate for the prepared key, to install. */
 export interface Installation {
-  /** With `renew` the pair before, which is of the same identity, is kept as `previous`. */
+  /** `renew` keeps the credentials before, which are of the same identity, as `previous`. */
   purpose: RequestSubject["purpose"];
   certificatePem: string;
-  /** When core wants it renewed, RFC 3339. */
+  /** When to renew it, as core decided, RFC 3339. */
   renewAfter: string;
-  /** Rejects if the pair cannot stay in use: then the one before is put back. */
-  accept?: (pair: Credentials) => Promise<void>;
+  /** Rejects if the credentials cannot stay in use: `install` then restores the ones before. */
+  accept?: (credentials: Credentials) => Promise<void>;
 }
 
 /** One identity directory. Call its changing members only inside `locked`. */
 export interface IdentityDirectory {
   readonly path: string;
-  /** Runs `action` as the only one that changes this directory; throws `IdentityLockedError` if another is at it. */
+  /** Runs `action` while no other process may change this directory; throws `IdentityLockedError` if one is doing so. */
   locked<Result>(action: () => Promise<Result>): Promise<Result>;
-  /** The pair in use; undefined if there is none. Throws `CredentialsError` or `UnsafeFileError` if it is damaged. */
+  /** Returns the credentials in use, if any. Throws `CredentialsError` or `UnsafeFileError` if they are damaged. */
   current(): Promise<Credentials | undefined>;
-  /** When core wants the pair in use renewed, milliseconds since the epoch; undefined if that is not known. */
+  /** Returns when to renew the credentials in use, milliseconds since the epoch; undefined if that is not known. */
   renewAfter(): Promise<number | undefined>;
-  /** The request for `subject`: the one on disk if it is for the same, else one with a fresh key, already durable. */
+  /** Returns the request for `subject`: with the key on disk if that is for the same subject, else with a new, durable one. */
   prepare(subject: RequestSubject): Promise<CertificateRequest>;
   /**
-   * Puts the prepared key and its certificate in use, as one step. Throws `CredentialsError` and changes nothing if the certificate is
-   * unusable or is not for the prepared key; whatever else fails, `current` points at the pair before or at the whole new one, and
-   * the same request may be made again.
+   * Puts the prepared key and its certificate in use, in one step. Throws `CredentialsError` and changes nothing if the certificate is
+   * unusable or is not for the prepared key. After any other failure `current` points at the credentials before or at the complete new
+   * ones, and the same request may be repeated.
    */
   install(installation: Installation): Promise<Credentials>;
-  /** Whether the pair in use is new and the one that it renews is still kept. */
+  /** Whether core has not yet accepted the credentials in use, and the ones before are kept. */
   isPendingPromotion(): Promise<boolean>;
-  /** The pair in use has served: the one before it is removed. */
+  /** Removes the credentials before, once core has accepted the ones in use. */
   promote(): Promise<void>;
-  /** Core does not know the pair in use: takes up the one before it. False if there is none, or if it is damaged or expired. */
+  /** Returns to the credentials before. False if there are none, or if they are damaged or expired. */
   rollBack(nowMs: number): Promise<boolean>;
 }
 
-/** Opens the identity directory `path` (made 0700 when it is first locked). Pairs have their files 0600. */
+/** Opens the identity directory `path`, which `locked` creates 0700; files in it are 0600. */
 export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirectory => {
   const { files = systemFiles } = disk;
   const currentLink = join(path, "current");
@@ -94,25 +100,25 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
     const certificatePem = await files.readFile(join(directory, credentialFiles.certificate), "utf8");
     return joinCredentials(certificatePem, await readPrivateText(join(directory, credentialFiles.key), files));
   };
-  /** Undefined also between the two steps of a swap or of a way back, when both links name one pair. */
+  /** Undefined also between the two steps of a swap or of a rollback, when both links have the same target. */
   const previousTarget = async (): Promise<string | undefined> => {
     const previous = await linkTarget(previousLink, files);
     return previous === (await linkTarget(currentLink, files)) ? undefined : previous;
   };
-  /** Removes the other pairs, and the temporary links of a process that was killed. */
+  /** Removes all other credentials, and the temporary links of a process that was killed. */
   const keepOnly = async (...targets: (string | undefined)[]): Promise<void> => {
     const kept = targets.map((target) => basename(target ?? ""));
     for (const name of await files.readdir(path)) if (name.startsWith(".")) await files.rm(join(path, name));
     for (const name of await files.readdir(pairs))
       if (!kept.includes(name)) await files.rm(join(pairs, name), { recursive: true, force: true });
   };
-  const writePair = async (pair: Credentials, renewAfter: string): Promise<string> => {
-    const name = pair.fingerprintSha256.slice(0, 32);
+  const writeCredentials = async (credentials: Credentials, renewAfter: string): Promise<string> => {
+    const name = credentials.fingerprintSha256.slice(0, 32);
     const directory = join(pairs, name);
     await makePrivateDirectory(pairs, files);
     await makePrivateDirectory(directory, files);
-    await writeDurably(join(directory, credentialFiles.certificate), pair.certificatePem, disk);
-    await writeDurably(join(directory, credentialFiles.key), pair.keyPem, disk);
+    await writeDurably(join(directory, credentialFiles.certificate), credentials.certificatePem, disk);
+    await writeDurably(join(directory, credentialFiles.key), credentials.keyPem, disk);
     await writeDurably(join(directory, renewAfterFile), `${renewAfter}\n`, disk);
     await fsyncDirectory(pairs, files);
     return join("pairs", name);
@@ -146,36 +152,36 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
         await files.rm(request, { recursive: true, force: true });
         await makePrivateDirectory(request, files);
         await writeDurably(requestFiles.key, keyPem, disk);
-        await writeDurably(requestFiles.subject, subjectText, disk); // last: it vouches for the key
+        await writeDurably(requestFiles.subject, subjectText, disk); // last: it confirms the key
         await fsyncDirectory(path, files);
       }
       return { keyPem, csrPem: await createCsr(subject.identity, keyPem) };
     },
     install: async ({ purpose, certificatePem, renewAfter, accept }) => {
-      const pair = joinCredentials(certificatePem, await readPrivateText(requestFiles.key, files));
+      const credentials = joinCredentials(certificatePem, await readPrivateText(requestFiles.key, files));
       const before = await linkTarget(currentLink, files);
-      const target = await writePair(pair, renewAfter);
-      // What an enrollment by force replaces may be another identity's, and must never come back.
+      const target = await writeCredentials(credentials, renewAfter);
+      // A forced enrollment may replace another identity, whose credentials must never come back.
       if (before !== undefined && purpose === "renew") await switchLink(previousLink, before, disk);
       else await files.rm(previousLink, { force: true });
-      const putBack = async () => {
+      const restore = async () => {
         if (before === undefined) await files.rm(currentLink, { force: true });
         else await switchLink(currentLink, before, disk);
         await files.rm(previousLink, { force: true });
       };
       try {
         await switchLink(currentLink, target, disk);
-        await accept?.(pair);
+        await accept?.(credentials);
       } catch (error) {
-        await putBack().catch(() => undefined); // the new pair is whole too
+        await restore().catch(() => undefined); // the new credentials are complete too
         throw error;
       }
       const cleanUp = async () => {
         await files.rm(request, { recursive: true, force: true });
         await keepOnly(target, before);
       };
-      await cleanUp().catch(() => undefined); // what is left is removed by the next one
-      return pair;
+      await cleanUp().catch(() => undefined); // the next installation removes the rest
+      return credentials;
     },
     isPendingPromotion: async () => (await previousTarget()) !== undefined,
     promote: async () => {
@@ -185,12 +191,42 @@ export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirecto
     rollBack: async (nowMs) => {
       const previous = await previousTarget();
       if (previous === undefined) return false;
-      const pair = await readCredentials(previousLink).catch(() => undefined);
-      if (pair === undefined || pair.certificate.validToDate.getTime() <= nowMs) return false;
+      const credentials = await readCredentials(previousLink).catch(() => undefined);
+      if (credentials === undefined || credentials.certificate.validToDate.getTime() <= nowMs) return false;
       await switchLink(currentLink, previous, disk);
       await files.rm(previousLink, { force: true });
       await keepOnly(previous);
       return true;
     },
   };
+};
+
+/**
+ * Runs `action` while no other process may change the identity directory. Throws `IdentityLockedError` at once if another one
+ * does.
+ */
+const withIdentityLock = async <Result>(directory: string, action: () => Promise<Result>): Promise<Result> => {
+  const lock = acquireFileLock(join(directory, "lock"));
+  if (lock === null)
+    throw new IdentityLockedError("another process is enrolling or renewing with this identity directory");
+  try {
+    return await action();
+  } finally {
+    lock.release();
+  }
+};
+
+/**
+ * Returns the identity directory of the config's credentials, if `cert_file` and `key_file` have the layout that `enroll` creates: only
+ * there can both be replaced in one step. Undefined for files that are laid out by hand.
+ */
+export const identityDirectoryOf = ({ forwarder }: Pick<CollectorConfig, "forwarder">): string | undefined => {
+  const { certFile, keyFile } = forwarder.mtls;
+  const link = dirname(certFile);
+  const isEnrolled =
+    basename(link) === "current" &&
+    dirname(keyFile) === link &&
+    basename(certFile) === credentialFiles.certificate &&
+    basename(keyFile) === credentialFiles.key;
+  return isEnrolled ? dirname(link) : undefined;
 };

@@ -8,7 +8,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import type { IdentityDirectory } from "../identity/identity-directory.ts";
-import { IdentityLockedError } from "../identity/lock.ts";
+import { IdentityLockedError } from "../identity/identity-directory.ts";
 
 /** Ends the pending promotion of new credentials. Both calls act in the background, and do nothing once it has ended. */
 export interface PendingPromotion {

@@ -14,7 +14,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
-import { IdentityLockedError } from "../identity/lock.ts";
+import { IdentityLockedError } from "../identity/identity-directory.ts";
 import { ManagementError } from "../management/management-error.ts";
 import { type RenewalPlan, retryDelayMs } from "./renewal-plan.ts";
 

@@ -1,13 +1,17 @@
+import { readFileSync } from "node:fs";
+import { equalBytes } from "../../kit/bytes.ts";
+import { ConfigError } from "../../kit/env.ts";
 import type { CoreConfig, IngestConfig, SignerConfig } from "../config.ts";
-import type { Authority } from "../signer/authority.ts";
+import { type Authority, hasIssued, readAuthorities } from "../signer/authority.ts";
 import { type ClientCertificateReader, createClientCertificateReader } from "../signer/certificate.ts";
+import type { Cryptography } from "../signer/cryptography.ts";
 import type { Signer } from "../signer/signer.ts";
-import { checkIngestTrust } from "./check-ingest-trust.ts";
 import { type SignerNeeds, signerLoader } from "./load-signer.ts";
 import { loadFiles, type Reloaded, type ReloadedFiles, type ReloadOptions } from "./reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "./tls-files.ts";
+import { withConfigError } from "./with-config-error.ts";
 
-/** A signer and a reader of client certificates that follow the CA files. */
+/** A signer and a reader of client certificates, reloaded when the CA files change. */
 export interface FollowedSigner {
   signer: Signer;
   clientCertificates: ClientCertificateReader;
@@ -15,11 +19,11 @@ export interface FollowedSigner {
   authorities(): readonly Authority[];
 }
 
-/** What core makes of files that may change while it runs. */
+/** Everything of core that is loaded from files and reloaded when they change. */
 export interface FollowedFiles {
   signing: FollowedSigner | null;
   tls: Reloaded<TlsMaterial> | null;
-  /** Takes up what has changed; see `ReloadedFiles`. */
+  /** Reloads the files that have changed; see `ReloadedFiles`. */
   check(): Promise<void>;
 }
 
@@ -27,8 +31,8 @@ export interface FollowedFiles {
 export type FollowNeeds = SignerNeeds & { log: ReloadOptions<unknown>["log"] };
 
 /**
- * Loads the enrollment CA and the TLS files of the ingest listener, where configured, and follows them. Throws `ConfigError` with
- * the variable at fault. At the start and at every change: a signing CA that the ingest listener would not trust is no good.
+ * Loads the enrollment CA and the TLS files of the ingest listener, where configured. Throws `ConfigError` with the variable at fault.
+ * At the start and at every change, a signing CA that the ingest listener would not trust is invalid.
  */
 export const followFiles = async (
   { signer, ingest }: Pick<CoreConfig, "signer" | "ingest">,
@@ -39,7 +43,7 @@ export const followFiles = async (
   return {
     signing,
     tls,
-    // One after the other: where a CA is replaced in both places at once, each must see the other's new file.
+    // In sequence: where a CA is replaced in both places at once, each must read the other's new file.
     check: async () => {
       await signing?.files.check();
       await tls?.check();
@@ -86,3 +90,22 @@ const followTls = (
       return readTlsFiles(config);
     },
   });
+
+/**
+ * Throws `ConfigError` if the ingest listener would reject every certificate that core issues: a signing CA must be in
+ * `SVC_INGEST_CLIENT_CA_FILE`, or one in that file must have issued it.
+ */
+const checkIngestTrust = async (
+  clientCaFile: string,
+  signing: readonly Authority[],
+  cryptography: Cryptography,
+): Promise<void> => {
+  const variable = "SVC_INGEST_CLIENT_CA_FILE";
+  const trusted = await withConfigError(variable, () => readAuthorities(readFileSync(clientCaFile, "utf8")));
+  for (const authority of signing) {
+    for (const anchor of trusted) {
+      if (equalBytes(anchor.der, authority.der) || (await hasIssued(anchor, authority, cryptography))) return;
+    }
+  }
+  throw new ConfigError([{ variable, message: "trusts no certificate that the enrollment signer issues" }]);
+};

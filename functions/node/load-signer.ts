@@ -5,8 +5,10 @@ import type { SignerConfig } from "../config.ts";
 import { type Authority, readAuthorities } from "../signer/authority.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
 import { createExternalCommand } from "../signer/external-command.ts";
+import { createLocalCa } from "../signer/local-ca.ts";
 import type { Signer } from "../signer/signer.ts";
-import { loadLocalCa } from "./load-local-ca.ts";
+import { createNodeSigningKey } from "./node-cryptography.ts";
+import { readKeyFile } from "./read-key-file.ts";
 import { createSignerCommand } from "./run-signer-command.ts";
 import { withConfigError } from "./with-config-error.ts";
 
@@ -25,8 +27,8 @@ export interface SignerNeeds {
 }
 
 /**
- * What loads the signer of a configuration from its files, as often as they change; an external command is made once, so that its
- * limits hold across reloads. Throws `ConfigError` naming the variable, as the loader does; file contents stay out of the message.
+ * Returns a function that loads the configured signer from its files, each time it is called. An external command is created once, so
+ * that its limits hold across reloads. Both throw `ConfigError` with the variable; the message quotes no file.
  */
 export const signerLoader = async (config: SignerConfig, needs: SignerNeeds): Promise<() => Promise<LoadedSigner>> => {
   const { cryptography, clock, log, path } = needs;
@@ -46,4 +48,18 @@ export const signerLoader = async (config: SignerConfig, needs: SignerNeeds): Pr
     const authorities = await readBundle();
     return { signer: createExternalCommand({ command, authorities, cryptography, clock }), authorities };
   };
+};
+
+/**
+ * Loads the local CA of a certificate file and a key file. Throws an error for the operator, which quotes no file, if one cannot be
+ * read, if the key is open to others or does not match, or if a certificate may not sign certificates.
+ */
+export const loadLocalCa = async (options: {
+  certificateFile: string;
+  keyFile: string;
+  cryptography: Cryptography;
+}): Promise<LoadedSigner> => {
+  const authorities = readAuthorities(readFileSync(options.certificateFile, "utf8"));
+  const key = createNodeSigningKey(readKeyFile(options.keyFile));
+  return { signer: await createLocalCa({ authorities, key, cryptography: options.cryptography }), authorities };
 };

@@ -11,9 +11,9 @@ import {
 const digestOf = (algorithm: SignatureAlgorithm): string | null => algorithm.split("-")[1] ?? null;
 
 /**
- * Cryptography by node:crypto. Verifications go to the thread pool, at most `pooledMax` at a time, so that all cores share them;
- * beyond that the event loop takes its part instead of letting a queue grow. A public key stays parsed for as long as its caller
- * keeps the very bytes, which must not change: certificates and authorities do.
+ * Creates cryptography by node:crypto. At most `pooledMax` verifications at a time run in the thread pool, so that all cores share
+ * them; further ones run on the event loop, so that no queue grows. Parsed public keys are cached by the identity of their byte array,
+ * for as long as the caller keeps it; the bytes must not change.
  */
 export const createNodeCryptography = ({ pooledMax = 256 } = {}): Cryptography => {
   const keys = new WeakMap<Uint8Array, { parts: PublicKeyParts; key: KeyObject }>();
@@ -59,8 +59,8 @@ const signingAlgorithms: Record<PublicKeyParts["algorithm"], SignatureAlgorithm>
 };
 
 /**
- * A signing key from PEM (PKCS#8, SEC1 or PKCS#1): P-256, P-384, Ed25519, or RSA of at least 2048 bits. Throws `TypeError` for
- * anything else; its message says nothing of the contents.
+ * Creates a signing key from PEM (PKCS#8, SEC1 or PKCS#1): P-256, P-384, Ed25519, or RSA of at least 2048 bits. Throws `TypeError`
+ * for anything else, with a message that quotes nothing.
  */
 export const createNodeSigningKey = (pem: Uint8Array | string): SigningKey => {
   const key = parsePrivateKey(pem);

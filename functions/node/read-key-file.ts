@@ -1,12 +1,12 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 
 /**
- * The contents of a private key file. Refused with an `Error` that names no contents if the file is not regular, or if group or
- * world may read, write or execute it: decided on the file that was opened (fstat), so that neither a symlink nor a swap between
- * check and read helps.
+ * Returns the contents of a private key file. Throws an `Error` that quotes nothing if the file is not regular, or if group or world
+ * may read, write or execute it. Checks the opened file (fstat), so that neither a symbolic link nor a swap between check and read
+ * evades the check.
  */
 export const readKeyFile = (path: string): Buffer => {
-  // Without O_NONBLOCK, opening a FIFO would wait for a writer for ever.
+  // Without O_NONBLOCK, opening a FIFO blocks until somebody writes to it.
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const status = fstatSync(descriptor);

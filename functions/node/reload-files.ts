@@ -1,46 +1,46 @@
 /**
  * Values made from files that change while core runs: certificates, keys, bundles. Invariants: `current` is always made from files
- * that were good together; a change that is no good leaves it as it was, is logged once, shows as `fault`, and is tried again at
- * every check, since the other half of a pair may follow; no two loads of one value overlap.
+ * that were valid together; an invalid change keeps the current value, is logged once, is reported by `fault`, and is retried at
+ * every check, since the other half of a pair may follow; loads of one value never overlap.
  */
 import { statSync } from "node:fs";
 import { ConfigError } from "../../kit/env.ts";
 
-/** Files that are looked at from time to time. */
+/** Files that are checked for changes from time to time. */
 export interface ReloadedFiles {
-  /** Looks at the files and makes the value anew if one has changed. Never throws. */
+  /** Checks the files and reloads the value if one has changed. Never throws. */
   check(): Promise<void>;
-  /** What is wrong with the files as they are now, while older ones serve; for an operator. */
+  /** What is wrong with the files on disk, while the value of older ones is in use; for an operator. */
   fault(): string | undefined;
 }
 
 /** A value made from files. */
 export interface Reloaded<Value> extends ReloadedFiles {
   current(): Value;
-  /** Calls back with every value after this one. */
+  /** Calls `apply` with every later value. */
   subscribe(apply: (value: Value) => void): void;
 }
 
-/** What a value is made of, and how. */
+/** The files of a value, and how to load it. */
 export interface ReloadOptions<Value> {
-  /** For the log: what the files are. */
+  /** Names the files in the log. */
   name: string;
   paths: readonly string[];
-  /** Throws when the files are no good; the message is for an operator and holds nothing of their contents. */
+  /** Throws if the files are invalid, with a message for an operator that quotes nothing. */
   load(): Promise<Value>;
   log: { info(fields: object, message: string): void; warn(fields: object, message: string): void };
 }
 
-/** Makes the value for the first time; throws what `load` throws. */
+/** Loads the value for the first time; throws what `load` throws. */
 export const loadFiles = async <Value>({ name, paths, load, log }: ReloadOptions<Value>): Promise<Reloaded<Value>> => {
-  // Taken before the load: what changes in between is seen as a change by the next check.
+  // Taken before the load, so that the next check notices a change during it.
   let stamp = stampOf(paths);
   let value = await load();
   let fault: string | undefined;
   let checking = Promise.resolve();
   const subscribers: ((value: Value) => void)[] = [];
 
-  const look = async (): Promise<void> => {
+  const reload = async (): Promise<void> => {
     const found = stampOf(paths);
     if (found === stamp && fault === undefined) return;
     stamp = found;
@@ -50,10 +50,10 @@ export const loadFiles = async <Value>({ name, paths, load, log }: ReloadOptions
       fault = undefined;
       log.info({ files: name }, "files have changed and are in use");
     } catch (err) {
-      const told = describe(err);
-      if (told !== fault)
+      const message = describe(err);
+      if (message !== fault)
         log.warn({ files: name, err }, "files have changed and cannot be used; the old ones are kept");
-      fault = told;
+      fault = message;
     }
   };
   return {
@@ -61,13 +61,13 @@ export const loadFiles = async <Value>({ name, paths, load, log }: ReloadOptions
     fault: () => fault,
     subscribe: (apply) => void subscribers.push(apply),
     check: () => {
-      checking = checking.then(look);
+      checking = checking.then(reload);
       return checking;
     },
   };
 };
 
-/** Differs after any change of a file, of its mode (also within one tick of the file system's clock), or of the link that leads to it. */
+/** Changes with any file, its mode (also within one tick of the file system's clock), and the link that leads to it. */
 const stampOf = (paths: readonly string[]): string =>
   paths
     .map((path) => {

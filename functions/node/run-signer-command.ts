@@ -1,7 +1,7 @@
 /**
  * Runs the external signer. Invariants: it gets no argument, no shell, no variable but PATH and no descriptor but its three pipes; at
- * most `concurrency` run at a time; each run is answered within `timeoutMs` of its start whatever the program does, and by then its
- * whole process group has been killed.
+ * most `concurrency` run at a time; each run ends within `timeoutMs` of its start whatever the program does, and by then its whole
+ * process group has been killed.
  */
 import { type ChildProcessByStdio, spawn } from "node:child_process";
 import { accessSync, constants, openSync, readdirSync, readFileSync, statSync } from "node:fs";
@@ -11,26 +11,25 @@ import { errorCode } from "../../kit/describe-error.ts";
 import type { SignerCommand } from "../signer/external-command.ts";
 import { SignerFault } from "../signer/signer.ts";
 
-/** How the program is run. */
+/** How to run the program. */
 export interface SignerCommandOptions {
   /** Absolute path of the executable. */
   command: string;
   /** The PATH that it gets. */
   path: string;
   log: { warn(fields: object, message: string): void };
-  /** Of a run, and of the wait for one; 30 s. */
+  /** Limits a run, and the wait for a slot; 30 s. */
   timeoutMs?: number;
-  /** Measures them; the machine's. */
+  /** Measures both; the machine's clock. */
   clock?: Pick<Clock, "sleep">;
-  /** 64 KiB. */
-  stdoutBytesMax?: number;
   /** 8. */
   concurrency?: number;
 }
 
+const stdoutBytesMax = 65_536;
 const stderrBytesMax = 4096;
 
-/** The signer at `command`. Throws `SignerFault` if it is not a regular, executable file that only its owner may write. */
+/** Creates the signer at `command`. Throws `SignerFault` unless it is a regular, executable file that only its owner may write. */
 export const createSignerCommand = (options: SignerCommandOptions): SignerCommand => {
   const { command, timeoutMs = 30_000, clock = systemClock, concurrency = 8 } = options;
   const fault = () => executableFault(command);
@@ -63,25 +62,25 @@ const executableFault = (path: string): string | undefined => {
   }
 };
 
-/** Runs at most `count` at a time; one that gets no turn within `waitMs` fails. */
+/** Runs at most `count` at a time; rejects work that acquires no slot within `waitMs`. */
 const createSlots = (count: number, waitMs: number, clock: Pick<Clock, "sleep">) => {
   const waiting: (() => void)[] = [];
   let free = count;
-  const turn = (): Promise<void> =>
+  const slot = (): Promise<void> =>
     new Promise((resolve, reject) => {
-      const impatience = startTimer(clock, waitMs, () => {
+      const timer = startTimer(clock, waitMs, () => {
         waiting.splice(waiting.indexOf(start), 1);
         reject(new SignerFault(`all ${count} signer processes were busy for ${waitMs / 1000} s`));
       });
       const start = () => {
-        impatience.stop();
+        timer.stop();
         resolve();
       };
       waiting.push(start);
     });
   return async <Result>(work: () => Promise<Result>): Promise<Result> => {
     if (free > 0) free -= 1;
-    else await turn();
+    else await slot();
     try {
       return await work();
     } finally {
@@ -103,8 +102,8 @@ type SignerProcess = ChildProcessByStdio<Writable, Readable, Readable>;
 type Stdio = ["pipe", "pipe", "pipe", ...("ignore" | number)[]];
 
 /**
- * Three pipes, and /dev/null in the place of what this process was itself given by its parent: Node opens its own descriptors
- * close-on-exec, but passes those on. Linux tells which they are; elsewhere the list stays short.
+ * Three pipes, and /dev/null in place of each descriptor that this process inherited from its parent: Node opens its own
+ * close-on-exec, but passes inherited ones on. Only Linux lists them.
  */
 const createStdio = (): Stdio => {
   const stdio: Stdio = ["pipe", "pipe", "pipe"];
@@ -123,13 +122,13 @@ const inheritedDescriptors = (): number[] => {
   try {
     return readdirSync("/proc/self/fd")
       .map(Number)
-      .filter((descriptor) => descriptor > 2 && isPassedOn(descriptor));
+      .filter((descriptor) => descriptor > 2 && isInherited(descriptor));
   } catch {
     return [];
   }
 };
 
-const isPassedOn = (descriptor: number): boolean => {
+const isInherited = (descriptor: number): boolean => {
   try {
     const flags = /^flags:\s*(\d+)/m.exec(readFileSync(`/proc/self/fdinfo/${descriptor}`, "utf8"))?.[1] ?? "0";
     return (Number.parseInt(flags, 8) & closeOnExec) === 0;
@@ -140,7 +139,7 @@ const isPassedOn = (descriptor: number): boolean => {
 };
 
 const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): Promise<Uint8Array> => {
-  const { command, path, log, timeoutMs = 30_000, clock = systemClock, stdoutBytesMax = 65_536 } = options;
+  const { command, path, log, timeoutMs = 30_000, clock = systemClock } = options;
   return new Promise((resolve, reject) => {
     // `detached` makes it the leader of a process group.
     const child = spawn(command, [], { cwd: "/", env: { PATH: path }, detached: true, stdio }) as SignerProcess;
@@ -153,11 +152,11 @@ const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): 
       if (settled) return;
       settled = true;
       timer.stop();
-      // Once it has exited, its group was killed already, and its number may be another's.
+      // Once it has exited, its group has been killed, and its process id may belong to another.
       if (child.exitCode === null && child.signalCode === null) killGroup(child);
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
-      const told = stderr();
-      if (told !== "") log.warn({ signer_stderr: told }, "the signer command wrote to stderr");
+      const written = stderr();
+      if (written !== "") log.warn({ signer_stderr: written }, "the signer command wrote to stderr");
       if (fault === undefined) resolve(Buffer.concat(stdout));
       else reject(fault);
     };
@@ -170,19 +169,19 @@ const runOnce = (options: SignerCommandOptions, stdio: Stdio, request: string): 
       else settle(new SignerFault(`the signer command answered more than ${stdoutBytesMax} bytes`));
     });
     child.on("error", (cause) => settle(new SignerFault("the signer command could not be run", { cause })));
-    // What it left running may hold the pipes open; killed, it no longer does, and what was written is still read.
+    // A process that it left running may keep the pipes open. Once that is killed, the rest of the output is still read.
     child.on("exit", () => killGroup(child));
     child.on("close", (code, signal) => {
       if (code === 0) return settle(undefined);
       settle(new SignerFault(`the signer command ${signal === null ? `exited with ${code}` : `died of ${signal}`}`));
     });
-    // A program that closes stdin early may still answer well: what counts is the certificate.
+    // A program that closes stdin early may still return a good certificate.
     child.stdin.on("error", () => undefined);
     child.stdin.end(request);
   });
 };
 
-/** Reads a stream to its end and keeps its first bytes, as text. */
+/** Reads a stream to its end; the returned function gives its first `bytesMax` bytes as text. */
 const keepHead = (stream: Readable, bytesMax: number): (() => string) => {
   let head = Buffer.alloc(0);
   stream.on("data", (chunk: Buffer) => {
@@ -197,6 +196,6 @@ const killGroup = ({ pid }: SignerProcess): void => {
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // Nobody of the group is left.
+    // No process of the group is left.
   }
 };

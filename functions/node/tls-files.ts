@@ -5,14 +5,14 @@ import { decodePemBundle } from "../../proto/pem.ts";
 import { readKeyFile } from "./read-key-file.ts";
 import { withConfigError } from "./with-config-error.ts";
 
-/** Where a listener with mutual TLS has its certificate from. */
+/** Files of a listener with mutual TLS. */
 export interface TlsFiles {
   serverCertFile: string;
   serverKeyFile: string;
   clientCaFile: string;
 }
 
-/** What the files hold. */
+/** The contents of those files. */
 export interface TlsMaterial {
   cert: Buffer;
   key: Buffer;
@@ -34,7 +34,7 @@ export const readTlsFiles = async ({ serverCertFile, serverKeyFile, clientCaFile
   return { cert, key, ca };
 };
 
-/** OpenSSL would take a bundle without a certificate, and then trust nobody. */
+/** OpenSSL would accept a bundle without a certificate, and then trust nobody. */
 const readCertificates = (path: string): Buffer => {
   const pem = readFileSync(path);
   const certificates = decodePemBundle(pem.toString("latin1"), "CERTIFICATE");
@@ -47,7 +47,7 @@ const checkPair = (cert: Buffer, key: Buffer): void => {
   try {
     createSecureContext({ cert, key });
   } catch {
-    // OpenSSL's own words are no help to an operator.
+    // OpenSSL's own message does not help an operator.
     throw new Error("is not an unencrypted private key in PEM that fits the certificate");
   }
 };
