@@ -1,6 +1,6 @@
 /**
- * Writes `proto/management/vectors.json`: proofs that every implementation of the management requests must accept or refuse.
- * Keys are made for the occasion and forgotten, so each run writes other vectors: run it only when the format changes.
+ * Writes `proto/management/vectors.json`: proofs that every implementation of the management requests must accept or reject. Its keys
+ * are not kept, so each run writes other vectors: run it only when the format changes.
  */
 import { hash, KeyObject, sign } from "node:crypto";
 import { writeFileSync } from "node:fs";

@@ -1,10 +1,7 @@
 import { acquireFileLock, type FileLock } from "../collector/files/lock.ts";
 import { systemClock } from "../kit/clock.ts";
 
-/**
- * Does `work` while no other process, nor another call in this one, does its own under the same `lockFile`; waits for them as long as it
- * takes. A process that dies gives up its turn.
- */
+/** Runs `work` while no other call, in this process or another, runs its own under `lockFile`. A process that dies releases the lock. */
 export const oneAtATime = async <Result>(lockFile: string, work: () => Promise<Result>): Promise<Result> => {
   const lock = await hold(lockFile);
   try {

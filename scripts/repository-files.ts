@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 
-/** Files that git knows or would add and that match one of the patterns, as long as they are there. */
+/** Returns the existing files that git tracks or would add and that match one of the patterns. */
 export const repositoryFiles = (...patterns: string[]): string[] =>
   execFileSync("git", ["ls-files", "--cached", "--others", "--exclude-standard", "-z", ...patterns], {
     encoding: "utf8",

@@ -9,9 +9,9 @@ import { bundlePrograms } from "../scripts/bundle/bundle-programs.ts";
 import { clientCertificateHeader, createCoreProcess } from "../scripts/lab/core-process.ts";
 import { startEdge } from "../scripts/lab/edge.ts";
 import { people, seedPeople } from "../scripts/lab/people.ts";
-import { findPorts } from "../scripts/lab/ports.ts";
 import { createProcesses } from "../scripts/lab/processes.ts";
 import { createLabPki } from "../scripts/lab-ca/pki.ts";
+import { findPorts } from "../scripts/ports.ts";
 import { createTestDatabase } from "./database.ts";
 
 const page = "docs/enroll-by-hand.md";

@@ -4,14 +4,14 @@ import { createClient } from "@connectrpc/connect";
 import { createGrpcTransport } from "@connectrpc/connect-node";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { IngestService } from "../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type CoreProcess, prepareCoreProcess } from "../scripts/lab/ingest-core.ts";
+import { type IngestCore, prepareIngestCore } from "../scripts/lab/ingest-core.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 
 let database: TestDatabase;
-let core: CoreProcess;
+let core: IngestCore;
 beforeAll(async () => {
   database = await createTestDatabase();
-  core = await prepareCoreProcess(database.url);
+  core = await prepareIngestCore(database.url);
 });
 afterAll(async () => {
   await core.remove();

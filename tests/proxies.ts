@@ -4,9 +4,9 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
-import { findPorts, isListening } from "../scripts/lab/ports.ts";
 import { waitUntil } from "../scripts/lab/wait-until.ts";
 import type { LabPki } from "../scripts/lab-ca/pki.ts";
+import { findPorts, isListening } from "../scripts/ports.ts";
 
 /** Proxies whose documented configuration is run as it stands. */
 export type ProxyName = keyof typeof documented;

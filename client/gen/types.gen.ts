@@ -120,7 +120,7 @@ export type FleetHealthRow = {
 };
 
 /**
- * RFC 9457. `code` is stable; `action` says what helps.
+ * RFC 9457. `code` is stable; `action` names the remedy.
  */
 export type Problem = {
     /**
@@ -137,7 +137,7 @@ export type Problem = {
         path: string;
         message: string;
         /**
-         * Where it stands in a text, from 1
+         * Line of the text, from 1
          */
         line?: number;
         column?: number;

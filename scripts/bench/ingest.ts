@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { type CoreProcess, prepareCoreProcess } from "../lab/ingest-core.ts";
+import { type IngestCore, prepareIngestCore } from "../lab/ingest-core.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, quantile, rated } from "./bench.ts";
 import { measureCopyLoop } from "./ingest/copy-loop.ts";
@@ -33,7 +33,7 @@ export const bench: Bench = async (args) => {
     framesInFlight: Math.max(1, Math.round(Number(values["in-flight"]) / Number(values.streams))),
   };
   const database = await openEmbeddedDatabase();
-  const files = await prepareCoreProcess(database.url);
+  const files = await prepareIngestCore(database.url);
   const core = await files.start();
   try {
     const at = { database, files, port: core.ingestPort, pid: core.process.pid ?? 0 };
@@ -56,7 +56,7 @@ interface Load {
 
 interface Target {
   database: EmbeddedDatabase;
-  files: CoreProcess;
+  files: IngestCore;
   port: number;
   pid: number;
 }

@@ -14,7 +14,7 @@ const entries = {
   "svc-web": "ui/bff/main.ts",
 };
 
-/** Where `bundlePrograms` leaves the programs that are shipped, for the project's Node. */
+/** The bundled programs, for the project's Node. */
 export const programPaths = {
   "svc-server": join(dist, "svc-server", "main.mjs"),
   "svc-collector": join(dist, "svc-collector", "main.mjs"),
@@ -23,9 +23,9 @@ export const programPaths = {
 } as const;
 
 /**
- * Bundles the programs into `dist/<program>/main.mjs`: importing a few hundred files costs Node three times what running them does.
- * A program finds `dist/COMMIT` and `dist/ui` one folder up and `drizzle/migrations` two folders up, as it does from its source. A signal
- * ends it between two programs.
+ * Bundles the programs into `dist/<program>/main.mjs`, because importing a few hundred files takes Node three times as long as running
+ * them. A program finds `dist/COMMIT` and `dist/ui` one folder up and `drizzle/migrations` two folders up, as from its source. An
+ * abort takes effect between two programs.
  */
 export const bundlePrograms = async (signal?: AbortSignal): Promise<void> => {
   await mkdir(dist, { recursive: true });
@@ -47,9 +47,9 @@ export const bundlePrograms = async (signal?: AbortSignal): Promise<void> => {
       minifySyntax: true,
       sourcemap: "linked",
       logLevel: "error",
-      // pg asks for its native addon in a try block, and is happy without.
+      // pg requires its native addon in a try block and works without it.
       external: ["pg-native"],
-      // CommonJS packages ask for Node's own modules by `require`, which an ES module does not have.
+      // CommonJS packages require Node's own modules, and an ES module has no `require`.
       banner: {
         js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
       },

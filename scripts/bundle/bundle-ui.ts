@@ -10,24 +10,24 @@ import { oneAtATime } from "../one-at-a-time.ts";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const dist = join(root, "dist");
 
-/** Where `bundleUi` leaves the operator UI: `index.html`, `manifest.json`, hashed files in `assets/`, each with `.br` and `.gz`. */
+/** The built operator UI: `index.html`, `manifest.json`, hashed files in `assets/`, each with `.br` and `.gz`. */
 export const uiPath = join(dist, "ui");
 
 const sources = ["ui/app", "proto", "vite.config.ts", "bun.lock", "scripts/bundle/bundle-ui.ts"];
 const compressible = /\.(js|css|html|svg)$/;
 
 /**
- * Builds the operator UI into `dist/ui`, unless what is there was made from the same sources. The folder is replaced as a whole, and
- * only when the sources have changed: several processes may ask for it beside each other, and one of them builds.
+ * Builds the operator UI into `dist/ui`, unless it was built from the same sources. Replaces the folder as a whole. Of several processes
+ * that call it at once, one builds.
  */
 export const bundleUi = async (): Promise<void> => {
   const digest = await digestSources();
-  const isMade = async () => (await readFile(join(uiPath, "SOURCES"), "utf8").catch(() => "")) === digest;
-  if (await isMade()) return;
+  const isBuilt = async () => (await readFile(join(uiPath, "SOURCES"), "utf8").catch(() => "")) === digest;
+  if (await isBuilt()) return;
   await mkdir(dist, { recursive: true });
   await oneAtATime(join(dist, ".ui-lock"), async () => {
-    // By whoever was at it before.
-    if (!(await isMade())) await replaceUi(digest);
+    // Another process may have built it meanwhile.
+    if (!(await isBuilt())) await replaceUi(digest);
   });
 };
 
@@ -44,7 +44,7 @@ const replaceUi = async (digest: string): Promise<void> => {
   }
 };
 
-/** In a process of its own: what a test runner's environment says would make it another build than the one that is shipped. */
+/** Builds in a process of its own, because a test runner's environment would change the result. */
 const build = async (outDir: string): Promise<void> => {
   const vite = join(root, "node_modules/vite/bin/vite.js");
   const env = { ...process.env, NODE_ENV: "production" };
@@ -65,7 +65,7 @@ const digestSources = async (): Promise<string> => {
   return hash.digest("hex");
 };
 
-/** A file, or the files below a folder, in order. Tests are no source of the bundle. */
+/** Returns a file, or the files below a folder except tests, in order. */
 const filesBelow = async (path: string): Promise<string[]> => {
   const entries = await readdir(join(root, path), { recursive: true, withFileTypes: true }).catch(() => undefined);
   if (entries === undefined) return [path];

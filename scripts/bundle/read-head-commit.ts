@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** The commit that is checked out, and a line end; `unknown` outside a repository. */
+/** Returns the commit that is checked out and a newline; `unknown` outside a repository. */
 export const readHeadCommit = (): string => {
   try {
     return execFileSync("git", ["rev-parse", "HEAD"], {

@@ -7,8 +7,8 @@ import type { LabContext } from "../lab/context.ts";
 import { startIdentityProvider } from "../lab/identity-provider.ts";
 import type { LabCore } from "../lab/lab-core.ts";
 import { people, testTenantId } from "../lab/people.ts";
-import { findPorts, isPortFree } from "../lab/ports.ts";
 import { waitUntil } from "../lab/wait-until.ts";
+import { findPorts, isPortFree } from "../ports.ts";
 
 /** Where operators sign in. */
 export interface DemoWeb {

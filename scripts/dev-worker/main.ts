@@ -1,6 +1,6 @@
 /**
- * `bun run dev:worker [--port 8787]`: core in workerd by `wrangler dev`, with an embedded PostgreSQL, three people and a lab CA, all
- * of which end with it. Needs no network. Requests for the three people are printed, with bridge tokens for an hour.
+ * `bun run dev:worker [--port 8787]`: runs core in workerd by `wrangler dev`, with an embedded PostgreSQL, three people and a CA, which
+ * end with it. Needs no network. Prints a request for each person, with a bridge token for an hour.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -64,7 +64,7 @@ try {
       env: { ...process.env, WRANGLER_SEND_METRICS: "false", CLOUDFLARE_CF_FETCH_ENABLED: "false" },
     },
   );
-  // Ctrl-C reaches both of us; wrangler ends first, then what it used.
+  // Ctrl-C reaches both processes; wrangler ends first, then the database.
   for (const signal of ["SIGINT", "SIGTERM"] as const) process.on(signal, () => wrangler.kill(signal));
   const [code] = await once(wrangler, "exit");
   process.exitCode = code ?? 0;

@@ -4,7 +4,7 @@ import { promisify } from "node:util";
 
 const execute = promisify(execFile);
 
-/** Where the client's own package is: its generator needs a TypeScript with a JavaScript API, which ours no longer has. */
+/** The client is a package of its own, because its generator needs a TypeScript with a JavaScript API. */
 const folder = "client";
 
 /** Writes the generated part of the TypeScript client, from the committed `proto/openapi.json`, to `output`. */

@@ -8,7 +8,7 @@ import { routesOf } from "../../functions/v1/index.ts";
 import { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import { CertificateIssued } from "../../proto/management/enroll.ts";
 
-/** Schemas that several routes share, by the name that generated clients give them. */
+/** Schemas that several routes share, by their name in the document and in generated clients. */
 export const namedSchemas = {
   EnrollmentPolicy: PolicyView,
   BootstrapToken: TokenView,
@@ -16,7 +16,7 @@ export const namedSchemas = {
   FleetHealthRow,
 };
 
-/** Every route that a fully configured core serves. They are described, never called, so their dependencies may be empty. */
+/** Returns every route of a fully configured core. The routes are described and never called, so their dependencies may be empty. */
 export const documentedRoutes = (): readonly Route[] => {
   const { config } = parseCoreConfig(
     {

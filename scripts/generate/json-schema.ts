@@ -4,7 +4,7 @@ import type * as v from "valibot";
 /** A JSON Schema (draft 2020-12) as OpenAPI 3.1 embeds it. */
 export type JsonSchema = Record<string, unknown>;
 
-/** Turns the schemas that validate into the schemas that document; the named ones become references. */
+/** Converts valibot schemas to JSON Schema; named ones become references. */
 export interface SchemaConverter {
   convert(schema: v.GenericSchema): JsonSchema;
   /** `components.schemas`. */
@@ -13,7 +13,7 @@ export interface SchemaConverter {
 
 type Components = Record<string, JsonSchema>;
 
-/** Our own checks say what they expect: that sentence is the documentation. Digits that are read as a number are an integer. */
+/** Documents a check by its message, which states what it expects. Digits that are parsed as a number are an integer. */
 const describeCheck: NonNullable<ConversionConfig["overrideAction"]> = ({ valibotAction, jsonSchema }) => {
   const metadata =
     valibotAction.type === "metadata" && "metadata" in valibotAction ? valibotAction.metadata : undefined;
@@ -35,7 +35,7 @@ const boundsOf = (message: string): Partial<JsonSchema> => {
   return { minimum: / from 0 /.test(message) ? 0 : Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
 };
 
-/** What is on the wire is the input of a schema; defaults make a field optional there. */
+/** On the wire is the input of a schema, in which a field with a default is optional. */
 const settings = {
   target: "draft-2020-12",
   typeMode: "input",
@@ -43,7 +43,7 @@ const settings = {
   overrideAction: describeCheck,
 } as const satisfies ConversionConfig;
 
-/** A converter for schemas of which those in `named` are documented once, under their name. */
+/** Creates a converter that documents each schema of `named` once, under its name. */
 export const createSchemaConverter = (named: Readonly<Record<string, v.GenericSchema>>): SchemaConverter => {
   const config = {
     ...settings,

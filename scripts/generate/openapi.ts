@@ -4,11 +4,11 @@ import type { Route } from "../../functions/http/route.ts";
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
 import { createSchemaConverter, type JsonSchema, type SchemaConverter } from "./json-schema.ts";
 
-/** What the document says of the whole API. */
+/** What describes the whole API. */
 export interface OpenApiOptions {
   title: string;
   version: string;
-  /** Schemas that get a name of their own. */
+  /** Schemas that are documented under a name. */
   named: Readonly<Record<string, v.GenericSchema>>;
 }
 
@@ -19,7 +19,7 @@ const securitySchemes = {
     bearerFormat: "JWT",
     description:
       "An operator: JWT signed HS256, `sub` a person's user id, `aud` `core`, `iat` and `exp` at most an hour apart. Scopes " +
-      "(`read`, `audit`, `admin`) are read from the database on each request. Web speaks for itself with `sub` `web`, and only to " +
+      "(`read`, `audit`, `admin`) are read from the database on each request. Web calls as itself with `sub` `web`, and only to " +
       "record refused sign-ins.",
   },
   bootstrapToken: {
@@ -31,7 +31,7 @@ const securitySchemes = {
   collectorCertificate: {
     type: "mutualTLS",
     description:
-      "The collector's client certificate, seen by core on its ingest listener or passed on by a trusted proxy, and a proof of " +
+      "The collector's client certificate, on core's ingest listener or in the header of a trusted proxy, and a proof of " +
       "possession in the body.",
   },
   opsToken: {
@@ -43,7 +43,7 @@ const securitySchemes = {
 
 const Problem: JsonSchema = {
   type: "object",
-  description: "RFC 9457. `code` is stable; `action` says what helps.",
+  description: "RFC 9457. `code` is stable; `action` names the remedy.",
   required: ["type", "title", "status", "detail", "code", "action", "request_id"],
   properties: {
     type: { type: "string", description: "`urn:svc:problem:<code>`" },
@@ -61,7 +61,7 @@ const Problem: JsonSchema = {
         properties: {
           path: { type: "string" },
           message: { type: "string" },
-          line: { type: "integer", description: "Where it stands in a text, from 1" },
+          line: { type: "integer", description: "Line of the text, from 1" },
           column: { type: "integer" },
         },
       },
@@ -69,7 +69,7 @@ const Problem: JsonSchema = {
   },
 };
 
-/** The OpenAPI 3.1 document of the routes. Same routes, same bytes. */
+/** Returns the OpenAPI 3.1 document of the routes; the same routes give the same bytes. */
 export const openApiOf = (routes: readonly Route[], { title, version, named }: OpenApiOptions): object => {
   const schemas = createSchemaConverter(named);
   const paths: Record<string, Record<string, object>> = {};
@@ -110,7 +110,7 @@ const operationOf = (route: Route, schemas: SchemaConverter): object => ({
   responses: responsesOf(route, schemas),
 });
 
-/** `/v1/collector/tokens/:id/revoke` belongs to `tokens`, `/v1/collector/enroll` to `collector`, `/v1/whoami` to `operator`. */
+/** Tags `/v1/collector/tokens/:id/revoke` as `tokens`, `/v1/collector/enroll` as `collector`, `/v1/whoami` as `operator`. */
 const tagOf = (path: string): string => {
   const [root, area, resource = "", ...rest] = path.split("/").slice(1);
   if (root !== "v1") return "ops";
@@ -124,7 +124,7 @@ const securityOf = ({ kind, scope }: Route["guard"]): object[] => {
   if (kind === "web") return [{ bridgeToken: [] }];
   if (kind === "bootstrap_token") return [{ bootstrapToken: [] }];
   if (kind === "collector") return [{ collectorCertificate: [] }];
-  // The empty alternative: trusted loopback needs no token.
+  // Or none: trusted loopback needs no token.
   if (kind === "ops") return [{ opsToken: [] }, {}];
   return [];
 };
@@ -152,7 +152,7 @@ const fieldsOf = (schema: v.GenericSchema | undefined, schemas: SchemaConverter)
 
 const requestIdHeader = { "X-Request-Id": { schema: { type: "string" } } };
 
-/** The headers of every refusal with this status, as `renderProblem` sets them. */
+/** Returns the headers that `renderProblem` sets with this status. */
 const problemHeaders = (status: number): object => ({
   ...requestIdHeader,
   ...(status === 401 ? { "WWW-Authenticate": { schema: { type: "string" } } } : {}),
@@ -182,7 +182,7 @@ const responsesOf = (route: Route, schemas: SchemaConverter): object => {
   return responses;
 };
 
-/** A status can be both an answer and a refusal: `/readyz` says 503 with its report, and so does a problem. */
+/** Merges a reply and a problem with the same status, such as the 503 of `/readyz`. */
 const mergeResponses = (
   reply: object | undefined,
   problem: { content: object; description: string; headers: object },
@@ -215,7 +215,7 @@ const problemResponseOf = (status: number, possible: readonly PossibleProblem[])
   };
 };
 
-/** A code by its name, unless it is answered with another status than the catalog's. */
+/** Names an example by its code, with the status unless it is the catalog's. */
 const exampleName = ({ code, status }: PossibleProblem): string =>
   transportStatus[problemCatalog[code].kind].http === status ? code : `${code}_${status}`;
 

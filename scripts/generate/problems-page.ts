@@ -6,13 +6,13 @@ import { markdownTable } from "./markdown.ts";
 const meaning = {
   retry: "the same request may succeed later, after `Retry-After` where it is given",
   fix_request: "the request must change",
-  fix_clock: "the caller's clock must be set; `server_time` tells core's",
+  fix_clock: "the caller's clock must be set; `server_time` is core's",
   renew: "the collector must renew its certificate",
   reenroll: "the collector must enroll again",
-  stop: "an operator must act; repeating it is pointless",
+  stop: "an operator must act; repeating the request cannot succeed",
 };
 
-/** `docs/problems.md`: the whole catalog as a table. */
+/** Renders `docs/problems.md`, the whole catalog. */
 export const renderProblemsPage = (): string => {
   const rows = Object.entries(problemCatalog).map(([code, { kind, title, action }]) => {
     const { http, connect } = transportStatus[kind];
@@ -32,12 +32,12 @@ export const renderProblemsPage = (): string => {
   ]);
   return `# Problems
 
-Every refusal by core has a stable \`code\`. Over HTTP it is an RFC 9457 document (\`application/problem+json\`, \`type\`
-\`urn:svc:problem:<code>\`); over gRPC and Connect the code is \`google.rpc.ErrorInfo.reason\`. A few routes answer a code with another
-status than the usual one below; the OpenAPI document has each route's own. Generated from \`functions/problems.ts\` by
+Every rejection by core has a stable \`code\`. Over HTTP it is an RFC 9457 document (\`application/problem+json\`, \`type\`
+\`urn:svc:problem:<code>\`); over gRPC and Connect the code is \`google.rpc.ErrorInfo.reason\`. A few routes return a code with another
+status than below; the OpenAPI document has each route's own. Generated from \`functions/problems.ts\` by
 \`bun run generate\`.
 
-\`action\` says what helps:
+\`action\` names the remedy:
 
 ${Object.entries(meaning)
   .map(([action, text]) => `- \`${action}\`: ${text}`)
@@ -47,14 +47,14 @@ ${markdownTable(["code", "HTTP", "Connect, gRPC", "action", "meaning"], rows)}
 
 ## Any listener
 
-What cannot be read as a request is refused before core or web sees it, in the same form; the connection ends with it.
+A listener rejects what it cannot parse as a request, in the same form, and closes the connection.
 
 ${markdownTable(["code", "HTTP", "action", "meaning"], listenerRows)}
 
 ## Web
 
-Web passes core's problems on as they are, except 401: that ends the session. Its own have the same form, and come from
-\`ui/bff/problems.ts\`. Why somebody was not let in is no problem document but a page: [sign-in.md](sign-in.md).
+Web returns core's problems unchanged, except 401, which ends the session. Its own have the same form and are defined in
+\`ui/bff/problems.ts\`. A failed sign-in shows a page instead: [sign-in.md](sign-in.md).
 
 ${markdownTable(["code", "HTTP", "action", "meaning"], webRows)}
 `;

@@ -1,6 +1,7 @@
 import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
+import { findPorts, isListening } from "../ports.ts";
 import type { LabContext } from "./context.ts";
 import { clientCertificateHeader } from "./core-process.ts";
 import { type Edge, startEdge } from "./edge.ts";
@@ -8,7 +9,6 @@ import { type EnrolledCollector, enrollCollector } from "./enroll-collector.ts";
 import { type LabCore, startLabCore } from "./lab-core.ts";
 import { createLineWriter, type LineWriter } from "./line-writer.ts";
 import { createPolicyWithToken } from "./operator-api.ts";
-import { findPorts, isListening } from "./ports.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** Core, its database and directory, a TLS edge and three collectors, all running on loopback. */

@@ -6,21 +6,21 @@ import { type DirectoryState, type DirectoryUser, findGroup, membersOf, usualDir
 import { createDirectoryTokens } from "./directory-tokens.ts";
 import { startLoopbackServer } from "./loopback-server.ts";
 
-/** How a call goes wrong: an error of the API, or a 200 whose body is not what it should be. */
+/** How a call fails: with an error of the API, or with a 200 whose body is wrong. */
 export type DirectoryFaultKind =
   | { status: 401 | 403 | 404 | 429 | 500 | 503; reason?: string }
-  /** The right answer, so much later. */
+  /** The right response, delayed. */
   | { delayMs: number }
-  /** Well-formed HTTP around half of the JSON. */
+  /** Half of the JSON, in well-formed HTTP. */
   | "truncated"
-  /** The connection ends in mid-body. */
+  /** The connection ends within the body. */
   | "cut"
-  /** A JSON object that is no list. */
+  /** An empty JSON object. */
   | "empty"
-  /** No answer, ever. */
+  /** No response. */
   | "silent";
 
-/** Which calls go wrong. Absent fields match every call of its kind. */
+/** Which calls fail. Absent fields match every call of this kind. */
 export interface PlannedFault {
   on: "token" | "users" | "members";
   /** 1 is the first. */
@@ -29,46 +29,43 @@ export interface PlannedFault {
   how: DirectoryFaultKind;
 }
 
-/** A directory on loopback that speaks Google's protocol: JWT bearer grant, `users.list`, `members.list`. */
+/** A directory on loopback with Google's protocol: JWT bearer grant, `users.list`, `members.list`. */
 export interface DirectoryApi {
   /** For `SVC_DIRECTORY_API_URL`. */
   url: string;
-  /** Replaces what it holds; a list that is being read page by page sees it at its next page. */
+  /** Replaces users or groups; a list that is being read page by page changes from its next page. */
   set(state: Partial<DirectoryState>): void;
   state(): DirectoryState;
-  /** Calls that match go wrong from now on; none does without a fault. */
+  /** Lets matching calls fail from now on; without a fault, none. */
   fail(...faults: readonly PlannedFault[]): void;
   /** Every call so far, its query included. */
   readonly calls: readonly string[];
-  /** Writes a service account's key file for this directory into `folder` and gives its path. */
+  /** Writes a service account's key file for this directory into `folder`; returns its path. */
   writeKeyFile(folder: string, changes?: Readonly<Record<string, unknown>>): Promise<string>;
-  /** No access token that was issued is good any more. */
+  /** Invalidates every access token that was issued. */
   revokeTokens(): void;
   close(): Promise<void>;
 }
 
-/** What may be chosen. */
+/** What a caller may vary. */
 export interface DirectoryApiOptions {
   state?: DirectoryState;
-  /** Whom the service account may impersonate. */
-  delegate?: string;
-  /** Users and members of a page at most, below what the caller asks for. */
+  /** Most users or members of a page, below what the caller requests. */
   pageSize?: number;
-  port?: number;
 }
 
 const scopeRoot = "https://www.googleapis.com/auth/admin.directory.";
 const userScope = `${scopeRoot}user.readonly`;
 const memberScope = `${scopeRoot}group.member.readonly`;
 
-/** Starts the directory with the people of the tests. */
+/** Starts the directory with the people of people.ts. */
 export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Promise<DirectoryApi> => {
-  const { delegate = "root@example.test", pageSize = 500 } = options;
+  const { pageSize = 500 } = options;
   let state = options.state ?? usualDirectory;
   let faults: readonly PlannedFault[] = [];
   const calls: string[] = [];
-  const tokens = await createDirectoryTokens({ delegates: [delegate], scopes: [userScope, memberScope] });
-  const { server, url: origin, close } = await startLoopbackServer(options.port);
+  const tokens = await createDirectoryTokens({ delegates: ["root@example.test"], scopes: [userScope, memberScope] });
+  const { server, url: origin, close } = await startLoopbackServer();
   const tokenUrl = `${origin}/token`;
 
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
@@ -190,7 +187,7 @@ const pageNumber = (url: URL): number | null => {
   return page > 1 ? page : null;
 };
 
-/** One page; as the real API, it leaves the list out when it is empty, and tells only what `fields` asks for. */
+/** Returns one page. Like the real API, it omits an empty list, and every field that `fields` does not name. */
 const listing = (
   url: URL,
   { kind, name, items, most }: { kind: string; name: string; items: readonly object[]; most: number },
@@ -207,17 +204,17 @@ const listing = (
   return { status: 200, body: partial(body, url.searchParams.get("fields")) };
 };
 
-/** The partial response of `kind,nextPageToken,users(id,name)`: names at the top, and names inside one list. */
+/** Returns the partial response for `kind,nextPageToken,users(id,name)`: top-level names, and names inside one list. */
 const partial = (body: Record<string, unknown>, fields: string | null): Record<string, unknown> => {
   if (fields === null) return body;
-  const asked = new Map(
+  const requested = new Map(
     [...fields.matchAll(/(\w+)(?:\(([^)]*)\))?(?:,|$)/g)].map(([, name = "", inner]) => [name, inner]),
   );
   const pick = (value: object, names: readonly string[]) =>
     Object.fromEntries(Object.entries(value).filter(([name]) => names.includes(name)));
   return Object.fromEntries(
-    Object.entries(pick(body, [...asked.keys()])).map(([name, value]) => {
-      const inner = asked.get(name)?.split(",");
+    Object.entries(pick(body, [...requested.keys()])).map(([name, value]) => {
+      const inner = requested.get(name)?.split(",");
       return [name, inner && Array.isArray(value) ? value.map((item: object) => pick(item, inner)) : value];
     }),
   );

@@ -1,6 +1,6 @@
 import { people } from "./people.ts";
 
-/** A user of the directory, as an administrator would describe one. Absent flags are false. */
+/** A user of the directory. Absent flags are false. */
 export interface DirectoryUser {
   /** The immutable id, which is the identity provider's `sub`. */
   id: string;
@@ -11,13 +11,13 @@ export interface DirectoryUser {
   aliases?: readonly string[];
 }
 
-/** A group by its address. Members are ids of users, or addresses of groups inside it. */
+/** A group. Members are ids of users, or addresses of nested groups. */
 export interface DirectoryGroup {
   email: string;
   members: readonly string[];
 }
 
-/** What the directory holds at this moment. */
+/** Everything in the directory. */
 export interface DirectoryState {
   users: readonly DirectoryUser[];
   groups: readonly DirectoryGroup[];
@@ -28,7 +28,7 @@ export const directoryDomain = "example.test";
 export const adminGroup = `svc-admin@${directoryDomain}`;
 export const auditorGroup = `svc-auditor@${directoryDomain}`;
 
-/** The people of scripts/lab/people.ts with their groups: a sync of them gives the scopes that `people` has. */
+/** The people of people.ts in their groups: a sync derives the scopes that `people` has. */
 export const usualDirectory: DirectoryState = {
   users: Object.values(people).map(({ subject, email, displayName }) => ({
     id: subject,
@@ -41,18 +41,18 @@ export const usualDirectory: DirectoryState = {
   ],
 };
 
-/** A member of a group as `members.list` tells it. */
+/** A member of a group as `members.list` returns it. */
 export interface ListedMember {
   id: string;
   email: string;
   type: "USER" | "GROUP";
 }
 
-/** The group with this address, whatever its case; undefined when there is none. */
+/** Finds a group by its address, ignoring case. */
 export const findGroup = ({ groups }: DirectoryState, email: string): DirectoryGroup | undefined =>
   groups.find((group) => group.email.toLowerCase() === email.toLowerCase());
 
-/** Direct members, and with `derived` the members of groups inside it too; a circle of groups ends. */
+/** Returns direct members, and with `derived` those of nested groups too; a cycle of groups ends. */
 export const membersOf = (state: DirectoryState, group: DirectoryGroup, derived: boolean): ListedMember[] => {
   const found = new Map<string, ListedMember>();
   const visit = ({ members }: DirectoryGroup): void => {

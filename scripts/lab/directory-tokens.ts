@@ -1,6 +1,6 @@
 import { exportPKCS8, generateKeyPair, jwtVerify } from "jose";
 
-/** An OAuth 2.0 answer: what the token endpoint says, and with which status. */
+/** A response of the token endpoint. */
 export interface TokenAnswer {
   status: number;
   body: Record<string, unknown>;
@@ -12,9 +12,9 @@ export interface DirectoryTokens {
   privateKeyPem: string;
   /** The JWT bearer grant (RFC 7523) of a form body; `audience` is the token endpoint's own URL. */
   grant(form: URLSearchParams, audience: string): Promise<TokenAnswer>;
-  /** Whether this `Authorization` header carries a token that lives: its scopes, or null. */
+  /** Returns the scopes of the token in this `Authorization` header; null unless it is valid. */
   scopesOf(authorization: string | undefined): readonly string[] | null;
-  /** No token that was issued is good any more. */
+  /** Invalidates every token that was issued. */
   revokeAll(): void;
 }
 
@@ -27,7 +27,7 @@ const refused = (status: number, error: string, error_description: string): Toke
   body: { error, error_description },
 });
 
-/** Makes a service account whom `delegates` may be impersonated by, for `scopes` and no more. */
+/** Creates a service account that may impersonate `delegates`, for `scopes` only. */
 export const createDirectoryTokens = async (options: {
   delegates: readonly string[];
   scopes: readonly string[];
@@ -47,8 +47,8 @@ export const createDirectoryTokens = async (options: {
       }).catch((cause: unknown) => String(cause));
       if (typeof verified === "string") return refused(400, "invalid_grant", `Invalid JWT: ${verified}`);
       const { sub, iat = 0, exp = 0, scope } = verified.payload;
-      if (exp - iat > 3600) return refused(400, "invalid_grant", "Invalid JWT: it lives longer than an hour");
-      // Without `sub` the account would act as itself, and has no directory.
+      if (exp - iat > 3600) return refused(400, "invalid_grant", "Invalid JWT: its lifetime exceeds an hour");
+      // Without `sub` the account would act as itself, which has no directory.
       if (sub === undefined || !options.delegates.includes(sub))
         return refused(400, "invalid_grant", "Invalid email or User ID");
       const scopes = String(scope).split(" ");

@@ -10,19 +10,19 @@ import { createTestCa, createTestKey, issueTestCertificate, type TestCa, testNam
 
 const main = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));
 
-/** `svc-server` as a process of its own, with an ingest listener for `localhost`, to be killed and started again. */
-export interface CoreProcess {
+/** `svc-server` from its sources as a process of its own, with an ingest listener for `localhost` that needs no enrollment. */
+export interface IngestCore {
   ca: TestCa;
-  /** Starts it and resolves once it says that it is ready. */
+  /** Starts it, also after a kill; resolves once it logs that it is ready. */
   start(): Promise<{ port: number; ingestPort: number; process: ChildProcess }>;
-  /** PEM of a client certificate of one URI. */
+  /** Issues a client certificate for one URI; returns PEM. */
   client(uri: string): Promise<{ cert: string; key: string }>;
   /** Removes its files. */
   remove(): Promise<void>;
 }
 
-/** Prepares the files and the environment of a core on a database. With an `ingestPort` it comes back where it was. */
-export const prepareCoreProcess = async (databaseUrl: string, { ingestPort = 0 } = {}): Promise<CoreProcess> => {
+/** Prepares files and environment of a core on a database. With `ingestPort` it listens on the same port after each start. */
+export const prepareIngestCore = async (databaseUrl: string, { ingestPort = 0 } = {}): Promise<IngestCore> => {
   const dir = await mkdtemp(join(tmpdir(), "svc-core-"));
   const [notBefore, notAfter] = [new Date(Date.now() - 3_600_000), new Date(Date.now() + 86_400_000)];
   const ca = await createTestCa({ notBefore, notAfter });

@@ -4,13 +4,13 @@ import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
+import { findPorts } from "../ports.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 import type { LabContext } from "./context.ts";
 import { type CoreProcess, createCoreProcess } from "./core-process.ts";
 import { startDirectoryApi } from "./directory-api.ts";
 import { createOperatorApi, type OperatorApi, type UserIds } from "./operator-api.ts";
 import { type PersonName, people, seedPeople } from "./people.ts";
-import { findPorts } from "./ports.ts";
 import { createProcesses, type Processes } from "./processes.ts";
 import { waitUntil } from "./wait-until.ts";
 

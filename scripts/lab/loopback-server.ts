@@ -2,16 +2,16 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** An HTTP server that listens on loopback; who started it answers its `request` events. */
+/** An HTTP server on loopback whose `request` events the caller handles. */
 export interface LoopbackServer {
   server: Server;
   /** `http://127.0.0.1:<port>`. */
   url: string;
-  /** Cuts every connection. */
+  /** Closes every connection. */
   close(): Promise<void>;
 }
 
-/** Starts one on a free port unless told. */
+/** Starts one on a free port, unless `port` is given. */
 export const startLoopbackServer = async (port = 0): Promise<LoopbackServer> => {
   const server = createServer();
   server.listen(port, "127.0.0.1");

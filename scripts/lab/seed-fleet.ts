@@ -1,12 +1,12 @@
 import { sql } from "drizzle-orm";
 import type { Database } from "../../functions/store/database.ts";
 
-/** How hosts of a seeded fleet are named: every 97th has what patterns, CSV and SQL trip over. */
+/** Part of the name of every 97th seeded host: characters that patterns, CSV and SQL must escape. */
 export const oddDeviceId = "@odd%_\\";
 
 /**
- * Fills an empty database with `count` collectors by a few statements, straight into the tables: the same for the same arguments,
- * spread over all states, versions, platforms, kinds of drift, ages and expiry dates, in combinations too.
+ * Writes `count` collectors into the tables of an empty database, with a few statements. The same arguments give the same rows. They
+ * are spread over all states, versions, platforms, kinds of drift, ages and expiry dates, and over combinations of these.
  */
 export const seedFleet = async (db: Database, { count, now }: { count: number; now: Date }): Promise<void> => {
   const at = sql`${now.toISOString()}::timestamptz`;

@@ -7,14 +7,14 @@ const packaging = fileURLToPath(new URL("../../packaging/", import.meta.url));
 const license = fileURLToPath(new URL("../../LICENSE", import.meta.url));
 const architectures: Partial<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
 
-/** What goes into the package. */
+/** The contents of the package. */
 export interface DebianPackage {
   executable: string;
   completions: Record<"bash" | "zsh" | "fish", string>;
   version: string;
 }
 
-/** Builds the Debian package below `dir` with dpkg-deb, as if root had made every file; gives its path. */
+/** Builds the Debian package below `dir` with dpkg-deb, every file owned by root; returns its path. */
 export const buildDebianPackage = async (dir: string, { executable, completions, version }: DebianPackage) => {
   const tree = join(dir, "debian");
   const architecture = architectures[process.arch] ?? process.arch;
@@ -44,12 +44,12 @@ Priority: optional
 Maintainer: svc-collector maintainers <maintainers@example.invalid>
 Depends: libc6 (>= 2.28), libstdc++6, libgcc-s1, libatomic1, adduser
 Description: telemetry collector
- Takes OTLP, log files and host metrics, keeps them on disk until they are
+ Receives OTLP, log files and host metrics, keeps them on disk until they are
  acknowledged, and forwards them over mutual TLS. Renews its own certificate.
 `,
   });
   const output = join(dir, `svc-collector_${version}_${architecture}.deb`);
-  // The lowest level: a tenth more bytes than the default one, for a fifth of its minutes.
+  // The lowest level: a tenth larger than with the default one, in a fifth of the time.
   execFileSync("dpkg-deb", ["--root-owner-group", "-Zxz", "-z1", "--build", tree, output], {
     stdio: ["ignore", "ignore", "inherit"],
   });

@@ -7,8 +7,8 @@ import { build } from "esbuild";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /**
- * Builds the collector and Node as one file at `<dir>/svc-collector`, which needs nothing else of ours on the machine; gives its path.
- * It takes no options for Node from the environment.
+ * Builds the collector and Node as one file at `<dir>/svc-collector`; returns its path. It reads no options for Node from the
+ * environment.
  */
 export const buildExecutable = async (dir: string, commit: string): Promise<string> => {
   await mkdir(dir, { recursive: true });
@@ -27,7 +27,7 @@ export const buildExecutable = async (dir: string, commit: string): Promise<stri
     target: "node26",
     minifySyntax: true,
     logLevel: "error",
-    // version.ts finds its commit among the assets; only this one place asks where it is, and never here.
+    // version.ts alone uses import.meta, and not in the executable: it reads the commit from the assets.
     logOverride: { "empty-import-meta": "silent" },
   });
   await writeFile(join(dir, "COMMIT"), commit);

@@ -3,17 +3,14 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** What a Debian package did on a copy of this machine. */
+/** The result of installing a Debian package on a copy of this machine. */
 export interface PackageReport {
   ok: boolean;
-  /** What went wrong, or why it was not tried. */
+  /** Why it failed, or why it was not tried. */
   problem: string | null;
 }
 
-/**
- * What is done to the copy. The unit may write what these commands show to be the collector's own; purging takes it away again, and
- * removing does not.
- */
+/** Installs, upgrades, removes and purges: the collector's files belong to its user; purging deletes them, removing does not. */
 const script = `set -eu
 dpkg --install "$1" >/dev/null
 test "$(stat -c %U:%a /etc/svc-collector)" = svc-collector:750
@@ -29,10 +26,7 @@ dpkg --purge svc-collector >/dev/null
 test ! -e /etc/svc-collector -a ! -e /var/lib/svc-collector
 `;
 
-/**
- * Installs, upgrades, removes and purges the package in a copy-on-write copy of this machine's file system, in a mount namespace of its
- * own: nothing of it stays. Needs root.
- */
+/** Runs the script in a copy-on-write copy of this machine's file system, in a mount namespace that ends with it. Needs root. */
 export const checkPackage = async (debianPackage: string): Promise<PackageReport> => {
   const dir = await mkdtemp(join(tmpdir(), "package-"));
   const enter = `set -eu

@@ -1,10 +1,10 @@
 import { commands } from "../../collector/commands/command-line.ts";
 
-/** One command with its flags, as shells complete it. */
+/** One command with its flags. */
 interface Completed {
   name: string;
   summary: string;
-  /** Names without dashes; `takesValue` ones complete with a path. */
+  /** Names without dashes; those with `takesValue` complete with a path. */
   flags: readonly { name: string; takesValue: boolean }[];
 }
 
@@ -18,7 +18,7 @@ const readCommands = (): Promise<Completed[]> =>
     }),
   );
 
-/** Completion scripts by shell, from the commands themselves, so that they know every flag there is. */
+/** Returns completion scripts by shell, generated from the commands, so that they have every flag. */
 export const createCompletions = async (): Promise<Record<"bash" | "zsh" | "fish", string>> => {
   const known = await readCommands();
   return { bash: bash(known), zsh: zsh(known), fish: fish(known) };

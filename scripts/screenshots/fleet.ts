@@ -18,12 +18,12 @@ const minuteMs = 60_000;
 const lifetimeMs = 21 * dayMs;
 const queueBytesMax = 100 * 1024 * 1024;
 
-/** What a camera needs to know of the fleet. */
+/** The facts that pictures of the fleet need. */
 export interface PicturedFleet {
-  /** The moment that the fleet is as it is. */
+  /** The time at which the fleet is in its state. */
   now: number;
   versionMin: string | null;
-  /** A host with a history worth showing. */
+  /** A host with audit events. */
   identityId: string;
 }
 
@@ -39,8 +39,8 @@ interface HostRows {
 }
 
 /**
- * Writes a fleet of `count` hosts as `svc-fleet-sim` casts them into an empty database: the same rows for the same count, whatever
- * the machine and its time. The states come out of core's own rules.
+ * Writes a fleet of `count` hosts with the roles of `svc-fleet-sim` into an empty database: the same rows for the same count, on every
+ * machine and at any time. Core's own rules derive the states.
  */
 export const pictureFleet = async (db: Database, count: number): Promise<PicturedFleet> => {
   const plan = await simulationPlan({ scenario: "fleet-1000", seed: 7, durationSeconds: 3600, hosts: count });
@@ -131,7 +131,7 @@ const describeHost = (
   const random = createRandom("pictured", host.index);
   const { role } = host;
   const enrolledAt = now - (role === "enrolling" ? random.between(1, 12) * minuteMs : random.between(22, 39) * dayMs);
-  // Lifetimes are spread over their first half, after which a host renews, but for those that could not.
+  // Certificates are in the first half of their lifetime, after which a host renews, except for hosts that could not.
   const spent = { cert_expiring: 0.78, renewal_refused: 0.9, expired: 1.01 }[role as string] ?? random.fraction() * 0.5;
   const issuedAt = role === "enrolling" ? enrolledAt : now - spent * lifetimeMs - random.between(0, 6) * 3_600_000;
   const identityId = id(enrolledAt);
@@ -156,10 +156,10 @@ const describeHost = (
   });
   const successor = certificateOf(now - 5 * minuteMs, { predecessorId: inUse.id });
   const isRevoked = role === "identity_revoked" || role === "certificate_revoked";
-  const isMute = role === "enrolling" || role === "silent" || role === "forwards_only";
-  const isGone = isRevoked || role === "down" || role === "clock_far" || role === "expired";
-  const heardAt = now - (isGone ? random.between(4, 9 * 60) * minuteMs : random.between(1, 59) * 1000);
-  const sentAt = (isGone ? heardAt : now) - random.between(1, 20) * 1000;
+  const hasNoHeartbeat = role === "enrolling" || role === "silent" || role === "forwards_only";
+  const isDown = isRevoked || role === "down" || role === "clock_far" || role === "expired";
+  const heartbeatAt = now - (isDown ? random.between(4, 9 * 60) * minuteMs : random.between(1, 59) * 1000);
+  const sentAt = (isDown ? heartbeatAt : now) - random.between(1, 20) * 1000;
   return {
     identity: {
       id: identityId,
@@ -180,7 +180,7 @@ const describeHost = (
         : {}),
     },
     certificates: role === "successor_waiting" ? [inUse, successor] : [inUse],
-    health: isMute ? undefined : healthOf(host, { inUse, heardAt, configs, random }),
+    health: hasNoHeartbeat ? undefined : healthOf(host, { inUse, heartbeatAt, configs, random }),
     lastEnvelopeAt: ["enrolling", "silent", "never_forwarded"].includes(role) ? undefined : sentAt,
     assignedHash: host.management === "assigned" ? configs.current.hash : undefined,
   };
@@ -188,9 +188,9 @@ const describeHost = (
 
 const healthOf = (
   { role, hostname, platform, version, management }: Host,
-  facts: { inUse: Row<typeof certificate>; heardAt: number; configs: PlannedConfigs; random: Random },
+  facts: { inUse: Row<typeof certificate>; heartbeatAt: number; configs: PlannedConfigs; random: Random },
 ): Row<typeof collectorHealth> => {
-  const { inUse, heardAt, configs, random } = facts;
+  const { inUse, heartbeatAt, configs, random } = facts;
   const { current, previous, edited } = configs;
   const running = role === "drifted" ? edited : role === "rolled_back" || role === "config_broken" ? previous : current;
   const isGrowing = role === "queue_growing" || role === "queue_dropping";
@@ -200,13 +200,13 @@ const healthOf = (
   return {
     identityId: inUse.identityId,
     certificateId: inUse.id,
-    lastHeartbeatAt: new Date(heardAt),
+    lastHeartbeatAt: new Date(heartbeatAt),
     bootId: random.bytes(8).toHex(),
     collectorVersion: version,
     collectorCommit: createHash("sha256").update(version).digest("hex").slice(0, 12),
     hostname,
     platform,
-    startedAt: new Date(heardAt - random.between(1, 20) * dayMs),
+    startedAt: new Date(heartbeatAt - random.between(1, 20) * dayMs),
     configValid: role !== "config_broken" && role !== "config_unreadable",
     configErrors: role === "config_broken" ? ["sources[1].interval_seconds: must be a whole number"] : [],
     runningConfigHash: role === "config_unreadable" ? null : running.hash,
@@ -229,7 +229,7 @@ const healthOf = (
   };
 };
 
-/** What the audit log would have of a host that was given a config which it refused. */
+/** The audit events of a host that rejected the config that it was assigned. */
 const historyOf = (
   { identity }: HostRows,
   { endsAt: now, configs }: Plan,

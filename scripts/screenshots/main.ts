@@ -1,6 +1,6 @@
 /**
- * `bun run screenshots`: writes the pictures of `docs/images/`, of the built user interface before a fleet that is the same each
- * time, at a moment that is the same each time. What differs between machines is their fonts.
+ * `bun run screenshots`: writes the pictures in `docs/images/`, of the built user interface with a fleet and a time that are the same in
+ * each run. Pictures differ between machines in their fonts.
  */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -22,16 +22,16 @@ interface Picture {
   name: string;
   path: string;
   viewport: VisitOptions;
-  /** Text that is there once the page is worth a picture. */
+  /** Text that the complete page shows. */
   ready: string;
-  /** When core ceases to answer. */
+  /** When core becomes unavailable. */
   fault?: "from the start" | "later";
 }
 
 const light = { width: 1440, scheme: "light" } as const;
 const dark = { width: 1440, scheme: "dark" } as const;
 
-/** The same picture in light and, as `<name>-dark`, in dark. */
+/** Returns the picture in light and, as `<name>-dark`, in dark. */
 const inBoth = (picture: Picture): Picture[] => [
   picture,
   { ...picture, name: `${picture.name}-dark`, viewport: { ...picture.viewport, scheme: "dark" } },
@@ -123,7 +123,7 @@ try {
   };
   for (const picture of emptyPictures) await take(picture);
   const fleet = await pictureFleet(database.db, 312);
-  if (fleet.now !== now) throw new Error("the fleet is of another moment");
+  if (fleet.now !== now) throw new Error("the fleet has another timestamp");
   for (const picture of picturesOf(fleet.identityId)) await take(picture);
   await web.close();
 } finally {

@@ -1,5 +1,5 @@
 /**
- * The test command: every vitest configuration of the repository in turn, then a summary whose last line is
+ * `bun run test [args]`: runs each vitest configuration of the repository, then prints a summary whose last line is
  * `N passed, N failed`. Arguments go to vitest (`bun run test functions/v1`). Exit code 1 when a test failed or none ran.
  */
 import { spawn } from "node:child_process";
@@ -37,7 +37,7 @@ const run = async ({ name, config }: { name: string; config: string }) => {
   const counts: RunCounts = existsSync(file)
     ? JSON.parse(await readFile(file, "utf8"))
     : { passed: 0, failed: 1, failures: [], skipped: [], slowest: [] };
-  // vitest also fails for reasons that no test has, such as a teardown that threw.
+  // vitest also fails when no test did, such as when a teardown threw.
   if (code !== 0 && counts.failed === 0) counts.failed = 1;
   return { name, seconds: (performance.now() - startedAt) / 1000, ...counts };
 };

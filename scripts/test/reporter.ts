@@ -2,12 +2,12 @@ import { writeFileSync } from "node:fs";
 import { stripVTControlCharacters } from "node:util";
 import type { Reporter, TestCase, TestModule } from "vitest/node";
 
-/** What one run of vitest came to. */
+/** The result of one run of vitest. */
 export interface RunCounts {
   passed: number;
   /** Failed tests, files that did not load, and errors outside of any test. */
   failed: number;
-  /** What failed and why, so that it can be said once more at the end, where a long log is still read. */
+  /** What failed and why, to be repeated at the end of a long log. */
   failures: { name: string; reasons: string[] }[];
   /** Full names of the tests that did not run. */
   skipped: string[];
@@ -17,7 +17,7 @@ export interface RunCounts {
 
 const nameOf = (test: TestCase): string => `${test.module.relativeModuleId}: ${test.fullName}`;
 
-/** The message of an error and the first lines of where it was thrown, at most 2,000 characters. */
+/** Returns the message of an error and the first lines of its stack, at most 2,000 characters. */
 const reasonOf = (error: unknown): string => {
   const {
     message = String(error),

@@ -1,20 +1,20 @@
 import { posix } from "node:path";
 import type { ImportEdge, SourceFile } from "./imports.ts";
 
-/** A part of the repository, and what it may import of the others. The first that matches a path is its part. */
+/** A part of the repository and what it may import. The first part that matches a path has it. */
 interface Part {
   name: string;
   /** Folders (ending in `/`) and files; without any, the files at the top of the repository. */
   paths: readonly string[];
-  /** Names of parts; its own is always allowed. `"*"`: all. */
+  /** Names of parts beside its own. `"*"`: all. */
   imports: readonly string[];
-  /** Names of parts of which types alone may be imported. */
+  /** Names of parts from which it may import types only. */
   types?: readonly string[];
   /** Packages it never imports, by name or by scope. */
   without?: readonly string[];
-  /** Packages that no other part of a program imports. */
+  /** Packages that no other part may import. */
   owns?: readonly string[];
-  /** Files that others import by `import()` alone: what they load would make every start slower. */
+  /** Files that others load by `import()` only, because their dependencies would make every start slower. */
   dynamic?: readonly string[];
   /** May import `node:*`. */
   node?: boolean;
@@ -26,10 +26,7 @@ const leaves = ["proto", "kit"];
 const database = ["drizzle-orm", "postgres", "pg"];
 const http = ["hono", "@hono", "@connectrpc"];
 
-/**
- * Who may import whom: `v1, ops, ingest, jobs → domain → store → schema`; the rest serves these. Everything is refused that is
- * not listed here.
- */
+/** Who may import whom: `v1, ops, ingest, jobs → domain → store → schema`; the rest serves these. Everything else is rejected. */
 export const parts: readonly Part[] = [
   { name: "tests", paths: ["tests/"], imports: ["*"], node: true, environment: true },
   { name: "scripts", paths: ["scripts/"], imports: ["*"], node: true, environment: true },
@@ -160,7 +157,7 @@ const partOf = (path: string): Part => {
   throw new Error(`${path} belongs to no part of the architecture: give it one in scripts/verify/architecture.ts`);
 };
 
-/** Every violation of the architecture, as a sentence that names the file. Empty when all is well. */
+/** Returns every violation of the architecture, as a sentence that names the file. */
 export const violationsOf = (sources: readonly SourceFile[]): string[] =>
   [
     ...sources.flatMap(nameFaults),
@@ -175,7 +172,7 @@ const nameFaults = ({ path }: SourceFile): string[] => {
   for (const name of path.split("/")) {
     if (!/^\.?[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9-]+)*$/.test(name)) faults.push(`${path}: ${name} is not kebab-case`);
     const vague = name.split(/[.-]/).find((word) => vagueNames.has(word));
-    if (vague) faults.push(`${path}: "${vague}" says nothing; name it after what it does`);
+    if (vague) faults.push(`${path}: "${vague}" has no meaning; name it after what it does`);
   }
   return faults;
 };
@@ -205,20 +202,20 @@ const importFault = (part: Part, { to, kind, typeOnly, dynamic }: ImportEdge): s
     const banned = part.without?.find((name) => to === name || to.startsWith(`${name}/`));
     if (banned !== undefined) return `${part.name} never imports ${banned}`;
     const owner = parts.find(({ owns }) => owns?.includes(to));
-    return owner === undefined || owner === part ? undefined : `${owner.name} alone imports it`;
+    return owner === undefined || owner === part ? undefined : `only ${owner.name} imports it`;
   }
   if (isTest(to)) return "programs and scripts do not import tests";
   const target = partOf(to);
   if (target !== part && target.dynamic?.includes(to) && !dynamic && !typeOnly)
-    return "it is loaded when it is needed, by import()";
+    return "it is loaded on demand, by import()";
   if (target === part || part.imports.includes("*") || part.imports.includes(target.name)) return undefined;
   if (!part.types?.includes(target.name)) return `${part.name} may not import ${target.name}`;
-  return typeOnly ? undefined : `${part.name} may import types alone of ${target.name}`;
+  return typeOnly ? undefined : `${part.name} may import only types from ${target.name}`;
 };
 
 /**
- * Cycles between folders. Programs, `core.ts` and its siblings, and an `index.ts` that lists its folder count as folders of their
- * own; types taken from `core.ts` do not count, because it lists everything and everyone narrows it.
+ * Returns cycles between folders. Programs, `core.ts` and its siblings, and an `index.ts` that lists its folder count as folders of
+ * their own. Types from `core.ts` do not count, because it lists every dependency and everyone narrows it.
  */
 const folderCycles = (sources: readonly SourceFile[]): string[] => {
   const graph = new Map<string, Set<string>>();

