@@ -4,12 +4,22 @@ import { defineConfig } from "vitest/config";
 // wrangler would otherwise look for updates and for the request's place on the network.
 Object.assign(process.env, { WRANGLER_SEND_METRICS: "false", CLOUDFLARE_CF_FETCH_ENABLED: "false" });
 
-/** The route tests once more, each request through workerd: `createTestCore` sends to the worker that the setup starts. */
+/** Tests of `functions/v1` and `functions/http` that run in Node alone, each with its reason; they are not counted here. */
+const nodeOnly: Readonly<Record<string, string>> = {
+  "functions/v1/collector/health/export-slots.test.ts":
+    "slots count per process; in workerd each request has its own app",
+  "functions/v1/collector/health/export-csv.test.ts": "calls a function and no route",
+  "functions/http/parse-request.test.ts": "mounts a route of its own, which the worker does not have",
+  "functions/http/text-stream.test.ts": "calls a function and no route",
+};
+
+/** Runs the route tests again, each request through workerd: `createTestCore` sends requests to the worker that the setup starts. */
 export default defineConfig({
   test: {
     include: ["functions/{v1,http}/**/*.test.ts", "tests/workerd/*.test.ts"],
+    exclude: Object.keys(nodeOnly),
     environment: "node",
-    // Processes, so that what a test reads of its memory is its own; one more than there are cores, for they often wait.
+    // Processes, so that a test measures its own memory; one more than there are cores, because tests often wait.
     pool: "forks",
     maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/quicken.ts"],

@@ -14,6 +14,7 @@ import { opsRoutesOf } from "./ops/index.ts";
 import { readAuthorities } from "./signer/authority.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { createLocalCa } from "./signer/local-ca.ts";
+import type { Signer } from "./signer/signer.ts";
 import { createWebCryptography, createWebSigningKey } from "./signer/web-cryptography.ts";
 import { connectDatabase } from "./store/database.ts";
 import { routesOf } from "./v1/index.ts";
@@ -34,6 +35,8 @@ export interface WorkerPlatform {
   /** Absent: nothing is counted, as no scraper can reach an isolate. */
   observe?: Observer;
   peerOf(c: HttpContext): Peer;
+  /** Absent: the local CA of the bindings signs. */
+  wrapSigner?(signer: Signer): Signer;
 }
 
 /** A worker, as workerd calls it. */
@@ -91,18 +94,19 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
 
   return {
     async fetch(request, bindings, context) {
-      const { env, clock, entropy, peerOf, log: givenLog, observe = unobserved } = platformOf(request, bindings);
+      const platform = platformOf(request, bindings);
+      const { env, clock, entropy, peerOf, wrapSigner = (signer) => signer, observe = unobserved } = platform;
       try {
         const { config } = parseCoreConfig(env, () => {
           throw new Error("workerd has no files");
         });
-        const signing = await signingOf(env);
+        const { signer, clientCertificates } = await signingOf(env);
         const database = connectDatabase({
           url: config.databaseUrl.reveal(),
           connectionsMax: connectionsPerRequest,
           applicationName: "svc-server worker",
         });
-        const log = givenLog ?? consoleLog(config.logLevel);
+        const log = platform.log ?? consoleLog(config.logLevel);
         const { db } = database;
         const core: Core = {
           config,
@@ -113,7 +117,8 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           log,
           observe,
           cryptography,
-          ...signing,
+          signer: signer && wrapSigner(signer),
+          clientCertificates,
         };
         const app = createApp(core, { peerOf, routes: [...opsRoutes(core), ...routesOf(core)] });
         const response = await app.fetch(request, bindings);

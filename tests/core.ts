@@ -23,6 +23,7 @@ import { createSeededEntropy } from "./fakes/entropy.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
 import { createTestObserver, type Observation } from "./fakes/observer.ts";
 import { createWorkerFetch, type FetchAs } from "./workerd/fetch.ts";
+import { serveSigner } from "./workerd/remote-signer.ts";
 
 /** Who a request comes from, and what it carries. */
 export interface Call {
@@ -103,8 +104,8 @@ const usualEnvironment: Environment = {
 };
 
 /**
- * Makes a test core; its people are in the database. `afterAll(() => test.close())` ends it. In the workerd run requests go to the
- * worker, unless the test replaces dependencies or routes, which only a core in this process can have.
+ * Creates a test core; its people are in the database. `afterAll(() => test.close())` ends it. In the workerd run requests go to the
+ * worker, and a core with dependencies or routes of its own throws: vitest.workerd.config.ts lists the tests of those.
  */
 export const createTestCore = async (options: TestCoreOptions = {}): Promise<TestCore> => {
   const database = await createTestDatabase();
@@ -130,10 +131,15 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
 
   const routes = options.routes?.(core) ?? [...routesOf(core), ...usualOpsRoutes(core)];
   const app = createApp(core, { peerOf: (c: HttpContext) => c.env.peer, routes });
-  const isUsual = !options.core && !options.routes && !options.wrapSigner;
-  const workerUrl = isUsual ? inject("workerUrl") : undefined;
-  const fetchApp: FetchAs = async (request, peer) => app.fetch(request, { peer });
-  const fetchAs = workerUrl === undefined ? fetchApp : createWorkerFetch(workerUrl, { env, ca, clock, log, observe });
+  const workerUrl = inject("workerUrl");
+  if (workerUrl !== undefined && (options.core || options.routes))
+    throw new Error("the worker has no dependencies or routes of a test: list this file in vitest.workerd.config.ts");
+  const remoteSigner = workerUrl !== undefined && options.wrapSigner ? await serveSigner(signer) : null;
+  const signerUrl = remoteSigner?.url ?? null;
+  const fetchAs: FetchAs =
+    workerUrl === undefined
+      ? async (request, peer) => app.fetch(request, { peer })
+      : createWorkerFetch(workerUrl, { env, ca, clock, log, observe, signerUrl });
   const fetch: TestCore["fetch"] = (request, { from = "127.0.0.1", certificate = null, listener = "http" } = {}) =>
     fetchAs(request, { remoteAddress: from, certificate, listener });
   const bridgeToken: TestCore["bridgeToken"] = (name, claims = {}) =>
@@ -155,7 +161,10 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     api: apiOver({ fetch, bridgeToken, routes }),
     fetch,
     bridgeToken,
-    close: () => database.drop(),
+    close: () => {
+      remoteSigner?.close();
+      return database.drop();
+    },
   };
 };
 

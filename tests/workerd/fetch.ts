@@ -9,9 +9,19 @@ import { encodeSettings, settingsHeader, type Trace, traceHeader, tracePath } fr
 /** Sends a request to a core as one that comes from `peer`. */
 export type FetchAs = (request: Request, peer: Peer) => Promise<Response>;
 
-/** Sends requests to the worker under test, with the test core's configuration and clock, and brings home what it logged and observed. */
+/** Sends requests to the worker under test with the test core's configuration and clock, and copies its log and observations. */
 export const createWorkerFetch =
-  (workerUrl: string, core: { env: Environment; ca: TestCa; clock: Clock; log: TestLog; observe: Observer }): FetchAs =>
+  (
+    workerUrl: string,
+    core: {
+      env: Environment;
+      ca: TestCa;
+      clock: Clock;
+      log: TestLog;
+      observe: Observer;
+      signerUrl: string | null;
+    },
+  ): FetchAs =>
   async (request, { remoteAddress, certificate, listener }) => {
     const env = {
       ...core.env,
@@ -27,6 +37,7 @@ export const createWorkerFetch =
         remoteAddress,
         certificate: certificate?.toBase64() ?? null,
         listener,
+        signerUrl: core.signerUrl,
       }),
     );
     const { pathname, search } = new URL(request.url);

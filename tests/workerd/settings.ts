@@ -1,25 +1,28 @@
 import type { Peer } from "../../functions/http/request.ts";
+import type { IssuedCertificate, SigningRequest } from "../../functions/signer/signer.ts";
 import type { Environment } from "../../kit/env.ts";
 import type { LogLine } from "../fakes/log.ts";
 import type { Observation } from "../fakes/observer.ts";
 
-/** What a test core tells the worker along with a request: its own configuration, database and clock, and who calls. */
+/** What a test core sends to the worker with a request: its configuration, database and clock, and the caller. */
 export interface WorkerTestSettings {
   env: Environment;
   now: number;
   remoteAddress: string;
   certificate: string | null;
   listener: Peer["listener"];
+  /** Where the test serves a signer of its own; null for the worker's. */
+  signerUrl: string | null;
 }
 
-/** The header that carries the settings, base64 of JSON. The worker takes it off before the app sees the request. */
+/** The header with the settings, base64 of JSON. */
 export const settingsHeader = "x-test-settings";
 
-/** `GET` of this path with the id of an answer's `traceHeader` gives the trace of that request, once. */
+/** `GET` of this path and the id in a response's `traceHeader` returns the trace of that request, once. */
 export const tracePath = "/test-trace/";
 export const traceHeader = "x-test-trace";
 
-/** What a request left in the log and told the observer. Errors and secrets of log lines cross as text. */
+/** What a request logged and observed. Fields of log lines are text, which keeps errors and secrets as printed. */
 export interface Trace {
   lines: (Pick<LogLine, "level" | "message"> & { fields: string })[];
   observations: Observation[];
@@ -30,3 +33,14 @@ export const encodeSettings = (settings: WorkerTestSettings): string =>
 
 export const decodeSettings = (text: string): WorkerTestSettings =>
   JSON.parse(new TextDecoder().decode(Uint8Array.fromBase64(text)));
+
+/** The response of a test's signer. */
+export type SigningAnswer = { issued: IssuedCertificate } | { fault: string; isSignerFault: boolean };
+
+export const encodeSigningRequest = (request: SigningRequest): string =>
+  JSON.stringify({ ...request, spki: request.spki.toBase64(), serial: request.serial.toBase64() });
+
+export const decodeSigningRequest = (text: string): SigningRequest => {
+  const { spki, serial, ...request } = JSON.parse(text);
+  return { ...request, spki: Uint8Array.fromBase64(spki), serial: Uint8Array.fromBase64(serial) };
+};

@@ -1,10 +1,19 @@
 import { inspect } from "node:util";
+import { type Signer, SignerFault } from "../../functions/signer/signer.ts";
 import { createWorker, type Worker, type WorkerContext } from "../../functions/worker.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { createTestObserver } from "../fakes/observer.ts";
-import { decodeSettings, settingsHeader, type Trace, traceHeader, tracePath } from "./settings.ts";
+import {
+  decodeSettings,
+  encodeSigningRequest,
+  type SigningAnswer,
+  settingsHeader,
+  type Trace,
+  traceHeader,
+  tracePath,
+} from "./settings.ts";
 
 const createRecorder = () => ({ log: createTestLog(), ...createTestObserver() });
 type Recorder = ReturnType<typeof createRecorder>;
@@ -18,11 +27,21 @@ const traceOf = ({ log, observations }: Recorder): Trace => ({
   observations: [...observations],
 });
 
-/** The worker of `functions/worker.ts`, except that configuration, clock, peer and log are the test core's, request by request. */
+/** Signs at the test's signer. */
+const signAt =
+  (url: string): Signer["sign"] =>
+  async (request) => {
+    const response = await fetch(url, { method: "POST", body: encodeSigningRequest(request) });
+    const answer: SigningAnswer = await response.json();
+    if ("issued" in answer) return answer.issued;
+    throw answer.isSignerFault ? new SignerFault(answer.fault) : new Error(answer.fault);
+  };
+
+/** Creates the worker of `functions/worker.ts` with configuration, clock, peer, log and signer of the test core of each request. */
 const createTestWorker = (): Worker => {
   const recorders = new Map<string, Recorder>();
   const worker = createWorker((request) => {
-    const { env, now, remoteAddress, certificate, listener } = decodeSettings(
+    const { env, now, remoteAddress, certificate, listener, signerUrl } = decodeSettings(
       request.headers.get(settingsHeader) ?? "",
     );
     const { log, observe } = recorders.get(request.headers.get(traceHeader) ?? "") ?? createRecorder();
@@ -33,6 +52,7 @@ const createTestWorker = (): Worker => {
       entropy: systemEntropy,
       log,
       observe,
+      ...(signerUrl === null ? {} : { wrapSigner: (signer: Signer) => ({ ...signer, sign: signAt(signerUrl) }) }),
       peerOf: () => ({ remoteAddress, certificate: der, listener }),
     };
   });

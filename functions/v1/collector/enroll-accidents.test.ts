@@ -1,5 +1,5 @@
 import { eq, sql } from "drizzle-orm";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, beforeEach, describe, expect, inject, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
 import { enrollmentFailure, enrollmentRefusal, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
@@ -187,16 +187,23 @@ describe("where an enrollment comes from", () => {
   it("E7: a flood of failures from one address keeps no good token out, fills no table, and is counted to the last one", async () => {
     const from = "203.0.113.50";
     const { token } = await createTestToken(test);
-    // The minute starts fresh, so that all of it is one count.
+    // A new minute begins, so that the flood is one count.
     await clock.advance(60_000 - (clock.now() % 60_000));
-    const flood = Array.from({ length: 300 }, () => bad(from));
+    // In workerd each request has its own connection: as many are decided at the same time as are in flight.
+    const inFlight = inject("workerUrl") === undefined ? 300 : 10;
+    const flood = async () => {
+      const codes: unknown[] = [];
+      while (codes.length < 300) codes.push(...(await Promise.all(Array.from({ length: inFlight }, () => bad(from)))));
+      return codes;
+    };
+    const flooded = flood();
     const good = enroll(token, await requestOf(device(), await createTestKey()), from);
-    const codes = await Promise.all(flood);
+    const codes = await flooded;
     expect((await good).status).toBe(201);
     expect(new Set(codes)).toEqual(new Set(["token_invalid", "throttled"]));
     expect(await bad(from)).toBe("throttled");
     const rows = await db.select().from(enrollmentFailure).where(eq(enrollmentFailure.addressKey, from));
-    // Ten, and those that were being decided on at the same time: as many as there are connections.
+    // Ten, and those that were decided at the same time: as many as there are connections.
     expect(rows.length).toBeLessThanOrEqual(20);
     const events = () => db.select().from(auditEvent).where(eq(auditEvent.targetId, from));
     const all = () => db.select().from(auditEvent).where(eq(auditEvent.remoteAddr, from));

@@ -227,19 +227,16 @@ describe("POST /v1/collector/enroll", () => {
     expect(await lastEvent("enrollment_policy.freeze")).toMatchObject({ reason_code: "rollout_done" });
   });
 
-  it("records nothing but the audit event when the signer fails, and gives the place back", async () => {
+  it("records nothing but the audit event when the signer fails, and releases the reservation", async () => {
     let failing = true;
-    const { signer } = test.core;
     const flaky = await createTestCore({
-      core: {
-        signer: signer && {
-          ...signer,
-          sign: async (asked) => {
-            if (failing) throw new Error("the device is locked");
-            return signer.sign(asked);
-          },
+      wrapSigner: (signer) => ({
+        ...signer,
+        sign: async (request) => {
+          if (failing) throw new Error("the device is locked");
+          return signer.sign(request);
         },
-      },
+      }),
     });
     const policy = await flaky.api("POST", policyPath, {
       as: "admin",

@@ -123,8 +123,7 @@ describe("POST /v1/collector/heartbeat", () => {
   });
 
   it("counts every outcome once", async () => {
-    const inThisProcess = {};
-    const local = await createTestCore({ core: inThisProcess });
+    const local = await createTestCore();
     const member = await enrollTestCollector(local, { ...(await createTestToken(local)), deviceId: "counted" });
     const send = (ms: number) => manage(local, member, "heartbeat", heartbeatBody(local.clock.now() + ms));
     await send(0);
