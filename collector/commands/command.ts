@@ -14,42 +14,42 @@ export interface CommandOutcome {
 }
 
 /** One command of `svc-collector`. */
-export interface Command<Spec extends FlagSpec = FlagSpec> {
+export interface Command<Kinds extends FlagKinds = FlagKinds> {
   /** The lines of `--help` after the first. */
   usage: string;
-  flags: Spec;
+  flags: Kinds;
   /** `progress` prints one line at once, before something that takes a while; not with `--json`. */
-  run(flags: FlagValues<Spec>, env: CollectorEnv, progress: (line: string) => void): Promise<CommandOutcome>;
+  run(flags: FlagValues<Kinds>, env: CollectorEnv, progress: (line: string) => void): Promise<CommandOutcome>;
 }
 
 /** Types a command by its flags. */
-export const defineCommand = <const Spec extends FlagSpec>(command: Command<Spec>): Command<Spec> => command;
+export const defineCommand = <const Kinds extends FlagKinds>(command: Command<Kinds>): Command<Kinds> => command;
 
 /** The flags of a command: `text` takes a value, `switch` does not. */
-export type FlagSpec = Readonly<Record<string, "text" | "switch">>;
+export type FlagKinds = Readonly<Record<string, "text" | "switch">>;
 
 /** The values of parsed flags. */
-export type FlagValues<Spec extends FlagSpec> = {
-  readonly [Name in keyof Spec]: Spec[Name] extends "text" ? string | undefined : boolean;
+export type FlagValues<Kinds extends FlagKinds> = {
+  readonly [Name in keyof Kinds]: Kinds[Name] extends "text" ? string | undefined : boolean;
 };
 
 /**
- * Parses arguments by `spec`. Throws a usage failure for an unknown or repeated flag, a missing value or a positional argument. No
+ * Parses arguments by `kinds`. Throws a usage failure for an unknown or repeated flag, a missing value or a positional argument. No
  * message repeats an argument, which may be a token by mistake: only names of known flags, and names that cannot be a token.
  */
-export const parseFlags = <Spec extends FlagSpec>(spec: Spec, args: readonly string[]): FlagValues<Spec> => {
+export const parseFlags = <Kinds extends FlagKinds>(kinds: Kinds, args: readonly string[]): FlagValues<Kinds> => {
   const options = Object.fromEntries(
-    Object.entries(spec).map(([name, kind]) => [name, { type: kind === "text" ? "string" : "boolean" } as const]),
+    Object.entries(kinds).map(([name, kind]) => [name, { type: kind === "text" ? "string" : "boolean" } as const]),
   );
   const { tokens } = parseArgs({ args: [...args], options, strict: false, allowPositionals: true, tokens: true });
   const values: Record<string, string | boolean | undefined> = {};
-  for (const [name, kind] of Object.entries(spec)) values[name] = kind === "text" ? undefined : false;
+  for (const [name, kind] of Object.entries(kinds)) values[name] = kind === "text" ? undefined : false;
   const seen = new Set<string>();
   for (const token of tokens) {
     if (token.kind === "option-terminator") continue;
     if (token.kind === "positional")
       throw usageFailure("takes flags only; pass a token with --token-file or --token-stdin");
-    const kind = Object.hasOwn(spec, token.name) ? spec[token.name] : undefined;
+    const kind = Object.hasOwn(kinds, token.name) ? kinds[token.name] : undefined;
     if (kind === undefined) throw usageFailure(unknownFlag(token.name));
     if (seen.has(token.name)) throw usageFailure(`--${token.name} is given twice`);
     seen.add(token.name);
@@ -58,7 +58,7 @@ export const parseFlags = <Spec extends FlagSpec>(spec: Spec, args: readonly str
       throw usageFailure(`--${token.name} needs a value`);
     values[token.name] = kind === "text" ? token.value : true;
   }
-  return values as FlagValues<Spec>;
+  return values as FlagValues<Kinds>;
 };
 
 const unknownFlag = (name: string): string => {

@@ -1,8 +1,8 @@
 /*
- * Files that only their owner may read, written so that a crash at any moment leaves the old file or the whole new one.
- *
- * Invariants: a name never points at half a file (temporary file, fsync, rename, fsync of the directory); a temporary file is new
- * (O_EXCL), is no link (O_NOFOLLOW) and is 0600 before its first byte.
+ * Files that only their owner may read. Invariants:
+ * - After a crash at any time, a path names the old file or the complete new one: temporary file, fsync, rename, fsync of the
+ *   directory.
+ * - A temporary file is new (O_EXCL), not a link (O_NOFOLLOW), and has mode 0600 before its first byte.
  */
 
 import { closeSync, constants, fsyncSync, openSync } from "node:fs";
@@ -11,22 +11,22 @@ import { basename, dirname, join } from "node:path";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 
-/** What these functions ask of the file system. */
+/** The file system operations that these functions use. */
 export type FileSystem = Pick<
   typeof nodeFiles,
   "chmod" | "lstat" | "mkdir" | "open" | "readdir" | "readFile" | "readlink" | "rename" | "rm" | "symlink" | "unlink"
 >;
 
-/** The machine's own. */
+/** The real file system. */
 export const systemFiles: FileSystem = nodeFiles;
 
-/** Where to write: the machine's file system unless given, and randomness for the names of temporary files. */
+/** Where to write, by default the real file system, and randomness for the names of temporary files. */
 export interface Disk {
   entropy: Entropy;
   files?: FileSystem;
 }
 
-/** A file or directory is not what it must be. The message names no path. */
+/** A file or directory has the wrong type or mode. The message contains no path. */
 export class UnsafeFileError extends Error {
   override readonly name = "UnsafeFileError";
 }
@@ -34,7 +34,7 @@ export class UnsafeFileError extends Error {
 const temporaryName = (path: string, entropy: Entropy): string =>
   join(dirname(path), `.${basename(path)}.${entropy.bytes(8).toHex()}`);
 
-/** Makes the entries of `directory` durable. */
+/** Makes the entries of `directory` durable: a file whose name is lost in a power cut is lost. */
 export const fsyncDirectory = async (directory: string, files = systemFiles): Promise<void> => {
   const handle = await files.open(directory, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
@@ -44,7 +44,7 @@ export const fsyncDirectory = async (directory: string, files = systemFiles): Pr
   }
 };
 
-/** As `fsyncDirectory`, and blocks the process meanwhile. */
+/** Does what `fsyncDirectory` does, synchronously. */
 export const fsyncDirectorySync = (directory: string): void => {
   const descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY);
   try {
@@ -66,7 +66,7 @@ export const createPrivateFileSync = (path: string): void => {
   }
 };
 
-/** Makes `directory` (and what leads to it) unless it is there; 0700 either way. A symbolic link in its place is refused. */
+/** Creates `directory` and its parents unless it exists, and makes its mode 0700. Rejects a symbolic link in its place. */
 export const makePrivateDirectory = async (directory: string, files = systemFiles): Promise<void> => {
   await files.mkdir(directory, { recursive: true, mode: 0o700 });
   const found = await files.lstat(directory);
@@ -74,7 +74,7 @@ export const makePrivateDirectory = async (directory: string, files = systemFile
   if ((found.mode & 0o077) !== 0) await files.chmod(directory, 0o700);
 };
 
-/** Puts `text` at `path` durably, in one step, replacing what was there. The mode is 0600 unless told. */
+/** Writes `text` to `path` durably and in one step, replacing a file there. The default mode is 0600. */
 export const writeDurably = async (path: string, text: string, disk: Disk, mode = 0o600): Promise<void> => {
   const { entropy, files = systemFiles } = disk;
   const temporary = temporaryName(path, entropy);
@@ -96,7 +96,7 @@ export const writeDurably = async (path: string, text: string, disk: Disk, mode 
   await fsyncDirectory(dirname(path), files);
 };
 
-/** Points the symbolic link `path` at `target` durably, in one step. */
+/** Creates or changes the symbolic link `path` to `target`, durably and in one step. */
 export const switchLink = async (path: string, target: string, disk: Disk): Promise<void> => {
   const { entropy, files = systemFiles } = disk;
   const temporary = temporaryName(path, entropy);
@@ -110,7 +110,7 @@ export const switchLink = async (path: string, target: string, disk: Disk): Prom
   await fsyncDirectory(dirname(path), files);
 };
 
-/** What the symbolic link `path` points at; undefined if there is none. Throws what else the disk says. */
+/** Returns the target of the symbolic link `path`; undefined if there is none. Throws other errors of the file system. */
 export const linkTarget = async (path: string, files = systemFiles): Promise<string | undefined> => {
   try {
     return await files.readlink(path);
@@ -121,7 +121,7 @@ export const linkTarget = async (path: string, files = systemFiles): Promise<str
   }
 };
 
-/** Reads a private key's text; refuses, by the opened file's own status, what is no regular file or open to group or others. */
+/** Reads a private key's text. Throws `UnsafeFileError` unless the opened file is regular and private to its owner. */
 export const readPrivateText = async (path: string, files = systemFiles): Promise<string> => {
   const handle = await files.open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {

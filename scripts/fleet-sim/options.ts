@@ -1,4 +1,4 @@
-import { type FlagSpec, type FlagValues, parseFlags } from "../../collector/commands/command.ts";
+import { type FlagKinds, type FlagValues, parseFlags } from "../../collector/commands/command.ts";
 import { usageFailure } from "../../collector/commands/command-failure.ts";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { splitHostPort } from "../../proto/collector-config/schema.ts";
@@ -25,7 +25,7 @@ const flags = {
   rate: "text",
   concurrency: "text",
   keep: "switch",
-} as const satisfies FlagSpec;
+} as const satisfies FlagKinds;
 
 type Given = FlagValues<typeof flags>;
 
