@@ -1,6 +1,6 @@
 /**
- * PEM (RFC 7468), strictly: for what a peer sent. The one block of this label that `text` is, decoded; undefined if there is
- * none, more than one, another label, or anything but white space around it. Linear in the length of `text`.
+ * Decodes PEM (RFC 7468) of a peer, strictly: `text` must be one block of this label, with nothing but white space around it; undefined
+ * otherwise. Linear in the length of `text`.
  */
 export const decodePem = (text: string, label: string): Uint8Array<ArrayBuffer> | undefined => {
   const block = text.trim();
@@ -11,8 +11,8 @@ export const decodePem = (text: string, label: string): Uint8Array<ArrayBuffer> 
 };
 
 /**
- * PEM for files of our own side, such as CA bundles: every block of this label in order, text between blocks ignored; undefined
- * if one of them is malformed.
+ * Decodes PEM of local files, such as CA bundles: every block of this label in order; ignores text between blocks. Undefined if a
+ * block is malformed.
  */
 export const decodePemBundle = (text: string, label: string): Uint8Array<ArrayBuffer>[] | undefined => {
   const [, ...blocks] = text.split(`-----BEGIN ${label}-----`);
@@ -35,7 +35,7 @@ const decodeBody = (body: string): Uint8Array<ArrayBuffer> | undefined => {
   }
 };
 
-/** PEM of `der` under `label`: lines of 64 characters, a newline at the end. */
+/** Encodes `der` as PEM under `label`: lines of 64 characters, a newline at the end. */
 export const encodePem = (der: Uint8Array, label: string): string => {
   const lines = der.toBase64().match(/.{1,64}/g) ?? [];
   return `-----BEGIN ${label}-----\n${lines.join("\n")}\n-----END ${label}-----\n`;

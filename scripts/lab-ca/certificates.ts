@@ -6,7 +6,7 @@ import * as x509 from "@peculiar/x509";
 import { encodePem } from "../../proto/pem.ts";
 
 /** A key pair and a certificate for it. */
-export interface Pair {
+export interface LabCredentials {
   readonly certificate: x509.X509Certificate;
   readonly certificatePem: string;
   readonly keys: CryptoKeyPair;
@@ -23,7 +23,7 @@ export interface Validity {
 const webCrypto = new Crypto();
 const algorithm = { name: "ECDSA", namedCurve: "P-256", hash: "SHA-256" } as const;
 
-/** A P-256 key that may be written down. */
+/** Generates an extractable P-256 key. */
 export const createKey = async (): Promise<{ keys: CryptoKeyPair; keyPem: string; spki: Uint8Array<ArrayBuffer> }> => {
   const keys = await webCrypto.subtle.generateKey(algorithm, true, ["sign", "verify"]);
   const pkcs8 = new Uint8Array(await webCrypto.subtle.exportKey("pkcs8", keys.privateKey));
@@ -31,8 +31,8 @@ export const createKey = async (): Promise<{ keys: CryptoKeyPair; keyPem: string
   return { keys, keyPem: encodePem(pkcs8, "PRIVATE KEY"), spki };
 };
 
-/** A self-signed authority that may sign end-entity certificates and nothing above them (path length 0). */
-export const createAuthority = async (options: { name: string } & Validity): Promise<Pair> => {
+/** Creates a self-signed authority that may sign end-entity certificates and nothing above them (path length 0). */
+export const createAuthority = async (options: { name: string } & Validity): Promise<LabCredentials> => {
   const { name, notBefore, notAfter } = options;
   const { keys, keyPem } = await createKey();
   const certificate = await x509.X509CertificateGenerator.createSelfSigned(
@@ -54,10 +54,10 @@ export const createAuthority = async (options: { name: string } & Validity): Pro
   return { certificate, certificatePem: pemOf(certificate), keys, keyPem };
 };
 
-/** A TLS server certificate for DNS names and IP addresses. */
+/** Creates a TLS server certificate for DNS names and IP addresses. */
 export const createServerCertificate = async (
-  options: { issuer: Pair; names: readonly string[] } & Validity,
-): Promise<Pair> => {
+  options: { issuer: LabCredentials; names: readonly string[] } & Validity,
+): Promise<LabCredentials> => {
   const { issuer, names, notBefore, notAfter } = options;
   const { keys, keyPem } = await createKey();
   const certificate = await x509.X509CertificateGenerator.create(

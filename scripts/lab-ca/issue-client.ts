@@ -5,10 +5,10 @@ import { createNodeCryptography } from "../../functions/node/node-cryptography.t
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { createKey } from "./certificates.ts";
-import { labPkiIn, type PairFiles, writePair } from "./pki.ts";
+import { type CredentialFiles, labPkiIn, writeCredentialFiles } from "./pki.ts";
 
-/** A client certificate that was provisioned by hand. */
-export interface ProvisionedClient extends PairFiles {
+/** A manually provisioned client certificate. */
+export interface ProvisionedClient extends CredentialFiles {
   identity: string;
   serialNumber: string;
   fingerprintSha256: string;
@@ -16,9 +16,9 @@ export interface ProvisionedClient extends PairFiles {
 }
 
 /**
- * Manual provisioning: a key and a client certificate for `identity` from the lab's enrollment CA, in the profile that core itself
- * issues, at `DIR/clients/<identity, file name safe>/tls.{crt,key}`. Core has no row of it: it forwards while enrollment is not
- * required, and neither heartbeats nor renews. Throws if `identity` is no URI, or has a certificate there already.
+ * Provisions a client manually: a key and a certificate for `identity` from the lab's enrollment CA, in the profile that core issues, at
+ * `DIR/clients/<identity, as a file name>/tls.{crt,key}`. Core has no row of it, so the client can forward while enrollment is not
+ * required, and can neither send heartbeats nor renew. Throws if `identity` is no URI, or has a certificate there already.
  */
 export const issueClient = async (options: {
   dir: string;
@@ -39,7 +39,7 @@ export const issueClient = async (options: {
   });
   const { keyPem, spki } = await createKey();
   const issued = await signer.sign({
-    // The lab's CA looks at the key and the identity alone.
+    // The local CA uses the key and the identity alone.
     csrPem: "",
     spki,
     identity,
@@ -50,9 +50,11 @@ export const issueClient = async (options: {
   const folder = join(dir, "clients", identity.replace(/[^A-Za-z0-9.-]/g, "_"));
   const files = { certFile: join(folder, "tls.crt"), keyFile: join(folder, "tls.key") };
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  await writePair(files, { certificatePem: issued.certificatePem + issued.chainPem, keyPem }).catch((cause) => {
-    throw new Error("its key cannot be written; is there a certificate of this identity already?", { cause });
-  });
+  await writeCredentialFiles(files, { certificatePem: issued.certificatePem + issued.chainPem, keyPem }).catch(
+    (cause) => {
+      throw new Error("its key cannot be written; is there a certificate of this identity already?", { cause });
+    },
+  );
   const { serialNumber, fingerprintSha256, notAfter } = issued;
   return { ...files, identity, serialNumber, fingerprintSha256, notAfter };
 };

@@ -1,6 +1,6 @@
 /**
- * A PKI for labs and demos: `bun run lab-ca -- --out DIR [--name HOST]… [--issue-client URI] [--days N]`. Makes the lab if it is
- * not there, then the client certificate if one is asked for. Prints one JSON object with the paths; exit code 0, 1 failed, 2 usage.
+ * A PKI for labs and demos: `bun run lab-ca -- --out DIR [--name HOST]… [--issue-client URI] [--days N]`. Creates the lab unless it
+ * exists, then the client certificate if one is requested. Prints one JSON object with the paths; exit code 0, 1 failed, 2 usage.
  */
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";

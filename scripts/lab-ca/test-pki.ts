@@ -4,10 +4,10 @@ import { encodePem } from "../../proto/pem.ts";
 
 x509.cryptoProvider.set(crypto);
 
-/** Imported from here alone, so that its polyfill always comes first. */
+/** Tests import x509 from here, after the polyfill that it needs. */
 export { x509 };
 
-/** Keys that the tests make. RSA only for authorities, P-521 only to be refused. */
+/** Kinds of test keys: RSA for authorities alone, P-521 to be rejected. */
 export type TestKeyKind = "p256" | "p384" | "p521" | "ed25519" | "rsa1024" | "rsa2048";
 
 const rsa = (modulusLength: number) => ({
@@ -35,7 +35,7 @@ export interface TestKey {
   readonly pem: string;
 }
 
-/** A fresh key. */
+/** Generates a key. */
 export const createTestKey = async (kind: TestKeyKind = "p256"): Promise<TestKey> => {
   const pair = (await crypto.subtle.generateKey(parameters[kind], true, ["sign", "verify"])) as CryptoKeyPair;
   const spki = new Uint8Array(await crypto.subtle.exportKey("spki", pair.publicKey));
@@ -46,11 +46,11 @@ export const createTestKey = async (kind: TestKeyKind = "p256"): Promise<TestKey
 /** A name of a Subject Alternative Name extension, as `@peculiar/x509` takes it. */
 export type TestName = { type: "dns" | "url" | "email" | "ip" | "dn" | "guid" | "upn" | "id"; value: string };
 
-/** The extension that holds `names`. */
+/** Creates the extension that holds `names`. */
 export const testNames = (names: readonly TestName[], critical = true) =>
   new x509.SubjectAlternativeNameExtension([...names], critical);
 
-/** PEM of a PKCS#10 request for one URI, or for whatever `extensions` say. */
+/** Creates a PKCS#10 request in PEM for one URI, or with the given `extensions`. */
 export const createTestCsr = async (options: {
   key: TestKey;
   uri?: string;
@@ -74,7 +74,7 @@ export interface TestCa {
   readonly pem: string;
 }
 
-/** A certification authority: self-signed, or signed by `issuer`. Its extensions can be replaced to make a bad one. */
+/** Creates a certification authority, self-signed or signed by `issuer`. `extensions` can make it invalid. */
 export const createTestCa = async (
   options: {
     kind?: TestKeyKind;
@@ -112,7 +112,7 @@ export const createTestCa = async (
   return { key, certificate, pem: `${certificate.toString("pem")}\n` };
 };
 
-/** DER of a certificate that `ca` signs for `key`: a proper client certificate of `uri` unless told otherwise. */
+/** Issues a certificate for `key`, in DER: by default a valid client certificate of `uri`. */
 export const issueTestCertificate = async (options: {
   ca: TestCa;
   key: TestKey;
@@ -138,7 +138,7 @@ export const issueTestCertificate = async (options: {
   return new Uint8Array(certificate.rawData);
 };
 
-/** What makes a certificate fit for a TLS client. */
+/** Creates the extensions that a TLS client's certificate needs. */
 export const clientExtensions = (): x509.Extension[] => [
   new x509.BasicConstraintsExtension(false, undefined, true),
   new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
