@@ -153,7 +153,7 @@ describe("the life of a host", () => {
     await admin(`/v1/collector/configs/${published.id}/assignments`, { identity_ids: [host?.id] });
 
     const run = collector("run", "--config", config());
-    await logged(run, "the desired config has proved itself");
+    await logged(run, "the desired config is promoted");
     expect(await readFile(config(), "utf8")).toBe(desired);
     const metrics = () => db.sql`select 1 from ingest_envelope where kind = 'otel_metric'`;
     await expect.poll(async () => (await metrics()).length).toBe(1);
