@@ -1,8 +1,9 @@
-import { cpus, totalmem } from "node:os";
+import { parseArgs } from "node:util";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 
-/** What a bench found. `ok` says whether `ratio`, the figure over the floor of the same run, reaches `goal`. */
-export interface BenchResult {
-  name: string;
+/** What a bench measured. `ok` says whether it met all its goals; `ratio` is the figure over the floor of the same run. */
+export interface BenchFigures {
   figure: number;
   unit: string;
   floor: number;
@@ -10,40 +11,59 @@ export interface BenchResult {
   goal: number;
   ok: boolean;
   details: Readonly<Record<string, unknown>>;
-  machine: Machine;
 }
 
-/** Where it was measured. */
-export interface Machine {
-  cpu: string;
-  cores: number;
-  memoryMb: number;
-  node: string;
-}
+/** Measures with the arguments after the bench's name, and cleans up. */
+export type Bench = (args: readonly string[]) => Promise<BenchFigures>;
 
-/** A bench: gets the arguments after its name, and cleans up after itself. */
-export type Bench = (args: readonly string[]) => Promise<Omit<BenchResult, "machine">>;
-
-/** This machine. */
-export const describeMachine = (): Machine => ({
-  cpu: cpus()[0]?.model ?? "unknown",
-  cores: cpus().length,
-  memoryMb: Math.round(totalmem() / 1024 / 1024),
-  node: process.version,
-});
-
-/** Figure, floor and verdict; more per second is better. Rounded to what the measurement can tell. */
-export const rated = (
-  name: string,
-  unit: string,
-  { figure, floor, goal }: { figure: number; floor: number; goal: number },
-) => {
-  const ratio = Math.round((figure / floor) * 1000) / 1000;
-  return { name, figure: Math.round(figure), unit, floor: Math.round(floor), ratio, goal, ok: ratio >= goal };
+/** Parses `--name value` options; those missing get their default, a number or a text. */
+export const readBenchOptions = <Defaults extends Readonly<Record<string, number | string>>>(
+  args: readonly string[],
+  defaults: Defaults,
+): { [Name in keyof Defaults]: Defaults[Name] extends number ? number : string } => {
+  const options = Object.fromEntries(Object.keys(defaults).map((name) => [name, { type: "string" as const }]));
+  const { values } = parseArgs({ args: [...args], options });
+  const read = ([name, value]: [string, number | string]) => {
+    const given = values[name];
+    return [name, given === undefined || typeof value === "string" ? (given ?? value) : Number(given)];
+  };
+  return Object.fromEntries(Object.entries(defaults).map(read));
 };
 
-/** The value below which `fraction` of the samples lie. Sorts `samples`. */
-export const quantile = (samples: Float64Array, fraction: number): number => {
-  samples.sort();
-  return samples[Math.min(samples.length - 1, Math.floor(samples.length * fraction))] ?? Number.NaN;
+/** Rounds to this many decimal places. */
+export const rounded = (value: number, digits = 0): number => Math.round(value * 10 ** digits) / 10 ** digits;
+
+/** Figure, floor, ratio and goal of a rate, where more is better and the goal is a ratio. */
+export const ratedFigures = ({ figure, floor, goal }: Pick<BenchFigures, "figure" | "floor" | "goal">) => {
+  const ratio = rounded(figure / floor, 3);
+  return { figure: rounded(figure), floor: rounded(floor), ratio, goal, ok: ratio >= goal };
+};
+
+/** Returns the middle sample. */
+export const median = (samples: readonly number[]): number =>
+  samples.toSorted((a, b) => a - b)[Math.floor(samples.length / 2)] ?? Number.NaN;
+
+/** Runs `count` calls, `inFlight` at a time; returns the milliseconds of each. */
+export const runAll = async (
+  count: number,
+  inFlight: number,
+  run: (index: number) => Promise<void>,
+): Promise<Float64Array> => {
+  const latencies = new Float64Array(count);
+  let next = 0;
+  const worker = async () => {
+    for (let index = next++; index < count; index = next++) {
+      const startedAt = performance.now();
+      await run(index);
+      latencies[index] = performance.now() - startedAt;
+    }
+  };
+  await Promise.all(Array.from({ length: inFlight }, worker));
+  return latencies;
+};
+
+/** Collects all garbage, so that what was prepared does not count in what is measured next. */
+export const collectGarbage = (): void => {
+  setFlagsFromString("--expose-gc");
+  runInNewContext("gc")();
 };

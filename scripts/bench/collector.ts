@@ -1,15 +1,18 @@
-import { mkdtemp, open, rm } from "node:fs/promises";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { parseArgs } from "node:util";
-import { bundlePrograms } from "../bundle/bundle-programs.ts";
-import type { Bench } from "./bench.ts";
-import { exportSpans, spansRequest } from "./collector/exporter.ts";
-import { type Sink, startCollector, startSink } from "./collector/processes.ts";
-import { measureStoreLoop } from "./collector/store-loop.ts";
-import { cpuSecondsOf, memoryOf } from "./process-usage.ts";
+import { createInterface } from "node:readline";
+import { DatabaseSync } from "node:sqlite";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
+import { type Bench, readBenchOptions, rounded } from "./bench.ts";
+import { type BenchProcess, cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
+import { exportSpans, spansRequest } from "./span-exporter.ts";
 
-const spansOfRequest = 100;
+const spansPerRequest = 100;
 const lineBytes = 200;
 const lines = 600_000;
 const idleSeconds = 10;
@@ -18,130 +21,207 @@ const idleSeconds = 10;
 const goals = { spans: 120_000, lines: 60_000, loadedMb: 200, idleMb: 90, idleCpuPercent: 0.5 };
 
 /**
- * The collector's whole way, in → durable → forward → ack: `run` as a process of its own with default settings, between exporters that
- * send OTLP/gRPC requests of 100 spans for `--seconds` and an ingest service that acknowledges at once. Then the same with a file of
- * 200-byte lines, and a collector that has nothing to do. A span counts when the far end has it and the exporter its answer. The
- * floor is a loop that only stores the same requests with node:sqlite, synchronous FULL.
+ * Measures the collector from source to ack: `run` as a process of its own with default settings, between exporters that send
+ * OTLP/gRPC requests of 100 spans for `--seconds`, and an ingest service that acknowledges at once. Then the same with a file of
+ * 200-byte lines, and an idle collector; `--only` selects parts. A span counts when the ingest service has it and the exporter its
+ * response. The floor is a loop that only stores the same requests with node:sqlite, synchronous FULL.
  */
-export const bench: Bench = async (args) => {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      seconds: { type: "string", default: "15" },
-      connections: { type: "string", default: "4" },
-      "in-flight": { type: "string", default: "16" },
-      only: { type: "string", default: "spans,lines,idle" },
-    },
-  });
+export const collectorBench: Bench = async (args) => {
+  const defaults = { seconds: 15, connections: 4, "in-flight": 16, only: "spans,lines,idle" };
+  const { seconds, connections, "in-flight": inFlight, only } = readBenchOptions(args, defaults);
   await bundlePrograms();
-  const parts = values.only.split(",");
-  const requests = Array.from({ length: 32 }, (_, seed) => spansRequest(spansOfRequest, seed));
-  const floor = (await measureStoreLoop({ payloads: requests, perTransaction: 64, seconds: 3 })) * spansOfRequest;
-  const sink = await startSink();
-  try {
-    const load = { connections: Number(values.connections), inFlight: Number(values["in-flight"]) };
-    const spans = parts.includes("spans") ? await spansThrough(sink, requests, load, Number(values.seconds)) : null;
-    const tail = parts.includes("lines") ? await linesThrough(sink) : null;
-    const idle = parts.includes("idle") ? await idling(sink) : null;
-    const figure = Math.round(spans?.per_second ?? Number.NaN);
-    const loadedMb = Math.max(spans?.peak_mb ?? 0, tail?.peak_mb ?? 0);
-    const ok =
+  const parts = only.split(",");
+  const requests = Array.from({ length: 32 }, (_, seed) => spansRequest(spansPerRequest, seed));
+  const floor = (await withFolder((folder) => storeRate(folder, requests))) * spansPerRequest;
+  await using sink = await startSink();
+  const load = { requests, connections, inFlight, seconds };
+  const spans = parts.includes("spans") ? await measureSpans(sink, load) : null;
+  const tail = parts.includes("lines") ? await withFolder((folder) => measureLines(sink, folder)) : null;
+  const idle = parts.includes("idle") ? await withFolder((folder) => measureIdle(sink, folder)) : null;
+  const figure = rounded(spans?.per_second ?? Number.NaN);
+  const loadedMb = Math.max(spans?.peak_mb ?? 0, tail?.peak_mb ?? 0);
+  return {
+    figure,
+    unit: "spans/s",
+    floor: rounded(floor),
+    ratio: rounded(figure / floor, 3),
+    goal: goals.spans,
+    ok:
       figure >= goals.spans &&
       (tail?.per_second ?? 0) >= goals.lines &&
       loadedMb < goals.loadedMb &&
       idle !== null &&
       idle.mb < goals.idleMb &&
-      idle.cpu_percent < goals.idleCpuPercent;
-    const ratio = Math.round((figure / floor) * 1000) / 1000;
-    const details = { spans, lines: tail, idle, goals, request_bytes: requests[0]?.length };
-    return {
-      name: "collector",
-      figure,
-      unit: "spans/s",
-      floor: Math.round(floor),
-      ratio,
-      goal: goals.spans,
-      ok,
-      details,
-    };
-  } finally {
-    await sink.close();
-  }
-};
-
-const spansThrough = async (
-  sink: Sink,
-  requests: readonly Uint8Array[],
-  load: { connections: number; inFlight: number },
-  seconds: number,
-) => {
-  const collector = await startCollector(sink, '  - {type: otlp, grpc: {listen: "127.0.0.1:0"}}');
-  const before = await sink.taken();
-  const startedAt = performance.now();
-  const { accepted, refused } = await exportSpans(
-    collector.grpcAddress,
-    requests,
-    load,
-    AbortSignal.timeout(seconds * 1000),
-  );
-  const left = accepted - ((await sink.taken()).envelopes - before.envelopes);
-  await until(async () => (await sink.taken()).envelopes - before.envelopes >= accepted);
-  const elapsed = (performance.now() - startedAt) / 1000;
-  const figures = {
-    per_second: Math.round((accepted * spansOfRequest) / elapsed),
-    accepted,
-    refused,
-    queued_at_the_end: left,
-    cpu_cores: Math.round((cpuSecondsOf(collector.pid) / elapsed) * 100) / 100,
-    peak_mb: memoryOf(collector.pid).peakMb,
+      idle.cpu_percent < goals.idleCpuPercent,
+    details: { spans, lines: tail, idle, goals, request_bytes: requests[0]?.length },
   };
-  await collector.stop();
-  return figures;
 };
 
-const linesThrough = async (sink: Sink) => {
-  const folder = await mkdtemp(join(tmpdir(), "bench-lines-"));
+const withFolder = async <Result>(use: (folder: string) => Promise<Result>): Promise<Result> => {
+  const folder = await mkdtemp(join(tmpdir(), "bench-collector-"));
   try {
-    const path = join(folder, "app.log");
-    await writeLines(path);
-    const before = await sink.taken();
-    const collector = await startCollector(sink, `  - {type: file, include: [${path}], start_at: beginning}`);
-    const startedAt = performance.now();
-    const early = (await sink.taken()).envelopes - before.envelopes;
-    await until(async () => (await sink.taken()).envelopes - before.envelopes >= lines);
-    const elapsed = (performance.now() - startedAt) / 1000;
-    const figures = {
-      per_second: Math.round((lines - early) / elapsed),
-      cpu_cores: Math.round((cpuSecondsOf(collector.pid) / elapsed) * 100) / 100,
-      peak_mb: memoryOf(collector.pid).peakMb,
-    };
-    await collector.stop();
-    return figures;
+    return await use(folder);
   } finally {
     await rm(folder, { recursive: true });
   }
 };
 
-/** Everything on, nothing to do: both listeners, and a file that nobody writes to. */
-const idling = async (sink: Sink) => {
-  const folder = await mkdtemp(join(tmpdir(), "bench-idle-"));
-  const collector = await startCollector(
+const floorSeconds = 3;
+const perTransaction = 64;
+
+/** Returns the payloads a second that node:sqlite alone stores durably and deletes again. */
+const storeRate = async (folder: string, payloads: readonly Uint8Array[]): Promise<number> => {
+  const database = new DatabaseSync(join(folder, "floor.db"));
+  try {
+    database.exec("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+    database.exec("CREATE TABLE record (sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL) STRICT");
+    const insert = database.prepare("INSERT INTO record VALUES (?, ?)");
+    const remove = database.prepare("DELETE FROM record WHERE sequence <= ?");
+    let stored = 0;
+    const startedAt = performance.now();
+    while (performance.now() - startedAt < floorSeconds * 1000) {
+      database.exec("BEGIN IMMEDIATE");
+      for (let index = 0; index < perTransaction; index++)
+        insert.run(++stored, payloads[stored % payloads.length] ?? new Uint8Array());
+      remove.run(stored - 8 * perTransaction);
+      database.exec("COMMIT");
+    }
+    return (stored / (performance.now() - startedAt)) * 1000;
+  } finally {
+    database.close();
+  }
+};
+
+/** The server that collectors forward to; see sink.ts. */
+interface Sink extends AsyncDisposable {
+  endpoint: string;
+  tls: { cert: string; key: string; ca: string };
+  /** Returns the number of envelopes received so far. */
+  received(): Promise<number>;
+}
+
+const startSink = async (): Promise<Sink> => {
+  const child = spawn(process.execPath, [fileURLToPath(new URL("sink.ts", import.meta.url))], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const output = createInterface({ input: child.stdout });
+  const nextRecord = async () => {
+    const [line] = await once(output, "line");
+    return JSON.parse(String(line));
+  };
+  const { endpoint, tls }: Pick<Sink, "endpoint" | "tls"> = await nextRecord();
+  return {
+    endpoint,
+    tls,
+    received: async () => {
+      const record = nextRecord();
+      child.stdin.write("?\n");
+      const { envelopes }: { envelopes: number } = await record;
+      return envelopes;
+    },
+    [Symbol.asyncDispose]: async () => {
+      child.stdin.end();
+      await once(child, "exit");
+    },
+  };
+};
+
+/** Runs a collector with these `sources` (YAML) as a process of its own. */
+const withCollector = <Result>(
+  { tls, endpoint }: Sink,
+  sources: string,
+  use: (collector: BenchProcess) => Promise<Result>,
+): Promise<Result> =>
+  withFolder(async (folder) => {
+    const config = join(folder, "collector.yaml");
+    for (const [name, text] of Object.entries({
+      "tls.crt": tls.cert,
+      "tls.key": tls.key,
+      "ca.pem": tls.ca,
+      "collector.yaml": `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
+sources:
+${sources}
+forwarder:
+  endpoint: ${endpoint}
+  mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}
+buffer: {dir: data}
+`,
+    }))
+      await writeFile(join(folder, name), text, { mode: 0o600 });
+    const args = [programPaths["svc-collector"], "run", "--config", config];
+    const collector = await startProcess(args, "collector runs");
+    try {
+      return await use(collector);
+    } finally {
+      await collector.stop();
+    }
+  });
+
+const usageOf = ({ pid }: BenchProcess, elapsedSeconds: number) => ({
+  cpu_cores: rounded(cpuSecondsOf(pid) / elapsedSeconds, 2),
+  peak_mb: memoryOf(pid).peakMb,
+});
+
+interface SpanLoad {
+  requests: readonly Uint8Array[];
+  connections: number;
+  inFlight: number;
+  seconds: number;
+}
+
+const measureSpans = (sink: Sink, { requests, seconds, ...load }: SpanLoad) =>
+  withCollector(sink, '  - {type: otlp, grpc: {listen: "127.0.0.1:0"}}', async (collector) => {
+    const address = collector.records.find(({ transport }) => transport === "grpc")?.address;
+    const before = await sink.received();
+    const startedAt = performance.now();
+    const { accepted, refused } = await exportSpans(
+      String(address),
+      requests,
+      load,
+      AbortSignal.timeout(seconds * 1000),
+    );
+    const queued = accepted - ((await sink.received()) - before);
+    await waitForEnvelopes(sink, before + accepted);
+    const elapsed = (performance.now() - startedAt) / 1000;
+    return {
+      per_second: rounded((accepted * spansPerRequest) / elapsed),
+      accepted,
+      refused,
+      queued_at_the_end: queued,
+      ...usageOf(collector, elapsed),
+    };
+  });
+
+const measureLines = async (sink: Sink, folder: string) => {
+  const path = join(folder, "app.log");
+  await writeLines(path);
+  const before = await sink.received();
+  return withCollector(sink, `  - {type: file, include: [${path}], start_at: beginning}`, async (collector) => {
+    const startedAt = performance.now();
+    const early = (await sink.received()) - before;
+    await waitForEnvelopes(sink, before + lines);
+    const elapsed = (performance.now() - startedAt) / 1000;
+    return { per_second: rounded((lines - early) / elapsed), ...usageOf(collector, elapsed) };
+  });
+};
+
+/** With both listeners, and a file source without a file. */
+const measureIdle = (sink: Sink, folder: string) =>
+  withCollector(
     sink,
     `  - {type: otlp, grpc: {listen: "127.0.0.1:0"}, http: {listen: "127.0.0.1:0"}}
   - {type: file, include: ["${join(folder, "*.log")}"]}`,
+    async ({ pid }) => {
+      await sleep(3_000);
+      const before = cpuSecondsOf(pid);
+      await sleep(idleSeconds * 1000);
+      const cpuSeconds = cpuSecondsOf(pid) - before;
+      return { mb: memoryOf(pid).nowMb, cpu_percent: rounded((cpuSeconds / idleSeconds) * 100, 2) };
+    },
   );
-  await new Promise((resolve) => setTimeout(resolve, 3_000));
-  const before = cpuSecondsOf(collector.pid);
-  await new Promise((resolve) => setTimeout(resolve, idleSeconds * 1000));
-  const cpuSeconds = cpuSecondsOf(collector.pid) - before;
-  const mb = memoryOf(collector.pid).nowMb;
-  await collector.stop();
-  await rm(folder, { recursive: true });
-  return { mb, cpu_percent: Math.round((cpuSeconds / idleSeconds) * 10_000) / 100 };
-};
 
 const writeLines = async (path: string): Promise<void> => {
-  const file = await open(path, "w");
+  await using file = await open(path, "w");
   const perWrite = 10_000;
   for (let from = 0; from < lines; from += perWrite) {
     let text = "";
@@ -149,13 +229,12 @@ const writeLines = async (path: string): Promise<void> => {
       text += `${`2026-11-20T12:00:00.000Z INFO order ${line} was paid in ${line % 977} ms by customer ${line * 7}`.padEnd(lineBytes - 1, ".")}\n`;
     await file.write(text);
   }
-  await file.close();
 };
 
-const until = async (reached: () => Promise<boolean>): Promise<void> => {
-  const giveUpAt = performance.now() + 120_000;
-  while (!(await reached())) {
-    if (performance.now() > giveUpAt) throw new Error("the far end did not get everything in two minutes");
-    await new Promise((resolve) => setTimeout(resolve, 20));
+const waitForEnvelopes = async (sink: Sink, count: number): Promise<void> => {
+  const deadline = performance.now() + 120_000;
+  while ((await sink.received()) < count) {
+    if (performance.now() > deadline) throw new Error("the sink did not receive all envelopes within two minutes");
+    await sleep(20);
   }
 };

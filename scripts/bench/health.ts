@@ -1,26 +1,18 @@
-import { parseArgs } from "node:util";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
-import { createApp } from "../../functions/app.ts";
 import { readFleetRules } from "../../functions/domain/fleet/report.ts";
-import type { HttpContext } from "../../functions/http/request.ts";
 import { countFleet } from "../../functions/store/fleet-facets.ts";
 import { type FleetPage, findFleetPage, summarizeFleet } from "../../functions/store/fleet-report.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { fleetSorts } from "../../proto/fleet-health/vocabulary.ts";
-import { mintBridgeToken, people, seedPeople } from "../lab/people.ts";
-import { seedFleet } from "../lab/seed-fleet.ts";
-import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
-import { type Bench, quantile } from "./bench.ts";
-import { createBenchCore } from "./core.ts";
+import { createInProcessCore, openApp } from "../lab/in-process-core.ts";
+import { mintBridgeToken, people } from "../lab/people.ts";
+import { quantile } from "../lab/quantile.ts";
+import { type Bench, collectGarbage, readBenchOptions, rounded } from "./bench.ts";
+import { openFleetDatabase, seedLargeFleet } from "./large-fleet.ts";
 
 /** Upper bounds in milliseconds, of the CSV in seconds, and of its memory in bytes. */
 const goals = { database: 25, route: 60, summary: 60, facets: 150, csvSeconds: 5, csvBytes: 50 * 1024 * 1024 };
 const pageRows = 200;
-
-/** A table above a quarter of the default 128 MB would not be kept between scans: whoever has such a fleet gives its server more. */
-const largeFleet = { shared_buffers: "512MB" };
 
 /** What operators ask for: everything, each kind of filter, broad and narrow ones. */
 const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
@@ -48,123 +40,106 @@ const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
 };
 
 /**
- * The health report of `--collectors` hosts: every filter by every sort in both orders, first pages and later ones, at the database and
- * through the route; the summary, the facets, and a CSV with a row for each host. The floor is a bare page and a bare count of the
- * table that all of it is read from.
+ * Measures the health report of `--collectors` hosts: every filter by every sort in both orders, first pages and later ones, at the
+ * database and through the route; the summary, the facets, and a CSV with a row for each host. The floor is a bare page and a bare
+ * count of the table that the report reads.
  */
-export const bench: Bench = async (args) => {
-  const { values } = parseArgs({
-    args: [...args],
-    options: { collectors: { type: "string", default: "100000" }, rounds: { type: "string", default: "3" } },
-  });
-  const [count, rounds] = [Number(values.collectors), Number(values.rounds)];
-  const database = await openEmbeddedDatabase({ settings: largeFleet });
-  try {
-    let now = systemClock.now();
-    await seedFleet(database.db, { count, now: new Date(now) });
-    // Seeding wrote each row some times in one go; a fleet that grew has no such holes.
-    await database.sql.unsafe("vacuum full fleet_host");
-    await database.sql.unsafe("vacuum analyze");
-    await seedPeople(database.db, now);
-    const core = createBenchCore(database, noSigner, () => now);
-    const app = createApp(core, { peerOf: (c: HttpContext) => c.env.peer });
-    const secret = core.config.authTokenSecret.reveal();
-    const get = async (path: string): Promise<Response> => {
-      const token = await mintBridgeToken(secret, { sub: people.auditor.userId, now, claims: {} });
-      const headers = { Authorization: `Bearer ${token}` };
-      const peer = { remoteAddress: "127.0.0.1", certificate: null, listener: "http" };
-      const response = await app.fetch(new Request(`http://core.bench/v1/collector/health${path}`, { headers }), {
-        peer,
-      });
-      if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
-      return response;
-    };
-    const { db } = database;
-    const rules = await readFleetRules({ ...core, db });
+export const healthBench: Bench = async (args) => {
+  const { collectors: count, rounds } = readBenchOptions(args, { collectors: 100_000, rounds: 3 });
+  let now = systemClock.now();
+  await using database = await openFleetDatabase(now);
+  await seedLargeFleet(database, count, now);
+  const core = createInProcessCore({ db: database.db, clock: { ...systemClock, now: () => now } });
+  const send = openApp(core);
+  const secret = core.config.authTokenSecret.reveal();
+  const get = async (path: string): Promise<Response> => {
+    const token = await mintBridgeToken(secret, { sub: people.auditor.userId, now });
+    const headers = { Authorization: `Bearer ${token}` };
+    const response = await send(new Request(`http://core.bench/v1/collector/health${path}`, { headers }));
+    if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
+    return response;
+  };
+  const { db } = database;
+  const rules = await readFleetRules(core);
 
-    const pages: [name: string, filter: FleetFilter, page: FleetPage, path: string][] = [];
-    for (const [name, { query, ...filter }] of Object.entries(filters))
-      for (const sort of fleetSorts)
-        for (const order of ["asc", "desc"] as const) {
-          const page = { sort, order, limit: pageRows, after: null };
-          const path = `?${query}&sort=${sort}&order=${order}&limit=${pageRows}`;
-          pages.push([`${name} by ${sort} ${order}`, filter, page, path]);
-        }
-
-    const atDatabase = new Samples();
-    const atRoute = new Samples();
-    for (let round = 0; round <= rounds; round++) {
-      for (const [name, filter, page, path] of pages) {
-        const { next } = await atDatabase.time(name, () => findFleetPage(db, rules, filter, page));
-        if (next)
-          await atDatabase.time(`${name}, next`, () => findFleetPage(db, rules, filter, { ...page, after: next }));
-        const body = await atRoute.time(name, async () => (await get(path)).json());
-        const { next_cursor } = body as { next_cursor: string | null };
-        if (next_cursor !== null)
-          await atRoute.time(`${name}, next`, async () => (await get(`${path}&cursor=${next_cursor}`)).json());
+  const pages: [name: string, filter: FleetFilter, page: FleetPage, path: string][] = [];
+  for (const [name, { query, ...filter }] of Object.entries(filters))
+    for (const sort of fleetSorts)
+      for (const order of ["asc", "desc"] as const) {
+        const page = { sort, order, limit: pageRows, after: null };
+        const path = `?${query}&sort=${sort}&order=${order}&limit=${pageRows}`;
+        pages.push([`${name} by ${sort} ${order}`, filter, page, path]);
       }
-      if (round > 0) continue;
-      atDatabase.forget();
-      atRoute.forget();
+
+  const atDatabase = new Samples();
+  const atRoute = new Samples();
+  for (let round = 0; round <= rounds; round++) {
+    for (const [name, filter, page, path] of pages) {
+      const { next } = await atDatabase.time(name, () => findFleetPage(db, rules, filter, page));
+      if (next)
+        await atDatabase.time(`${name}, next`, () => findFleetPage(db, rules, filter, { ...page, after: next }));
+      const body = await atRoute.time(name, async () => (await get(path)).json());
+      const { next_cursor } = body as { next_cursor: string | null };
+      if (next_cursor !== null)
+        await atRoute.time(`${name}, next`, async () => (await get(`${path}&cursor=${next_cursor}`)).json());
     }
-
-    const parts = new Samples();
-    const floor = new Samples();
-    for (let round = 0; round < rounds * 5; round++) {
-      await floor.time(
-        "page",
-        () => database.sql`select * from fleet_host where identity > 'https://fleet.example.test/dc-4'
-        order by identity limit ${pageRows + 1}`,
-      );
-      await floor.time("count", () => database.sql`select count(*) from fleet_host where queue_bytes >= -1`);
-      for (const [name, { query, ...filter }] of Object.entries(filters)) {
-        await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter));
-        await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter));
-        await parts.time(`facets route: ${name}`, async () => (await get(`/facets?${query}`)).text());
-      }
-    }
-
-    // An hour later nobody has been heard of: each host has a row.
-    now += 3_600_000;
-    const csv = await downloadCsv(() => get("/export.csv?kind=stale"));
-    if (csv.rows !== count) throw new Error(`the CSV has ${csv.rows} rows`);
-
-    const figure = atRoute.p95();
-    const summary = parts.p95("summary: all");
-    const facets = parts.p95("facets route: all");
-    const ok =
-      atDatabase.p95() < goals.database &&
-      figure < goals.route &&
-      summary < goals.summary &&
-      facets < goals.facets &&
-      csv.seconds < goals.csvSeconds &&
-      csv.grownBytes < goals.csvBytes;
-    const details = {
-      collectors: count,
-      requests: atRoute.count,
-      page_ms_at_database: { p50: atDatabase.quantile(0.5), p95: atDatabase.p95(), slowest: atDatabase.slowest() },
-      page_ms_at_route: { p50: atRoute.quantile(0.5), p95: figure, slowest: atRoute.slowest() },
-      summary_ms: { p95: summary, slowest: parts.slowest("summary: ") },
-      facets_ms: { p95: facets, slowest: parts.slowest("facets: ") },
-      csv: {
-        rows: csv.rows,
-        seconds: csv.seconds,
-        grown_mb: Math.round(csv.grownBytes / 1024 / 1024),
-        loop_ms: csv.loopMs,
-      },
-      goals,
-      floor: "a bare count over the table that the report reads; a bare page of it beside",
-      floor_page_ms: floor.p95("page"),
-    };
-    const floorMs = floor.p95("count");
-    const ratio = Math.round((figure / floorMs) * 10) / 10;
-    return { name: "health", figure, unit: "ms", floor: floorMs, ratio, goal: goals.route, ok, details };
-  } finally {
-    await database.close();
+    if (round > 0) continue;
+    atDatabase.forget();
+    atRoute.forget();
   }
-};
 
-const noSigner = { signer: null, clientCertificates: {} as never };
+  const parts = new Samples();
+  const floor = new Samples();
+  for (let round = 0; round < rounds * 5; round++) {
+    await floor.time(
+      "page",
+      () => database.sql`select * from fleet_host where identity > 'https://fleet.example.test/dc-4'
+        order by identity limit ${pageRows + 1}`,
+    );
+    await floor.time("count", () => database.sql`select count(*) from fleet_host where queue_bytes >= -1`);
+    for (const [name, { query, ...filter }] of Object.entries(filters)) {
+      await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter));
+      await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter));
+      await parts.time(`facets route: ${name}`, async () => (await get(`/facets?${query}`)).text());
+    }
+  }
+
+  // An hour later no host has sent a heartbeat: each has a row.
+  now += 3_600_000;
+  const csv = await downloadCsv(() => get("/export.csv?kind=stale"));
+  if (csv.rows !== count) throw new Error(`the CSV has ${csv.rows} rows`);
+
+  const figure = atRoute.p95();
+  const summary = parts.p95("summary: all");
+  const facets = parts.p95("facets route: all");
+  const ok =
+    atDatabase.p95() < goals.database &&
+    figure < goals.route &&
+    summary < goals.summary &&
+    facets < goals.facets &&
+    csv.seconds < goals.csvSeconds &&
+    csv.grownBytes < goals.csvBytes;
+  const details = {
+    collectors: count,
+    requests: atRoute.count,
+    page_ms_at_database: { p50: atDatabase.quantile(0.5), p95: atDatabase.p95(), slowest: atDatabase.slowest() },
+    page_ms_at_route: { p50: atRoute.quantile(0.5), p95: figure, slowest: atRoute.slowest() },
+    summary_ms: { p95: summary, slowest: parts.slowest("summary: ") },
+    facets_ms: { p95: facets, slowest: parts.slowest("facets: ") },
+    csv: {
+      rows: csv.rows,
+      seconds: csv.seconds,
+      grown_mb: Math.round(csv.grownBytes / 1024 / 1024),
+      loop_ms: csv.loopMs,
+    },
+    goals,
+    floor: "a bare count over the table that the report reads; a bare page of it beside",
+    floor_page_ms: floor.p95("page"),
+  };
+  const floorMs = floor.p95("count");
+  const ratio = rounded(figure / floorMs, 1);
+  return { figure, unit: "ms", floor: floorMs, ratio, goal: goals.route, ok, details };
+};
 
 /** Milliseconds of calls, by name. */
 class Samples {
@@ -189,7 +164,7 @@ class Samples {
 
   quantile(fraction: number, of = ""): number {
     const chosen = [...this.#byName].filter(([name]) => name.startsWith(of)).flatMap(([, samples]) => samples);
-    return Math.round(quantile(new Float64Array(chosen), fraction) * 10) / 10;
+    return rounded(quantile(new Float64Array(chosen), fraction), 1);
   }
 
   p95(of = ""): number {
@@ -200,23 +175,19 @@ class Samples {
   slowest(of = ""): Record<string, number> {
     const medians = [...this.#byName]
       .filter(([name]) => name.startsWith(of))
-      .map(
-        ([name, samples]) =>
-          [name.slice(of.length), Math.round(quantile(new Float64Array(samples), 0.5) * 10) / 10] as const,
-      );
+      .map(([name, samples]) => [name.slice(of.length), rounded(quantile(new Float64Array(samples), 0.5), 1)] as const);
     return Object.fromEntries(medians.sort(([, a], [, b]) => b - a).slice(0, 3));
   }
 }
 
-/** Reads a CSV to its end: records without the first, seconds, how far memory grew, and the longest the event loop was held. */
+/** Reads a CSV to its end; returns records without the header, seconds, the growth of memory, and the longest block of the loop. */
 const downloadCsv = async (get: () => Promise<Response>) => {
-  setFlagsFromString("--expose-gc");
-  runInNewContext("gc")();
+  collectGarbage();
   const before = process.memoryUsage.rss();
-  let [highest, rows, loopMs, beatAt] = [before, -1, 0, performance.now()];
-  const pulse = setInterval(() => {
-    loopMs = Math.max(loopMs, performance.now() - beatAt - 5);
-    beatAt = performance.now();
+  let [highest, rows, loopMs, tickAt] = [before, -1, 0, performance.now()];
+  const ticks = setInterval(() => {
+    loopMs = Math.max(loopMs, performance.now() - tickAt - 5);
+    tickAt = performance.now();
   }, 5);
   const startedAt = performance.now();
   const reader = (await get()).body?.getReader();
@@ -224,7 +195,7 @@ const downloadCsv = async (get: () => Promise<Response>) => {
     rows += Buffer.from(chunk.value).toString("latin1").split("\r\n").length - 1;
     highest = Math.max(highest, process.memoryUsage.rss());
   }
-  clearInterval(pulse);
-  const seconds = Math.round((performance.now() - startedAt) / 10) / 100;
+  clearInterval(ticks);
+  const seconds = rounded((performance.now() - startedAt) / 1000, 2);
   return { rows, seconds, grownBytes: highest - before, loopMs: Math.round(loopMs) };
 };

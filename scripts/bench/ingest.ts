@@ -1,38 +1,24 @@
-import { parseArgs } from "node:util";
 import { type IngestCore, prepareIngestCore } from "../lab/ingest-core.ts";
+import { quantile } from "../lab/quantile.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../postgres/embedded-database.ts";
-import { type Bench, quantile, rated } from "./bench.ts";
-import { measureCopyLoop } from "./ingest/copy-loop.ts";
-import { measureGroupLoop } from "./ingest/group-loop.ts";
-import { connectSender, type Sender, type SenderStream } from "./ingest/raw-sender.ts";
-import { cpuSecondsOf, memoryOf } from "./process-usage.ts";
+import { type Bench, type BenchFigures, ratedFigures, readBenchOptions, rounded } from "./bench.ts";
+import { measureCopyLoop, measureGroupLoop } from "./ingest-floors.ts";
+import { connectSender, type Sender, type SenderStream } from "./ingest-sender.ts";
+import { cpuSecondsOf, memoryOf } from "./processes.ts";
 
 /**
- * Telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of `--payload` bytes, `--in-flight`
- * of them unacknowledged in all but at least one a stream, for `--seconds`. Core is a process of its own on a durable PostgreSQL. The
- * floor, measured before and after, is a loop that only COPYs the same rows in batches of what is in flight; of frames of one
- * envelope it is the group commit itself, fed without a wire. What is acknowledged is counted in the database. With more than 256
- * streams all but one are idle: what an idle stream costs, and what idle streams cost a busy one.
+ * Measures telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of `--payload` bytes,
+ * `--in-flight` of them unacknowledged in all but at least one a stream, for `--seconds`. Core is a process of its own on a durable
+ * PostgreSQL. The floor, measured before and after, is a loop that only COPYs the same rows in batches of what is in flight; for
+ * frames of one envelope it is the group commit alone, without a network. The database must have what was acknowledged. With more than
+ * 256 streams all but one are idle: the bench then measures the cost of an idle stream, and the effect of idle streams on a busy one.
  */
-export const bench: Bench = async (args) => {
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      seconds: { type: "string", default: "60" },
-      streams: { type: "string", default: "1" },
-      frame: { type: "string", default: "200" },
-      payload: { type: "string", default: "1024" },
-      "in-flight": { type: "string", default: "16" },
-    },
-  });
-  const load: Load = {
-    seconds: Number(values.seconds),
-    streams: Number(values.streams),
-    envelopesOfFrame: Number(values.frame),
-    payloadBytes: Number(values.payload),
-    framesInFlight: Math.max(1, Math.round(Number(values["in-flight"]) / Number(values.streams))),
-  };
-  const database = await openEmbeddedDatabase();
+export const ingestBench: Bench = async (args) => {
+  const defaults = { seconds: 60, streams: 1, frame: 200, payload: 1024, "in-flight": 16 };
+  const { seconds, streams, frame, payload, "in-flight": inFlight } = readBenchOptions(args, defaults);
+  const framesInFlight = Math.max(1, Math.round(inFlight / streams));
+  const load: Load = { seconds, streams, envelopesOfFrame: frame, payloadBytes: payload, framesInFlight };
+  await using database = await openEmbeddedDatabase();
   const files = await prepareIngestCore(database.url);
   const core = await files.start();
   try {
@@ -41,7 +27,6 @@ export const bench: Bench = async (args) => {
   } finally {
     core.process.kill("SIGKILL");
     await files.remove();
-    await database.close();
   }
 };
 
@@ -61,7 +46,7 @@ interface Target {
   pid: number;
 }
 
-const throughput = async (at: Target, load: Load) => {
+const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
   const { database, pid } = at;
   const small = load.envelopesOfFrame === 1;
   const rowsOfBatch = load.streams * load.framesInFlight * load.envelopesOfFrame;
@@ -88,41 +73,42 @@ const throughput = async (at: Target, load: Load) => {
   const sent = streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
   for (const sender of senders) sender.close();
   const [row] = await database.sql<{ stored: number }[]>`select count(*)::int as stored from ingest_envelope`;
-  if (row?.stored !== sent + streams.length) throw new Error(`${sent} were acknowledged, ${row?.stored} are stored`);
+  if (row?.stored !== sent + streams.length)
+    throw new Error(`${sent} envelopes were acknowledged, ${row?.stored} are stored`);
   const peakRssMb = memoryOf(pid).peakMb;
   await reset(database);
   const after = await floorOf();
 
-  const goals = small ? { goal: 0.7 } : { goal: 0.85 };
-  const result = rated("ingest", "envelopes/s", {
+  const result = ratedFigures({
     figure: acknowledged / seconds,
     floor: (before + after) / 2,
-    ...goals,
+    goal: small ? 0.7 : 0.85,
   });
   const samples = Float64Array.from(latencies);
   const p99 = quantile(samples, 0.99);
   return {
     ...result,
+    unit: "envelopes/s",
     ok: result.ok && peakRssMb < 350 && (small ? result.figure >= 15_000 : p99 < 100),
     details: {
       ...load,
       stored: sent,
-      ack_ms: { p50: round(quantile(samples, 0.5)), p99: round(p99), max: round(quantile(samples, 1)) },
+      ack_ms: { p50: tenths(quantile(samples, 0.5)), p99: tenths(p99), max: tenths(quantile(samples, 1)) },
       core_peak_rss_mb: peakRssMb,
       cpu_us_each: Object.fromEntries(
-        Object.entries(used).map(([name, seconds]) => [name, round((seconds * 1e6) / acknowledged)]),
+        Object.entries(used).map(([name, seconds]) => [name, tenths((seconds * 1e6) / acknowledged)]),
       ),
       floor: small
-        ? `group commit of ${rowsOfBatch} loops without a wire`
+        ? `group commit of ${rowsOfBatch} loops without a network`
         : `bare COPY loop, ${rowsOfBatch} rows a transaction`,
-      floor_before: Math.round(before),
-      floor_after: Math.round(after),
+      floor_before: rounded(before),
+      floor_after: rounded(after),
       goals: small ? "ratio >= 0.7, >= 15000/s" : "ratio >= 0.85, ack p99 < 100 ms, core's peak RSS < 350 MB",
     },
   };
 };
 
-const idleStreams = async (at: Target, load: Load) => {
+const idleStreams = async (at: Target, load: Load): Promise<BenchFigures> => {
   const busyLoad = { ...load, framesInFlight: 1, envelopesOfFrame: Math.min(load.envelopesOfFrame, 20) };
   const busy = await openStreams(at, busyLoad, 1);
   const [stream] = busy.streams;
@@ -142,25 +128,24 @@ const idleStreams = async (at: Target, load: Load) => {
   const kibEach = ((memoryOf(at.pid).nowMb - before) * 1024) / idle.streams.length;
   const among = await measure();
   for (const sender of [...busy.senders, ...idle.senders]) sender.close();
-  const ratio = round(among / alone);
+  const ratio = tenths(among / alone);
   return {
-    name: "ingest",
-    figure: round(among),
+    figure: tenths(among),
     unit: "ms ack p99 of a busy stream among idle ones (less is better)",
-    floor: round(alone),
+    floor: tenths(alone),
     ratio,
     goal: 2,
     ok: ratio < 2 && kibEach < 60,
     details: {
       idle_streams: idle.streams.length,
       connections: idle.senders.length,
-      core_rss_kib_each: round(kibEach),
+      core_rss_kib_each: tenths(kibEach),
       goals: "core's RSS per idle stream < 60 KiB; p99 of one busy stream < 2 x alone",
     },
   };
 };
 
-/** Eight streams on a connection, each connection with an identity of its own: the most that core lets one have. */
+/** Opens streams, eight on each connection (the most that core accepts), each connection with an identity of its own. */
 const openStreams = async (at: Target, load: Load, count: number) => {
   const senders: Sender[] = [];
   const streams: SenderStream[] = [];
@@ -175,19 +160,18 @@ const openStreams = async (at: Target, load: Load, count: number) => {
   return { senders, streams };
 };
 
-/** Every measurement starts on an empty table and a fresh checkpoint. */
+/** Empties the table and writes a checkpoint, so that every measurement starts alike. */
 const reset = async ({ sql }: EmbeddedDatabase): Promise<void> => {
   await sql`truncate ingest_envelope`;
   await sql`checkpoint`;
 };
 
-/** CPU seconds since the call, of each of the three that share the machine. */
+/** Returns a function that returns the CPU seconds since this call, of each of the three that share the machine. */
 const cpuMeter = ({ pid, database }: Target) => {
-  const read = () => ({
-    core: cpuSecondsOf(pid),
-    sender: process.cpuUsage().user / 1e6 + process.cpuUsage().system / 1e6,
-    database: cpuSecondsOf(database.pid),
-  });
+  const read = () => {
+    const { user, system } = process.cpuUsage();
+    return { core: cpuSecondsOf(pid), sender: (user + system) / 1e6, database: cpuSecondsOf(database.pid) };
+  };
   const before = read();
   return () => {
     const now = read();
@@ -199,4 +183,4 @@ const cpuMeter = ({ pid, database }: Target) => {
   };
 };
 
-const round = (value: number): number => Math.round(value * 10) / 10;
+const tenths = (value: number): number => rounded(value, 1);

@@ -2,27 +2,25 @@ import { parseArgs } from "node:util";
 import { systemClock } from "../../kit/clock.ts";
 import { launchBrowser } from "../lab/browser.ts";
 import { buildUi } from "../lab/built-ui.ts";
-import { seedPeople } from "../lab/people.ts";
-import { seedFleet } from "../lab/seed-fleet.ts";
+import { createInProcessCore } from "../lab/in-process-core.ts";
+import { openWeb } from "../lab/in-process-web.ts";
 import { uiStates, viewports } from "../lab/ui-states.ts";
 import { visitPage } from "../lab/visit-page.ts";
-import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
-import type { Bench } from "./bench.ts";
-import { createBenchCore } from "./core.ts";
-import { findViolations, measureArrival, measureBytes, measureInteractions, type Stage } from "./ui/measure.ts";
-import { startBenchWeb } from "./web.ts";
+import { type Bench, median, rounded } from "./bench.ts";
+import { openFleetDatabase, seedLargeFleet } from "./large-fleet.ts";
+import { findViolations, measureArrival, measureBytes, measureInteractions, type Stage } from "./measure-ui.ts";
 
 /** Upper bounds: bytes, milliseconds, and the share of the window by which content moves. */
 const goals = { fleetJs: 60 * 1024, loginJs: 15 * 1024, css: 12 * 1024, interactive: 1000, interaction: 100, shift: 0 };
 const slowdown = 4;
 
 /**
- * The user interface in Chromium, before core, web and PostgreSQL on the same machine: bytes that pages load, the time until `/fleet`
- * is interactive with its caches empty on a processor four times slower, at each of `--collectors` (1,000 or more), how long it takes to answer
- * inputs, what moves by itself, and what axe finds in every state, theme and width. The floor is the same slow processor with the
- * sign-in page, which has no script but the theme's.
+ * Measures the user interface in Chromium, with core, web and PostgreSQL on the same machine: bytes that pages load, the time until
+ * `/fleet` is interactive with empty caches on a processor four times slower, for each of `--collectors` (1,000 or more), the time to
+ * respond to inputs, layout shift, and axe's findings in every state, theme and width. The floor is the sign-in page on the same slow
+ * processor; it has no script but the theme's.
  */
-export const bench: Bench = async (args) => {
+export const uiBench: Bench = async (args) => {
   const { values } = parseArgs({
     args: [...args],
     options: {
@@ -40,21 +38,20 @@ export const bench: Bench = async (args) => {
   const [fleet, drawer, home, login, floor] = await withFleet(60, (stage) => measurePages(stage, runs));
 
   const figure = Math.max(...fleets.map(({ interactive_ms }) => interactive_ms));
-  const answers = fleets.flatMap(({ interaction_ms }) => Object.values(interaction_ms));
+  const responses = fleets.flatMap(({ interaction_ms }) => Object.values(interaction_ms));
   const ok =
     figure < goals.interactive &&
-    Math.max(...answers) < goals.interaction &&
+    Math.max(...responses) < goals.interaction &&
     fleets.every(({ layout_shift }) => layout_shift <= goals.shift) &&
     fleet.js <= goals.fleetJs &&
     login.js <= goals.loginJs &&
     [fleet, drawer, home, login].every(({ css }) => css <= goals.css) &&
     violations?.found.length === 0;
   return {
-    name: "ui",
     figure,
     unit: "ms",
     floor,
-    ratio: Math.round((figure / floor) * 10) / 10,
+    ratio: rounded(figure / floor, 1),
     goal: goals.interactive,
     ok,
     details: {
@@ -69,33 +66,20 @@ export const bench: Bench = async (args) => {
   };
 };
 
-/** Does something before a fleet of `count` collectors on a database of its own. */
+/** Runs `work` on a fleet of `count` collectors with a database of its own. */
 const withFleet = async <Result>(
   count: number,
   work: (stage: Stage, grow: (count: number) => Promise<void>) => Promise<Result>,
 ): Promise<Result> => {
-  const database = await openEmbeddedDatabase({ settings: { shared_buffers: "512MB" } });
-  const browser = await launchBrowser();
-  try {
-    await seedPeople(database.db, systemClock.now());
-    const grow = async (size: number) => {
-      await seedFleet(database.db, { count: size, now: new Date(systemClock.now()) });
-      // Seeding wrote each row some times in one go; a fleet that grew has no such holes.
-      await database.sql.unsafe("vacuum full fleet_host");
-      await database.sql.unsafe("vacuum analyze");
-    };
-    if (count > 0) await grow(count);
-    const core = createBenchCore(database, { signer: null, clientCertificates: {} as never }, systemClock.now);
-    const web = await startBenchWeb(core, { url: database.url, ui: await buildUi() });
-    try {
-      return await work({ browser, web }, grow);
-    } finally {
-      await web.close();
-    }
-  } finally {
-    await browser.close();
-    await database.close();
-  }
+  await using database = await openFleetDatabase(systemClock.now());
+  await using cleanup = new AsyncDisposableStack();
+  const browser = cleanup.adopt(await launchBrowser(), (browser) => browser.close());
+  const grow = (size: number) => seedLargeFleet(database, size, systemClock.now());
+  if (count > 0) await grow(count);
+  const core = createInProcessCore({ db: database.db, clock: systemClock });
+  const opened = await openWeb(core, { url: database.url, ui: await buildUi() });
+  const web = cleanup.adopt(opened, (web) => web.close());
+  return await work({ browser, web }, grow);
 };
 
 const empty = {
@@ -113,14 +97,14 @@ const checkStates = async (stage: Stage, grow: (count: number) => Promise<void>)
 };
 
 const measureFleet = async (stage: Stage, runs: number) => {
-  // The first goes ahead: what a server that runs has in its caches is no part of it.
+  // One arrival before fills the caches of the servers.
   await measureArrival(stage, 1);
   const arrivals = [];
   for (let run = 0; run < runs; run++) arrivals.push(await measureArrival(stage, slowdown));
   return {
-    interactive_ms: median(arrivals.map(({ interactive }) => interactive)),
-    first_rows_ms: median(arrivals.map(({ firstRows }) => firstRows)),
-    all_rows_ms: median(arrivals.map(({ allRows }) => allRows)),
+    interactive_ms: rounded(median(arrivals.map(({ interactive }) => interactive))),
+    first_rows_ms: rounded(median(arrivals.map(({ firstRows }) => firstRows))),
+    all_rows_ms: rounded(median(arrivals.map(({ allRows }) => allRows))),
     layout_shift: Math.max(...arrivals.map(({ layoutShift }) => layoutShift)),
     interaction_ms: await measureInteractions(stage, 1),
     interaction_ms_on_slow: await measureInteractions(stage, slowdown),
@@ -144,9 +128,6 @@ const measurePages = async (stage: Stage, runs: number) => {
     }),
     await measureBytes(stage, "/"),
     await measureBytes(stage, "/login", { signedIn: false }),
-    median(floors),
+    rounded(median(floors)),
   ] as const;
 };
-
-const median = (samples: readonly number[]): number =>
-  Math.round(samples.toSorted((a, b) => a - b)[Math.floor(samples.length / 2)] ?? Number.NaN);

@@ -5,11 +5,11 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Core } from "../../functions/core.ts";
-import { createBenchCore } from "../bench/core.ts";
-import { startBenchWeb } from "../bench/web.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { launchBrowser } from "../lab/browser.ts";
 import { buildUi } from "../lab/built-ui.ts";
+import { createInProcessCore } from "../lab/in-process-core.ts";
+import { openWeb } from "../lab/in-process-web.ts";
 import { seedPeople } from "../lab/people.ts";
 import { type VisitOptions, visitPage } from "../lab/visit-page.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
@@ -92,13 +92,15 @@ const emptyPictures: Picture[] = [
 const database = await openEmbeddedDatabase();
 const browser = await launchBrowser();
 try {
-  const silent: Pick<Core, "signer" | "clientCertificates"> = { signer: null, clientCertificates: {} as never };
   const ui = await buildUi();
   const now = Date.UTC(2026, 0, 15, 12);
   await seedPeople(database.db, now);
-  const plain = createBenchCore(database, silent, () => now);
-  const core = { ...plain, config: { ...plain.config, collectorVersionMin: "1.4.0" } };
-  const web = await startBenchWeb(core, { url: database.url, ui });
+  const core = createInProcessCore({
+    db: database.db,
+    clock: { ...systemClock, now: () => now },
+    env: { SVC_COLLECTOR_MIN_VERSION: "1.4.0" },
+  });
+  const web = await openWeb(core, { url: database.url, ui });
   await mkdir(folder, { recursive: true });
 
   const take = async ({ name, path, viewport, ready, fault }: Picture): Promise<void> => {

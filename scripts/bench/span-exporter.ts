@@ -1,9 +1,10 @@
 import { once } from "node:events";
 import { connect } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { frameGrpcMessages } from "../../proto/grpc-framing.ts";
 
-/** An OTLP request of `count` spans as an instrumented web service sends them: ids, times and half a dozen attributes each. */
+/** Returns an OTLP request of `count` spans as an instrumented web service sends them: ids, times and attributes. */
 export const spansRequest = (count: number, seed: number): Uint8Array => {
   const text = (key: string, value: string) => ({ key, value: { value: { case: "stringValue" as const, value } } });
   const number = (key: string, value: number) => ({
@@ -44,8 +45,8 @@ export const spansRequest = (count: number, seed: number): Uint8Array => {
 };
 
 /**
- * Sends requests over gRPC, as bytes, `inFlight` at a time on each of `connections`, until `signal` aborts; gives how many were
- * accepted and refused. Costs a small part of what an SDK does, so that the collector is what is measured.
+ * Sends requests over gRPC, as bytes, `inFlight` at a time on each of `connections`, until `signal` aborts; returns how many were
+ * accepted and refused. It costs a small part of what an SDK costs, so that the bench measures the collector.
  */
 export const exportSpans = async (
   address: string,
@@ -53,11 +54,7 @@ export const exportSpans = async (
   load: { connections: number; inFlight: number },
   signal: AbortSignal,
 ): Promise<{ accepted: number; refused: number }> => {
-  const bodies = requests.map((payload) => {
-    const prefix = Buffer.alloc(5);
-    prefix.writeUInt32BE(payload.length, 1);
-    return Buffer.concat([prefix, payload]);
-  });
+  const bodies = requests.map((request) => frameGrpcMessages([request]));
   const totals = { accepted: 0, refused: 0 };
   let next = 0;
 

@@ -1,15 +1,18 @@
 /**
- * The cheapest sender there is, so that the bench measures core: raw HTTP/2 and a frame that is encoded once. A frame's sequences are
- * patched in place, as varints of five bytes each, which is why they start at 2^28.
+ * A sender as cheap as possible, so that the bench measures core: raw HTTP/2, and a frame that is encoded once. It patches a frame's
+ * sequences in place, as varints of five bytes each; that is why they start at 2^28.
  */
 import { type ClientHttp2Session, connect } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
-import { ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { unpooled } from "../../kit/buffer-pool.ts";
+import { ForwardRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
 
 /** Sequences from here on take five bytes. */
 const firstSequence = 2 ** 28;
+const ackBytesMax = 1 << 20;
 
-/** What a stream sends. */
+/** The frames of a stream. */
 export interface StreamOptions {
   hostId: string;
   envelopesOfFrame: number;
@@ -17,24 +20,24 @@ export interface StreamOptions {
   framesInFlight: number;
 }
 
-/** A Forward stream that is open. */
+/** An open Forward stream. */
 export interface SenderStream {
-  /** Keeps `framesInFlight` frames on their way until `stop`; each ack is told with its milliseconds. */
+  /** Keeps `framesInFlight` frames in flight until `stop`; calls `onAck` with the latency of each ack. */
   run(onAck: (latencyMs: number) => void): void;
-  /** Sends no more, and resolves when everything is acknowledged. */
+  /** Stops sending; resolves when everything is acknowledged. */
   stop(): Promise<void>;
-  /** Envelopes acknowledged. */
+  /** Returns the number of acknowledged envelopes. */
   acknowledged(): number;
   close(): void;
 }
 
-/** One TLS connection; `openStream` may be called for several streams. */
+/** One TLS connection, for several streams. */
 export interface Sender {
   openStream(options: StreamOptions): Promise<SenderStream>;
   close(): void;
 }
 
-/** Connects with a client certificate, with the windows of a fast sender. */
+/** Connects with a client certificate and the flow-control windows of a fast sender. */
 export const connectSender = async (options: {
   port: number;
   ca: string;
@@ -66,15 +69,14 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
   });
   failed.catch(() => undefined);
   const open = create(ForwardRequestSchema, { message: { case: "open", value: { hostId, queueId } } });
-  stream.write(enveloped(toBinary(ForwardRequestSchema, open)));
+  // The frame moves the cursor to where sequences take five bytes.
+  const messages = [toBinary(ForwardRequestSchema, open), frameOf(options, queueId, 0, firstSequence - 1, 1)];
+  stream.write(frameGrpcMessages(messages));
 
-  // Brings the cursor to where sequences take five bytes.
-  stream.write(enveloped(frameOf(options, queueId, 0, firstSequence - 1, 1)));
-
-  const template = encodeFrame(options, queueId);
+  const encodeFrame = createFrameEncoder(options, queueId);
   const sentAt: number[] = [];
   let next = firstSequence;
-  let messages = 0;
+  let received = 0;
   let running = false;
   let onAck: (latencyMs: number) => void = () => undefined;
   const opened = Promise.withResolvers<void>();
@@ -82,17 +84,20 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
 
   const send = () => {
     sentAt.push(performance.now());
-    stream.write(template(next));
+    stream.write(encodeFrame(next));
     next += envelopesOfFrame;
   };
-  const received = () => {
+  const receive = () => {
     // Opened, and the ack of the first frame.
-    if (messages++ < 2) return messages === 2 && opened.resolve();
+    if (received++ < 2) return received === 2 && opened.resolve();
     onAck(performance.now() - (sentAt.shift() ?? 0));
     if (running) send();
     else if (sentAt.length === 0) drained?.();
   };
-  stream.on("data", eachEnvelope(received));
+  const reader = createGrpcMessageReader(ackBytesMax, unpooled, () => new Error("an ack is too large"));
+  stream.on("data", (chunk: Buffer<ArrayBuffer>) => {
+    for (let count = reader.push(chunk).length; count > 0; count--) receive();
+  });
   await Promise.race([opened.promise, failed]);
 
   return {
@@ -105,16 +110,9 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
       running = false;
       if (sentAt.length > 0) await Promise.race([new Promise<void>((resolve) => (drained = resolve)), failed]);
     },
-    acknowledged: () => Math.max(0, messages - 2) * envelopesOfFrame,
+    acknowledged: () => Math.max(0, received - 2) * envelopesOfFrame,
     close: () => stream.close(),
   };
-};
-
-const enveloped = (message: Uint8Array): Buffer => {
-  const bytes = Buffer.alloc(5 + message.length);
-  bytes.writeUInt32BE(message.length, 1);
-  bytes.set(message, 5);
-  return bytes;
 };
 
 const frameOf = (
@@ -136,27 +134,22 @@ const frameOf = (
   return toBinary(ForwardRequestSchema, create(ForwardRequestSchema, { message: { case: "frame", value } }));
 };
 
-/** Gives a function that makes the frame starting at a sequence. */
-const encodeFrame = (options: StreamOptions, queueId: Uint8Array): ((first: number) => Buffer) => {
-  const { envelopesOfFrame } = options;
-  const payload = crypto.getRandomValues(new Uint8Array(options.payloadBytes));
-  const encode = (first: number): Buffer =>
-    enveloped(frameOf(options, queueId, first - 1, first, envelopesOfFrame, payload));
-  // Where two encodings of different sequences differ are the varints: the third byte of each is alike in neither.
-  const [one, other] = [encode(firstSequence + 0x1f_ffff), encode(firstSequence + 0x1f_ffff + 0x2000_0000)];
-  const offsets: { at: number; delta: number }[] = [];
-  const find = (value: number, from: number): number => one.indexOf(varint5(value), from);
-  let from = 0;
-  for (let index = -1; index < envelopesOfFrame; index++) {
-    const at = find(firstSequence + 0x1f_ffff + index, from);
-    if (at < 0 || Buffer.compare(other.subarray(at, at + 5), varint5(firstSequence + 0x2020_0000 - 1 + index)) !== 0)
-      throw new Error("a sequence was not found in the frame");
-    offsets.push({ at, delta: index });
-    from = at + 5;
+/** Returns a function that returns the frame starting at a sequence. */
+const createFrameEncoder = (options: StreamOptions, queueId: Uint8Array): ((first: number) => Buffer) => {
+  const { envelopesOfFrame, payloadBytes } = options;
+  const payload = crypto.getRandomValues(new Uint8Array(payloadBytes));
+  // Any sequence whose varints occur nowhere else in the frame.
+  const sample = firstSequence + 0x1f_ffff;
+  const template = frameGrpcMessages([frameOf(options, queueId, sample - 1, sample, envelopesOfFrame, payload)]);
+  const offsets: number[] = [];
+  for (let index = 0; index <= envelopesOfFrame; index++) {
+    const at = Buffer.from(template.buffer).indexOf(varint5(sample - 1 + index), (offsets.at(-1) ?? -5) + 5);
+    if (at < 0) throw new Error("a sequence was not found in the frame");
+    offsets.push(at);
   }
   return (first) => {
-    const bytes = Buffer.from(one);
-    for (const { at, delta } of offsets) writeVarint5(bytes, at, first + delta);
+    const bytes = Buffer.from(template);
+    for (const [index, at] of offsets.entries()) writeVarint5(bytes, at, first - 1 + index);
     return bytes;
   };
 };
@@ -173,28 +166,4 @@ const varint5 = (value: number): Buffer => {
   const bytes = Buffer.alloc(5);
   writeVarint5(bytes, 0, value);
   return bytes;
-};
-
-/** Calls back for each gRPC message of a response; acks are not parsed. */
-const eachEnvelope = (callback: () => void): ((chunk: Buffer) => void) => {
-  let prefix = 0;
-  let length = 0;
-  return (chunk) => {
-    let at = 0;
-    while (at < chunk.length || (prefix === 5 && length === 0)) {
-      if (prefix < 5) {
-        length = prefix === 0 ? 0 : length * 256 + (chunk[at] ?? 0);
-        prefix++;
-        at++;
-      } else {
-        const step = Math.min(length, chunk.length - at);
-        at += step;
-        length -= step;
-      }
-      if (prefix === 5 && length === 0) {
-        prefix = 0;
-        callback();
-      }
-    }
-  };
 };

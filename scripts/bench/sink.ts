@@ -6,8 +6,8 @@
 import { createSecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { encodePem } from "../../../proto/pem.ts";
+import { IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { encodePem } from "../../proto/pem.ts";
 import {
   clientExtensions,
   createTestCa,
@@ -16,7 +16,7 @@ import {
   type TestName,
   testNames,
   x509,
-} from "../../lab-ca/test-pki.ts";
+} from "../lab-ca/test-pki.ts";
 
 const hostId = "https://fleet.test/d/1";
 const ca = await createTestCa();

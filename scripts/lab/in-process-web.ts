@@ -1,25 +1,24 @@
-import { createApp as createCoreApp } from "../../functions/app.ts";
 import type { Core } from "../../functions/core.ts";
-import type { HttpContext } from "../../functions/http/request.ts";
 import { listenHttp } from "../../functions/node/http-listener.ts";
 import { createWebApp } from "../../ui/bff/app.ts";
 import { parseWebConfig } from "../../ui/bff/config.ts";
 import { createSessions } from "../../ui/bff/session.ts";
 import type { Web, WebUi } from "../../ui/bff/web.ts";
-import { type PersonName, people } from "../lab/people.ts";
-import type { SessionCookie } from "../lab/visit-page.ts";
+import { openApp } from "./in-process-core.ts";
+import { type PersonName, people } from "./people.ts";
+import type { SessionCookie } from "./visit-page.ts";
 
-/** Web on a loopback port, in one process with the core behind it; its clock is core's. There is no identity provider. */
-export interface BenchWeb {
-  /** Where browsers find it: `http://127.0.0.1:<port>`. */
+/** Web on a loopback port, in one process with its core and with core's clock. It has no identity provider. */
+export interface InProcessWeb {
+  /** `http://127.0.0.1:<port>`. */
   origin: string;
   /** A session as after a sign-in, for `context.addCookies`. */
   sessionOf(name: PersonName): Promise<SessionCookie>;
   close(): Promise<void>;
 }
 
-/** Starts it with a built user interface. */
-export const startBenchWeb = async (core: Core, { url, ui }: { url: string; ui: WebUi }): Promise<BenchWeb> => {
+/** Starts web with a built user interface. */
+export const openWeb = async (core: Core, { url, ui }: { url: string; ui: WebUi }): Promise<InProcessWeb> => {
   let app: ReturnType<typeof createWebApp> | undefined;
   const listener = await listenHttp(
     { fetch: (request, env) => app?.fetch(request, env) ?? new Response(null, { status: 503 }) },
@@ -42,9 +41,8 @@ export const startBenchWeb = async (core: Core, { url, ui }: { url: string; ui: 
     () => "",
   );
   const { db, clock, entropy, log } = core;
-  const peer = { remoteAddress: "127.0.0.1", certificate: null, listener: "http" };
-  const coreApp = createCoreApp(core, { peerOf: (c: HttpContext) => c.env.peer });
-  const fetch: Web["fetch"] = async (path, init) => coreApp.fetch(new Request(path, init), { peer });
+  const send = openApp(core);
+  const fetch: Web["fetch"] = (path, init) => send(new Request(path, init));
   const web: Web = { config, db, clock, entropy, log, fetch, ui };
   app = createWebApp(web, { remoteAddressOf: () => "127.0.0.1" });
   const sessions = createSessions(web);

@@ -1,20 +1,20 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
-import { uiPath } from "../../bundle/bundle-ui.ts";
-import { type UiState, viewports, violationsOf } from "../../lab/ui-states.ts";
-import { visitPage } from "../../lab/visit-page.ts";
+import { uiPath } from "../bundle/bundle-ui.ts";
+import { type UiState, viewports, violationsOf } from "../lab/ui-states.ts";
+import { visitPage } from "../lab/visit-page.ts";
 
-/** Where pages are measured. */
+/** The browser, and web. */
 export type Stage = Parameters<typeof visitPage>[0];
 
-/** Compressed bytes of what a page loads by itself. */
+/** Compressed bytes that a page loads. */
 export interface PageBytes {
   js: number;
   css: number;
 }
 
-/** What a page loads, compressed by gzip, once it is quiet; `act` may load more. */
+/** Measures the bytes, compressed by gzip, that a page loads until the network is idle; `act` may load more. */
 export const measureBytes = async (
   stage: Stage,
   path: string,
@@ -35,17 +35,17 @@ export const measureBytes = async (
 
 /** Milliseconds since the navigation began. */
 export interface Arrival {
-  /** The first rows are there. */
+  /** To the first row. */
   firstRows: number;
-  /** The first rows are there, and the last task of 50 ms or more has ended: from here on the page answers at once. */
+  /** To the first row and the end of the last task of 50 ms or more: from here on the page responds at once. */
   interactive: number;
-  /** All rows of the page are there, those too that are far below. */
+  /** To the last row of the page, also below the screen. */
   allRows: number;
-  /** How far content moved by itself. */
+  /** The share of the window by which content moved by itself. */
   layoutShift: number;
 }
 
-/** Opens `/fleet` with empty caches on a slow processor. */
+/** Measures `/fleet` with empty caches on a slow processor. */
 export const measureArrival = async (stage: Stage, slowdown: number): Promise<Arrival> => {
   const { page, layoutShift } = await visitPage(stage, "auditor", "/fleet", { slowdown });
   const whenRows = async (count: number) => {
@@ -57,7 +57,7 @@ export const measureArrival = async (stage: Stage, slowdown: number): Promise<Ar
   };
   const firstRows = await whenRows(1);
   const allRows = await whenRows(200);
-  // What follows, such as the charts' counts, may hold the page up once more.
+  // Later work, such as the charts' counts, may block the page again.
   await page.waitForLoadState("networkidle");
   const lastTask = await page.evaluate(
     () =>
@@ -74,7 +74,7 @@ export const measureArrival = async (stage: Stage, slowdown: number): Promise<Ar
   return { firstRows, interactive: Math.max(firstRows, lastTask), allRows, layoutShift: shift };
 };
 
-/** The slowest answers in milliseconds, from the input to the next frame, by what was done. */
+/** Measures the slowest responses in milliseconds, from the input to the next frame, by action. */
 export const measureInteractions = async (stage: Stage, slowdown: number): Promise<Record<string, number>> => {
   const { page } = await visitPage(stage, "auditor", "/fleet", { slowdown });
   await page.locator(".row-link").nth(199).waitFor();
@@ -111,7 +111,7 @@ export const measureInteractions = async (stage: Stage, slowdown: number): Promi
   for (const [name, act] of Object.entries(actions)) {
     await act();
     await settled();
-    // Entries are handed out some time after the frame.
+    // The browser delivers entries some time after the frame.
     await page.waitForTimeout(300);
     slowest[name] = await page.evaluate(() =>
       Math.max(0, ...(globalThis as unknown as { events: number[] }).events.splice(0)),
@@ -121,7 +121,7 @@ export const measureInteractions = async (stage: Stage, slowdown: number): Promi
   return slowest;
 };
 
-/** What axe finds in states, in every viewport: `<state>, <width> px, <scheme>: <rule>: <element>`. */
+/** Returns what axe finds in states, in every viewport: `<state>, <width> px, <scheme>: <rule>: <element>`. */
 export const findViolations = async (stage: Stage, states: readonly UiState[]): Promise<string[]> => {
   const found: string[] = [];
   for (const { name, person, path, ready, enter } of states)

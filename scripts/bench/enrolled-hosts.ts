@@ -1,0 +1,105 @@
+import { generateKeyPairSync, type KeyObject } from "node:crypto";
+import { certificate, collectorIdentity } from "../../drizzle/schema/certificate.ts";
+import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
+import type { Core } from "../../functions/core.ts";
+import { issuedRow } from "../../functions/domain/certificate/issued.ts";
+import { generateToken } from "../../functions/domain/enrollment/rules.ts";
+import { createNodeCryptography, createNodeSigningKey } from "../../functions/node/node-cryptography.ts";
+import { readAuthorities } from "../../functions/signer/authority.ts";
+import { createClientCertificateReader } from "../../functions/signer/certificate.ts";
+import { createLocalCa } from "../../functions/signer/local-ca.ts";
+import type { Signer } from "../../functions/signer/signer.ts";
+import type { Database } from "../../functions/store/database.ts";
+import { sha256 } from "../../kit/bytes.ts";
+import { systemEntropy, uuidv7 } from "../../kit/entropy.ts";
+import { decodePem } from "../../proto/pem.ts";
+import { createTestCa } from "../lab-ca/test-pki.ts";
+
+/** Identities of hosts are this and the device id. */
+export const benchPrefix = "https://fleet.bench/d/";
+/** Lifetime of certificates. */
+export const benchTtlSeconds = 1_814_400;
+
+/** An enrolled host with its P-256 key. */
+export interface BenchHost {
+  identity: string;
+  privateKey: KeyObject;
+  publicKey: KeyObject;
+  /** DER. */
+  certificate: Uint8Array<ArrayBuffer>;
+  certificateSha256: string;
+}
+
+/** Creates a local CA. */
+export const createBenchSigner = async (): Promise<{ signer: Signer } & Pick<Core, "clientCertificates">> => {
+  const cryptography = createNodeCryptography();
+  const ca = await createTestCa();
+  const authorities = readAuthorities(ca.pem);
+  const signer = await createLocalCa({ authorities, key: createNodeSigningKey(ca.key.pem), cryptography });
+  return { signer, clientCertificates: createClientCertificateReader({ authorities, cryptography }) };
+};
+
+/** Inserts a policy and a token for all hosts. Limits that are not reached cost what limits cost. */
+export const insertBenchToken = async (db: Database, now: number) => {
+  const id = () => uuidv7({ clock: { now: () => now }, entropy: systemEntropy });
+  const [policyId, tokenId, createdBy] = [id(), id(), id()];
+  const created = { createdAt: new Date(now), createdBy, allowedSourceCidrs: [] };
+  await db.insert(enrollmentPolicy).values({
+    ...created,
+    id: policyId,
+    name: "bench",
+    allowedIdentityPrefixes: [benchPrefix],
+    certificateTtlSeconds: benchTtlSeconds,
+    allowedPlatforms: ["linux"],
+    maxEnrollments: 1_000_000,
+    maxEnrollmentsPerHour: 1_000_000,
+    reenrollment: "deny",
+  });
+  const token = generateToken(systemEntropy).reveal();
+  await db.insert(bootstrapToken).values({
+    ...created,
+    id: tokenId,
+    policyId,
+    tokenSha256: await sha256(token),
+    tokenPrefix: token.slice(0, 12),
+    maxUses: 1_000_000,
+    expiresAt: new Date(now + 3_600_000),
+  });
+  return { policyId, tokenId, token };
+};
+
+const rowsPerInsert = 500;
+
+/** Enrolls `count` hosts at `now`, straight into the database. */
+export const enrollBenchHosts = async (
+  db: Database,
+  { signer, count, now }: { signer: Signer; count: number; now: number },
+): Promise<BenchHost[]> => {
+  const { policyId, tokenId } = await insertBenchToken(db, now);
+  const id = () => uuidv7({ clock: { now: () => now }, entropy: systemEntropy });
+  const at = new Date(now);
+  const hosts: BenchHost[] = [];
+  while (hosts.length < count) {
+    const identities: (typeof collectorIdentity.$inferInsert)[] = [];
+    const certificates: (typeof certificate.$inferInsert)[] = [];
+    for (let rows = Math.min(rowsPerInsert, count - hosts.length); rows > 0; rows--) {
+      const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+      const spki = new Uint8Array(publicKey.export({ format: "der", type: "spki" }));
+      const deviceId = `host-${hosts.length}`;
+      const identity = `${benchPrefix}${deviceId}`;
+      const serial = systemEntropy.bytes(16);
+      const issued = await signer.sign({ csrPem: "", spki, identity, ttlSeconds: benchTtlSeconds, serial, now });
+      const identityId = id();
+      const collector = { platform: "linux/amd64", collectorVersion: "1.0.0", enrolledAt: at };
+      identities.push({ id: identityId, identity, deviceId, policyId, tokenId, ...collector });
+      const facts = { id: id(), identityId, predecessorId: null, tokenId, issuedAt: now };
+      certificates.push({ ...issuedRow(issued, { ...facts, spkiSha256: await sha256(spki) }), firstUsedAt: at });
+      const der = decodePem(issued.certificatePem, "CERTIFICATE");
+      if (der === undefined) throw new Error("the signer returned no certificate");
+      hosts.push({ identity, privateKey, publicKey, certificate: der, certificateSha256: issued.fingerprintSha256 });
+    }
+    await db.insert(collectorIdentity).values(identities);
+    await db.insert(certificate).values(certificates);
+  }
+  return hosts;
+};
