@@ -21,7 +21,7 @@ export type FileSystem = Pick<
 export const systemFiles: FileSystem = nodeFiles;
 
 /** Where to write, by default the real file system, and randomness for the names of temporary files. */
-export interface Disk {
+export interface FileAccess {
   entropy: Entropy;
   files?: FileSystem;
 }
@@ -75,7 +75,7 @@ export const makePrivateDirectory = async (directory: string, files = systemFile
 };
 
 /** Writes `text` to `path` durably and in one step, replacing a file there. The default mode is 0600. */
-export const writeDurably = async (path: string, text: string, disk: Disk, mode = 0o600): Promise<void> => {
+export const writeDurably = async (path: string, text: string, disk: FileAccess, mode = 0o600): Promise<void> => {
   const { entropy, files = systemFiles } = disk;
   const temporary = temporaryName(path, entropy);
   const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
@@ -97,7 +97,7 @@ export const writeDurably = async (path: string, text: string, disk: Disk, mode 
 };
 
 /** Creates or changes the symbolic link `path` to `target`, durably and in one step. */
-export const switchLink = async (path: string, target: string, disk: Disk): Promise<void> => {
+export const switchLink = async (path: string, target: string, disk: FileAccess): Promise<void> => {
   const { entropy, files = systemFiles } = disk;
   const temporary = temporaryName(path, entropy);
   await files.symlink(target, temporary);

@@ -17,7 +17,7 @@ import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import { parseTimestamp } from "../../proto/management/text.ts";
 import { acquireFileLock } from "../files/lock.ts";
 import {
-  type Disk,
+  type FileAccess,
   fsyncDirectory,
   linkTarget,
   makePrivateDirectory,
@@ -88,7 +88,7 @@ export interface IdentityDirectory {
 }
 
 /** Opens the identity directory `path`, which `locked` creates 0700; files in it are 0600. */
-export const openIdentityDirectory = (path: string, disk: Disk): IdentityDirectory => {
+export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityDirectory => {
   const { files = systemFiles } = disk;
   const currentLink = join(path, "current");
   const previousLink = join(path, "previous");

@@ -14,7 +14,7 @@ import type { CollectorEnv } from "../env.ts";
 import { createForwarder, type Forwarder, type ForwarderStatus } from "../forward/forwarder.ts";
 import { type IdentityDirectory, identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { callDesiredConfig, callHeartbeat } from "../management/calls.ts";
-import { createHeartbeats, type HeartbeatStatus } from "../management/heartbeats.ts";
+import { createHeartbeatSender, type HeartbeatStatus } from "../management/heartbeat-sender.ts";
 import { createSentAt, type ManagementCaller } from "../management/signed-request.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import type { Queue } from "../queue/queue.ts";
@@ -96,7 +96,7 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     const figures = { config, queue: options.queue.stats(), forwarder: forwarderStatus(), renewal: renewal() };
     return callHeartbeat(transport, heartbeatCaller, composeHeartbeat(options.facts, figures));
   };
-  const heartbeats = createHeartbeats({
+  const heartbeats = createHeartbeatSender({
     send,
     skewSeconds: heartbeatCaller.sentAt.skewSeconds,
     intervalSeconds: management.heartbeatIntervalSeconds,

@@ -15,7 +15,7 @@ export interface HeartbeatStatus {
 }
 
 /** Sends heartbeats. */
-export interface Heartbeats {
+export interface HeartbeatSender {
   /**
    * Sends heartbeats until the signal aborts, and resolves then. Sends the first at once and the next after the interval ±10 %. A
    * failed one is logged and not repeated: the next one carries newer state. `Retry-After` lengthens the wait. Never rejects.
@@ -24,8 +24,8 @@ export interface Heartbeats {
   status(): HeartbeatStatus;
 }
 
-/** Creates the heartbeats of a core session. `intervalSeconds` applies until core's first answer names another interval. */
-export const createHeartbeats = (options: {
+/** Creates the heartbeat sender of a core session. `intervalSeconds` applies until core's first answer names another interval. */
+export const createHeartbeatSender = (options: {
   send: () => Promise<HeartbeatResponse>;
   /** By how much this host's clock is ahead of core's; 0 while the host's own clock is used. */
   skewSeconds: () => number;
@@ -38,7 +38,7 @@ export const createHeartbeats = (options: {
   onAnswer: (answer: HeartbeatResponse) => void;
   /** Called with core's problem code; undefined for any other failure. */
   onFailure: (code: string | undefined) => void;
-}): Heartbeats => {
+}): HeartbeatSender => {
   const { send, skewSeconds, clock, entropy, log, onAnswer, onFailure } = options;
   const status: HeartbeatStatus = { lastSuccessAt: options.lastSuccessAt, lastError: null };
   let intervalSeconds = options.intervalSeconds;

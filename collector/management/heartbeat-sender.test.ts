@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
-import { createHeartbeats } from "./heartbeats.ts";
+import { createHeartbeatSender } from "./heartbeat-sender.ts";
 import { ManagementError } from "./management-error.ts";
 
 const answer = (nextSeconds: number) => ({
@@ -20,7 +20,7 @@ const play = async (script: (() => ReturnType<typeof answer>)[], forSeconds: num
   const stop = new AbortController();
   const log = createTestLog();
   const failures: (string | undefined)[] = [];
-  const heartbeats = createHeartbeats({
+  const heartbeats = createHeartbeatSender({
     send: async () => {
       sent.push((clock.now() - start) / 1000);
       return (script.shift() ?? (() => answer(60)))();
@@ -56,7 +56,7 @@ const refuse = (retryAfterSeconds?: number) => () => {
   });
 };
 
-describe("createHeartbeats", () => {
+describe("createHeartbeatSender", () => {
   it("sends the first at once and the rest every 60 s ±10 %, not in step", async () => {
     const { sent, gaps } = await play([], 1200);
     expect(sent[0]).toBe(0);
