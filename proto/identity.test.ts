@@ -26,14 +26,14 @@ describe("identityOfCertificate", () => {
       await issueTestCertificate({ ca, key, names, ...(subject === undefined ? {} : { subject }) }),
     );
 
-  /** A certificate whose SAN extension holds these raw GeneralNames. */
+  /** Reads a certificate whose SAN extension holds these raw GeneralNames. */
   const withNames = async (...names: Uint8Array[]) => {
     const extension = new x509.Extension("2.5.29.17", true, writeDer(tag.sequence, ...names));
     return identityOfCertificate(await issueTestCertificate({ ca, key, extensions: [extension] }));
   };
   const uri = (text: string) => writeDer(0x86, new TextEncoder().encode(text));
 
-  it("takes the single URI or DNS name, byte for byte", async () => {
+  it("returns the single URI or DNS name, byte for byte", async () => {
     expect(await named([{ type: "url", value: "https://Fleet.test/d/A%2fb" }])).toEqual({
       ok: true,
       identity: "https://Fleet.test/d/A%2fb",
@@ -50,7 +50,7 @@ describe("identityOfCertificate", () => {
     expect(await named([{ type: "dns", value: "Host.example." }])).toMatchObject({ identity: "Host.example." });
   });
 
-  it("G6: does not take a common name", async () => {
+  it("G6: ignores a common name", async () => {
     expect(await named([], "CN=host.example")).toEqual({ ok: false, reason: "no_name" });
   });
 
@@ -69,26 +69,26 @@ describe("identityOfCertificate", () => {
     for (const other of others.slice(2)) expect(await named([other])).toEqual({ ok: false, reason: "other_kind" });
   });
 
-  it("E9: a URI that spells out a second name in text is one name", async () => {
+  it("E9: a URI with text like a second name is one name", async () => {
     expect(await withNames(uri("https://fleet.test/a,DNS:b"))).toMatchObject({
       identity: "https://fleet.test/a,DNS:b",
     });
     expect(await withNames(uri("https://fleet.test/a, DNS:b"))).toEqual({ ok: false, reason: "bad_characters" });
   });
 
-  it("E9: refuses NUL, controls, non-ASCII and the empty name", async () => {
+  it("E9: rejects NUL, controls, non-ASCII and the empty name", async () => {
     for (const text of ["", "https://fleet.test/a\0b", "https://fleet.test/a\nb", "https://fleet.test/é", "a\x7f"]) {
       expect(await withNames(uri(text))).toEqual({ ok: false, reason: "bad_characters" });
     }
   });
 
-  it("refuses names that are not DER", async () => {
+  it("rejects names that are not DER", async () => {
     expect(await withNames(Uint8Array.of(0x86, 0x81, 0x02, 0x61, 0x62))).toEqual({ ok: false, reason: "malformed" });
     expect(await withNames(Uint8Array.of(0x86, 0x05, 0x61))).toEqual({ ok: false, reason: "malformed" });
     expect(await withNames()).toEqual({ ok: false, reason: "no_name" });
   });
 
-  it("never throws and never invents a name, whichever byte of a certificate is changed", async () => {
+  it("never throws, and never returns an empty identity, for any changed byte of a certificate", async () => {
     const der = await issueTestCertificate({ ca, key });
     fc.assert(
       fc.property(fc.nat(der.length - 1), fc.integer({ min: 1, max: 255 }), (index, change) => {
@@ -115,7 +115,7 @@ describe("composeIdentity", () => {
 
   const character = fc.integer({ min: 0, max: 0x10ffff }).filter((code) => code < 0xd800 || code > 0xdfff);
 
-  it("gives different identities to different devices, and can be decoded", () => {
+  it("composes different identities for different devices, which can be decoded", () => {
     fc.assert(
       fc.property(fc.array(character, { minLength: 1 }), (characters) => {
         const deviceId = String.fromCodePoint(...characters);

@@ -22,7 +22,7 @@ const ca = await createTestCa({ notAfter: new Date("2050-01-01") });
 writeFileSync(file("ca.pem"), ca.pem);
 writeFileSync(file("ca.key"), ca.key.pem, { mode: 0o600 });
 
-/** As an operator might write it: openssl, and node to read the request. */
+/** Writes a signer as an operator might: openssl, and node to read the request. */
 const write = (signing: string) => {
   const text = `#!/bin/sh
 set -eu
@@ -51,14 +51,14 @@ const { signer, authorities } = await (await signerLoader(config, needs))();
 const clientCertificates = createClientCertificateReader({ authorities, cryptography });
 const test = await createTestCore({ core: { signer, clientCertificates } });
 const { clock } = test;
-// The signer lives by the machine's clock, so core must too.
+// The signer uses the machine's clock, so core must, too.
 clock.set(Date.now());
 afterAll(async () => {
   rmSync(dir, { recursive: true });
   await test.close();
 });
 
-/** The one failure of an action. */
+/** Returns the one failure of an action. */
 const failureOf = async (action: string) => {
   const failed = and(eq(auditEvent.action, action), eq(auditEvent.outcome, "failure"));
   const events = await test.db.select().from(auditEvent).where(failed);
@@ -66,8 +66,8 @@ const failureOf = async (action: string) => {
   return events[0];
 };
 
-describe("a signer of an operator's own", () => {
-  it("enrolls, beats and renews with certificates that openssl verifies", async () => {
+describe("an operator's own signer", () => {
+  it("enrolls, heartbeats and renews with certificates that openssl verifies", async () => {
     const { token } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
     const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
     clock.set(Date.now());
@@ -88,7 +88,7 @@ describe("a signer of an operator's own", () => {
     expect((await manage(test, successor, "heartbeat", heartbeatBody(clock.now()))).status).toBe(200);
   });
 
-  it("S2: what does not match answers 502, and leaves its reason in log and audit alone", async () => {
+  it("S2: answers 502 to a certificate that does not match, and reports the reason in log and audit alone", async () => {
     const { token } = await createTestToken(test, { certificate_ttl_seconds: 172_800 });
     const host = await enrollTestCollector(test, { token, deviceId: "web-2" });
     const before = (await test.db.select().from(certificate)).length;

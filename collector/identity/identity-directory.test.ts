@@ -24,7 +24,7 @@ const setUp = async () => {
   const path = join(host.dir, "identity");
   const open = (files: FileSystem = createFaultyFiles({ at: 0 }).files) =>
     openIdentityDirectory(path, { entropy: systemEntropy, files });
-  /** A certificate for the key of a request, as core would issue it. */
+  /** Issues a certificate for the key of a request, as core would. */
   const sign = async (csrPem: string, notAfter = new Date("2098-01-01")) => {
     const publicKey = await new x509.Pkcs10CertificateRequest(csrPem).publicKey.export();
     const key = { pair: { publicKey } } as TestKey;
@@ -50,7 +50,7 @@ const setUp = async () => {
   return { host, path, open, sign, renew, isValid, fingerprint };
 };
 
-/** Runs `attempt` with a fault at step 1, 2, …, side by side, until one ends before its fault; it gives the steps it came to. */
+/** Runs `attempt` with a fault at step 1, 2, …, concurrently, until one ends before its fault; it returns the steps that it reached. */
 const atEveryStep = async (attempt: (at: number) => Promise<number>) => {
   const batch = 12;
   for (let first = 1; ; first += batch) {
@@ -60,12 +60,12 @@ const atEveryStep = async (attempt: (at: number) => Promise<number>) => {
   }
 };
 
-describe("the swap of a pair", () => {
+describe("the swap of credentials", () => {
   it.each([
     { how: "an error", lasting: false },
     { how: "a kill", lasting: true },
   ])(
-    "R5: after $how at any step the config validates with a whole pair, and the next renewal succeeds",
+    "R5: after $how at any step the config validates with complete credentials, and the next renewal succeeds",
     async ({ lasting }) => {
       let kept = 0;
       let swapped = 0;
@@ -78,7 +78,7 @@ describe("the swap of a pair", () => {
         if ((await fingerprint()) === before) kept += 1;
         else {
           swapped += 1;
-          expect(await open().isPendingPromotion(), `fault at step ${at}: the old pair is kept`).toBe(true);
+          expect(await open().isPendingPromotion(), `fault at step ${at}: the old credentials are kept`).toBe(true);
         }
         await renew(open());
         expect(await isValid()).toBe(true);
@@ -92,7 +92,7 @@ describe("the swap of a pair", () => {
     },
   );
 
-  it("R5: puts the pair before back when the new one is not accepted, and asks again with the same key", async () => {
+  it("R5: restores the credentials before when the new ones are not accepted, and keeps the key for the next request", async () => {
     const { open, renew, fingerprint } = await setUp();
     const before = await fingerprint();
     const refuse = () => Promise.reject(new Error("not with this one"));
@@ -108,7 +108,7 @@ describe("the swap of a pair", () => {
     expect(keys[0]?.keyPem).toBe(keys[1]?.keyPem);
   });
 
-  it("keeps when to renew beside the certificate", async () => {
+  it("stores when to renew beside the certificate", async () => {
     const { open, renew } = await setUp();
     expect(await open().renewAfter()).toBeUndefined();
     await renew(open());
@@ -116,8 +116,8 @@ describe("the swap of a pair", () => {
   });
 });
 
-describe("the pair before", () => {
-  it("R1: stays until the new one has served, and can be taken up again until then", async () => {
+describe("the credentials before", () => {
+  it("R1: are kept until the promotion of the new ones, and can be restored until then", async () => {
     const { path, open, renew, isValid, fingerprint } = await setUp();
     const first = await fingerprint();
     await renew(open());
@@ -136,7 +136,7 @@ describe("the pair before", () => {
     expect(await isValid()).toBe(true);
   });
 
-  it("is not taken up again once it has expired", async () => {
+  it("are not restored once they have expired", async () => {
     const { open, renew, fingerprint } = await setUp();
     await renew(open());
     const renewed = await fingerprint();
@@ -144,7 +144,7 @@ describe("the pair before", () => {
     expect(await fingerprint()).toBe(renewed);
   });
 
-  it("R5: a fault at any step of the way back leaves a whole pair in use", async () => {
+  it("R5: a fault at any step of a rollback leaves complete credentials in use", async () => {
     await atEveryStep(async (at) => {
       const { open, renew, isValid } = await setUp();
       await renew(open());
@@ -156,7 +156,7 @@ describe("the pair before", () => {
     });
   });
 
-  it("is not kept by an enrollment: what that replaces by force may be another identity's", async () => {
+  it("are removed by an enrollment, as they may be another identity's", async () => {
     const { host, path, open, sign } = await setUp();
     const directory = open();
     await directory.locked(async () => {

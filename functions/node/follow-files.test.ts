@@ -40,7 +40,7 @@ const follow = (ingest: IngestConfig | null = null) =>
   followFiles({ signer: local, ingest }, { cryptography, log, clock: { now: () => now }, path: "/usr/bin:/bin" });
 
 describe("files that change while core runs", () => {
-  it("keeps the old CA while the pair is half replaced, tells why, and takes up the new one when it is whole", async () => {
+  it("keeps the old CA while only its certificate is replaced, reports why, and uses the new one once its key is there", async () => {
     const { signing, check } = await follow();
     if (signing === null) throw new Error("no signer");
     const spki = (await createTestKey()).spki;
@@ -72,7 +72,7 @@ describe("files that change while core runs", () => {
     expect(log.text()).not.toContain("PRIVATE KEY");
   });
 
-  it("C1: takes up no key that was opened to the group, and loads nothing anew while nothing changes", async () => {
+  it("C1: rejects a key that was opened to the group, and reloads nothing while nothing changes", async () => {
     const { signing, check } = await follow();
     chmodSync(at("ca.key"), 0o640);
     await check();
@@ -80,16 +80,16 @@ describe("files that change while core runs", () => {
     chmodSync(at("ca.key"), 0o600);
     await check();
     expect(signing?.files.fault()).toBeUndefined();
-    const told = log.lines.length;
+    const lines = log.lines.length;
     await check();
-    expect(log.lines).toHaveLength(told);
+    expect(log.lines).toHaveLength(lines);
     rmSync(at("ca.pem"));
     await check();
     expect(signing?.files.fault()).toBe("SVC_ENROLLMENT_CA_CERT_FILE: cannot be read (ENOENT)");
     expect(signing?.authorities().map(({ der }) => der)).toEqual([decodePem(ca.pem, "CERTIFICATE")]);
   });
 
-  it("takes up no CA that the ingest listener would refuse, until the listener's bundle holds it", async () => {
+  it("rejects a CA that the ingest listener would not trust, until the listener's bundle holds it", async () => {
     const server = await createTestCa();
     put("tls.crt", server.pem);
     put("tls.key", server.key.pem);

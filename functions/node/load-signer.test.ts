@@ -22,17 +22,17 @@ describe("loadLocalCa", () => {
     return loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
   };
 
-  it("loads a pair, also with other authorities beside it", async () => {
+  it("loads a CA and its key, also with other authorities in the file", async () => {
     const other = await createTestCa({ name: "Other" });
     expect((await load(ca.pem, ca.key.pem)).authorities).toHaveLength(1);
     expect((await load(other.pem + ca.pem, ca.key.pem)).authorities).toHaveLength(2);
   });
 
-  it("C1: refuses a key that others may read", async () => {
+  it("C1: rejects a key that others may read", async () => {
     await expect(load(ca.pem, ca.key.pem, 0o640)).rejects.toThrow("open to group or world");
   });
 
-  it("C2: refuses a mismatch, a weak or foreign key and what is no key, never quoting it", async () => {
+  it("C2: rejects a mismatch, a weak or foreign key and text that is no key, and quotes none of it", async () => {
     await expect(load(ca.pem, (await createTestKey()).pem)).rejects.toThrow("matches no certificate");
     await expect(load(ca.pem, (await createTestKey("rsa1024")).pem)).rejects.toThrow("at least 2048 bits");
     await expect(load(ca.pem, (await createTestKey("p521")).pem)).rejects.toThrow("must be ECDSA P-256 or P-384");

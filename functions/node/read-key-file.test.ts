@@ -19,14 +19,14 @@ describe("readKeyFile", () => {
     return path;
   };
 
-  it("C1: reads 0600 and 0400, refuses any bit of group and world, and says nothing of the contents", () => {
+  it("C1: reads 0600 and 0400, rejects any bit of group and world, and quotes nothing", () => {
     for (const mode of [0o600, 0o400, 0o700]) expect(readKeyFile(file(mode)).toString()).toBe("key bytes");
     for (const mode of [0o640, 0o604, 0o620, 0o610, 0o601, 0o644, 0o660, 0o777]) {
       expect(() => readKeyFile(file(mode))).toThrow(/^the key file is open to group or world; chmod it to 0600$/);
     }
   });
 
-  it("C1: follows a symlink and judges the file it opened", () => {
+  it("C1: follows a symbolic link and checks the file it opened", () => {
     const open = join(dir, "to-open");
     symlinkSync(file(0o644), open);
     expect(() => readKeyFile(open)).toThrow("open to group or world");
@@ -35,7 +35,7 @@ describe("readKeyFile", () => {
     expect(readKeyFile(closed).toString()).toBe("key bytes");
   });
 
-  it("refuses a directory", () => {
+  it("rejects a directory", () => {
     const path = join(dir, "directory");
     mkdirSync(path, { mode: 0o700 });
     expect(() => readKeyFile(path)).toThrow("not a regular file");

@@ -35,7 +35,7 @@ const commandOf = (text: string, options: Partial<SignerCommandOptions> = {}) =>
 const run = async (text: string, options: Partial<SignerCommandOptions> = {}, request = "request"): Promise<string> =>
   new TextDecoder().decode(await commandOf(text, options).run(request));
 
-/** Whether a process is there and is no zombie. */
+/** Whether a process exists and is no zombie. */
 const isRunning = (pid: number): boolean => {
   try {
     return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
@@ -44,9 +44,9 @@ const isRunning = (pid: number): boolean => {
   }
 };
 
-const gone = (pid: number) => expect.poll(() => isRunning(pid)).toBe(false);
+const ended = (pid: number) => expect.poll(() => isRunning(pid)).toBe(false);
 
-/** The numbers that a program writes to a file, once it has written a line of as many. */
+/** Returns the `count` numbers of a file's first line, once a program has written them. */
 const numbersIn = async (path: string, count: number): Promise<number[]> => {
   const numbers = () =>
     (existsSync(path) ? readFileSync(path, "utf8") : "").split("\n")[0]?.split(" ").map(Number) ?? [];
@@ -55,13 +55,13 @@ const numbersIn = async (path: string, count: number): Promise<number[]> => {
 };
 
 describe("the signer command", () => {
-  it("gives the request on stdin, and stdout back to the last byte", async () => {
+  it("writes the request to stdin, and returns stdout to the last byte", async () => {
     expect(await run("cat; echo end")).toBe("requestend\n");
     const long = "x".repeat(60_000);
     expect(await run("cat", {}, long)).toBe(long);
   });
 
-  it("S1: a hang ends at the timeout, and its whole process group with it", async () => {
+  it("S1: kills a hanging program and its process group at the timeout", async () => {
     const [clock, pids] = [createTestClock(), join(dir, "hang")];
     const hang = run(`sleep 600 & echo $! $$ > ${pids}; wait`, { clock });
     hang.catch(() => undefined);
@@ -70,17 +70,17 @@ describe("the signer command", () => {
     expect([grandchild, child].map(isRunning)).toEqual([true, true]);
     await clock.advance(1);
     await expect(hang).rejects.toThrow("took longer than 30 s");
-    await gone(grandchild);
-    await gone(child);
+    await ended(grandchild);
+    await ended(child);
   });
 
-  it("S1: a grandchild that holds the pipe is killed as soon as its parent has ended", async () => {
+  it("S1: kills a grandchild that keeps the pipe open as soon as its parent has ended", async () => {
     const [clock, pids] = [createTestClock(), join(dir, "grandchild")];
     expect(await run(`sleep 600 & echo $! > ${pids}; echo answer`, { clock })).toBe("answer\n");
-    await gone(Number(readFileSync(pids, "utf8")));
+    await ended(Number(readFileSync(pids, "utf8")));
   });
 
-  it("S1: one that left the process group cannot hold up the answer for longer than the timeout", async () => {
+  it("S1: a process that left the group cannot delay the answer beyond the timeout", async () => {
     const [clock, pids] = [createTestClock(), join(dir, "escaped")];
     const held = run(
       `setsid sh -c 'echo $$ > ${pids}.new; mv ${pids}.new ${pids}; exec sleep 600' &
@@ -89,14 +89,14 @@ describe("the signer command", () => {
     );
     held.catch(() => undefined);
     const [escaped = 0, child = 0] = await numbersIn(`${pids}.both`, 2);
-    await gone(child);
+    await ended(child);
     await clock.advance(30_000);
     await expect(held).rejects.toThrow("took longer");
     expect(isRunning(escaped)).toBe(true);
     process.kill(escaped);
   });
 
-  it("S1: 1 GB on stdout or stderr is cut and kept out of memory", async () => {
+  it("S1: cuts 1 GB on stdout or stderr, and keeps it out of memory", async () => {
     const before = process.memoryUsage().rss;
     await expect(run("head -c 1000000000 /dev/zero")).rejects.toThrow("more than 65536 bytes");
     await expect(run("head -c 65537 /dev/zero")).rejects.toThrow("more than 65536 bytes");
@@ -105,20 +105,20 @@ describe("the signer command", () => {
     expect(process.memoryUsage().rss - before).toBeLessThan(100_000_000);
   });
 
-  it("S1: closed stdin is no failure of its own, a non-zero exit and a signal are", async () => {
+  it("S1: a non-zero exit and a signal are failures, a closed stdin is not", async () => {
     expect(await run("exec <&-; echo answer", {}, "x".repeat(1_000_000))).toBe("answer\n");
     await expect(run("echo answer; exit 3")).rejects.toThrow("exited with 3");
     await expect(run("kill -9 $$")).rejects.toThrow("died of SIGKILL");
   });
 
-  it("S3: has PATH alone in its environment, no argument, and / as its directory", async () => {
+  it("S3: runs the program with PATH as its only variable, without arguments, in /", async () => {
     process.env.SIGNER_TEST_SECRET = "hunter2";
     const text = await run(`tr '\\0' '\\n' < /proc/$$/environ; echo "$#"; pwd -P`);
     delete process.env.SIGNER_TEST_SECRET;
     expect(text).toBe("PATH=/usr/bin:/bin\n0\n/\n");
   });
 
-  it("S3: inherits no descriptor, not even one that core was itself given by its parent", () => {
+  it("S3: the program inherits no descriptor, not even one that core inherited", () => {
     const secret = join(dir, "secret");
     writeFileSync(secret, "hunter2");
     const given = openSync(secret, "r");
@@ -136,16 +136,16 @@ describe("the signer command", () => {
     expect({ stdout, stderr }).toEqual({ stdout: "/dev/null\n", stderr: "" });
   });
 
-  it("tells the log what it wrote to stderr, cut", async () => {
+  it("logs the first 4 KiB of stderr", async () => {
     await expect(
       run("echo the token is locked >&2; head -c 10000 /dev/zero | tr '\\0' x >&2; exit 1"),
     ).rejects.toThrow();
-    const told = log.lines.at(-1)?.fields as { signer_stderr: string };
-    expect(told.signer_stderr).toMatch(/^the token is locked\nx+$/);
-    expect(told.signer_stderr).toHaveLength(4096);
+    const line = log.lines.at(-1)?.fields as { signer_stderr: string };
+    expect(line.signer_stderr).toMatch(/^the token is locked\nx+$/);
+    expect(line.signer_stderr).toHaveLength(4096);
   });
 
-  it("runs at most so many at once", async () => {
+  it("runs at most `concurrency` programs at once", async () => {
     const [running, peak] = [join(dir, "running"), join(dir, "peak")];
     const work = `echo x >> ${running}-$$; ls ${dir} | grep -c '^running-' >> ${peak}; sleep 0.1; rm ${running}-$$`;
     const command = commandOf(work, { concurrency: 3 });
@@ -155,7 +155,7 @@ describe("the signer command", () => {
     expect(Math.max(...seen)).toBeLessThanOrEqual(3);
   });
 
-  it("one that gets no turn within the timeout fails, and the turn is the next one's", async () => {
+  it("a call that acquires no slot within the timeout fails, and its slot goes to the next call", async () => {
     const [clock, starts, gate] = [createTestClock(), join(dir, "starts"), join(dir, "gate")];
     const work = `echo >> ${starts}; until [ -e ${gate} ]; do sleep 0.01; done; rm ${gate}; echo`;
     const { run: sign } = commandOf(work, { concurrency: 1, clock });
@@ -178,7 +178,7 @@ describe("the signer command", () => {
     await expect(next).resolves.toBeDefined();
   });
 
-  it("S4: arguments, a directory, a missing or plain file, and one that others may write fail the start", () => {
+  it("S4: rejects arguments, a directory, a missing or plain file, and one that others may write, at the start", () => {
     const start = (command: string) => createSignerCommand({ command, path: "", log });
     const good = script("true");
     expect(() => start(`${good} --profile client`)).toThrow("without arguments");
@@ -193,7 +193,7 @@ describe("the signer command", () => {
     expect(start(good).fault()).toBeUndefined();
   });
 
-  it("S4: is looked at before each run, and not run once others may write it", async () => {
+  it("S4: checks the file before each run, and does not run it once others may write it", async () => {
     const path = script(`touch ${join(dir, "ran")}`);
     const command = createSignerCommand({ command: path, path: "/usr/bin:/bin", log });
     chmodSync(path, 0o777);

@@ -33,7 +33,7 @@ describe("client certificate reader", () => {
     return result.ok ? "accepted" : result.fault;
   };
 
-  it("refuses a certificate that no authority of the bundle signed, also one that bears its name", async () => {
+  it("rejects a certificate that no authority of the bundle signed, also under the name of one", async () => {
     const impostor = await createTestCa();
     expect(await fault(await issueTestCertificate({ ca, key }))).toBe("accepted");
     expect(await fault(await issueTestCertificate({ ca: impostor, key }))).toBe("untrusted");
@@ -44,7 +44,7 @@ describe("client certificate reader", () => {
     expect(await fault(await issueTestCertificate({ ca, key }), both)).toBe("accepted");
   });
 
-  it("refuses a changed certificate", async () => {
+  it("rejects a tampered certificate", async () => {
     const der = await issueTestCertificate({ ca, key });
     const at = Buffer.from(der).indexOf("fleet.test");
     der[at] = 0x67;
@@ -53,7 +53,7 @@ describe("client certificate reader", () => {
     expect(await fault(new Uint8Array())).toBe("malformed");
   });
 
-  it("refuses server-auth only, no usage, a CA, a key usage without signatures, and unknown critical extensions", async () => {
+  it("rejects server-auth only, no usage, a CA, a key usage without signatures, and unknown critical extensions", async () => {
     const name = testNames([{ type: "url", value: "https://fleet.test/d/1" }]);
     const serverAuth = new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]);
     const clientAuth = new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.clientAuth]);
@@ -68,20 +68,24 @@ describe("client certificate reader", () => {
     }
     const optional = [name, ...clientExtensions(), new x509.Extension("1.2.3.4", false, Uint8Array.of(5, 0))];
     expect(await fault(await issueTestCertificate({ ca, key, extensions: optional }))).toBe("accepted");
+    // CA FALSE spelled out, which DER forbids and some authorities write.
+    const spelledOut = new x509.Extension("2.5.29.19", true, Uint8Array.fromHex("3003010100"));
+    const extensions = [name, spelledOut, ...clientExtensions().slice(1)];
+    expect(await fault(await issueTestCertificate({ ca, key, extensions }))).toBe("accepted");
   });
 
-  it("G6: says why a certificate states no identity", async () => {
+  it("G6: returns why a certificate has no identity", async () => {
     const der = await issueTestCertificate({ ca, key, names: [], subject: "CN=web-1" });
     expect(await reader.read(der)).toEqual({ ok: false, fault: "identity_invalid", identityFault: "no_name" });
   });
 
-  it("refuses an RSA client key", async () => {
+  it("rejects an RSA client key", async () => {
     expect(await fault(await issueTestCertificate({ ca, key: await createTestKey("rsa2048") }))).toBe(
       "key_not_allowed",
     );
   });
 
-  it("is valid to the last second of its own dates and its issuer's", async () => {
+  it("limits a certificate's validity to its issuer's, both ends included", async () => {
     const notAfter = new Date("2026-11-20T12:00:00Z");
     const short = await createTestCa({ key: ca.key, notAfter });
     const limited = createClientCertificateReader({ authorities: readAuthorities(short.pem), cryptography });
@@ -95,7 +99,7 @@ describe("client certificate reader", () => {
     expect(isWithinValidity(certificate, certificate.notBefore - 1)).toBe(false);
   });
 
-  it("verifies a chain once, and forgets the certificates used longest ago", async () => {
+  it("verifies a certificate once, and evicts those used longest ago from its cache", async () => {
     const checks: SignatureCheck[] = [];
     const counting: Cryptography = {
       ...cryptography,

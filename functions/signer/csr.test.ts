@@ -28,7 +28,7 @@ describe.each([
     return result.ok ? "accepted" : result.fault;
   };
 
-  it("accepts P-256, P-384 and Ed25519 and gives the identity and the key", async () => {
+  it("accepts P-256, P-384 and Ed25519 and returns the identity and the key", async () => {
     for (const [kind, keyAlgorithm] of [
       ["p256", "ecdsa-p256"],
       ["p384", "ecdsa-p384"],
@@ -41,13 +41,13 @@ describe.each([
     }
   });
 
-  it("E10: refuses RSA-1024, RSA-2048 and P-521", async () => {
+  it("E10: rejects RSA-1024, RSA-2048 and P-521", async () => {
     for (const kind of ["rsa1024", "rsa2048", "p521"] as const) {
       expect(await fault(await createTestCsr({ key: await createTestKey(kind), uri }))).toBe("key_not_allowed");
     }
   });
 
-  it("E10: refuses a bad signature, and a signature by another key", async () => {
+  it("E10: rejects a bad signature, and a signature by another key", async () => {
     const der = decodePem(await createTestCsr({ key, uri }), label) ?? new Uint8Array();
     const at = Buffer.from(der).indexOf("web-1");
     der[at] = (der[at] ?? 0) ^ 1;
@@ -56,16 +56,16 @@ describe.each([
     expect(await fault(await createTestCsr({ key: other, uri }))).toBe("signature_invalid");
   });
 
-  it("E8: refuses two names, a wildcard DNS name, and no name", async () => {
-    const ask = async (extensions: x509.Extension[], subject?: string) =>
+  it("E8: rejects two names, a wildcard DNS name, and no name", async () => {
+    const faultOf = async (extensions: x509.Extension[], subject?: string) =>
       fault(await createTestCsr({ key, extensions, ...(subject === undefined ? {} : { subject }) }));
     const url = { type: "url", value: uri } as const;
-    expect(await ask([testNames([url, { type: "url", value: `${uri}/2` }])])).toBe("several_names");
-    expect(await ask([testNames([url, { type: "dns", value: "b.test" }])])).toBe("several_names");
-    expect(await ask([testNames([url, { type: "ip", value: "10.0.0.1" }])])).toBe("several_names");
-    expect(await ask([testNames([{ type: "dns", value: "*.test" }])])).toBe("name_not_uri");
-    expect(await ask([testNames([{ type: "email", value: "a@b.test" }])])).toBe("other_kind");
-    expect(await ask([], "CN=web-1")).toBe("no_name");
+    expect(await faultOf([testNames([url, { type: "url", value: `${uri}/2` }])])).toBe("several_names");
+    expect(await faultOf([testNames([url, { type: "dns", value: "b.test" }])])).toBe("several_names");
+    expect(await faultOf([testNames([url, { type: "ip", value: "10.0.0.1" }])])).toBe("several_names");
+    expect(await faultOf([testNames([{ type: "dns", value: "*.test" }])])).toBe("name_not_uri");
+    expect(await faultOf([testNames([{ type: "email", value: "a@b.test" }])])).toBe("other_kind");
+    expect(await faultOf([], "CN=web-1")).toBe("no_name");
   });
 
   it("E8, E10: ignores other requested extensions, malformed and critical ones too", async () => {
@@ -79,18 +79,18 @@ describe.each([
     expect(result.ok && Object.keys(result.csr).sort()).toEqual(["identity", "keyAlgorithm", "spki"]);
   });
 
-  it("E9: reads names from DER: text that looks like a second name is none, NUL is refused", async () => {
-    const ask = async (text: string) => fault(await createTestCsr({ key, extensions: [san(text)] }));
-    expect(await ask("https://fleet.test/a,DNS:b")).toBe("accepted");
-    expect(await ask("https://fleet.test/a\0")).toBe("bad_characters");
-    expect(await ask("https://fleet.test/a, DNS:b")).toBe("bad_characters");
+  it("E9: reads names from DER: text like a second name is part of the first, NUL is rejected", async () => {
+    const faultOf = async (text: string) => fault(await createTestCsr({ key, extensions: [san(text)] }));
+    expect(await faultOf("https://fleet.test/a,DNS:b")).toBe("accepted");
+    expect(await faultOf("https://fleet.test/a\0")).toBe("bad_characters");
+    expect(await faultOf("https://fleet.test/a, DNS:b")).toBe("bad_characters");
   });
 
-  it("refuses a name extension given twice, which two readers could read differently", async () => {
+  it("rejects a repeated name extension, which two readers could read differently", async () => {
     expect(await fault(await createTestCsr({ key, extensions: [san(uri), san(`${uri}0`)] }))).toBe("malformed");
   });
 
-  it("refuses two requests for extensions in one request", async () => {
+  it("rejects two requests for extensions in one request", async () => {
     const der = decodePem(await createTestCsr({ key, uri }), label) ?? new Uint8Array();
     const [info, algorithm] = readElements(readValue(der, tag.sequence));
     const fields = readElements(info?.value ?? new Uint8Array());
@@ -108,7 +108,7 @@ describe.each([
     }
   });
 
-  it("refuses what is not one PEM block of 16 KiB at most", async () => {
+  it("rejects anything but one PEM block of at most 16 KiB", async () => {
     const pem = await createTestCsr({ key, uri });
     expect(await fault(`\n ${pem}\r\n\n`)).toBe("accepted");
     for (const text of [
@@ -126,7 +126,7 @@ describe.each([
     expect(await fault(encodePem(new Uint8Array([...der, 0]), label))).toBe("malformed");
   });
 
-  it("E10: a request of 1 MB, of nested DER, or cut anywhere is refused and harms nothing", async () => {
+  it("E10: rejects a request of 1 MB, of nested DER, or cut anywhere", async () => {
     expect(await fault("A".repeat(1_000_000))).toBe("too_large");
     const nested = new Uint8Array(12_000).fill(0x30);
     for (let index = 1; index < nested.length; index += 2) nested[index] = 0x80;

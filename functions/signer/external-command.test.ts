@@ -60,7 +60,7 @@ const outcome = async (pem: string, options?: Parameters<typeof signerOf>[1]): P
 };
 
 describe("the external signer", () => {
-  it("is asked with the request and the profile, and its certificate is given with its chain", async () => {
+  it("receives the request and the profile, and core returns its certificate with the chain", async () => {
     let asked: unknown;
     const signer = signerOf(async (text) => {
       asked = JSON.parse(text);
@@ -86,12 +86,12 @@ describe("the external signer", () => {
     expect(issued.certificatePem).toContain("BEGIN CERTIFICATE");
   });
 
-  it("S1: takes exactly one object with one field: no repeated key, no second field, no byte before or after", () => {
+  it("S1: accepts exactly one object with one field: no repeated key, no second field, no byte before or after", () => {
     const read = (text: string | Uint8Array) => {
       try {
         return readAnswer(typeof text === "string" ? new TextEncoder().encode(text) : text);
       } catch {
-        return "refused";
+        return "rejected";
       }
     };
     expect(read(' {"certificate_pem" : "a\\nb\\u0041\\"\\\\"}\r\n')).toBe('a\nbA"\\');
@@ -118,13 +118,13 @@ describe("the external signer", () => {
       Uint8Array.of(0x7b, 0xff, 0x7d),
       new TextEncoder().encode('{"certificate_pem":"\ud800"}').fill(0xff, 20, 21),
     ]) {
-      expect({ text, read: read(text) }).toEqual({ text, read: "refused" });
+      expect({ text, read: read(text) }).toEqual({ text, read: "rejected" });
     }
     expect(read(`{"certificate_pem":"${"\\n".repeat(32_000)}"}`)).toHaveLength(32_000);
-    expect(read(`{"certificate_pem":"${"\\".repeat(65_001)}`)).toBe("refused");
+    expect(read(`{"certificate_pem":"${"\\".repeat(65_001)}`)).toBe("rejected");
   });
 
-  it("S2: records no other key, CA, extra or other name, longer life, second PEM, or foreign issuer", async () => {
+  it("S2: rejects another key, a CA, an extra or other name, a longer lifetime, a second PEM, and a foreign issuer", async () => {
     const uri = testNames([{ type: "url", value: identity }]);
     const named = (...names: Parameters<typeof testNames>[0]) => pemOf({ names });
     const good = await pemOf();
@@ -162,13 +162,13 @@ describe("the external signer", () => {
     expect(await outcome(good, { bundle: root.pem })).toContain("does not chain");
   });
 
-  it("measures the life from the moment the certificate came, so that a slow signer's is not too long", async () => {
+  it("measures the lifetime from the arrival of the certificate, so that a slow signer's is not too long", async () => {
     const late = await pemOf({ notAfter: new Date(now + 20_000 + ttlSeconds * 1000) });
     expect(await outcome(late, { receivedAt: now + 20_000 })).toBe("issued");
     expect(await outcome(late, { receivedAt: now + 19_999 })).toContain("outlives");
   });
 
-  it("C2: a bundle that ends sooner shortens what is asked for and recorded, and within 300 s of its end nothing is issued", async () => {
+  it("C2: a bundle that ends sooner shortens the requested and recorded lifetime, and issues nothing in its last 300 s", async () => {
     const short = await createTestCa({ name: "Short", notAfter: new Date(now + 3600_000) });
     let asked = { profile: { ttl_seconds: 0, not_after: "" } };
     const signer = signerOf(

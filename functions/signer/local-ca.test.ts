@@ -84,7 +84,7 @@ describe("local CA", () => {
     expect(authorityKey).toBe(ca.certificate.getExtension(x509.SubjectKeyIdentifierExtension)?.keyId);
   });
 
-  it("writes a serial as its number: leading zeros go, a high bit stays positive", async () => {
+  it("encodes a serial as its number: without leading zeros, and positive with a high bit", async () => {
     const signer = await localCa(await createTestCa());
     for (const [hex, expected] of [
       ["ff000000000000000000000000000001", "ff000000000000000000000000000001"],
@@ -97,7 +97,7 @@ describe("local CA", () => {
     }
   });
 
-  it("C2: clamps to the CA's end, and below 300 s refuses and says so", async () => {
+  it("C2: ends no certificate after the CA, and issues none in its last 300 s", async () => {
     const ends = (seconds: number) =>
       createTestCa({ notAfter: new Date(Math.floor(now / 1000) * 1000 + seconds * 1000) });
     const clamped = await (await localCa(await ends(3600))).sign(await request());
@@ -108,12 +108,12 @@ describe("local CA", () => {
     expect((await localCa(await ends(301))).faultAt(now)).toBeUndefined();
   });
 
-  it("C2: refuses a key that matches no certificate", async () => {
+  it("C2: rejects a key that matches no certificate", async () => {
     const ca = await createTestCa();
     await expect(localCa({ ...ca, key: await createTestKey() })).rejects.toThrow("the CA key matches no certificate");
   });
 
-  it("C2: refuses authorities that may not sign certificates", async () => {
+  it("C2: rejects authorities that may not sign certificates", async () => {
     const leaf = await createTestCa({ extensions: [new x509.BasicConstraintsExtension(false, undefined, true)] });
     expect(() => readAuthorities(leaf.pem)).toThrow("not a certification authority");
     const noSign = await createTestCa({
@@ -127,7 +127,7 @@ describe("local CA", () => {
     expect(() => readAuthorities(leaf.key.pem)).toThrow("no certificate");
   });
 
-  it("signs with the certificate that matches the key, wherever it stands in the file, and gives the way up without the root", async () => {
+  it("signs with the certificate that matches the key, in any order of the file, and returns the chain without the root", async () => {
     const root = await createTestCa({ name: "Root" });
     const intermediate = await createTestCa({ name: "Intermediate", issuer: root, kind: "p384" });
     const issuing = await createTestCa({ name: "Issuing", issuer: intermediate });
@@ -140,7 +140,7 @@ describe("local CA", () => {
     expect((await alone.sign(await request())).chainPem).toBe(root.pem);
   });
 
-  it("issues what the reader of client certificates accepts", async () => {
+  it("issues certificates that the reader of client certificates accepts", async () => {
     const ca = await createTestCa();
     const issued = await (await localCa(ca)).sign(await request("p384"));
     const reader = createClientCertificateReader({ authorities: readAuthorities(ca.pem), cryptography });

@@ -25,7 +25,7 @@ beforeEach(async () => {
 afterEach(() => rm(parent, { recursive: true }));
 
 describe("the lab CA", () => {
-  it("makes server certificates that the server CA alone vouches for, for names and addresses of the lab", async () => {
+  it("creates server certificates for names and addresses of the lab, signed by the server CA", async () => {
     const lab = await createLabPki({ dir, clock, serverNames: ["localhost", "127.0.0.1", "core.lab.test"] });
     const serverCa = await readCertificate(lab.serverCaFile);
     const enrollmentCa = await readCertificate(lab.enrollmentCa.certFile);
@@ -41,7 +41,7 @@ describe("the lab CA", () => {
     }
   });
 
-  it("C1: keeps every key from group and world, and leaves no key of the server CA", async () => {
+  it("C1: closes every key to group and world, and discards the key of the server CA", async () => {
     await createLabPki({ dir, clock });
     await issue("https://fleet.test/d/1");
     const names = await readdir(parent, { recursive: true });
@@ -56,7 +56,7 @@ describe("the lab CA", () => {
     expect((await stat(dir)).mode & 0o777).toBe(0o700);
   });
 
-  it("keeps a lab that is there, and refuses a directory that holds something else", async () => {
+  it("keeps an existing lab, and rejects a directory that holds anything else", async () => {
     const first = await createLabPki({ dir, clock });
     const key = await readFile(first.enrollmentCa.keyFile, "utf8");
     expect(await createLabPki({ dir, clock })).toEqual({ ...labPkiIn(dir), created: false });
@@ -67,7 +67,7 @@ describe("the lab CA", () => {
     expect((await readdir(parent)).sort()).toEqual(["lab", "notes.txt"]);
   });
 
-  it("provisions a client certificate by hand, in core's own profile and once for an identity", async () => {
+  it("provisions a client certificate in core's profile, once for an identity", async () => {
     const lab = await createLabPki({ dir, clock });
     const client = await issue("https://fleet.test/d/1");
     const pem = await readFile(client.certFile, "utf8");
