@@ -7,12 +7,12 @@ export default defineConfig({
     include: ["{functions,kit,collector,proto,drizzle,scripts,tests,ui}/**/*.test.ts"],
     exclude: ["**/node_modules/**", "tests/workerd/**"],
     environment: "node",
-    // Processes, so that what a test reads of its memory is its own; one more than there are cores, for they often wait.
+    // Processes, so that a test measures its own memory only; one more than there are cores, as they often wait.
     pool: "forks",
     maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/quicken.ts"],
     globalSetup: ["tests/global-setup.ts"],
-    // These end what would never end. How long something takes is no reason to fail: a busy machine takes ten times as long.
+    // Longer than ten times what a test takes, for a busy machine.
     testTimeout: 120_000,
     hookTimeout: 120_000,
     expect: { poll: { timeout: 60_000, interval: 20 } },

@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
-// wrangler would otherwise look for updates and for the request's place on the network.
+// Without network: wrangler would look for updates and for the location of the request.
 Object.assign(process.env, { WRANGLER_SEND_METRICS: "false", CLOUDFLARE_CF_FETCH_ENABLED: "false" });
 
 /** Tests of `functions/v1` and `functions/http` that run in Node alone, each with its reason; they are not counted here. */

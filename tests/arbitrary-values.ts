@@ -1,6 +1,6 @@
 import fc from "fast-check";
 
-/** The JSON Schemas that the API's document uses. */
+/** The JSON Schema keywords that the API's document uses. */
 export interface JsonSchema {
   $ref?: string;
   type?: "string" | "integer" | "number" | "boolean" | "null" | "array" | "object";
@@ -22,10 +22,10 @@ export interface JsonSchema {
   additionalProperties?: JsonSchema | boolean;
 }
 
-/** Values of the tested core for fields of these names, without which nothing gets past the first lookup. */
+/** Values that exist in the tested core, by field name; without them every request would end at the first lookup. */
 export type KnownValues = Readonly<Record<string, readonly unknown[]>>;
 
-/** Values that a schema allows; three times in four a known one where the field's name has any. Throws for a schema it cannot read. */
+/** Generates values that a schema allows; three of four are known ones if the field has any. Throws for an unknown schema. */
 export const valuesOf = (schema: JsonSchema, known: KnownValues, name = ""): fc.Arbitrary<unknown> => {
   const values = known[name];
   const free = freeValuesOf(schema, known, name);
@@ -53,7 +53,7 @@ const freeValuesOf = (schema: JsonSchema, known: KnownValues, name: string): fc.
   }
   if (schema.type === "object") return objectsOf(schema, known);
   if (Object.keys(schema).every((key) => key === "description")) return fc.jsonValue();
-  throw new Error(`cannot make values of ${JSON.stringify(schema)}`);
+  throw new Error(`cannot generate values of ${JSON.stringify(schema)}`);
 };
 
 const boundsOf = ({ minimum = Number.MIN_SAFE_INTEGER, maximum = Number.MAX_SAFE_INTEGER }: JsonSchema) => ({
@@ -77,7 +77,7 @@ const objectsOf = ({ properties = {}, required = [] }: JsonSchema, known: KnownV
     { requiredKeys: [...required] },
   );
 
-/** What breaks parsers, columns and comparisons. */
+/** Generates values that break parsers, columns and comparisons. */
 export const nastyValues: fc.Arbitrary<unknown> = fc.oneof(
   fc.constantFrom<unknown>(
     ...[
@@ -143,7 +143,7 @@ export const nastyValues: fc.Arbitrary<unknown> = fc.oneof(
   fc.jsonValue(),
 );
 
-/** A value with one place of it spoiled: replaced by something nasty, taken away, or given a neighbour. */
+/** Generates values with one member replaced by a nasty value, removed, or added. */
 export const spoiledOf = (values: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
   fc
     .tuple(values, fc.nat(), nastyValues, fc.constantFrom("replace", "remove", "add"))
@@ -155,7 +155,7 @@ const spoil = (value: unknown, at: number, nasty: unknown, how: string): unknown
   const keys = Object.keys(copy);
   const key = keys[at % (keys.length + 1)];
   if (key === undefined || how === "add") {
-    // As a parser of JSON makes it: an own property, whatever its name.
+    // As a JSON parser does: an own property, even with the name `__proto__`.
     const name = typeof nasty === "string" ? nasty : "unheard_of";
     return Array.isArray(copy)
       ? [...copy, nasty]

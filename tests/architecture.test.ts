@@ -6,7 +6,7 @@ const violations = (files: Readonly<Record<string, string>>) =>
   violationsOf(Object.entries(files).map(([path, text]) => readSource(path, text)));
 
 describe("architecture", () => {
-  it("holds in the whole repository", () => {
+  it("has no violation in the repository", () => {
     const sources = readSources();
     expect(sources.length).toBeGreaterThan(40);
     expect(violationsOf(sources)).toEqual([]);
@@ -14,19 +14,19 @@ describe("architecture", () => {
 
   const planted: [name: string, path: string, text: string, message: RegExp][] = [
     [
-      "a verb that knows HTTP",
+      "a verb that imports HTTP",
       "functions/domain/fleet/a.ts",
       'import { Hono } from "hono";',
       /domain never imports hono/,
     ],
     [
-      "a verb that knows Connect, by a re-export",
+      "a verb that imports Connect by a re-export",
       "functions/domain/fleet/a.ts",
       'export * from "@connectrpc/connect";',
       /domain never imports @connectrpc/,
     ],
     [
-      "a verb that knows Node, by a dynamic import",
+      "a verb that imports Node by a dynamic import",
       "functions/domain/fleet/a.ts",
       'const fs = await import("node:fs");',
       /node:\* stays in/,
@@ -48,16 +48,16 @@ describe("architecture", () => {
       "a route that skips the domain",
       "functions/v1/a.ts",
       'import { findPerson } from "../store/directory.ts";',
-      /v1 may import types alone of store/,
+      /v1 may import only types from store/,
     ],
     [
-      "an inline type import, which stays in the program",
+      "an inline type import, which is not erased",
       "functions/v1/a.ts",
       'import { type Executor } from "../store/database.ts";',
-      /types alone of store/,
+      /only types from store/,
     ],
     [
-      "a query that knows the domain",
+      "a query that imports the domain",
       "functions/store/a.ts",
       'import "../domain/fleet/a.ts";',
       /store may not import domain/,
@@ -74,15 +74,15 @@ describe("architecture", () => {
       'import "../functions/problems.ts";',
       /proto may not import problems/,
     ],
-    ["a kit that is no leaf", "kit/a.ts", 'import "../functions/problems.ts";', /kit may not import problems/],
+    ["a kit that imports core", "kit/a.ts", 'import "../functions/problems.ts";', /kit may not import problems/],
     [
-      "a job that calls the directory itself",
+      "a job that imports the directory client",
       "functions/jobs/a.ts",
       'import { admin } from "@googleapis/admin";',
-      /directory alone imports it/,
+      /only directory imports it/,
     ],
     [
-      "a start that loads the directory's client",
+      "a static import of the directory client",
       "functions/jobs/a.ts",
       'import { readGoogleDirectory } from "../directory/google-directory.ts";',
       /by import\(\)/,
@@ -94,10 +94,10 @@ describe("architecture", () => {
       /collector may not import http/,
     ],
     [
-      "a user interface with values of the BFF",
+      "a user interface that imports values of the BFF",
       "ui/app/a.ts",
       'import { a } from "../bff/a.ts";',
-      /types alone of bff/,
+      /only types from bff/,
     ],
     [
       "a program that imports a test",
@@ -117,28 +117,28 @@ describe("architecture", () => {
       'import type { TestWeb } from "../../tests/web.ts";',
       /scripts do not import tests/,
     ],
-    ["a worker with Node's modules", "functions/worker.ts", 'import "node:net";', /node:\* stays in/],
+    ["a worker that imports Node", "functions/worker.ts", 'import "node:net";', /node:\* stays in/],
     ["a long file", "kit/a.ts", "// line\n".repeat(300), /300 lines; a file has fewer than 300/],
     ["a name in camelCase", "kit/runEvery.ts", "", /runEvery.ts is not kebab-case/],
-    ["a name that says nothing", "kit/string-utils.ts", "", /"utils" says nothing/],
+    ["a name without meaning", "kit/string-utils.ts", "", /"utils" has no meaning/],
     ["mutable module state", "kit/a.ts", "export let now = 0;", /"now" is mutable module state/],
     [
-      "an environment read in passing",
+      "a route that reads the environment",
       "functions/v1/a.ts",
       "const p = process.env.PORT;",
       /only main.ts and worker.ts/,
     ],
   ];
 
-  it.each(planted)("refuses %s", (_, path, text, message) => {
+  it.each(planted)("rejects %s", (_, path, text, message) => {
     expect(violations({ [path]: text })).toEqual([expect.stringMatching(message)]);
   });
 
-  it("refuses a file that belongs to no part", () => {
+  it("rejects a file that belongs to no part", () => {
     expect(() => violations({ "lib/a.ts": "" })).toThrow(/belongs to no part/);
   });
 
-  it("refuses a cycle between folders, and shows it", () => {
+  it("rejects a cycle between folders and shows it", () => {
     const cycle = violations({
       "functions/domain/fleet/a.ts": 'import type { B } from "../audit/b.ts";',
       "functions/domain/audit/b.ts": 'import { c } from "../operator/c.ts";',
@@ -150,7 +150,7 @@ describe("architecture", () => {
     );
   });
 
-  it("lets tests import what they test, and programs what their part lists", () => {
+  it("allows tests to import anything, and programs what their part lists", () => {
     expect(
       violations({
         "functions/domain/fleet/a.test.ts":

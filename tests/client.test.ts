@@ -21,7 +21,7 @@ import { collectorOf, identityPrefix, type TestCollector, withProof } from "./co
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 
-/* The generated client against a running core: a process of its own, over HTTP. */
+/* The generated client against a core process, over HTTP. */
 const secret = "a-test-secret-of-more-than-32-bytes";
 const header = "X-Client-Cert";
 const execute = promisify(execFile);
@@ -32,7 +32,7 @@ let core: Program;
 let baseUrl: string;
 let bearer: string;
 let client: FleetClient;
-/** `METHOD path` of every request that succeeded. */
+/** `METHOD path` of each request that succeeded. */
 const succeeded = new Set<string>();
 
 beforeAll(async () => {
@@ -80,7 +80,7 @@ interface OpenApi {
 }
 
 describe("the generated client", () => {
-  it("calls every operation of the API's document", async () => {
+  it("calls every operation of the OpenAPI document", async () => {
     const document = (await fleet.openapi<true>({ client })).data as OpenApi;
     expect((await fleet.whoami<true>({ client })).data.scopes).toContain("admin");
     expect((await fleet.directoryStatus<true>({ client })).data.counts.people.active).toBe(3);
@@ -128,12 +128,12 @@ describe("the generated client", () => {
         last_known_good_config_hash: published.config_hash,
       },
     });
-    const told = await fleet.sendHeartbeat<true>({
+    const heartbeat = await fleet.sendHeartbeat<true>({
       client,
       ...certificateHeader(host),
       body: withProof(host, "heartbeat", beat) as fleet.SendHeartbeatData["body"],
     });
-    expect(told.data.desired_config?.config_id).toBe(configId);
+    expect(heartbeat.data.desired_config?.config_id).toBe(configId);
     const desired = await fleet.fetchDesiredConfig<true>({
       client,
       ...certificateHeader(host),
@@ -184,7 +184,7 @@ describe("the generated client", () => {
     expect(uncalled).toEqual([]);
   });
 
-  it("gives every item of a list, over as many pages as it takes", async () => {
+  it("iterates over every item of a list, page by page", async () => {
     for (let n = 0; n < 5; n++) await createPolicy(`paged-${n}`);
     const names: string[] = [];
     for await (const { name } of items(fleet.listEnrollmentPolicies, { client, query: { limit: 2 } })) names.push(name);
@@ -198,7 +198,7 @@ describe("the generated client", () => {
     await expect(stranger.next()).rejects.toMatchObject({ name: "FleetError", problem: { code: "unauthenticated" } });
   });
 
-  it("gives problems as values that the compiler knows, and throws them where it is told to", async () => {
+  it("returns problems as typed values, and throws them on request", async () => {
     await createPolicy("taken");
     const body = { name: "taken", allowed_identity_prefixes: [identityPrefix] };
     const { data, error } = await fleet.createEnrollmentPolicy({ client, body, throwOnError: false });
@@ -211,7 +211,7 @@ describe("the generated client", () => {
     expect(thrown.problem).toMatchObject({ code });
   });
 
-  it("speaks of a core that is away, or not core, in the same shape; an abort is an abort", async () => {
+  it("reports an unavailable core, or a server that is not core, as a problem; an abort rejects with its reason", async () => {
     const page = createServer((_, response) => response.writeHead(502, { "Content-Type": "text/html" }).end("<p>Bad"));
     await new Promise<void>((resolve) => page.listen(0, "127.0.0.1", resolve));
     const url = `http://127.0.0.1:${(page.address() as AddressInfo).port}`;
@@ -221,13 +221,13 @@ describe("the generated client", () => {
       status: 502,
       action: "retry",
     });
-    const gone = AbortSignal.abort(new Error("enough"));
-    await expect(fleet.whoami({ client: other, signal: gone })).rejects.toThrow("enough");
+    const aborted = AbortSignal.abort(new Error("enough"));
+    await expect(fleet.whoami({ client: other, signal: aborted })).rejects.toThrow("enough");
     await new Promise((resolve) => page.close(resolve));
     expect((await fleet.whoami({ client: other })).error).toMatchObject({ code: "unreachable", action: "retry" });
   });
 
-  it("leaves in a bundle the operations that are called, and no others", async () => {
+  it("keeps only the operations that are called in a bundle", async () => {
     const contents = 'import { connectFleet, whoami } from "./client/index.ts"; whoami({ client: connectFleet({}) });';
     const bundle = await build({
       stdin: { contents, resolveDir: process.cwd() },
@@ -242,7 +242,7 @@ describe("the generated client", () => {
     expect(text.length).toBeLessThan(16_384);
   });
 
-  it("README: the package as it would be published does what its ten lines say", { timeout: 300_000 }, async () => {
+  it("README: the example of the published package works in ten lines", { timeout: 300_000 }, async () => {
     const package_ = join(dir, "app", "node_modules", "collector-fleet-client");
     await mkdir(package_, { recursive: true });
     await cp("client/package.json", join(package_, "package.json"));

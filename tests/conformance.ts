@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { problemsOf } from "../functions/http/documented-problems.ts";
 import type { Route } from "../functions/http/route.ts";
 
-/** An answer as a client sees it. */
+/** A response as a client receives it. */
 export interface Seen {
   status: number;
   contentType: string | null;
@@ -13,8 +13,8 @@ const matches = (pattern: string, path: string): boolean =>
   new RegExp(`^${pattern.replace(/[.]/g, "\\.").replace(/:[a-z_]+/g, "[^/]+")}$`).test(path);
 
 /**
- * What an answer has that its route does not document; undefined when the document tells the truth. Every call of a test core
- * passes through here, so the OpenAPI document is tested by all route tests.
+ * Returns what a response has that its route does not document; undefined if it conforms. Every call of a test core is checked here, so
+ * all route tests test the OpenAPI document.
  */
 export const undocumented = (
   routes: readonly Route[],
@@ -22,12 +22,12 @@ export const undocumented = (
   { status, contentType, body }: Seen,
 ): string | undefined => {
   const { pathname } = new URL(path, "http://core.test");
-  // The literal path wins over a parameter, as in the router.
+  // As in the router, a literal path precedes a parameter.
   const entry =
     routes.find((route) => route.method === method && route.path === pathname) ??
     routes.find((route) => route.method === method && matches(route.path, pathname));
   if (entry === undefined) return undefined;
-  const where = `${method} ${entry.path} answered ${status}`;
+  const where = `${method} ${entry.path} returned ${status}`;
   if (contentType?.startsWith("application/problem+json")) {
     const code = (body as { code?: unknown }).code;
     const known = problemsOf(entry).some((problem) => problem.status === status && problem.code === code);
@@ -39,5 +39,5 @@ export const undocumented = (
   const parsed = v.safeParse(reply.schema, body);
   if (parsed.success) return undefined;
   const faults = parsed.issues.map((issue) => `${v.getDotPath(issue)}: ${issue.message}`);
-  return `${where} with a body that its schema refuses: ${faults.join("; ")}`;
+  return `${where} with a body that its schema rejects: ${faults.join("; ")}`;
 };

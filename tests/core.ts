@@ -31,17 +31,17 @@ export interface Call {
   as?: PersonName | { bearer: string };
   /** Sent as JSON. */
   body?: unknown;
-  /** Sent as it is, with its media type. */
+  /** Sent unchanged, with its media type. */
   raw?: { type: string; content: BodyInit };
   headers?: Readonly<Record<string, string>>;
-  /** The direct remote address; 127.0.0.1 unless told. */
+  /** The direct remote address; by default 127.0.0.1. */
   from?: string;
   /** DER of the TLS client certificate. */
   certificate?: Uint8Array<ArrayBuffer>;
   listener?: Peer["listener"];
 }
 
-/** An answer with its body parsed: JSON as a value, no body as `undefined`, anything else as text. */
+/** A response with its parsed body: JSON as a value, no body as `undefined`, anything else as text. */
 export interface Answer<Body> {
   status: number;
   headers: Headers;
@@ -49,12 +49,12 @@ export interface Answer<Body> {
 }
 
 /**
- * Calls a route as a client would: through the whole app, its middleware and its error translation. Rejects when the answer is
- * not what the route documents.
+ * Calls a route as a client does, through the whole app with its middleware and error translation. Rejects when the route does not
+ * document the response.
  */
 export type Api = <Body = Record<string, unknown>>(method: string, path: string, call?: Call) => Promise<Answer<Body>>;
 
-/** A core on a database of its own, with time and randomness in the test's hands. */
+/** A core on a database of its own, with a clock and entropy that the test controls. */
 export interface TestCore {
   core: Core;
   config: CoreConfig;
@@ -67,7 +67,7 @@ export interface TestCore {
   /** The enrollment CA that the core signs with. */
   ca: TestCa;
   people: typeof people;
-  /** The router's own list is `app.routes`. */
+  /** Its `routes` are the router's own list. */
   app: ReturnType<typeof createApp>;
   routes: readonly Route[];
   api: Api;
@@ -79,15 +79,15 @@ export interface TestCore {
   close(): Promise<void>;
 }
 
-/** What a test may choose. */
+/** What a test may vary. */
 export interface TestCoreOptions {
   /** Environment variables over the usual ones. */
   env?: Environment;
-  /** When the clock begins, in milliseconds since the epoch; noon of a fixed day unless told. */
+  /** Start of the clock, in milliseconds since the epoch; by default noon of a fixed day. */
   now?: number;
   /** Dependencies in place of the usual ones. */
   core?: Partial<Core>;
-  /** Stands between core and its signer. */
+  /** Wraps the signer. */
   wrapSigner?: (signer: Signer) => Signer;
   /** Routes in place of all of `/v1` and the ops endpoints. */
   routes?: (core: Core) => readonly Route[];

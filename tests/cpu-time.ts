@@ -1,6 +1,6 @@
 /**
- * Starts to count CPU milliseconds of this thread; a call of what it gives tells how many it has been. Some systems count in whole
- * ticks of up to 10 ms: never more than the time on the wall.
+ * Starts to count CPU milliseconds of this thread; returns a function that returns the count. Some systems count in ticks of up to
+ * 10 ms, so that the count is limited to the elapsed time.
  */
 export const countCpuMilliseconds = (): (() => number) => {
   const [before, startedAt] = [process.threadCpuUsage(), performance.now()];
@@ -11,10 +11,7 @@ export const countCpuMilliseconds = (): (() => number) => {
   };
 };
 
-/**
- * CPU milliseconds of this thread that `task` takes, the least of three runs: what a bound on work is held to. Unlike the time on the
- * wall it does not grow with what else the machine does.
- */
+/** Returns the CPU milliseconds of `task`, the least of three runs, which does not depend on the load of the machine. */
 export const cpuMillisecondsOf = async (task: () => unknown): Promise<number> => {
   const samples: number[] = [];
   for (let run = 0; run < 3; run++) {

@@ -1,4 +1,4 @@
-/** Records of a text as RFC 4180 has them, the names of the columns among them; lines end in CRLF. */
+/** Parses records by RFC 4180, the header among them; lines end in CRLF. */
 const recordsOf = (text: string): string[][] => {
   const records: string[][] = [[]];
   for (const [, quoted, plain = "", end] of text.matchAll(/(?:"((?:[^"]|"")*)"|([^",\r\n]*))(,|\r\n|$)/g)) {
@@ -8,7 +8,7 @@ const recordsOf = (text: string): string[][] => {
   return records.filter((record) => record.length > 1);
 };
 
-/** A CSV's rows by the names of its columns; throws when a row has more or fewer cells than there are names. */
+/** Returns a CSV's rows by column name. Throws when a row and the header differ in length. */
 export const readCsv = (text: string): Record<string, string>[] => {
   const [names = [], ...records] = recordsOf(text);
   return records.map((record) => {

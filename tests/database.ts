@@ -4,7 +4,7 @@ import { type ConnectedDatabase, connectDatabase } from "../functions/store/data
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Set by global-setup.ts: the server of this run, its migrated template, and a prefix that no other run has. */
+    /** Set by global-setup.ts: the server of this run, its migrated template, and a prefix unique to the run. */
     database: { maintenanceUrl: string; template: string; prefix: string };
   }
 }
@@ -14,11 +14,11 @@ export interface TestDatabase {
   url: string;
   /** Connects with TCP_NODELAY as core does; closed by `drop`. */
   connect(): ConnectedDatabase;
-  /** Drops it, cutting whoever is still connected. */
+  /** Drops it and its connections. */
   drop(): Promise<void>;
 }
 
-/** Copies the migrated template: 30 to 55 ms. */
+/** Copies the migrated template, in 30 to 55 ms. */
 export const createTestDatabase = async (): Promise<TestDatabase> => {
   const { maintenanceUrl, template, prefix } = inject("database");
   const name = `${prefix}_${crypto.randomUUID().replaceAll("-", "")}`;
@@ -28,7 +28,7 @@ export const createTestDatabase = async (): Promise<TestDatabase> => {
   return {
     url,
     connect() {
-      const connection = connectPatiently(url, 4);
+      const connection = connectForTest(url, 4);
       connections.push(connection);
       return connection;
     },
@@ -39,8 +39,8 @@ export const createTestDatabase = async (): Promise<TestDatabase> => {
   };
 };
 
-/** How long core waits for a connection or an answer says nothing on a machine that is busy with other things. */
-const connectPatiently = (url: string, connectionsMax: number): ConnectedDatabase =>
+/** Connects with longer timeouts than core's, for a busy machine. */
+const connectForTest = (url: string, connectionsMax: number): ConnectedDatabase =>
   connectDatabase({
     url,
     connectionsMax,
@@ -50,7 +50,7 @@ const connectPatiently = (url: string, connectionsMax: number): ConnectedDatabas
   });
 
 const maintain = async (url: string, statement: string): Promise<void> => {
-  const { sql, close } = connectPatiently(url, 1);
+  const { sql, close } = connectForTest(url, 1);
   try {
     await sql.unsafe(statement);
   } finally {

@@ -20,7 +20,7 @@ let dir: string;
 let env: Record<string, string>;
 let script: string;
 
-/** The shell blocks of a page, in order. */
+/** Returns the shell blocks of a page, in order. */
 const readBlocks = (markdown: string): string[] =>
   markdown
     .matchAll(/^```sh\n(.*?)^```$/gms)
@@ -84,7 +84,7 @@ const run = (text: string): Promise<{ code: number | string; stdout: string; std
   });
 
 describe(page, () => {
-  it("leads a host from a policy to its revocation with curl and openssl alone", async () => {
+  it("takes a host from a policy to its revocation with only curl and openssl", async () => {
     const { code, stdout, stderr } = await run(script);
     expect({ code, stderr, stdout: code === 0 ? "" : stdout }).toEqual({
       code: 0,
@@ -98,7 +98,7 @@ describe(page, () => {
     expect(stdout).toContain('"code":"identity_revoked"');
   });
 
-  it("E12: leaves neither the token nor a key in core's log", async () => {
+  it("E12: core logs neither the token nor a key", async () => {
     const log = await readFile(join(dir, "core.log"), "utf8");
     expect(log).toContain('"ready"');
     expect(log).not.toMatch(/svcbt_\w{20}|PRIVATE KEY/);

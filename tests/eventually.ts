@@ -1,8 +1,8 @@
 import { vi } from "vitest";
 
 /**
- * Waits until `check` no longer throws, and gives what it gives. The limit only ends a test that would never end: it is longer than a
- * machine that is busy with other things needs. For a single value `expect.poll` has the same limit (vitest.config.ts).
+ * Waits until `check` no longer throws; returns its result. The timeout is longer than a busy machine needs. For a single value use
+ * `expect.poll`, which has the same timeout (vitest.config.ts).
  */
 export const eventually = <Found>(check: () => Found | Promise<Found>): Promise<Found> =>
   vi.waitFor(check, { timeout: 60_000, interval: 5 });

@@ -6,14 +6,14 @@ import { migrate } from "../functions/store/migrate.ts";
 import { startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts";
 
 /**
- * One PostgreSQL for a test run: an embedded one, or the server at SVC_TEST_DATABASE_URL (15 or later, a role that may create
- * databases). Its template is migrated once and copied by `createTestDatabase`. Nothing outlives the run.
+ * Starts PostgreSQL for a test run, or uses the server at SVC_TEST_DATABASE_URL (15 or later, with a role that may create databases).
+ * Migrates its template once, which `createTestDatabase` copies. Stops or drops everything at the end of the run.
  */
 export default (project: TestProject): Promise<() => Promise<void>> => provideDatabase(project);
 
 /**
- * The same; with `tcp`, reached over loopback TCP. For as many connections as the workers of a machine with many cores, or the
- * requests of workerd, two each, have open at a time.
+ * Does so; with `tcp`, over loopback TCP. Allows as many connections as the workers of a machine with many cores, or the requests of
+ * workerd with two each, have open at a time.
  */
 export const provideDatabase = async (
   project: TestProject,

@@ -22,13 +22,13 @@ const framesOfQueue = 260;
 const envelopesOfFrame = 5;
 const framesInFlight = 8;
 
-/** What one queue sends, whatever happens to core, and how far it was acknowledged. */
+/** Sends one queue across restarts of core, and knows how far it was acknowledged. */
 const createQueue = (hostId: string, credentials: { cert: string; key: string }) => {
   const queueId = crypto.getRandomValues(new Uint8Array(16));
   const last = BigInt(framesOfQueue * envelopesOfFrame);
   let acked = 0n;
 
-  /** One connection: from the cursor that core tells, until everything is acknowledged or the connection breaks. */
+  /** Sends over one connection from core's cursor, until everything is acknowledged or the connection breaks. */
   const connect = async (port: number): Promise<void> => {
     const nodeOptions = { ca: core.ca.pem, ...credentials };
     const transport = createGrpcTransport({ baseUrl: `https://localhost:${port}`, nodeOptions });
@@ -65,14 +65,14 @@ const createQueue = (hostId: string, credentials: { cert: string; key: string })
       }
     } finally {
       opened.promise.catch(() => undefined);
-      opened.reject(new Error("gone"));
+      opened.reject(new Error("disconnected"));
       opened = Promise.withResolvers();
     }
   };
   return { hostId, last, acked: () => acked, connect };
 };
 
-it("G5: core killed again and again has stored all it acknowledged, and everything once in the end", async () => {
+it("G5: core that is killed repeatedly has stored all it acknowledged, and in the end everything once", async () => {
   let running: { ingestPort: number; process: ChildProcess } | undefined;
   let finished = false;
   const queues = await Promise.all(
@@ -94,7 +94,7 @@ it("G5: core killed again and again has stored all it acknowledged, and everythi
   let kills = 0;
   while (!finished) {
     running = await core.start();
-    // Killed in the middle of the work: after a few more frames were acknowledged.
+    // Killed after a few more frames were acknowledged.
     const goal = queues.reduce((sum, queue) => sum + queue.acked(), 0n) + 1_000n;
     while (!finished && queues.reduce((sum, queue) => sum + queue.acked(), 0n) < goal)
       await new Promise((resolve) => setTimeout(resolve, 1));
@@ -103,7 +103,7 @@ it("G5: core killed again and again has stored all it acknowledged, and everythi
     running = undefined;
     kills++;
     for (const queue of queues) {
-      // Of core's last acks some may be read only now, while the database is asked.
+      // Core's last acks may arrive during this query.
       const acked = queue.acked();
       const [row] = await sql`select count(*)::int as stored, count(distinct sequence)::int as distinct
         from ingest_envelope where host_id = ${queue.hostId} and sequence <= ${acked.toString()}::text::bigint`;

@@ -25,10 +25,7 @@ import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 import { isInstalled, type ProxyName, type RunningProxy, startProxy } from "./proxies.ts";
 
-/*
- * The documented proxies, as they are documented, between real collectors and real cores: one that reads the header which the
- * proxy sets, and one that does not.
- */
+/* The documented proxies between real collectors and two real cores, of which one reads the header that the proxy sets. */
 const secret = "a-test-secret-of-more-than-32-bytes";
 const header = "X-Client-Cert";
 
@@ -43,13 +40,16 @@ let operator: OperatorApi;
 let corePort: number;
 let ingestPort: number;
 
-const names = (["nginx", "haproxy"] as const satisfies ProxyName[]).map((name) => ({ name, there: isInstalled(name) }));
-const anyInstalled = names.some(({ there }) => there);
+const names = (["nginx", "haproxy"] as const satisfies ProxyName[]).map((name) => ({
+  name,
+  installed: isInstalled(name),
+}));
+const anyInstalled = names.some(({ installed }) => installed);
 
 beforeAll(async () => {
   if (!anyInstalled) return;
   dir = await mkdtemp(join(tmpdir(), "svc-proxies-"));
-  // A lab that is two days old can have issued a certificate that has expired.
+  // A lab that is two days old can issue a certificate that has expired.
   pki = await createLabPki({ dir: join(dir, "lab"), clock: { now: () => Date.now() - 2 * 86_400_000 } });
   serverCa = await readFile(pki.serverCaFile, "utf8");
   database = await createTestDatabase();
@@ -75,7 +75,7 @@ interface Reply {
   body: Record<string, unknown>;
 }
 
-/** One request on a connection of its own; `headers` as pairs in a list may repeat a name. */
+/** Sends one request on a connection of its own; `headers` is a list of pairs and may repeat a name. */
 const send = async (url: string, options: RequestOptions = {}, body = ""): Promise<Reply> => {
   const { host } = new URL(url);
   const headers = ["Host", host, "Content-Type", "application/json", ...((options.headers as string[]) ?? [])];
@@ -95,7 +95,7 @@ const newToken = async (): Promise<string> => {
   return (await operator<{ token: string }>("admin", "POST", `${policies}/${id}/tokens`, {})).token;
 };
 
-/** A host that enrolled through the proxy, whose key the test holds. */
+/** Enrolls a host through the proxy. */
 const enrollHost = async (proxy: RunningProxy): Promise<TestCollector> => {
   const token = await newToken();
   const headers = ["Authorization", `Bearer ${token}`];
@@ -108,30 +108,30 @@ const escaped = (host: TestCollector) => encodeURIComponent(encodePem(host.certi
 const heartbeatPath = "/v1/collector/heartbeat";
 
 let sent = 0;
-/** Sends a heartbeat that `signer` signed, and gives `taken` or the refusal. */
-const beat = async (url: string, signer: TestCollector, options: RequestOptions = {}): Promise<string> => {
+/** Sends a heartbeat that `signer` signed; returns `accepted` or the refusal. */
+const sendHeartbeat = async (url: string, signer: TestCollector, options: RequestOptions = {}): Promise<string> => {
   const body = withProof(signer, "heartbeat", heartbeatBody(Date.now() + ++sent));
   const answer = await send(url + heartbeatPath, options, JSON.stringify(body));
-  return answer.status === 200 ? "taken" : `${answer.status} ${answer.body.code}`;
+  return answer.status === 200 ? "accepted" : `${answer.status} ${answer.body.code}`;
 };
-const plainBeat = async (signer: TestCollector, value: string): Promise<string> => {
+const sendPlainHeartbeat = async (signer: TestCollector, value: string): Promise<string> => {
   const answer = await fetch(`http://127.0.0.1:${corePort}${heartbeatPath}`, {
     method: "POST",
     headers: { "Content-Type": "application/json", [header]: value },
     body: JSON.stringify(withProof(signer, "heartbeat", heartbeatBody(Date.now() + ++sent))),
   });
-  return answer.ok ? "taken" : `${answer.status} ${((await answer.json()) as Reply["body"]).code}`;
+  return answer.ok ? "accepted" : `${answer.status} ${((await answer.json()) as Reply["body"]).code}`;
 };
 const withoutCertificate = "401 client_certificate_required";
 
-/** Where the proxy is not there: each test below is reported as skipped, by its name. */
-describe.each(names)("$name before core, as documented", ({ name, there }) => {
+/** Without the proxy each of these tests is reported as skipped. */
+describe.each(names)("$name in front of core, as documented", ({ name, installed }) => {
   let proxy: RunningProxy;
   beforeAll(async () => {
-    if (there) proxy = await startProxy(name, { dir, pki, corePort, ingestPort });
+    if (installed) proxy = await startProxy(name, { dir, pki, corePort, ingestPort });
   });
   afterAll(() => proxy?.stop());
-  const through = it.runIf(there);
+  const through = it.runIf(installed);
 
   through("a real collector enrolls, forwards, sends heartbeats and renews", async () => {
     const host = join(dir, name);
@@ -153,13 +153,13 @@ describe.each(names)("$name before core, as documented", ({ name, there }) => {
     const identity = `${identityPrefix}${name}-1`;
     const lines = async () =>
       (await db.sql`select 1 from ingest_envelope where host_id = ${identity} and kind = 'log_line'`).length;
-    const beats = async () =>
+    const heartbeats = async () =>
       (
         await db.sql`select 1 from collector_health h join collector_identity i on i.id = h.identity_id
           where i.identity = ${identity}`
       ).length;
     await expect.poll(lines, { message: run.stderr }).toBe(2);
-    await expect.poll(beats).toBe(1);
+    await expect.poll(heartbeats).toBe(1);
     expect(await stopProgram(run), run.stderr).toBe(0);
     expect(run.records.filter(({ level }) => level !== "info")).toEqual([]);
 
@@ -170,77 +170,79 @@ describe.each(names)("$name before core, as documented", ({ name, there }) => {
     expect(certificates).toHaveLength(2);
   });
 
-  through("P1: a core whose header is not configured ignores the one that the proxy sets", async () => {
+  through("P1: core ignores the header of the proxy unless it is configured", async () => {
     const host = await enrollHost(proxy);
     const ready = await logged(headerless, "ready");
     const ports = { corePort: Number(ready.port), ingestPort: Number(ready.ingest_port) };
     const other = await startProxy(name, { dir, pki, ...ports });
     try {
-      expect(await beat(other.url, host, tlsOf(host))).toBe(withoutCertificate);
-      expect(await beat(proxy.url, host, tlsOf(host))).toBe("taken");
+      expect(await sendHeartbeat(other.url, host, tlsOf(host))).toBe(withoutCertificate);
+      expect(await sendHeartbeat(proxy.url, host, tlsOf(host))).toBe("accepted");
     } finally {
       await other.stop();
     }
   });
 
   through(
-    "P2, P3: a forged header is removed, in any spelling, once or twice; behind the proxy it proves no key",
+    "P2, P3: the proxy removes a forged header in any spelling, once or twice; behind the proxy it proves no key",
     async () => {
       const victim = await enrollHost(proxy);
       const forged = escaped(victim);
       for (const spelling of [header, "x-client-cert", "X-CLIENT-CERT", "X_Client_Cert", "x_client_cert"]) {
-        expect(await beat(proxy.url, victim, { headers: [spelling, forged] })).toBe(withoutCertificate);
-        expect(await beat(proxy.url, victim, { headers: [spelling, forged, spelling, forged] })).toBe(
+        expect(await sendHeartbeat(proxy.url, victim, { headers: [spelling, forged] })).toBe(withoutCertificate);
+        expect(await sendHeartbeat(proxy.url, victim, { headers: [spelling, forged, spelling, forged] })).toBe(
           withoutCertificate,
         );
       }
       const thief = { ...victim, key: await createTestKey() };
-      expect(await plainBeat(thief, forged)).toBe("401 proof_invalid");
-      expect(await plainBeat(victim, forged)).toBe("taken");
+      expect(await sendPlainHeartbeat(thief, forged)).toBe("401 proof_invalid");
+      expect(await sendPlainHeartbeat(victim, forged)).toBe("accepted");
     },
   );
 
-  through("P2: beside a certificate of one's own, a forged header changes nothing", async () => {
+  through("P2: a forged header has no effect beside the sender's own certificate", async () => {
     const [victim, attacker] = [await enrollHost(proxy), await enrollHost(proxy)];
     const forged = { ...tlsOf(attacker), headers: [header, escaped(victim), "x_client_cert", escaped(victim)] };
-    expect(await beat(proxy.url, attacker, forged)).toBe("taken");
-    expect(await beat(proxy.url, { ...attacker, identity: victim.identity }, forged)).toBe("401 proof_invalid");
-    expect(await beat(proxy.url, { ...victim, key: attacker.key }, forged)).toBe("401 proof_invalid");
+    expect(await sendHeartbeat(proxy.url, attacker, forged)).toBe("accepted");
+    expect(await sendHeartbeat(proxy.url, { ...attacker, identity: victim.identity }, forged)).toBe(
+      "401 proof_invalid",
+    );
+    expect(await sendHeartbeat(proxy.url, { ...victim, key: attacker.key }, forged)).toBe("401 proof_invalid");
   });
 
-  through("P4: Connection: X-Client-Cert neither removes the certificate nor lets one in", async () => {
+  through("P4: Connection: X-Client-Cert neither removes the certificate nor admits a forged one", async () => {
     const host = await enrollHost(proxy);
     for (const connection of ["X-Client-Cert", "close, x-client-cert", "keep-alive, X-Client-Cert"]) {
       const headers = ["Connection", connection];
-      expect(await beat(proxy.url, host, { ...tlsOf(host), headers })).toBe("taken");
+      expect(await sendHeartbeat(proxy.url, host, { ...tlsOf(host), headers })).toBe("accepted");
       const forged = { headers: [...headers, header, escaped(host)] };
-      expect(await beat(proxy.url, host, forged)).toBe(withoutCertificate);
+      expect(await sendHeartbeat(proxy.url, host, forged)).toBe(withoutCertificate);
     }
   });
 
-  through("P5: a header of two PEMs, junk or double encoding reaches core from the proxy's inside alone", async () => {
+  through("P5: the proxy removes a header with two PEMs, junk or double encoding; core rejects it", async () => {
     const host = await enrollHost(proxy);
     const one = escaped(host);
     for (const value of [one + one, `${one}junk`, encodeURIComponent(one), "junk"]) {
-      expect(await plainBeat(host, value)).toBe("400 client_certificate_header_invalid");
-      expect(await beat(proxy.url, host, { headers: [header, value] })).toBe(withoutCertificate);
+      expect(await sendPlainHeartbeat(host, value)).toBe("400 client_certificate_header_invalid");
+      expect(await sendHeartbeat(proxy.url, host, { headers: [header, value] })).toBe(withoutCertificate);
     }
     const { cert, key } = tlsOf(host);
     const chain = cert + (await readFile(pki.enrollmentCa.certFile, "utf8"));
     const junk = { cert: chain, key, headers: [header, "junk"] };
-    expect(await beat(proxy.url, host, junk), "of a chain, the leaf").toBe("taken");
+    expect(await sendHeartbeat(proxy.url, host, junk), "of a chain, the leaf").toBe("accepted");
   });
 
-  through("P6: through the passed-on ingest listener the TLS certificate alone decides", async () => {
+  through("P6: at the forwarded ingest listener only the TLS certificate counts", async () => {
     const [victim, host] = [await enrollHost(proxy), await enrollHost(proxy)];
     const ingest = `https://${proxy.ingestEndpoint}`;
     const forged = { ...tlsOf(host), headers: [header, escaped(victim)] };
-    expect(await beat(ingest, host, forged)).toBe("taken");
-    expect(await beat(ingest, victim, forged)).toBe("401 proof_invalid");
-    await expect(beat(ingest, victim, { headers: [header, escaped(victim)] })).rejects.toThrow();
+    expect(await sendHeartbeat(ingest, host, forged)).toBe("accepted");
+    expect(await sendHeartbeat(ingest, victim, forged)).toBe("401 proof_invalid");
+    await expect(sendHeartbeat(ingest, victim, { headers: [header, escaped(victim)] })).rejects.toThrow();
   });
 
-  through("a certificate that does not verify is refused in core's words", async () => {
+  through("rejects a certificate that does not verify with core's problem codes", async () => {
     const host = await enrollHost(proxy);
     const provision = async (lab: string, lifetimeSeconds: number, now: number) => {
       const identity = `${identityPrefix}${crypto.randomUUID()}`;
@@ -249,32 +251,35 @@ describe.each(names)("$name before core, as documented", ({ name, there }) => {
       return { cert: await readFile(files.certFile), key: await readFile(files.keyFile) };
     };
     const expired = await provision(join(dir, "lab"), 3600, Date.now() - 86_400_000);
-    expect(await beat(proxy.url, host, expired)).toBe("401 certificate_expired");
+    expect(await sendHeartbeat(proxy.url, host, expired)).toBe("401 certificate_expired");
     await createLabPki({ dir: join(dir, `${name}-other`), clock: systemClock });
     const stranger = await provision(join(dir, `${name}-other`), 3600, Date.now());
-    expect(await beat(proxy.url, host, stranger)).toBe("401 certificate_unknown");
+    expect(await sendHeartbeat(proxy.url, host, stranger)).toBe("401 certificate_unknown");
     const manual = await provision(join(dir, "lab"), 3600, Date.now());
     const body = withProof(host, "heartbeat", heartbeatBody(Date.now() + ++sent));
     const answer = await send(proxy.url + heartbeatPath, manual, JSON.stringify(body));
     expect(answer.status).toBe(401);
   });
 
-  through("I2: over 1 MiB is refused as a problem, stated or chunked, and core goes on", async () => {
-    const url = proxy.url + heartbeatPath;
-    const host = await enrollHost(proxy);
-    const large = "x".repeat(1_048_577);
-    for (const framing of [
-      ["Content-Length", String(large.length)],
-      ["Transfer-Encoding", "chunked"],
-    ])
-      expect(await send(url, { ...tlsOf(host), headers: framing }, large)).toMatchObject({
-        status: 413,
-        body: { code: "payload_too_large" },
-      });
-    expect(await beat(proxy.url, host, tlsOf(host))).toBe("taken");
-  });
+  through(
+    "I2: rejects more than 1 MiB with a problem, with Content-Length or chunked, and core keeps running",
+    async () => {
+      const url = proxy.url + heartbeatPath;
+      const host = await enrollHost(proxy);
+      const large = "x".repeat(1_048_577);
+      for (const framing of [
+        ["Content-Length", String(large.length)],
+        ["Transfer-Encoding", "chunked"],
+      ])
+        expect(await send(url, { ...tlsOf(host), headers: framing }, large)).toMatchObject({
+          status: 413,
+          body: { code: "payload_too_large" },
+        });
+      expect(await sendHeartbeat(proxy.url, host, tlsOf(host))).toBe("accepted");
+    },
+  );
 
-  through("a core that is away is a problem that helps to retry", async () => {
+  through("answers for an unavailable core with a problem that says retry", async () => {
     const [closed] = await findPorts(1, systemEntropy);
     const lonely = await startProxy(name, { dir, pki, corePort: closed ?? 1, ingestPort });
     try {
@@ -285,7 +290,7 @@ describe.each(names)("$name before core, as documented", ({ name, there }) => {
     }
   });
 
-  through("I8: the ops endpoints are not reachable, in any spelling of the path", async () => {
+  through("I8: the ops endpoints are unreachable in any spelling of the path", async () => {
     const get = (path: string) => send(proxy.url, { method: "GET", path });
     for (const path of ["/metrics", "/readyz", "//metrics", "/", "/v1/../metrics", "/v1/%2e%2e/metrics"])
       expect({ path, ...(await get(path)) }).toMatchObject({ status: 404, body: { code: "not_found" } });

@@ -8,19 +8,19 @@ import { waitUntil } from "../scripts/lab/wait-until.ts";
 import type { LabPki } from "../scripts/lab-ca/pki.ts";
 import { findPorts, isListening } from "../scripts/ports.ts";
 
-/** Proxies whose documented configuration is run as it stands. */
+/** Proxies whose documented configuration is tested. */
 export type ProxyName = keyof typeof documented;
 
 /** A proxy in front of a core. */
 export interface RunningProxy {
   /** `https://localhost:<port>`. */
   readonly url: string;
-  /** `localhost:<port>`, passed through to core's ingest listener. */
+  /** `localhost:<port>`, forwarded to core's ingest listener. */
   readonly ingestEndpoint: string;
   stop(): Promise<void>;
 }
 
-/** What of a documented configuration names a place, and what stands there in a test. */
+/** The paths and ports of a test, which replace those of the documented configuration. */
 interface Places {
   dir: string;
   pki: LabPki;
@@ -64,13 +64,13 @@ const documented = {
   },
 } as const;
 
-/** Whether the proxy is on this machine: packages of the distribution are not ours to bring. */
+/** Returns whether the proxy is installed, as it comes from the distribution only. */
 export const isInstalled = (name: ProxyName): boolean =>
   spawnSync(documented[name].program, ["-v"], { stdio: "ignore", timeout: 60_000 }).status === 0;
 
 /**
- * Starts the proxy with its documented configuration, with other ports and paths in it, before a core. Throws if the document no
- * longer names one of them. `dir` gets its files; `pki` is the lab of the edge.
+ * Starts the proxy in front of a core, with its documented configuration in which ports and paths are replaced. Throws if the document
+ * lacks one of them. Its files go to `dir`; `pki` has the certificate of the edge.
  */
 export const startProxy = async (
   name: ProxyName,
@@ -80,7 +80,7 @@ export const startProxy = async (
   const [httpsPort, ingestProxyPort] = (await findPorts(2, systemEntropy)) as [number, number];
   let text = await readFile(new URL(`../${file}`, import.meta.url), "utf8");
   for (const [from, to] of Object.entries(places({ ...options, httpsPort, ingestProxyPort }))) {
-    if (!text.includes(from)) throw new Error(`${file} does not say ${from}`);
+    if (!text.includes(from)) throw new Error(`${file} does not contain ${from}`);
     text = text.replaceAll(from, to);
   }
   const config = join(options.dir, `${name}-${httpsPort}.conf`);

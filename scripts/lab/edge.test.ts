@@ -13,7 +13,7 @@ import { issueClient } from "../lab-ca/issue-client.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
 import { type Edge, type EdgeOptions, startEdge } from "./edge.ts";
 
-/** Stands where core does, and keeps what reaches it. */
+/** A server in place of core, which keeps the requests that it receives. */
 let core: Server;
 let seen: { url: string | undefined; rawHeaders: string[]; headers: IncomingMessage["headers"]; body: string }[];
 let answer: (request: IncomingMessage, response: ServerResponse) => void;
@@ -86,7 +86,7 @@ describe("the edge", () => {
     for (const { rawHeaders } of seen) expect(rawHeaders.join("\n").toLowerCase()).not.toContain("x-client-cert");
   });
 
-  it("P4: injects the certificate of the handshake once, URL-escaped, whatever the caller sends beside it", async () => {
+  it("P4: sets the certificate of the handshake once, URL-escaped, whatever the caller sends", async () => {
     await call("/v1/a", { ...member, headers: { "X-Client-Cert": "forged", Connection: "close, X-Client-Cert" } });
     const { headers = {}, rawHeaders = [] }: Partial<(typeof seen)[number]> = seen[0] ?? {};
     const [leaf] = member.cert.toString().split(/(?<=-----END CERTIFICATE-----\n)/);
@@ -95,12 +95,12 @@ describe("the edge", () => {
     expect(rawHeaders.filter((name) => name.toLowerCase() === "x-client-cert")).toHaveLength(1);
   });
 
-  it("passes on no certificate of another authority, and serves its holder as anyone", async () => {
+  it("does not forward a certificate of another authority, and serves the caller as anonymous", async () => {
     expect(await call("/v1/a", stranger)).toMatchObject({ status: 200 });
     expect(seen[0]?.headers).not.toHaveProperty("x-client-cert");
   });
 
-  it("I8: says that it is a proxy, and takes nobody's word about the hop before", async () => {
+  it("I8: declares itself a proxy, and drops forwarding headers of the caller", async () => {
     const forged = {
       Forwarded: "for=10.0.0.1",
       "X-Forwarded-For": "10.0.0.1",
@@ -120,7 +120,7 @@ describe("the edge", () => {
       expect(seen[0]?.headers).not.toHaveProperty(name);
   });
 
-  it("passes bodies and answers on as they are, redirects included", async () => {
+  it("forwards bodies and responses unchanged, redirects included", async () => {
     answer = (_, response) => {
       response.writeHead(307, { Location: "/elsewhere", "X-Request-Id": "r1", "Content-Type": "application/json" });
       response.end("{}");
@@ -132,15 +132,15 @@ describe("the edge", () => {
     expect(seen[0]?.body).toBe(body);
   });
 
-  it("exposes the API alone, and answers for a core that is silent or away", async () => {
+  it("exposes only the API, and answers for a core that is silent or unavailable", async () => {
     expect(await call("/metrics")).toMatchObject({ status: 404 });
     expect(await call("/v1/../metrics")).toMatchObject({ status: 404 });
     expect(seen).toEqual([]);
     answer = (_, response) => response.destroy();
     expect(await call("/v1/a")).toMatchObject({ status: 502 });
     answer = () => undefined;
-    const impatient = await startEdge({ ...edgeOptions, timeoutMs: 200 });
-    expect(await call("/v1/a", {}, undefined, impatient)).toMatchObject({ status: 504 });
-    await impatient.close();
+    const withShortTimeout = await startEdge({ ...edgeOptions, timeoutMs: 200 });
+    expect(await call("/v1/a", {}, undefined, withShortTimeout)).toMatchObject({ status: 504 });
+    await withShortTimeout.close();
   });
 });

@@ -62,7 +62,7 @@ export const seedPeople = async (db: Database, now: number): Promise<void> => {
     .values(seeded.map(({ subject, userId }) => ({ tenantId: testTenantId, subject, userId })));
 };
 
-/** A bridge token as web mints it (spec, "Bridge token"): five minutes, unless `claims` says otherwise. */
+/** Mints a bridge token as web does (docs/api.md), valid for five minutes; `claims` replace the usual ones. */
 export const mintBridgeToken = (
   secret: string,
   { sub, now, claims = {} }: { sub: string; now: number; claims?: Readonly<Record<string, unknown>> },

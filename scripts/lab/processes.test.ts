@@ -31,7 +31,7 @@ const hasWritten = (name: string, text: string) =>
   eventually(async () => expect(await readFile(join(dir, `${name}.log`), "utf8")).toContain(text));
 
 describe("processes", () => {
-  it("are gone once a kill or a stop resolves, and that is no failure", async () => {
+  it("have exited once a kill or a stop resolves, which is no failure", async () => {
     const stays = "setInterval(() => undefined, 1000); console.log('up')";
     const [killed, stopped, left] = [start("killed", stays), start("stopped", stays), start("left", stays)];
     for (const name of ["killed", "stopped", "left"]) await hasWritten(name, "up");
@@ -43,13 +43,13 @@ describe("processes", () => {
     expect(failures).toEqual([]);
   });
 
-  it("that end by themselves are a failure that shows the end of their log", async () => {
+  it("that end by themselves are reported with the end of their log", async () => {
     start("core", "console.log('ready'); console.error('no database'); process.exitCode = 3");
     await eventually(() => expect(failures).toHaveLength(1));
     expect(failures[0]).toMatch(/^core ended by itself \(exit code 3\): .*no database$/s);
   });
 
-  it("run to their end give their output, and see of the environment only what they need", async () => {
+  it("that run to their end return their output, and inherit only PATH, HOME and TMPDIR", async () => {
     process.env.SVC_SOMETHING = "secret";
     const print = "process.stdout.write(JSON.stringify(Object.keys(process.env))); process.exitCode = 4";
     const { code, stdout } = await processes.run({ args: ["-e", print], env: { GIVEN: "1" } });

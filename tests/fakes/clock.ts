@@ -1,10 +1,10 @@
 import type { Clock } from "../../kit/clock.ts";
 
-/** A clock that stands still until a test moves it. */
+/** A clock that advances only when a test advances it. */
 export interface TestClock extends Clock {
-  /** Moves wall and monotonic time on and wakes, in their order, the sleepers whose time has come. */
+  /** Advances wall and monotonic time, and wakes the sleepers that are due, in order. */
   advance(ms: number): Promise<void>;
-  /** Sets wall time alone, as an operator or NTP would: sleepers and `monotonic` do not notice. */
+  /** Sets wall time only, as an operator or NTP does; sleepers and `monotonic` are not affected. */
   set(now: number): void;
 }
 
@@ -13,7 +13,7 @@ interface Sleeper {
   wake(): void;
 }
 
-/** Noon of a fixed day unless told: tests never see the machine's time. */
+/** Creates a clock that starts at noon of a fixed day by default. */
 export const createTestClock = (start = Date.UTC(2026, 5, 1, 12)): TestClock => {
   let wall = start;
   let monotonic = 0;

@@ -1,6 +1,6 @@
 import type { Entropy } from "../../kit/entropy.ts";
 
-/** The same bytes for the same seed (SplitMix32), so that a failing test fails again. Never fit for keys. */
+/** Returns the same bytes for the same seed (SplitMix32), so that a failing test fails again. Not for keys. */
 export const createSeededEntropy = (seed = 1): Entropy => {
   let state = seed >>> 0;
   const next = (): number => {

@@ -8,14 +8,14 @@ export interface LogLine {
   message: string;
 }
 
-/** A log that keeps what it is told. */
+/** A log that keeps its lines. */
 export interface TestLog extends Log {
   readonly lines: readonly LogLine[];
-  /** Everything a reader of the log could see, causes of errors included: for tests that a secret is found nowhere. */
+  /** Returns all lines as text, with causes of errors, for tests that a secret is not logged. */
   text(): string;
 }
 
-/** Keeps every level, debug too. */
+/** Creates a log that keeps every level. */
 export const createTestLog = (): TestLog => {
   const lines: LogLine[] = [];
   const at = (level: keyof Log) => (fields: object, message: string) => {

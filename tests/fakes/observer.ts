@@ -1,12 +1,12 @@
 import type { Observer } from "../../functions/core.ts";
 
-/** One observation, as the method was called. */
+/** One call of an observer. */
 export interface Observation {
   method: keyof Observer;
   args: readonly unknown[];
 }
 
-/** An observer that keeps what it is told, whatever methods the interface grows. */
+/** Creates an observer that keeps the calls of every method. */
 export const createTestObserver = (): { observe: Observer; observations: readonly Observation[] } => {
   const observations: Observation[] = [];
   const observe = new Proxy({} as Observer, {

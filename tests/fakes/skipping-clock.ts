@@ -1,12 +1,12 @@
 import { type Clock, systemClock } from "../../kit/clock.ts";
 
-/** A clock that runs by itself, for tests of real sockets and files that cannot wait for what takes minutes. */
+/** A clock that runs, and that a test with real sockets and files can move ahead by minutes. */
 export interface SkippingClock extends Clock {
-  /** Lets `ms` pass at once: wakes whoever would have slept until then, and moves wall and monotonic time on. */
+  /** Advances wall and monotonic time by `ms` at once, and wakes the sleepers that are due. */
   skip(ms: number): void;
 }
 
-/** Runs as the machine's, `speed` times as fast, until it skips. */
+/** Creates a clock that runs `speed` times as fast as the machine's. */
 export const createSkippingClock = (speed = 1): SkippingClock => {
   const [wallStart, start] = [systemClock.now(), systemClock.monotonic()];
   let skipped = 0;

@@ -1,19 +1,19 @@
 import type { LabCore } from "../../../scripts/lab/lab-core.ts";
 
-/** What an attack did and what held. */
+/** The effect of an attack, and whether the guarantees held. */
 export interface AttackReport {
-  /** Answers by status and problem code: `201`, `403 enrollment_limit_reached`. */
+  /** Responses by status and problem code: `201`, `403 enrollment_limit_reached`. */
   answers: Record<string, number>;
-  /** What else was counted. */
+  /** Other counts. */
   counts: Record<string, number>;
   /** Every sentence must be true. */
   held: Record<string, boolean>;
 }
 
-/** Does harm, bounded, and says what came of it. */
+/** Runs one bounded attack and reports its effect. */
 export type Attack = (core: LabCore) => Promise<AttackReport>;
 
-/** Runs `task` over all items, `atOnce` at a time; gives the results in the items' order. */
+/** Runs `task` over all items, `atOnce` at a time; returns the results in the items' order. */
 export const inParallel = async <Item, Result>(
   items: readonly Item[],
   atOnce: number,
@@ -28,5 +28,5 @@ export const inParallel = async <Item, Result>(
   return results;
 };
 
-/** The whole numbers from 0 to `count` - 1. */
+/** Returns the integers from 0 to `count` - 1. */
 export const upTo = (count: number): number[] => Array.from({ length: count }, (_, at) => at);

@@ -9,31 +9,31 @@ import { createPolicyWithToken } from "../../../scripts/lab/operator-api.ts";
 import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab-ca/test-pki.ts";
 import { collectorOf, identityPrefix, type TestCollector, withProof } from "../../collector.ts";
 
-/** An answer of core. */
+/** A response of core. */
 export interface Answer {
   status: number;
   body: Record<string, unknown>;
 }
 
-/** How a tally names an answer. */
+/** Names a response by its status and problem code. */
 export const nameOf = ({ status, body }: Answer): string =>
   typeof body.code === "string" ? `${status} ${body.code}` : String(status);
 
-/** How many answers of each name there are. */
+/** Counts responses by name. */
 export const tally = (answers: readonly Answer[]): Record<string, number> => {
   const counts: Record<string, number> = {};
   for (const name of answers.map(nameOf).sort()) counts[name] = (counts[name] ?? 0) + 1;
   return counts;
 };
 
-/** A host that wants to enroll, its request made beforehand so that an attack costs its moment nothing. */
+/** A host to enroll, with its request prepared so that an attack has no other work to do. */
 export interface Candidate {
   deviceId: string;
   key: TestKey;
   body: object;
 }
 
-/** Makes a candidate of a fresh device. */
+/** Creates a candidate with a new device id and key. */
 export const createCandidate = async (): Promise<Candidate> => {
   const deviceId = crypto.randomUUID();
   const key = await createTestKey();
@@ -51,7 +51,7 @@ export interface Caller {
   close(): void;
 }
 
-/** Makes a caller. `address` is its own on loopback; systems other than Linux have 127.0.0.1 alone. */
+/** Creates a caller with this loopback address; systems other than Linux have only 127.0.0.1. */
 export const createCaller = ({ httpUrl }: Pick<LabCore, "httpUrl">, address = "127.0.0.1"): Caller => {
   const agent = new Agent({ keepAlive: true });
   const localAddress = process.platform === "linux" ? address : "127.0.0.1";
@@ -63,7 +63,7 @@ export const createCaller = ({ httpUrl }: Pick<LabCore, "httpUrl">, address = "1
       headers: { "Content-Type": "application/json", ...headers },
       timeout: 30_000,
     });
-    sent.on("timeout", () => sent.destroy(new Error(`${path}: no answer within 30 s`)));
+    sent.on("timeout", () => sent.destroy(new Error(`${path}: no response within 30 s`)));
     sent.end(JSON.stringify(body));
     const [response] = (await once(sent, "response")) as [IncomingMessage];
     return { status: response.statusCode ?? 0, body: JSON.parse(await text(response)) };
@@ -93,7 +93,7 @@ export const createPolicy = (
   return createPolicyWithToken(api, { ...usual, ...policy }, { max_uses: 0 });
 };
 
-/** A host that is enrolled already. Throws when core refuses it. */
+/** Enrolls a new host. Throws when core rejects it. */
 export const createHost = async (caller: Caller, token: string): Promise<TestCollector> => {
   const candidate = await createCandidate();
   const answer = await caller.enroll(candidate, token);

@@ -47,14 +47,14 @@ export const attackFreeze: Attack = async (core) => {
     counts: { issued: issued.length, started_after_the_freeze: late.length, certificates, counted },
     held: {
       "the freeze came in the middle": issued.length >= frozenAfter && late.length > 0,
-      "nobody who came after it got a certificate": late.every(({ answer }) => answer.status !== 201),
-      "nobody is recorded as enrolled after it": after === 0,
-      "everyone who was refused was refused for it": answers.every((answer) =>
+      "no enrollment that started after it got a certificate": late.every(({ answer }) => answer.status !== 201),
+      "no identity is recorded as enrolled after it": after === 0,
+      "every refusal is for the freeze or the throttle": answers.every((answer) =>
         ["201", "403 policy_frozen", "429 throttled"].includes(nameOf(answer)),
       ),
       "certificates, the policy's count and the answers agree":
         certificates === issued.length && counted === issued.length,
-      "hosts that had enrolled still renew": renewed?.status === 200,
+      "hosts that enrolled before still renew": renewed?.status === 200,
     },
   };
 };

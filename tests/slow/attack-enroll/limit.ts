@@ -4,7 +4,7 @@ import { createCaller, createCandidate, createPolicy, nameOf, tally } from "./ca
 const enrollments = 200;
 const limit = 7;
 
-/** 200 hosts, each from an address of its own, enroll at the same moment under a policy that allows 7. */
+/** 200 hosts, each with its own address, enroll at once under a policy that allows 7. */
 export const attackLimit: Attack = async (core) => {
   const { policyId, token } = await createPolicy(core, { max_enrollments: limit });
   const hosts = await inParallel(upTo(enrollments), 4, async (at) => ({
@@ -30,9 +30,9 @@ export const attackLimit: Attack = async (core) => {
     counts: { identities, certificates, counted, reservations_left: held },
     held: {
       "exactly 7 hosts got a certificate": issued.length === limit,
-      "everyone else was refused for the limit": refused.length === enrollments - limit,
+      "all others were rejected because of the limit": refused.length === enrollments - limit,
       "the database holds 7 identities and 7 certificates": identities === limit && certificates === limit,
-      "the policy counts 7, and no place is held any more": counted === limit && held === 0,
+      "the policy counts 7, and no reservation is left": counted === limit && held === 0,
     },
   };
 };

@@ -6,10 +6,7 @@ import { createCaller, createHost, createPolicy, nameOf, tally } from "./caller.
 
 const renewals = 10;
 
-/**
- * 10 renewals of one certificate at the same moment, each with a key of its own; then 10 of another certificate, all with the same
- * key, as a host does that hears no answer.
- */
+/** 10 renewals of one certificate at once, each with its own key; then 10 of another with one key, as after lost responses. */
 export const attackLineage: Attack = async (core) => {
   const { token } = await createPolicy(core);
   const caller = createCaller(core);
@@ -52,12 +49,12 @@ export const attackLineage: Attack = async (core) => {
       usable: used,
     },
     held: {
-      "every answer is a certificate, or a refusal of the replay protection": [...several.answers, ...same.answers]
+      "every response is a certificate, or a rejection by the replay protection": [...several.answers, ...same.answers]
         .map(nameOf)
         .every((name) => orderly.includes(name)),
       "some renewal succeeded, each time": several.granted.length > 0 && same.granted.length > 0,
-      "one successor stands beside the renewed certificate": activeBefore === 2,
-      "of all that were granted one can be used, the others are replaced":
+      "one successor is active beside the renewed certificate": activeBefore === 2,
+      "one of the issued certificates can be used, the others are replaced":
         used === 1 && uses.every((use) => use === "200" || use === "401 certificate_replaced"),
       "its use ends the renewed certificate": afterwards === "401 certificate_replaced" && activeAfter === 1,
       "one key gets one certificate": sameIds.size === 1,

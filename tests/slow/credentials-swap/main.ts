@@ -1,7 +1,7 @@
 /**
- * `credentials-swap`: runs `svc-collector renew` under strace, with a fault at every call, in turn, of the system calls that change or
- * persist files: once an error, once SIGKILL. After each, the config must validate with a whole pair, and the next renewal must
- * succeed and leave nothing behind. Ends with one JSON object, and exit code 1 if anything of that did not hold. Needs strace.
+ * `bun run credentials-swap`: runs `svc-collector renew` under strace, once for each system call that changes or persists files, and
+ * lets that call fail with EIO or kills the process there. After each fault the config must validate with matching credentials, and the
+ * next renewal must succeed and leave no file behind. Prints one JSON object; exit code 1 if that did not hold. Needs strace.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -29,12 +29,12 @@ server.reply((call) => issueFor(host.ca, call));
 const work = await mkdtemp(join(tmpdir(), "credentials-swap-"));
 const identity = join(host.dir, "identity");
 
-/** Runs one renewal under strace; gives its exit code, null when it was killed. */
+/** Runs one renewal under strace; returns its exit code, null if it was killed. */
 const renewUnderStrace = async (options: readonly string[]): Promise<number | null> => {
   const args = ["-f", "-qq", "-o", join(work, "trace"), ...options];
   const child = spawn("strace", [...args, process.execPath, program, "renew", "--config", host.config, "--json"], {
     stdio: "ignore",
-    // One worker thread: strace counts the calls of each thread on its own. No compile cache: its files are not the pair's.
+    // One worker thread, as strace counts calls per thread. No compile cache, as its files are not credentials.
     env: { ...process.env, UV_THREADPOOL_SIZE: "1", NODE_DISABLE_COMPILE_CACHE: "1" },
   });
   const [code] = await once(child, "exit");
@@ -45,7 +45,7 @@ const isValid = async () => (await loadConfig(host.config, { effectiveUid: 1000 
 const fingerprint = async () =>
   (await openIdentityDirectory(identity, { entropy: systemEntropy }).current())?.fingerprintSha256;
 
-/** How often one thread makes each call in a renewal without faults. */
+/** Counts how often one thread makes each call in a renewal without faults. */
 const countCalls = async (): Promise<Map<string, number>> => {
   await renewUnderStrace(["-e", `trace=${calls.join()}`]);
   const perThread = new Map<string, number>();
@@ -65,7 +65,7 @@ const countCalls = async (): Promise<Map<string, number>> => {
 const violations: string[] = [];
 const tally = { runs: 0, swapped: 0, kept: 0, killed: 0, failed: 0 };
 try {
-  // Else a collector that runs as root refuses the config.
+  // As root the collector rejects a config without this.
   const acknowledged = `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE\n${await readFile(host.config, "utf8")}`;
   if (process.geteuid?.() === 0) await writeFile(host.config, acknowledged);
   const counts = await countCalls();

@@ -1,8 +1,8 @@
 /**
- * `bun run exporters`: senders that nobody here wrote (OpenTelemetry SDK over HTTP and gRPC, OTLP/JSON by curl, gRPC with a retry
- * policy) against a real collector with a queue of 1 MB, while core and its database run and core stands still. All are held for 5 s
- * and refused, and come again by themselves; the SDK over gRPC, which would not, is sent while room is on its way. In the end every
- * span is stored in core, once. Ends with one JSON object; exit code 1 when that does not hold.
+ * `bun run exporters`: third-party senders (OpenTelemetry SDK over HTTP and gRPC, OTLP/JSON by curl, gRPC with a retry policy) send to a
+ * real collector with a queue of 1 MB, while core is stopped by SIGSTOP. The collector delays each request by 5 s and rejects it, and
+ * the senders retry by themselves; the SDK over gRPC does not, so it sends just before core continues. In the end core has stored every
+ * span once. Prints one JSON object; exit code 1 when that does not hold.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -23,12 +23,12 @@ import { type OtlpAddresses, type OtlpSender, patientSenders, sendBySdkOverGrpc 
 
 const hostId = "https://fleet.exporters/d/host-1";
 const spansPerSender = 50;
-/** What a record with one span takes beside the span's name, and a little more. */
+/** More than the size of a record with one span, without the span's name. */
 const overheadBytes = 200;
 
 const namesOf = (sender: string) => Array.from({ length: spansPerSender }, (_, index) => `${sender} ${index}`);
 
-/** Core and a collector with an `otlp` source and the smallest queue there is; both end with `cleanup`. */
+/** Starts core and a collector with an `otlp` source and the smallest queue; both end with `cleanup`. */
 const startBoth = async (cleanup: AsyncDisposableStack) => {
   const dir = await mkdtemp(join(tmpdir(), "exporters-"));
   cleanup.defer(() => rm(dir, { recursive: true }));
@@ -63,7 +63,7 @@ const kill = async (child: ChildProcess): Promise<void> => {
   await once(child, "exit");
 };
 
-/** Takes all the room that the queue has: not even a small request fits after it. */
+/** Fills the queue, so that not even a small request fits. */
 const fill = async (to: OtlpAddresses, status: () => Promise<CollectorStatus>): Promise<void> => {
   for (;;) {
     const { max_bytes: most, bytes } = (await status()).queue;
@@ -85,23 +85,23 @@ const run = async () => {
   await wait("the collector forwards", async () => (await status()).forwarder.connected);
   core.kill("SIGSTOP");
   await fill(to, status);
-  const told: Record<string, string> = {};
+  const outcomes: Record<string, string> = {};
   const send = async (name: string, sender: OtlpSender) => {
-    told[name] = await sender(to, namesOf(name)).then(
+    outcomes[name] = await sender(to, namesOf(name)).then(
       () => "all is stored",
       (error: unknown) => (error instanceof Error ? error.message : "failed"),
     );
   };
   const patient = Object.entries(patientSenders);
   const sending = patient.map(([name, sender]) => send(name, sender));
-  await wait("each was refused", async () => (await refusals()) >= patient.length);
+  await wait("each was rejected", async () => (await refusals()) >= patient.length);
   sending.push(send("the OpenTelemetry SDK over gRPC", sendBySdkOverGrpc));
   await systemClock.sleep(1_000);
   const refused = await refusals();
   core.kill("SIGCONT");
   await Promise.all(sending);
 
-  const sent = Object.keys(told).flatMap(namesOf);
+  const sent = Object.keys(outcomes).flatMap(namesOf);
   const readStored = async () => {
     const rows = await sql<{ payload: Uint8Array }[]>`select payload from ingest_envelope`;
     const names = rows.flatMap(({ payload }) => spansOf(payload).map(({ name }) => name));
@@ -115,8 +115,9 @@ const run = async () => {
   const missing = sent.filter((name) => !distinct.has(name)).length;
   const duplicates = stored.length - distinct.size;
   const { dropped_records_total: dropped } = (await status()).queue;
-  const ok = missing + duplicates + dropped === 0 && Object.values(told).every((words) => words === "all is stored");
-  return { ok, told, refused, sent: sent.length, stored: stored.length, missing, duplicates, dropped };
+  const ok =
+    missing + duplicates + dropped === 0 && Object.values(outcomes).every((outcome) => outcome === "all is stored");
+  return { ok, outcomes, refused, sent: sent.length, stored: stored.length, missing, duplicates, dropped };
 };
 
 const result = await run();

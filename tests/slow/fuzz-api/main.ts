@@ -1,7 +1,7 @@
 /**
- * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/api-properties.test.ts, with as many random requests to each
- * operation as told and a seed that it prints, so that what it finds can be found again. Ends with one JSON object; exit code 1 when
- * an answer was not a documented one, 2 when called wrongly.
+ * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/api-properties.test.ts, with `--runs` random requests to each
+ * operation, and with a seed that it prints to reproduce its findings. Prints one JSON object; exit code 1 when a response was not
+ * documented, 2 for a usage error.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";

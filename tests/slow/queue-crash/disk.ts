@@ -2,23 +2,23 @@ import { dirname } from "node:path";
 import type { Step } from "./recording.ts";
 
 /**
- * A disk that keeps less than it was given. Invariants, the least that POSIX promises:
- * - What a file held at its last sync is there after a power cut. Of what was written to it since, any part may be, in any order.
- * - A name is there, or gone, for certain only after a sync of its directory.
- * - A sync that failed loses what it was to keep, and the next one that succeeds does not bring it back: the kernel has marked the
- *   pages clean (the "fsyncgate" of 2018).
- * - When only the program is killed, everything that it did is there.
+ * A model of a disk. Invariants, the least that POSIX guarantees:
+ * - After a power cut a file has its content of the last sync. Any part of later writes may be there too, in any order.
+ * - The creation or removal of a name is durable only after a sync of its directory.
+ * - A failed sync loses its writes, and the next successful one does not restore them, because the kernel has marked the pages clean
+ *   (the "fsyncgate" of 2018).
+ * - After a kill of the program everything that it wrote is there.
  */
 export interface Disk {
   apply(step: Step): void;
-  /** The files after a kill of the program at this moment. */
+  /** Returns the files as after a kill of the program now. */
   afterKill(): Map<string, Buffer>;
-  /** The files after a power cut at this moment; `keeps` decides the fate of each thing that is not synced. */
+  /** Returns the files as after a power cut now; `keeps` decides for each change that is not synced. */
   afterPowerCut(keeps: () => boolean): Map<string, Buffer>;
 }
 
 interface Inode {
-  /** Everything that was ever done to it: what a reader sees as long as the machine is up. */
+  /** All changes: what a reader sees until a power cut. */
   all: Change[];
   /** As of the last sync. */
   synced: Buffer;
@@ -27,17 +27,17 @@ interface Inode {
 
 type Change = { offset: number; bytes: Buffer } | { length: number };
 
-/** What a disk writes whole or not at all. */
+/** A disk writes this many bytes as a whole or not at all. */
 const blockBytes = 4096;
 
-/** An empty disk. */
+/** Creates an empty disk. */
 export const createDisk = (): Disk => {
   const names = new Map<string, Inode>();
   const syncedNames = new Map<string, Inode>();
 
   const change = (path: string, done: Change) => {
     const inode = names.get(path);
-    if (inode === undefined) throw new Error("the recording changes a file that it never made");
+    if (inode === undefined) throw new Error("the recording changes a file that it never created");
     inode.all.push(done);
     inode.pending.push(done);
   };
@@ -74,7 +74,7 @@ export const createDisk = (): Disk => {
         case "unlink":
           names.delete(step.path);
           return;
-        case "say":
+        case "report":
           return;
       }
     },

@@ -1,11 +1,13 @@
 /**
- * `bun run queue-crash -- --seeds 500 [--seed 1] [--cuts 3] [--failing-fsync | --broken-fsync]`: records what the collector's queue does to its disk
- * (strace), and looks at what is left of it after a kill and after a power cut that loses what was not synced, at random moments of
- * each seed's life and at every moment of the first one's. Ends with one JSON object; exit code 1 when a promise was broken. With
- * `--failing-fsync` every seventh fsync reports EIO and has lost what it was to keep (Q4). With `--broken-fsync` the kernel's fsync does nothing, and a run that finds no violation has looked at nothing.
+ * `bun run queue-crash -- --seeds 500 [--seed 1] [--cuts 3] [--failing-fsync | --broken-fsync]`: records the system calls of the
+ * collector's queue (strace), and reopens the queue as it is after a kill and after a power cut that loses unsynced writes, at random
+ * steps of each seed's run and at every step of the first one. Prints one JSON object; exit code 1 when a guarantee was broken.
+ *
+ * With `--failing-fsync` every seventh fsync returns EIO and loses its writes (Q4). With `--broken-fsync` fsync does nothing: a run
+ * that then finds no violation proves that the model is wrong.
  */
 import { parseArgs } from "node:util";
-import { checkLife, type Violation } from "./check.ts";
+import { checkRun, type Violation } from "./check.ts";
 import { canRecord, recordSeeds } from "./recording.ts";
 
 const { values } = parseArgs({
@@ -20,7 +22,7 @@ const { values } = parseArgs({
 });
 const first = Number(values.seed);
 const seeds = Number(values.seeds);
-const fsync = values["broken-fsync"] ? "lies" : values["failing-fsync"] ? "fails" : "works";
+const fsync = values["broken-fsync"] ? "does nothing" : values["failing-fsync"] ? "fails" : "works";
 const seedsOfRecording = 20;
 
 if (!canRecord()) {
@@ -34,7 +36,7 @@ const checkedSeeds = new Set<number>();
 for (let from = first; from < first + seeds; from += seedsOfRecording) {
   const count = Math.min(seedsOfRecording, first + seeds - from);
   for (const [seed, steps] of recordSeeds(from, count, fsync)) {
-    violations.push(...(await checkLife(seed, steps, seed === first ? "all" : Number(values.cuts))));
+    violations.push(...(await checkRun(seed, steps, seed === first ? "all" : Number(values.cuts))));
     checkedSeeds.add(seed);
   }
 }

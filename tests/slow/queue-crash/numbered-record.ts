@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { NewRecord } from "../../../collector/queue/record.ts";
 
-/** The record of a number: its payload follows from it, so that a torn one cannot be taken for it. */
+/** Creates the record of a number. Its payload is derived from the number, so that a torn record is detected. */
 export const numberedRecord = (number: number): NewRecord => ({
   kind: "log_line",
   observedAtMs: 1,

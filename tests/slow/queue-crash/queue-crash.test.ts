@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { checkLife } from "./check.ts";
+import { checkRun } from "./check.ts";
 import { createDisk } from "./disk.ts";
 import { canRecord, type Fsync, recordSeeds } from "./recording.ts";
 
@@ -8,27 +8,27 @@ const first = 1 + (Date.now() % 1_000_000);
 const violations = async (fsync: Fsync, seeds: number) => {
   console.log(`queue crash model: fsync ${fsync}, seeds from ${first}`);
   const found = [];
-  const lives = recordSeeds(first, seeds, fsync);
-  for (const [seed, steps] of lives) found.push(...(await checkLife(seed, steps, 10)));
-  expect(lives.size).toBe(seeds);
+  const runs = recordSeeds(first, seeds, fsync);
+  for (const [seed, steps] of runs) found.push(...(await checkRun(seed, steps, 10)));
+  expect(runs.size).toBe(seeds);
   return found;
 };
 
 describe.skipIf(!canRecord())("with strace, the collector's queue", () => {
-  it("Q1, Q2: keeps every promise after a kill, and after a power cut that loses what was not synced", async () => {
+  it("Q1, Q2: keeps every guarantee after a kill, and after a power cut that loses unsynced writes", async () => {
     expect(await violations("works", 2)).toEqual([]);
   });
 
-  it("Q4: keeps them when fsync fails with EIO: what failed once is never taken for durable", async () => {
+  it("Q4: keeps them when fsync fails with EIO, because a failed write never counts as durable", async () => {
     expect(await violations("fails", 2)).toEqual([]);
   });
 
-  it("Q2: would not keep them if fsync did nothing, so the model can tell", async () => {
-    expect((await violations("lies", 1)).length).toBeGreaterThan(0);
+  it("Q2: breaks them if fsync does nothing, so the model detects violations", async () => {
+    expect((await violations("does nothing", 1)).length).toBeGreaterThan(0);
   });
 });
 
-describe("the disk of the model", () => {
+describe("the model of the disk", () => {
   const written = (text: string, offset = 0) => ({
     does: "write" as const,
     path: "/d/f",
@@ -36,7 +36,7 @@ describe("the disk of the model", () => {
     bytes: Buffer.from(text),
   });
 
-  it("keeps what was synced, and of the rest what it is told to", () => {
+  it("keeps synced writes, and of the rest those that are chosen", () => {
     const disk = createDisk();
     for (const does of ["create", "sync"] as const) disk.apply({ does, path: "/d/f" });
     disk.apply({ does: "sync", path: "/d" });
@@ -58,7 +58,7 @@ describe("the disk of the model", () => {
     ).toBe("new and longer");
   });
 
-  it("forgets a name that no sync of its directory made last, and what a failed sync was to keep", () => {
+  it("loses a name whose directory was not synced, and the writes of a failed sync", () => {
     const disk = createDisk();
     disk.apply({ does: "create", path: "/d/f" });
     disk.apply(written("text"));

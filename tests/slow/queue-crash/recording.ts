@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** What a program did to its files and said, in order; paths are absolute. */
+/** What a program did to its files and reported, in order; paths are absolute. */
 export type Step =
   | { does: "create"; path: string }
   | { does: "write"; path: string; offset: number; bytes: Buffer }
@@ -12,28 +12,25 @@ export type Step =
   | { does: "sync"; path: string }
   | { does: "failed-sync"; path: string }
   | { does: "unlink"; path: string }
-  | { does: "say"; text: string };
+  | { does: "report"; text: string };
 
 const writer = fileURLToPath(new URL("./recorded-writer.ts", import.meta.url));
 const traced =
   "openat,open,creat,pwrite64,write,writev,pwritev,ftruncate,truncate,fallocate,fsync,fdatasync,sync_file_range,unlink,unlinkat,rename,renameat2";
 
-/** Whether strace is there and may trace. */
+/** Returns whether strace is installed and may trace. */
 export const canRecord = (): boolean => spawnSync("strace", ["-o", "/dev/null", "true"]).status === 0;
 
-/**
- * What becomes of the writer's fsync and fdatasync: they work; every seventh fails with EIO and loses what it was to keep; or all
- * report success and do nothing.
- */
-export type Fsync = "works" | "fails" | "lies";
+/** How fsync and fdatasync of the writer behave: they work; every seventh fails with EIO and loses its writes; or none does anything. */
+export type Fsync = "works" | "fails" | "does nothing";
 
 const injections: Record<Fsync, readonly string[]> = {
   works: [],
   fails: ["-e", "inject=fsync,fdatasync:error=EIO:when=9+7"],
-  lies: ["-e", "inject=fsync,fdatasync:retval=0"],
+  "does nothing": ["-e", "inject=fsync,fdatasync:retval=0"],
 };
 
-/** Runs the recorded writer for `count` seeds from `first` on, under strace, and gives the steps of each. */
+/** Runs the recorded writer for `count` seeds from `first`, under strace; returns the steps of each. */
 export const recordSeeds = (first: number, count: number, fsync: Fsync): Map<number, Step[]> => {
   const root = mkdtempSync(join(tmpdir(), "queue-recording-"));
   const trace = `${root}.trace`;
@@ -50,13 +47,13 @@ export const recordSeeds = (first: number, count: number, fsync: Fsync): Map<num
   }
 };
 
-/** Splits one program's steps at its `open <dir>` words; what comes before the first belongs to the directory it happens in. */
+/** Groups the steps of one program by the seed's directory; a report belongs to the directory of the step before it. */
 const bySeed = (steps: readonly Step[], root: string): Map<number, Step[]> => {
   const seeds = new Map<number, Step[]>();
   let current: Step[] = [];
   for (const step of steps) {
     const path = "path" in step ? step.path : "";
-    if (step.does !== "say" && !path.startsWith(`${root}/`)) continue;
+    if (step.does !== "report" && !path.startsWith(`${root}/`)) continue;
     const seed = /^\/(\d+)(?:\/|$)/.exec(path.slice(root.length))?.[1];
     if (seed !== undefined) {
       const known = seeds.get(Number(seed));
@@ -68,7 +65,7 @@ const bySeed = (steps: readonly Step[], root: string): Map<number, Step[]> => {
   return seeds;
 };
 
-/** One line of strace with `-y -xx`: `pwrite64(20<\x2f…>, "\x37\x7f…", 24, 0) = 24`. */
+/** Parses a line of strace with `-y -xx`: `pwrite64(20<\x2f…>, "\x37\x7f…", 24, 0) = 24`. */
 const stepOf = (line: string): Step[] => {
   const name = line.slice(0, line.indexOf("("));
   const result = line.slice(line.lastIndexOf(") = ") + 4);
@@ -83,10 +80,12 @@ const stepOf = (line: string): Step[] => {
     case "open":
       return line.includes("O_CREAT") ? [{ does: "create", path: pathOfResult(result) }] : [];
     case "pwrite64":
-      if (second === undefined || numbers[1] === undefined) throw new Error(`unread: ${line.slice(0, 200)}`);
+      if (second === undefined || numbers[1] === undefined) throw new Error(`unparsed: ${line.slice(0, 200)}`);
       return [{ does: "write", path, offset: numbers[1], bytes: second }];
     case "write":
-      return line.startsWith("write(1<") ? [{ does: "say", text: (second ?? Buffer.alloc(0)).toString().trim() }] : [];
+      return line.startsWith("write(1<")
+        ? [{ does: "report", text: (second ?? Buffer.alloc(0)).toString().trim() }]
+        : [];
     case "ftruncate":
       return [{ does: "truncate", path, length: numbers[0] ?? 0 }];
     case "fsync":
@@ -100,8 +99,7 @@ const stepOf = (line: string): Step[] => {
     case "fallocate":
       return [];
     default:
-      if (path.includes("queue-recording-"))
-        throw new Error(`a call that the model does not know: ${line.slice(0, 200)}`);
+      if (path.includes("queue-recording-")) throw new Error(`a call that is not in the model: ${line.slice(0, 200)}`);
       return [];
   }
 };

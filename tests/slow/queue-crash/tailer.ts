@@ -4,7 +4,7 @@ import { systemClock } from "../../../kit/clock.ts";
 import { createTestLog } from "../../fakes/log.ts";
 import { openTestQueue } from "../../queue.ts";
 
-// The victim of the tailing test: follows `<dir>/*.log` into `<dir>/queue` and says how far it is, until it is killed.
+// The program of the tailing test: follows `<dir>/*.log` into `<dir>/queue` and reports its last sequence, until it is killed.
 const [dir = ""] = process.argv.slice(2);
 const queue = openTestQueue(join(dir, "queue"));
 const source = createFileSource(

@@ -1,7 +1,7 @@
 import { createSeededEntropy } from "../../fakes/entropy.ts";
 import { openTestQueue } from "../../queue.ts";
 
-// The victim of the crash test: appends, acknowledges and reports on stdout what it was promised, until it is killed.
+// The program of the crash test: appends, acknowledges and reports on stdout what the queue guaranteed, until it is killed.
 const [dir = "", seed = "0"] = process.argv.slice(2);
 
 const main = async () => {

@@ -5,18 +5,18 @@ import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetr
 
 const tickMs = 50;
 
-/** What was handed to the collector. */
+/** The input of the collector. */
 export interface Load {
-  /** Lines written to the log: numbers from 0, all of which must be stored. */
+  /** Lines written to the log, numbered from 0; all must be stored. */
   lines(): number;
-  /** Numbers of the requests that were answered with OK. */
+  /** Numbers of the requests that the collector accepted. */
   accepted: ReadonlySet<number>;
-  /** Requests sent; one without an answer may be stored or not. */
+  /** Requests sent; one without a response may be stored or not. */
   sent(): number;
   stop(): void;
 }
 
-/** Writes `linesPerSecond` numbered lines to `path`, which is rotated by rename every 20 s, whoever reads it. */
+/** Writes `linesPerSecond` numbered lines to `path`; rotates it by rename every 20 s. */
 const writeLines = (path: string, linesPerSecond: number) => {
   const perTick = (linesPerSecond * tickMs) / 1000;
   let written = 0;
@@ -32,7 +32,7 @@ const writeLines = (path: string, linesPerSecond: number) => {
   return { written: () => written, stop: () => clearInterval(timer) };
 };
 
-/** Sends numbered spans, one a request, and never one again: what is not answered stays unanswered. */
+/** Sends numbered spans, one per request, without retries. */
 const sendSpans = (address: string, spansPerSecond: number) => {
   const perTick = (spansPerSecond * tickMs) / 1000;
   const accepted = new Set<number>();
@@ -79,7 +79,7 @@ const sendSpans = (address: string, spansPerSecond: number) => {
   };
 };
 
-/** Four fifths of `recordsPerSecond` as lines of a file, the rest as spans over OTLP/gRPC. */
+/** Starts to write four fifths of `recordsPerSecond` as lines, and to send the rest as spans over OTLP/gRPC. */
 export const startLoad = (path: string, address: string, recordsPerSecond: number): Load => {
   const lines = writeLines(path, recordsPerSecond * 0.8);
   const spans = sendSpans(address, recordsPerSecond * 0.2);

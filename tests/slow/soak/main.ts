@@ -1,8 +1,8 @@
 /**
- * `bun run soak -- [--minutes 10] [--seed 1] [--rate 5000]`: real core, real PostgreSQL, one real collector that takes lines of a file
- * and spans over OTLP/gRPC, while core is killed about every 20 s and the collector about every 15 s, both with SIGKILL. In the end
- * every line and every span that was accepted is stored, once. Ends with one JSON object; exit code 1 when that does not hold, or
- * when memory grew over the lives of the collector.
+ * `bun run soak -- [--minutes 10] [--seed 1] [--rate 5000]`: a real core, PostgreSQL and a collector that reads lines of a file and
+ * receives spans over OTLP/gRPC. SIGKILL ends core about every 20 s and the collector about every 15 s. In the end every line and every
+ * accepted span is stored once. Prints one JSON object; exit code 1 when that does not hold, or when the memory of the collector grew
+ * from run to run.
  */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -15,9 +15,9 @@ import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
+import { createKilledProgram } from "./killed-program.ts";
 import { startLoad } from "./load.ts";
-import { judge, readStored } from "./verdict.ts";
-import { createVictim } from "./victim.ts";
+import { readStored, resultOf } from "./result.ts";
 
 const hostId = "https://fleet.soak/d/host-1";
 
@@ -48,19 +48,19 @@ buffer: {dir: data}
     await writeFile(join(dir, name), text, { mode: 0o600 });
 
   const memory: number[] = [];
-  const core = createVictim(async () => (await files.start()).process);
-  const collector = createVictim(["run", "--config", config], (pid) => memory.push(memoryOf(pid).nowMb));
+  const core = createKilledProgram(async () => (await files.start()).process);
+  const collector = createKilledProgram(["run", "--config", config], (pid) => memory.push(memoryOf(pid).nowMb));
   try {
     await core.start();
     await collector.start();
     const load = startLoad(log, `127.0.0.1:${otlpPort}`, rate);
     const over = AbortSignal.timeout(minutes * 60_000);
-    await Promise.all([core.harass(() => about(20), over), collector.harass(() => about(15), over)]);
+    await Promise.all([core.killRepeatedly(() => about(20), over), collector.killRepeatedly(() => about(15), over)]);
     load.stop();
     await new Promise((resolve) => setTimeout(resolve, 2_000));
     const stored = await readStored(database.sql, load, 120_000);
     const kills = { core: core.kills(), collector: collector.kills() };
-    return { seed, minutes, rate, kills, ...judge(load, stored, memory) };
+    return { seed, minutes, rate, kills, ...resultOf(load, stored, memory) };
   } finally {
     await Promise.allSettled([core.end(), collector.end()]);
     await files.remove();

@@ -3,21 +3,21 @@ import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { programPaths } from "../../../scripts/bundle/bundle-programs.ts";
 
-/** A program that is killed again and again, and started again at once. */
-export interface Victim {
+/** A program that is killed repeatedly and restarted at once. */
+export interface KilledProgram {
   start(): Promise<void>;
-  /** Kills and starts it, each time after `pauseMs()`, until `signal` aborts; leaves it running. */
-  harass(pauseMs: () => number, signal: AbortSignal): Promise<void>;
+  /** Kills and restarts it after each `pauseMs()`, until `signal` aborts; leaves it running. */
+  killRepeatedly(pauseMs: () => number, signal: AbortSignal): Promise<void>;
   kills(): number;
-  /** Kills it for good. */
+  /** Kills it and does not restart it. */
   end(): Promise<void>;
 }
 
-/** A victim that `start` starts, or the collector with these arguments. `beforeKill` gets its process id. */
-export const createVictim = (
+/** Creates one that `program` starts, or the collector with these arguments. `beforeKill` receives its process id. */
+export const createKilledProgram = (
   program: readonly string[] | (() => Promise<ChildProcess>),
   beforeKill: (pid: number) => void = () => undefined,
-): Victim => {
+): KilledProgram => {
   let child: ChildProcess | undefined;
   let kills = 0;
   const start = async () => {
@@ -32,7 +32,7 @@ export const createVictim = (
   return {
     start,
     kills: () => kills,
-    harass: async (pauseMs, signal) => {
+    killRepeatedly: async (pauseMs, signal) => {
       for (;;) {
         await sleep(pauseMs(), undefined, { signal }).catch(() => undefined);
         if (signal.aborted) return;

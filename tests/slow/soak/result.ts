@@ -2,22 +2,22 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import type { Load } from "./load.ts";
 
-/** Numbers as often as they are stored. */
+/** What is stored, with duplicates. */
 export interface Stored {
   lines: number;
   distinctLines: number;
   spans: readonly number[];
 }
 
-/** Waits until every line is stored, at most `patienceMs`, and reads what there is. */
-export const readStored = async (sql: EmbeddedDatabase["sql"], load: Load, patienceMs: number): Promise<Stored> => {
-  const giveUpAt = performance.now() + patienceMs;
+/** Waits until every line is stored, at most `timeoutMs`; returns what is stored. */
+export const readStored = async (sql: EmbeddedDatabase["sql"], load: Load, timeoutMs: number): Promise<Stored> => {
+  const deadline = performance.now() + timeoutMs;
   for (;;) {
     const [counted] = await sql<{ lines: number; spans: number }[]>`
       select count(*) filter (where kind = 'log_line')::int as lines, count(*) filter (where kind = 'otel_span')::int as spans
       from ingest_envelope`;
     const all = (counted?.lines ?? 0) >= load.lines() && (counted?.spans ?? 0) >= load.accepted.size;
-    if (all || performance.now() > giveUpAt) break;
+    if (all || performance.now() > deadline) break;
     await sleep(500);
   }
   const [lines] = await sql<{ all: number; distinct: number }[]>`
@@ -29,11 +29,11 @@ export const readStored = async (sql: EmbeddedDatabase["sql"], load: Load, patie
   return { lines: lines?.all ?? 0, distinctLines: lines?.distinct ?? 0, spans: spans.map(({ number }) => number) };
 };
 
-/** A life of the collector ends with no more than this times the memory of the first ones. */
+/** Most memory of the last runs of the collector, in relation to the first ones. */
 const growthMax = 1.25;
 
-/** Whether accepted is stored, nothing twice, and memory is flat. */
-export const judge = (load: Load, stored: Stored, memoryMb: readonly number[]) => {
+/** Compares what was accepted with what is stored, and the memory of early and late runs. */
+export const resultOf = (load: Load, stored: Stored, memoryMb: readonly number[]) => {
   const spans = new Set(stored.spans);
   const missing =
     load.lines() - stored.distinctLines + Array.from(load.accepted).filter((span) => !spans.has(span)).length;
