@@ -67,10 +67,7 @@ const statements = `
     from unnest($1, $2) as wanted (host, queue)
     join ingest_cursor on host_id = wanted.host and queue_id = decode(wanted.queue, 'hex')
     order by host_id collate "C", queue_id for update of ingest_cursor;
-  prepare check_cursors (text[], text[], bigint[]) as
-    select 1 / (count(*) = cardinality($1))::int from unnest($1, $2, $3) as expected (host, queue, cursor)
-    join ingest_cursor on host_id = expected.host and queue_id = decode(expected.queue, 'hex')
-      and ingest_cursor.cursor = expected.cursor;
+  prepare expect_cursors (text[], text[], bigint[]) as select expect_ingest_cursors($1, $2, $3);
   prepare insert_queues (text[], text[], timestamptz) as
     insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
     select host, decode(queue, 'hex'), 0, $3 from unnest($1, $2) as wanted (host, queue)
@@ -146,7 +143,7 @@ export const commitFramesAhead = async (
       turn,
       after: [
         `execute lock_queues(${names})`,
-        `execute check_cursors(${names}, ${cursors})`,
+        `execute expect_cursors(${names}, ${cursors})`,
         ...movesOf(all.filter(hasMoved), now()),
         "commit",
       ],
@@ -154,15 +151,15 @@ export const commitFramesAhead = async (
     return outcomes;
   } catch (cause) {
     await client.query("rollback").catch(() => undefined);
-    if (errorCode(cause) === divisionByZero) return undefined;
+    if (errorCode(cause) === unexpectedCursor) return undefined;
     throw cause;
   }
 };
 
 const begin = "begin; set local synchronous_commit = on";
 
-/** How `check_cursors` says no: an error is what keeps the statements after it, and the commit, from running. */
-const divisionByZero = "22012";
+/** The SQLSTATE that `expect_ingest_cursors` raises (drizzle/sql/ingest-expect-cursors.sql). */
+const unexpectedCursor = "IC001";
 
 const hasMoved = (queue: QueueState): boolean => queue.cursor > queue.initial || queue.isNew;
 

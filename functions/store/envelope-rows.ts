@@ -28,8 +28,9 @@ export interface CopyRows {
 
 /** The rows of one frame, which rise in sequence, with where each of them begins. */
 export interface EncodedRows extends CopyRows {
+  /** Of each row; may be longer than `count`. */
   sequences: BigInt64Array;
-  /** For each row, where it begins in `bytes` and the bytes of its payload. */
+  /** For each row, where it begins in `bytes` and the bytes of its payload; may be longer. */
   extents: Uint32Array;
 }
 
@@ -83,7 +84,7 @@ export const encodeEnvelopes = ({ hostId, queueId, receivedAt, rows }: EnvelopeG
 export const rowsAbove = ({ bytes, sequences, extents, ...all }: EncodedRows, cursor: bigint): CopyRows => {
   let { count, payloadBytes } = all;
   let first = 0;
-  for (; first < sequences.length && (sequences[first] as bigint) <= cursor; first++) {
+  for (; first < all.count && (sequences[first] as bigint) <= cursor; first++) {
     payloadBytes -= extents[first * 2 + 1] as number;
     count--;
   }
@@ -194,7 +195,7 @@ export class RowWriter {
       bytes: this.#bytes.subarray(0, this.#at),
       count: this.#count,
       payloadBytes: this.#payloadBytes,
-      sequences: this.#sequences.subarray(0, this.#count),
+      sequences: this.#sequences,
       extents: this.#extents,
     };
   }

@@ -34,7 +34,7 @@ const describeFrame = ({ frame, rejected, discarded }: ExaminedFrame) => ({
   queueId: frame.queueId.toHex(),
   rows: decodeRows(frame.rows),
   payloadBytes: frame.rows.payloadBytes,
-  above: [...frame.rows.sequences].map((cursor) => {
+  above: [...frame.rows.sequences.subarray(0, frame.rows.count)].map((cursor) => {
     const rows = rowsAbove(frame.rows, cursor);
     return { payloadBytes: rows.payloadBytes, rows: decodeRows(rows) };
   }),
