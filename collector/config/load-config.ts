@@ -8,7 +8,7 @@ import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import { type ConfigTextError, configBytesMax, type ParsedTree } from "../../proto/collector-config/tree.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
 import { readPrivateText, UnsafeFileError } from "../files/private-files.ts";
-import { type Credentials, CredentialsError, joinCredentials, readCertificate } from "../identity/credentials.ts";
+import { type Credentials, CredentialsError, joinCredentials, readPemCertificate } from "../identity/credentials.ts";
 
 /** The config without `--config`. */
 export const defaultConfigPath = "/etc/svc-collector/collector.yaml";
@@ -23,7 +23,7 @@ export interface LoadedConfig {
   /** With absolute paths; undefined if the text is invalid. */
   config?: CollectorConfig;
   /** Undefined if it could not be read. */
-  certificate?: ReturnType<typeof readCertificate>;
+  certificate?: ReturnType<typeof readPemCertificate>;
   /** Undefined unless certificate and key are usable and the identity is the configured one. */
   credentials?: Credentials;
   /** The texts of `forwarder.mtls.ca_file` and `management.ca_file`; undefined if they could not be read. */
@@ -149,7 +149,7 @@ const loadCredentials = async (loaded: LoadedConfig, config: CollectorConfig, er
   if (keyPem.status === "rejected") reject("key_file", keyPem.reason);
   if (certificatePem.status === "rejected") return;
   try {
-    const certificate = readCertificate(certificatePem.value);
+    const certificate = readPemCertificate(certificatePem.value);
     loaded.certificate = certificate;
     if (config.hostId !== undefined && config.hostId !== certificate.identity) {
       loaded.errors.push(errorAt(["host_id"], "must equal the name in the certificate, byte for byte"));

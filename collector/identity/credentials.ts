@@ -35,7 +35,7 @@ const identityFaults = {
 } as const;
 
 /** Reads the first certificate of a PEM text and its identity; throws `CredentialsError`. */
-export const readCertificate = (pem: string): { certificate: X509Certificate; identity: string } => {
+export const readPemCertificate = (pem: string): { certificate: X509Certificate; identity: string } => {
   const der = decodePemBundle(pem, "CERTIFICATE")?.[0];
   if (der === undefined) throw new CredentialsError("certificate", "holds no PEM certificate");
   const result = identityOfCertificate(der);
@@ -55,7 +55,7 @@ export const readPrivateKey = (pem: string): KeyObject => {
 
 /** Joins a certificate text and a key text; throws `CredentialsError` if one is unusable, or they do not belong together. */
 export const joinCredentials = (certificatePem: string, keyPem: string): Credentials => {
-  const { certificate, identity } = readCertificate(certificatePem);
+  const { certificate, identity } = readPemCertificate(certificatePem);
   const privateKey = readPrivateKey(keyPem);
   if (!certificate.checkPrivateKey(privateKey)) throw new CredentialsError("key", "does not belong to the certificate");
   return {

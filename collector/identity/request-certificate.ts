@@ -7,7 +7,7 @@ import { Crypto } from "@peculiar/webcrypto";
 import * as x509 from "@peculiar/x509";
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
 import { decodePem, decodePemBundle, encodePem } from "../../proto/pem.ts";
-import { CredentialsError, readCertificate } from "./credentials.ts";
+import { CredentialsError, readPemCertificate } from "./credentials.ts";
 
 /** Faster than Node's own for x509's small operations; passed to each call, as x509's default is one for the whole process. */
 const webCrypto = new Crypto();
@@ -54,7 +54,7 @@ export const checkIssued = async (
     throw new CredentialsError("certificate", message, { cause });
   };
   const der = decodePem(issued.certificate_pem, "CERTIFICATE") ?? refuse("core's answer holds no single certificate");
-  if (readCertificate(issued.certificate_pem).identity !== identity)
+  if (readPemCertificate(issued.certificate_pem).identity !== identity)
     refuse("core issued a certificate for another identity");
   const chain = decodePemBundle(issued.chain_pem, "CERTIFICATE") ?? [];
   if (chain.length === 0) refuse("core's answer holds no chain");

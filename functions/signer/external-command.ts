@@ -84,7 +84,7 @@ export const readAnswer = (answer: Uint8Array): string => {
  * signed by an authority of the bundle that is valid now, for the request's key, with the identity as its only name, a URI, for
  * client-auth alone, not a CA, valid now and not for longer than `ttlSeconds` from now.
  */
-export const checkIssued = async (
+const checkIssued = async (
   certificatePem: string,
   terms: Pick<SigningRequest, "spki" | "identity" | "ttlSeconds" | "now">,
   authorities: readonly Authority[],
