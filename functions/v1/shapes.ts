@@ -2,8 +2,6 @@ import * as v from "valibot";
 import { Identifier } from "../../proto/management/text.ts";
 import { Id } from "../../proto/values.ts";
 
-export { Id, IsoTimestamp } from "../../proto/values.ts";
-
 /** The parameter of `/{id}`. */
 export const IdParams = v.object({ id: Id });
 

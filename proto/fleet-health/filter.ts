@@ -7,16 +7,6 @@ import { Identifier } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
 import { driftKinds, type FleetState, fleetStates } from "./vocabulary.ts";
 
-/** The longest text that each parameter takes, in characters. */
-export const filterCharactersMax = {
-  q: 256,
-  device: 128,
-  identity: 2048,
-  platform: 65,
-  version: 64,
-  not_version: 64,
-} as const;
-
 /** The longest duration that a filter takes: ten years. */
 export const filterSecondsMax = 315_360_000;
 
@@ -43,22 +33,22 @@ const States = v.union(
   "must be a health state",
 );
 
-const textPart = <Parameter extends keyof typeof filterCharactersMax>(parameter: Parameter) => ({
+const textPart = <Parameter extends string>(parameter: Parameter, charactersMax: number) => ({
   parameter,
-  charactersMax: filterCharactersMax[parameter],
-  schema: Identifier(filterCharactersMax[parameter]),
+  charactersMax,
+  schema: Identifier(charactersMax),
 });
 
 /** Each part of a filter: its query parameter and the schema of the parameter's value; texts with their limit in characters. */
 export const filterParts = {
   states: { parameter: "state", schema: States },
   /** Substring of device, identity, platform or version, in any case. */
-  text: textPart("q"),
-  device: textPart("device"),
-  identity: textPart("identity"),
-  platform: textPart("platform"),
-  version: textPart("version"),
-  notVersion: textPart("not_version"),
+  text: textPart("q", 256),
+  device: textPart("device", 128),
+  identity: textPart("identity", 2048),
+  platform: textPart("platform", 65),
+  version: textPart("version", 64),
+  notVersion: textPart("not_version", 64),
   drift: { parameter: "drift", schema: v.picklist(driftKinds, "must be a kind of drift") },
   /** The last heartbeat is older than this; a host that never sent one is left out. */
   heartbeatOlderThanSeconds: { parameter: "heartbeat_older_than_seconds", schema: QueryInteger(0, filterSecondsMax) },

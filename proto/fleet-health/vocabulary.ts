@@ -48,3 +48,9 @@ export const certificateStatuses = ["revoked", "expired", "replaced", "active"] 
 
 /** One of `certificateStatuses`. */
 export type CertificateStatus = (typeof certificateStatuses)[number];
+
+/** Returns the status of a certificate at `now`. A certificate that has expired is no longer `replaced` or `active`. */
+export const certificateStatus = (
+  { status, notAfter }: { status: Exclude<CertificateStatus, "expired">; notAfter: Date },
+  now: number,
+): CertificateStatus => (status !== "revoked" && notAfter.getTime() <= now ? "expired" : status);

@@ -55,7 +55,7 @@ export const insertBenchToken = async (db: Database, now: number) => {
     maxEnrollmentsPerHour: 1_000_000,
     reenrollment: "deny",
   });
-  const token = generateToken(systemEntropy).reveal();
+  const token = generateToken(systemEntropy);
   await db.insert(bootstrapToken).values({
     ...created,
     id: tokenId,

@@ -1,4 +1,3 @@
-import { rfc3339 } from "../../../kit/clock.ts";
 import {
   canonicalBody,
   clockSkewMsMax,
@@ -77,7 +76,7 @@ export const proveCollector = async (core: ProveCore, presented: Presented): Pro
   const sentAt = parseTimestamp(presented.sentAt);
   if (sentAt === undefined || Math.abs(now - sentAt) > clockSkewMsMax) {
     await recordAuthFailure(core, { identity: certificate.identity, reason: "clock_skew" });
-    throw new Problem("clock_skew", { extensions: { server_time: rfc3339(now) } });
+    throw new Problem("clock_skew", { extensions: { server_time: new Date(now).toISOString() } });
   }
   const payload = proofPayload({
     purpose: presented.purpose,
@@ -137,7 +136,7 @@ export const admitted = async (
   }
   switch (outcome) {
     case "stale_request": {
-      const lastSentAt = admission.lastSentAt === null ? null : rfc3339(admission.lastSentAt);
+      const lastSentAt = admission.lastSentAt === null ? null : new Date(admission.lastSentAt).toISOString();
       throw new Problem(outcome, { extensions: { last_sent_at: lastSentAt } });
     }
     case "rate_limited":

@@ -1,5 +1,4 @@
 import type { Entropy } from "../../../kit/entropy.ts";
-import { Secret } from "../../../kit/secret.ts";
 import { composeIdentity } from "../../../proto/identity.ts";
 
 /** The cap of `certificate_ttl_seconds`: 30 days. */
@@ -44,13 +43,13 @@ const checksumCharacters = 6;
 export const tokenPrefixCharacters = 12;
 
 /**
- * Creates a bootstrap token: `svcbt_`, 256 random bits in base62, and a CRC-32 of all before it. A secret scanner can recognise it, and a
+ * Creates the raw value of a bootstrap token: `svcbt_`, 256 random bits in base62, and a CRC-32 of all before it. A secret scanner can recognise it, and a
  * typo costs no query.
  */
-export const generateToken = (entropy: Entropy): Secret => {
+export const generateToken = (entropy: Entropy): string => {
   const bits = entropy.bytes(secretBits / 8).reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);
   const body = prefix + base62(bits, secretCharacters);
-  return new Secret(body + checksum(body));
+  return body + checksum(body);
 };
 
 /** Whether `text` has the form of a token and a correct checksum, whether or not core issued it. */

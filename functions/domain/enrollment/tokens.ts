@@ -1,6 +1,6 @@
 import { sha256 } from "../../../kit/bytes.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Secret } from "../../../kit/secret.ts";
+import { Secret } from "../../../kit/secret.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { insertToken, lockPolicy, lockToken, type TokenRow, updateTokenRevoked } from "../../store/policies.ts";
@@ -28,7 +28,7 @@ export const createToken = async (
   { ttlSeconds, ...draft }: TokenDraft,
   origin: Origin,
 ): Promise<{ token: TokenRow; raw: Secret }> => {
-  const raw = generateToken(entropy);
+  const raw = new Secret(generateToken(entropy));
   const tokenSha256 = await sha256(raw.reveal());
   return db.transaction(async (tx) => {
     const policy = await lockPolicy(tx, draft.policyId);

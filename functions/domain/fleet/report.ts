@@ -1,6 +1,6 @@
 import { gte, valid } from "semver";
-import { historyMax } from "../../../proto/fleet-health/detail.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { historyMax } from "../../../proto/fleet-health/report.ts";
 import type { CoreConfig } from "../../config.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";

@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import { Identifier, parseTimestamp, Timestamp } from "../../../proto/management/text.ts";
+import { Id, IsoTimestamp } from "../../../proto/values.ts";
 import type { Core } from "../../core.ts";
 import { browseAuditEvents } from "../../domain/audit/audit-log.ts";
 import { scope } from "../../http/guards.ts";
 import { createList, ListView, listFields } from "../../http/list.ts";
 import { route } from "../../http/route.ts";
 import type { AuditFilter, ListedAuditEvent } from "../../store/audit.ts";
-import { Id, IsoTimestamp } from "../shapes.ts";
 
 const TextOrNull = v.nullable(v.string());
 

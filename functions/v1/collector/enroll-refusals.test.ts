@@ -66,7 +66,7 @@ const enrollments: [expected: Expected & { reason: string }, provoke: (from: str
   ],
   [
     { ...invalid, reason: "token_unknown" },
-    async (from) => enroll(generateToken(test.core.entropy).reveal(), await requestOf(deviceOf(from)), from),
+    async (from) => enroll(generateToken(test.core.entropy), await requestOf(deviceOf(from)), from),
   ],
   [
     { ...invalid, reason: "token_revoked" },

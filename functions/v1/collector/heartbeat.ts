@@ -1,4 +1,3 @@
-import { rfc3339 } from "../../../kit/clock.ts";
 import { HeartbeatRequest, HeartbeatResponse } from "../../../proto/management/heartbeat.ts";
 import { createHeartbeats, type HeartbeatCore } from "../../domain/fleet/heartbeat.ts";
 import { route } from "../../http/route.ts";
@@ -20,7 +19,7 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
       const response = await acceptHeartbeat(caller, body, origin);
       const { desiredConfig } = response;
       const view: HeartbeatResponse = {
-        server_time: rfc3339(response.serverTime),
+        server_time: new Date(response.serverTime).toISOString(),
         next_heartbeat_seconds: response.nextHeartbeatSeconds,
         desired_config: desiredConfig && { config_id: desiredConfig.configId, config_hash: desiredConfig.configHash },
         renew_now: response.renewNow,

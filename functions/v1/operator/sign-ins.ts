@@ -1,10 +1,11 @@
 import * as v from "valibot";
 import { Identifier } from "../../../proto/management/text.ts";
+import { Id } from "../../../proto/values.ts";
 import type { Core } from "../../core.ts";
 import { recordSignIn } from "../../domain/audit/record-sign-in.ts";
 import { web } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
-import { Id, ReasonBody } from "../shapes.ts";
+import { ReasonBody } from "../shapes.ts";
 
 const remote_addr = v.pipe(v.string("must be an IP address"), v.ip("must be an IP address"));
 

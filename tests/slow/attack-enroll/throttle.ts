@@ -16,7 +16,7 @@ export const attackThrottle: Attack = async (core) => {
   const candidate = await createCandidate();
   let floods = true;
   const flood = inParallel(upTo(badTokens), atOnce, () =>
-    attacker.enroll(candidate, generateToken(systemEntropy).reveal()),
+    attacker.enroll(candidate, generateToken(systemEntropy)),
   ).finally(() => {
     floods = false;
   });

@@ -1,15 +1,9 @@
 import * as v from "valibot";
-import { type CertificateStatus, certificateStatuses } from "../../../../proto/fleet-health/vocabulary.ts";
+import { certificateStatus, certificateStatuses } from "../../../../proto/fleet-health/vocabulary.ts";
+import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import type { CertificateRow } from "../../../store/certificates.ts";
-import { Id, IsoTimestamp } from "../../shapes.ts";
 
 const TimestampOrNull = v.nullable(IsoTimestamp);
-
-/** Returns the status at `now`. */
-export const certificateStatus = (
-  { status, notAfter }: Pick<CertificateRow, "status" | "notAfter">,
-  now: number,
-): CertificateStatus => (status !== "revoked" && notAfter.getTime() <= now ? "expired" : status);
 
 /** A certificate in a response. */
 export const CertificateView = v.strictObject({

@@ -1,9 +1,10 @@
 import * as v from "valibot";
+import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { assignConfigToMany } from "../../../domain/config/desired-config.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { Id, IdParams } from "../../shapes.ts";
+import { IdParams } from "../../shapes.ts";
 
 const AssignBody = v.strictObject({
   identity_ids: v.pipe(

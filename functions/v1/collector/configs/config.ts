@@ -1,6 +1,6 @@
 import * as v from "valibot";
+import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import type { ListedConfig } from "../../../store/configs.ts";
-import { Id, IsoTimestamp } from "../../shapes.ts";
 
 const view = {
   id: Id,

@@ -1,7 +1,8 @@
 import * as v from "valibot";
 import { readCidr } from "../../../../kit/address.ts";
+import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import type { PolicyRow } from "../../../store/policies.ts";
-import { Count, Id, IsoTimestamp, Name, Prose } from "../../shapes.ts";
+import { Count, Name, Prose } from "../../shapes.ts";
 
 const prefixPattern =
   /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._-]+(:\d{1,5})?\/([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*$/;

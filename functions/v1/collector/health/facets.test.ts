@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
-import type { FleetHealthDetail } from "../../../../proto/fleet-health/detail.ts";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
+import type { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage } from "../../../../tests/collector.ts";
 import { createTestCore } from "../../../../tests/core.ts";

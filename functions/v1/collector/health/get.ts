@@ -1,11 +1,11 @@
 import * as v from "valibot";
-import { FleetHealthDetail, type FleetHistoryEvent } from "../../../../proto/fleet-health/detail.ts";
+import { FleetHealthDetail, type FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
+import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { reportHost } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { CollectorEvent } from "../../../store/audit.ts";
-import { Id } from "../../shapes.ts";
 import { healthRowView, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/{identity_id}`: one collector and its audit events. */

@@ -1,9 +1,9 @@
 import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet-report.ts";
 import type { FleetThresholds } from "../../../store/fleet-rows.ts";
-import { certificateStatus } from "../certificates/certificate.ts";
 
 const timestamp = (text: string): string => new Date(text).toISOString();
 const timestampOrNull = (text: string | null): string | null => (text === null ? null : timestamp(text));

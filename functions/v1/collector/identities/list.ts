@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import { Identifier } from "../../../../proto/management/text.ts";
+import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { browseIdentities } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
 import type { IdentityFilter } from "../../../store/identities.ts";
-import { Id } from "../../shapes.ts";
 import { IdentityView, identityView } from "./identity.ts";
 
 const Query = v.strictObject({

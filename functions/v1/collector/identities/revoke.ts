@@ -1,9 +1,10 @@
 import * as v from "valibot";
+import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { revokeIdentity } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { Id, IdParams, IsoTimestamp, ReasonBody } from "../../shapes.ts";
+import { IdParams, ReasonBody } from "../../shapes.ts";
 
 const RevokedIdentityView = v.strictObject({
   id: Id,

@@ -1,7 +1,7 @@
 import * as v from "valibot";
+import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import { tokenState } from "../../../domain/enrollment/rules.ts";
 import type { TokenRow } from "../../../store/policies.ts";
-import { Id, IsoTimestamp } from "../../shapes.ts";
 
 const view = {
   id: Id,

@@ -1,4 +1,4 @@
-import type { FleetHistoryEvent } from "../../../../proto/fleet-health/detail.ts";
+import type { FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
 import {

@@ -1,5 +1,5 @@
 import { Index, type JSX, Show } from "solid-js";
-import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/detail.ts";
+import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
 import { plainText } from "../../format/format.ts";

@@ -1,6 +1,6 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { createMemo, Match, Show, Switch } from "solid-js";
-import { FleetHealthDetail } from "../../../../proto/fleet-health/detail.ts";
+import { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
 import type { ApiClient } from "../../api/api-client.ts";
 import { createReport } from "../../api/create-report.ts";
 import { Icon, StateMark } from "../../design/icon.tsx";
