@@ -1,7 +1,8 @@
-import { mkdir, rm, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { buildFolder, replaceFile } from "./build-folder.ts";
 import { readHeadCommit } from "./read-head-commit.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -14,45 +15,68 @@ const entries = {
   "svc-web": "ui/bff/main.ts",
 };
 
+/** The name of a bundled program. */
+export type ProgramName = keyof typeof entries;
+
 /** The bundled programs, for the project's Node. */
 export const programPaths = {
   "svc-server": join(dist, "svc-server", "main.mjs"),
   "svc-collector": join(dist, "svc-collector", "main.mjs"),
   "svc-fleet-sim": join(dist, "svc-fleet-sim", "main.mjs"),
   "svc-web": join(dist, "svc-web", "main.mjs"),
-} as const;
+} as const satisfies Record<ProgramName, string>;
+
+/** The names of all programs. */
+export const programNames = Object.keys(entries) as ProgramName[];
+
+/** What changes a bundle beside the sources that it contains. */
+const buildInputs = ["bun.lock", "tsconfig.json", "scripts/bundle/bundle-programs.ts"];
 
 /**
  * Bundles the programs into `dist/<program>/main.mjs`, because importing a few hundred files takes Node three times as long as running
- * them. A program finds `dist/COMMIT` and `dist/ui` one folder up and `drizzle/migrations` two folders up, as from its source. An
- * abort takes effect between two programs.
+ * them. A program whose sources did not change is left alone, so that starts side by side do not disturb each other. A program finds
+ * `dist/COMMIT` and `dist/ui` one folder up and `drizzle/migrations` two folders up, as from its source. An abort takes effect between
+ * two programs.
  */
-export const bundlePrograms = async (signal?: AbortSignal): Promise<void> => {
+export const bundlePrograms = async (
+  signal?: AbortSignal,
+  names: readonly ProgramName[] = programNames,
+): Promise<void> => {
   await mkdir(dist, { recursive: true });
-  await writeFile(join(dist, "COMMIT"), readHeadCommit());
-  for (const [name, entry] of Object.entries(entries)) {
+  await replaceFile(join(dist, "COMMIT"), readHeadCommit());
+  for (const name of names) {
     signal?.throwIfAborted();
-    const outdir = join(dist, name);
-    await rm(outdir, { recursive: true, force: true });
-    await build({
-      absWorkingDir: root,
-      entryPoints: { main: entry },
-      outdir,
-      outExtension: { ".js": ".mjs" },
-      bundle: true,
-      splitting: true,
-      platform: "node",
-      format: "esm",
-      target: "node26",
-      minifySyntax: true,
-      sourcemap: "linked",
-      logLevel: "error",
-      // pg requires its native addon in a try block and works without it.
-      external: ["pg-native"],
-      // CommonJS packages require Node's own modules, and an ES module has no `require`.
-      banner: {
-        js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
-      },
+    await buildFolder({
+      folder: join(dist, name),
+      root,
+      entryFiles: ["main.mjs"],
+      build: (outDir) => bundleProgram(entries[name], outDir),
     });
   }
+};
+
+const bundleProgram = async (entry: string, outdir: string): Promise<string[]> => {
+  const { metafile } = await build({
+    absWorkingDir: root,
+    entryPoints: { main: entry },
+    outdir,
+    outExtension: { ".js": ".mjs" },
+    bundle: true,
+    splitting: true,
+    platform: "node",
+    format: "esm",
+    target: "node26",
+    minifySyntax: true,
+    sourcemap: "linked",
+    metafile: true,
+    logLevel: "error",
+    // pg requires its native addon in a try block and works without it.
+    external: ["pg-native"],
+    // CommonJS packages require Node's own modules, and an ES module has no `require`.
+    banner: {
+      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
+    },
+  });
+  // bun.lock names the packages.
+  return [...Object.keys(metafile.inputs).filter((path) => !path.startsWith("node_modules/")), ...buildInputs];
 };

@@ -1,6 +1,18 @@
-import { bundlePrograms, programPaths } from "./bundle-programs.ts";
+import { bundlePrograms, programNames, programPaths } from "./bundle-programs.ts";
 import { bundleUi, uiPath } from "./bundle-ui.ts";
 
-/** `bun run build`: bundles the programs and the operator UI into `dist/`. */
-await Promise.all([bundlePrograms(), bundleUi()]);
-for (const [name, path] of Object.entries({ ...programPaths, ui: uiPath })) process.stdout.write(`${name}: ${path}\n`);
+/**
+ * `bun run build [-- svc-server …]`: bundles the programs and the operator UI, or only the named ones, into `dist/`. What is current is
+ * left alone. svc-web needs the UI.
+ */
+const args = process.argv.slice(2).filter((arg) => arg !== "--");
+const unknown = args.filter((arg) => !programNames.some((name) => name === arg));
+if (unknown.length > 0) {
+  process.stderr.write(`build: the programs are ${programNames.join(", ")}\n`);
+  process.exit(2);
+}
+const names = args.length === 0 ? programNames : programNames.filter((name) => args.includes(name));
+const withUi = names.includes("svc-web");
+await Promise.all([bundlePrograms(undefined, names), withUi ? bundleUi() : undefined]);
+for (const name of names) process.stdout.write(`${name}: ${programPaths[name]}\n`);
+if (withUi) process.stdout.write(`ui: ${uiPath}\n`);
