@@ -1,24 +1,24 @@
 import { type Client, createClient, createConfig } from "./gen/client/index.ts";
 import { FleetError, problemOf } from "./problem.ts";
 
-/** Where core is, and who calls. */
+/** Where core is, and as whom to call it. */
 export interface FleetOptions {
-  /** Origin of core or of the edge before it, without `/v1`. */
+  /** Origin of core or of the edge in front of it, without `/v1`. */
   baseUrl: string;
-  /** A bridge token, a bootstrap token or the ops token; a function is asked before each request, so that tokens may expire. */
+  /** A bridge token, a bootstrap token or the ops token; a function is called before each request, as tokens expire. */
   bearer?: string | (() => string | Promise<string>);
-  /** In place of the platform's: for other trust, timeouts or retries. */
+  /** Replaces the platform's `fetch`, for other CAs, timeouts or retries. */
   fetch?: typeof globalThis.fetch;
-  /** Failed calls throw a `FleetError` instead of giving `{ error }`. */
+  /** Failed calls throw a `FleetError` instead of returning `{ error }`. */
   throwOnError?: boolean;
 }
 
-/** What operations call with: `listEnrollmentPolicies({ client })`. Keeps no state beside its options. */
+/** The client that operations take: `listEnrollmentPolicies({ client })`. Has no state beside its options. */
 export type FleetClient = Client;
 
 /**
- * Makes a client. Each operation gives `{ data }` or `{ error }`; `error` is always a problem, so its `code` tells what happened.
- * A call whose `signal` aborts rejects with the signal's reason.
+ * Creates a client. Each operation returns `{ data }` or `{ error }`; `error` is always a problem with a stable `code`. A call whose
+ * `signal` aborts rejects with the signal's reason.
  */
 export const connectFleet = ({ baseUrl, bearer, fetch, throwOnError = false }: FleetOptions): FleetClient => {
   const client = createClient(

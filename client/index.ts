@@ -1,4 +1,4 @@
-/** The client of the collector fleet's HTTP API: one function per operation, each to be imported by itself. */
+/** The client of the collector fleet's HTTP API: one function per operation, which can be imported by itself. */
 export { connectFleet, type FleetClient, type FleetOptions } from "./connect.ts";
 export * from "./gen/index.ts";
 export { items, type Page, pages } from "./pages.ts";

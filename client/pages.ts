@@ -1,19 +1,19 @@
 import { FleetError, problemOf } from "./problem.ts";
 
-/** What every list answers with. */
+/** The response of every list. */
 export interface Page<Item> {
   items: Item[];
   next_cursor: string | null;
 }
 
-/** An operation that lists. Its options are its own: `never` is what every function takes. */
+/** An operation that returns a list. `never` accepts the options of any. */
 type List = (options: never) => Promise<{ data?: Page<unknown> | undefined; error?: unknown; response?: Response }>;
 
-/** What a list answers with when it succeeds. */
+/** The successful response of a list. */
 type PageOf<Operation extends List> = NonNullable<Awaited<ReturnType<Operation>>["data"]>;
 
 /**
- * The pages of a list, one request each, from `query.cursor` or the first, each asked for when the one before it has been taken:
+ * Iterates over the pages of a list from `query.cursor` or the first, with one request for each, sent when the page is needed:
  * `for await (const page of pages(reportFleetHealth, { client }))`. Throws a `FleetError` when a request fails.
  */
 export async function* pages<Operation extends List>(
@@ -31,7 +31,7 @@ export async function* pages<Operation extends List>(
   } while (cursor !== null);
 }
 
-/** The items of a list, over all its pages. Throws a `FleetError` when a request fails. */
+/** Iterates over the items of all pages of a list. Throws a `FleetError` when a request fails. */
 export async function* items<Operation extends List>(
   list: Operation,
   options: Parameters<Operation>[0],

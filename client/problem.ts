@@ -1,12 +1,12 @@
 import type { Problem } from "./gen/types.gen.ts";
 
 /**
- * What a call failed with: core's own words (RFC 9457), of which `code` is the stable part; or, in the same shape, `unreachable`
- * when no answer came and `not_core` when what answered does not speak of problems, such as a proxy's page.
+ * Why a call failed: core's problem document (RFC 9457) with its stable `code`; or, in the same form, `unreachable` without a response,
+ * and `not_core` for a response that is no problem document, such as a proxy's page.
  */
 export type { Problem };
 
-/** Thrown instead of being returned where `throwOnError` is set. */
+/** Thrown with `throwOnError`. */
 export class FleetError extends Error {
   override readonly name = "FleetError";
   readonly problem: Problem;
@@ -17,10 +17,10 @@ export class FleetError extends Error {
   }
 }
 
-/** The problem that a failed call states, whatever was thrown or answered. Never throws. */
+/** Returns the problem of a failed call, from its error or its response. Never throws. */
 export const problemOf = (error: unknown, response: Response | undefined): Problem => {
   if (response === undefined)
-    return made("unreachable", 0, error instanceof Error ? error.message : "No answer came", "retry");
+    return made("unreachable", 0, error instanceof Error ? error.message : "No response", "retry");
   if (isProblem(error)) return error;
   const { status } = response;
   const passing = status === 429 || status >= 500;

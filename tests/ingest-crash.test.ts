@@ -30,7 +30,7 @@ const createQueue = (hostId: string, credentials: { cert: string; key: string })
 
   /** Sends over one connection from core's cursor, until everything is acknowledged or the connection breaks. */
   const connect = async (port: number): Promise<void> => {
-    const nodeOptions = { ca: core.ca.pem, ...credentials };
+    const nodeOptions = { ca: core.caPem, ...credentials };
     const transport = createGrpcTransport({ baseUrl: `https://localhost:${port}`, nodeOptions });
     let opened = Promise.withResolvers<bigint>();
     let room = Promise.withResolvers<void>();

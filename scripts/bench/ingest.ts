@@ -152,7 +152,7 @@ const openStreams = async (at: Target, load: Load, count: number) => {
   const connections = Math.ceil(count / 8);
   for (let index = 0; index < connections; index++) {
     const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
-    const sender = await connectSender({ port: at.port, ca: at.files.ca.pem, ...(await at.files.client(hostId)) });
+    const sender = await connectSender({ port: at.port, ca: at.files.caPem, ...(await at.files.client(hostId)) });
     senders.push(sender);
     for (let stream = 0; stream < 8 && streams.length < count; stream++)
       streams.push(await sender.openStream({ ...load, hostId }));

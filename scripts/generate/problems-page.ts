@@ -12,24 +12,20 @@ const meaning = {
   stop: "an operator must act; repeating the request cannot succeed",
 };
 
+const rowsOf = (catalog: Readonly<Record<string, { status: number; action: string; title: string }>>): string[][] =>
+  Object.entries(catalog).map(([code, { status, action, title }]) => [
+    `\`${code}\``,
+    String(status),
+    `\`${action}\``,
+    title,
+  ]);
+
 /** Renders `docs/problems.md`, the whole catalog. */
 export const renderProblemsPage = (): string => {
   const rows = Object.entries(problemCatalog).map(([code, { kind, title, action }]) => {
     const { http, connect } = transportStatus[kind];
     return [`\`${code}\``, String(http), connect, `\`${action}\``, title];
   });
-  const webRows = Object.entries(webProblemCatalog).map(([code, { status, action, title }]) => [
-    `\`${code}\``,
-    String(status),
-    `\`${action}\``,
-    title,
-  ]);
-  const listenerRows = Object.entries(unreadableRequests).map(([code, { status, action, title }]) => [
-    `\`${code}\``,
-    String(status),
-    `\`${action}\``,
-    title,
-  ]);
   return `# Problems
 
 Every rejection by core has a stable \`code\`. Over HTTP it is an RFC 9457 document (\`application/problem+json\`, \`type\`
@@ -49,13 +45,13 @@ ${markdownTable(["code", "HTTP", "Connect, gRPC", "action", "meaning"], rows)}
 
 A listener rejects what it cannot parse as a request, in the same form, and closes the connection.
 
-${markdownTable(["code", "HTTP", "action", "meaning"], listenerRows)}
+${markdownTable(["code", "HTTP", "action", "meaning"], rowsOf(unreadableRequests))}
 
 ## Web
 
 Web returns core's problems unchanged, except 401, which ends the session. Its own have the same form and are defined in
 \`ui/bff/problems.ts\`. A failed sign-in shows a page instead: [sign-in.md](sign-in.md).
 
-${markdownTable(["code", "HTTP", "action", "meaning"], webRows)}
+${markdownTable(["code", "HTTP", "action", "meaning"], rowsOf(webProblemCatalog))}
 `;
 };

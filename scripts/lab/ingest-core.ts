@@ -1,18 +1,22 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { encodePem } from "../../proto/pem.ts";
-import { createTestCa, createTestKey, issueTestCertificate, type TestCa, testNames, x509 } from "../lab-ca/test-pki.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { issueClient } from "../lab-ca/issue-client.ts";
+import { createLabPki } from "../lab-ca/pki.ts";
+import { coreEnvironment } from "./core-process.ts";
 
 const main = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));
 
 /** `svc-server` from its sources as a process of its own, with an ingest listener for `localhost` that needs no enrollment. */
 export interface IngestCore {
-  ca: TestCa;
+  /** PEM of the authority of its server certificate. */
+  caPem: string;
   /** Starts it, also after a kill; resolves once it logs that it is ready. */
   start(): Promise<{ port: number; ingestPort: number; process: ChildProcess }>;
   /** Issues a client certificate for one URI; returns PEM. */
@@ -24,33 +28,16 @@ export interface IngestCore {
 /** Prepares files and environment of a core on a database. With `ingestPort` it listens on the same port after each start. */
 export const prepareIngestCore = async (databaseUrl: string, { ingestPort = 0 } = {}): Promise<IngestCore> => {
   const dir = await mkdtemp(join(tmpdir(), "svc-core-"));
-  const [notBefore, notAfter] = [new Date(Date.now() - 3_600_000), new Date(Date.now() + 86_400_000)];
-  const ca = await createTestCa({ notBefore, notAfter });
-  const key = await createTestKey();
-  const extensions = [
-    testNames([{ type: "dns", value: "localhost" }]),
-    new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
-  ];
-  const certificate = await issueTestCertificate({ ca, key, extensions, notBefore, notAfter });
-  await writeFile(join(dir, "server.crt"), encodePem(certificate, "CERTIFICATE"));
-  await writeFile(join(dir, "server.key"), key.pem, { mode: 0o600 });
-  await writeFile(join(dir, "ca.crt"), ca.pem);
+  const lab = join(dir, "lab");
+  const pki = await createLabPki({ dir: lab, clock: systemClock });
+  const authTokenSecret = systemEntropy.bytes(32).toHex();
   const env = {
+    ...coreEnvironment({ databaseUrl, pki, authTokenSecret, ingestPort }),
     PATH: process.env.PATH,
-    PORT: "0",
-    SVC_DATABASE_URL: databaseUrl,
-    SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
-    SVC_AUTH_TOKEN_SECRET: "a-test-secret-of-more-than-32-bytes",
-    SVC_DIRECTORY_DOMAIN: "example.test",
-    SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
-    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
-    SVC_INGEST_GRPC_ADDR: `127.0.0.1:${ingestPort}`,
-    SVC_INGEST_SERVER_CERT_FILE: join(dir, "server.crt"),
-    SVC_INGEST_SERVER_KEY_FILE: join(dir, "server.key"),
-    SVC_INGEST_CLIENT_CA_FILE: join(dir, "ca.crt"),
+    SVC_INGEST_REQUIRE_ENROLLMENT: "false",
   };
   return {
-    ca,
+    caPem: await readFile(pki.serverCaFile, "utf8"),
     async start() {
       const child = spawn(process.execPath, [main], { env, stdio: ["ignore", "pipe", "inherit"] });
       const lines = createInterface({ input: child.stdout });
@@ -61,13 +48,13 @@ export const prepareIngestCore = async (databaseUrl: string, { ingestPort = 0 } 
         });
         void once(child, "exit").then(() => reject(new Error("core ended before it was ready")));
       });
-      const { port = 0, ingest_port: ingestPort = 0 } = await ready;
-      return { port, ingestPort, process: child };
+      const { port = 0, ingest_port = 0 } = await ready;
+      return { port, ingestPort: ingest_port, process: child };
     },
-    async client(uri) {
-      const own = await createTestKey();
-      const der = await issueTestCertificate({ ca, key: own, uri, notBefore, notAfter });
-      return { cert: encodePem(der, "CERTIFICATE"), key: own.pem };
+    async client(identity) {
+      const options = { dir: lab, identity, lifetimeSeconds: 86_400, clock: systemClock, entropy: systemEntropy };
+      const { certFile, keyFile } = await issueClient(options);
+      return { cert: await readFile(certFile, "utf8"), key: await readFile(keyFile, "utf8") };
     },
     remove: () => rm(dir, { recursive: true }),
   };

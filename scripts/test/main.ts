@@ -7,39 +7,71 @@ import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import type { RunCounts } from "./reporter.ts";
+import { join, relative } from "node:path";
+import { stripVTControlCharacters } from "node:util";
+
+/** The parts of vitest's JSON report that the summary uses. */
+interface VitestReport {
+  testResults: {
+    /** The file. */
+    name: string;
+    status: string;
+    /** Why the file did not load. */
+    message: string;
+    assertionResults: { fullName: string; status: string; duration?: number; failureMessages: string[] }[];
+  }[];
+}
 
 const runs = [
   { name: "node", config: "vitest.config.ts" },
   { name: "workerd", config: "vitest.workerd.config.ts" },
-].filter(({ config }) => existsSync(config));
+];
 
 const args = process.argv.slice(2);
 const folder = await mkdtemp(join(tmpdir(), "svc-test-"));
 
-const run = async ({ name, config }: { name: string; config: string }) => {
+/** Returns the message of a failure and the first lines of its stack, at most 2,000 characters. */
+const shorten = (failure: string): string => {
+  const isFrame = (line: string) => /^\s*at /.test(line);
+  const lines = stripVTControlCharacters(failure).split("\n");
+  return [...lines.filter((line) => !isFrame(line)), ...lines.filter(isFrame).slice(0, 5)].join("\n").slice(0, 2000);
+};
+
+const run = async ({ name, config }: (typeof runs)[number]) => {
   const file = join(folder, `${name}.json`);
   const startedAt = performance.now();
+  const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
+  const filters = args.length > 0 ? ["--passWithNoTests", ...args] : [];
   const child = spawn(
     process.execPath,
-    [
-      "node_modules/vitest/vitest.mjs",
-      "run",
-      `--config=${config}`,
-      "--reporter=default",
-      "--reporter=./scripts/test/reporter.ts",
-      ...(args.length > 0 ? ["--passWithNoTests", ...args] : []),
-    ],
-    { stdio: ["ignore", "inherit", "inherit"], env: { ...process.env, SVC_TEST_COUNTS_FILE: file } },
+    ["node_modules/vitest/vitest.mjs", "run", `--config=${config}`, ...reporters, ...filters],
+    { stdio: ["ignore", "inherit", "inherit"] },
   );
   const [code] = await once(child, "exit");
-  const counts: RunCounts = existsSync(file)
-    ? JSON.parse(await readFile(file, "utf8"))
-    : { passed: 0, failed: 1, failures: [], skipped: [], slowest: [] };
+  const report: VitestReport = existsSync(file) ? JSON.parse(await readFile(file, "utf8")) : { testResults: [] };
+  const tests = report.testResults.flatMap(({ name: path, assertionResults }) =>
+    assertionResults.map((test) => ({ ...test, name: `${relative(process.cwd(), path)}: ${test.fullName}` })),
+  );
+  const failures = [
+    ...tests
+      .filter(({ status }) => status === "failed")
+      .map((test) => ({ name: test.name, reasons: test.failureMessages })),
+    ...report.testResults
+      .filter(
+        (result) => result.status === "failed" && result.assertionResults.every((test) => test.status !== "failed"),
+      )
+      .map(({ name: path, message }) => ({ name: relative(process.cwd(), path), reasons: [message] })),
+  ];
   // vitest also fails when no test did, such as when a teardown threw.
-  if (code !== 0 && counts.failed === 0) counts.failed = 1;
-  return { name, seconds: (performance.now() - startedAt) / 1000, ...counts };
+  if (code !== 0 && failures.length === 0) failures.push({ name: "outside of any test", reasons: ["see above"] });
+  return {
+    name,
+    seconds: (performance.now() - startedAt) / 1000,
+    passed: tests.filter(({ status }) => status === "passed").length,
+    failures,
+    skipped: tests.filter(({ status }) => status === "skipped" || status === "pending").map((test) => test.name),
+    durations: tests.map(({ name: test, duration = 0 }) => ({ name: test, seconds: duration / 1000 })),
+  };
 };
 
 const results: Awaited<ReturnType<typeof run>>[] = [];
@@ -49,21 +81,20 @@ try {
   await rm(folder, { recursive: true, force: true });
 }
 
-const sum = (pick: (result: RunCounts) => number) => results.reduce((total, result) => total + pick(result), 0);
-for (const { name, seconds, passed, failed, skipped } of results)
-  console.log(
-    `${name.padEnd(8)} ${passed} passed, ${failed} failed, ${skipped.length} skipped in ${seconds.toFixed(1)} s`,
-  );
-const slowest = results.flatMap(({ slowest }) => slowest).sort((a, b) => b.seconds - a.seconds);
+for (const { name, seconds, passed, failures, skipped } of results) {
+  const counts = `${passed} passed, ${failures.length} failed, ${skipped.length} skipped`;
+  console.log(`${name.padEnd(8)} ${counts} in ${seconds.toFixed(1)} s`);
+}
+const slowest = results.flatMap(({ durations }) => durations).sort((a, b) => b.seconds - a.seconds);
 for (const { name, seconds } of slowest.slice(0, 5)) console.log(`  slow     ${seconds.toFixed(1)} s  ${name}`);
 for (const { skipped } of results) for (const name of skipped) console.log(`  skipped  ${name}`);
-for (const { name: run, failures } of results)
-  for (const { name, reasons } of failures)
-    console.log(
-      [`  FAILED   ${name} (${run})`, ...reasons.map((reason) => reason.replaceAll(/^/gm, "           "))].join("\n"),
-    );
-const passed = sum((result) => result.passed);
-const failed = sum((result) => result.failed);
+for (const { name: runName, failures } of results)
+  for (const { name, reasons } of failures) {
+    const indented = reasons.map((reason) => shorten(reason).replaceAll(/^/gm, "           "));
+    console.log([`  FAILED   ${name} (${runName})`, ...indented].join("\n"));
+  }
+const passed = results.reduce((sum, result) => sum + result.passed, 0);
+const failed = results.reduce((sum, result) => sum + result.failures.length, 0);
 if (passed + failed === 0) console.log("no test ran");
 console.log(`${passed} passed, ${failed} failed`);
 process.exitCode = failed > 0 || passed === 0 ? 1 : 0;

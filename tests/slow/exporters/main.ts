@@ -44,7 +44,7 @@ const startBoth = async (cleanup: AsyncDisposableStack) => {
   for (const [name, text] of Object.entries({
     "tls.crt": pair.cert,
     "tls.key": pair.key,
-    "ca.pem": files.ca.pem,
+    "ca.pem": files.caPem,
     "collector.yaml": `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
 sources: [{type: otlp, grpc: {listen: "${to.grpc}"}, http: {listen: "${to.http}"}}]
 forwarder: {endpoint: "localhost:${core.ingestPort}", mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}

@@ -35,7 +35,7 @@ const soak = async (minutes: number, seed: number, rate: number) => {
   for (const [name, text] of Object.entries({
     "tls.crt": pair.cert,
     "tls.key": pair.key,
-    "ca.pem": files.ca.pem,
+    "ca.pem": files.caPem,
     "app.log": "",
     "collector.yaml": `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
 sources:
