@@ -3,7 +3,7 @@ import { WireType } from "@bufbuild/protobuf/wire";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { EnvelopeSchema } from "./gen/svc/ingest/v1/ingest_pb.js";
-import { decodeText, eachField, eachValue, readWire, WireError, wireTag } from "./wire.ts";
+import { decodeText, eachField, eachValue, ProtobufError, readWire, wireTag } from "./wire.ts";
 
 const envelope = fc
   .record({
@@ -48,13 +48,13 @@ describe("readWire", () => {
     );
   });
 
-  it("throws WireError, and nothing else, on any bytes", () => {
+  it("throws ProtobufError, and nothing else, on any bytes", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 40 }), (bytes) => {
         try {
           fieldsOf(bytes);
         } catch (error) {
-          expect(error).toBeInstanceOf(WireError);
+          expect(error).toBeInstanceOf(ProtobufError);
         }
       }),
     );
@@ -69,7 +69,7 @@ describe("readWire", () => {
     ["a group", [wireTag(1, WireType.StartGroup), wireTag(1, WireType.EndGroup)]],
     ["a tag of more than 32 bits", [0xa5, 0x80, 0x82, 0x80, 0x6b, 0, 0, 0, 0]],
   ])("rejects %s", (_, bytes) => {
-    expect(() => fieldsOf(Uint8Array.from(bytes))).toThrow(WireError);
+    expect(() => fieldsOf(Uint8Array.from(bytes))).toThrow(ProtobufError);
   });
 
   it("rejects a nested message that ends beyond its parent", () => {
@@ -78,7 +78,7 @@ describe("readWire", () => {
       readWire(bytes, (reader) =>
         eachValue(reader, bytes.length, 1, (end) => eachValue(reader, end, 2, () => undefined)),
       ),
-    ).toThrow(WireError);
+    ).toThrow(ProtobufError);
   });
 
   it("passes on the errors of its callback", () => {

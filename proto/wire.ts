@@ -5,22 +5,22 @@
 import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 
 /** The bytes are not well-formed protobuf. The message does not quote them. */
-export class WireError extends Error {
+export class ProtobufError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
-    this.name = "WireError";
+    this.name = "ProtobufError";
   }
 }
 
 /** Returns the tag of a field of up to 15, one byte: its number and its wire type. */
 export const wireTag = (number: number, type: WireType): number => (number << 3) | type;
 
-/** Calls `read` with a reader of `bytes`. Throws `WireError` when they end inside a field or hold a varint that is too long. */
+/** Calls `read` with a reader of `bytes`. Throws `ProtobufError` when they end inside a field or hold a varint that is too long. */
 export const readWire = <Result>(bytes: Uint8Array, read: (reader: BinaryReader) => Result): Result => {
   try {
     return read(new BinaryReader(bytes));
   } catch (cause) {
-    if (isReaderFault(cause)) throw new WireError("a field is cut off or malformed", { cause });
+    if (isReaderFault(cause)) throw new ProtobufError("a field is cut off or malformed", { cause });
     throw cause;
   }
 };
@@ -38,7 +38,7 @@ export const readTag = (reader: BinaryReader, end: number): number => {
     reader.pos = start;
     reader.tag();
   }
-  if (tag < wireTag(1, WireType.Varint)) throw new WireError("a field has the number 0");
+  if (tag < wireTag(1, WireType.Varint)) throw new ProtobufError("a field has the number 0");
   if (reader.pos > end) throw cutOff();
   return tag;
 };
@@ -70,7 +70,7 @@ export const readValueEnd = (reader: BinaryReader, tag: number, end: number): nu
       if (reader.pos + 4 > end) throw cutOff();
       return reader.pos + 4;
     default:
-      throw new WireError("a field has an unknown wire type");
+      throw new ProtobufError("a field has an unknown wire type");
   }
 };
 
@@ -88,19 +88,20 @@ export const eachField = (reader: BinaryReader, end: number, visit: (tag: number
 export const eachValue = (reader: BinaryReader, end: number, number: number, visit: (valueEnd: number) => void): void =>
   eachField(reader, end, (tag, to) => {
     if (tag >>> 3 !== number) return;
-    if ((tag & 7) !== WireType.LengthDelimited) throw new WireError("a field has another type than the schema says");
+    if ((tag & 7) !== WireType.LengthDelimited)
+      throw new ProtobufError("a field has another type than the schema says");
     visit(to);
   });
 
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** Decodes the value of a string field. Throws `WireError` unless it is UTF-8. */
+/** Decodes the value of a string field. Throws `ProtobufError` unless it is UTF-8. */
 export const decodeText = (bytes: Uint8Array): string => {
   try {
     return utf8.decode(bytes);
   } catch (cause) {
-    throw new WireError("text is not UTF-8", { cause });
+    throw new ProtobufError("text is not UTF-8", { cause });
   }
 };
 
-const cutOff = (): WireError => new WireError("a field ends beyond its message");
+const cutOff = (): ProtobufError => new ProtobufError("a field ends beyond its message");

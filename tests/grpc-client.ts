@@ -42,7 +42,7 @@ export interface Ended {
 }
 
 /** Sends messages, then reads until the stream ends. */
-export const forward = (client: ForeignClient, sent: readonly unknown[]): Promise<Ended> => {
+export const forwardAll = (client: ForeignClient, sent: readonly unknown[]): Promise<Ended> => {
   const { call, ended } = openForward(client);
   for (const message of sent) call.write(message);
   call.end();

@@ -30,7 +30,7 @@ export interface SentFrame {
 }
 
 /** What one stream needs, and its callbacks. */
-export interface StreamOptions {
+export interface ForwardStreamOptions {
   transport: Transport;
   hostId: string;
   queue: Queue;
@@ -55,7 +55,11 @@ export interface StreamOptions {
  *   are sent again, a frame at a time, and core, which stores nothing twice, reports the rejected ones again.
  * - At most `maxInFlightFrames()` frames are unacknowledged; `inFlight` lists them, oldest first, also after the failure.
  */
-export const runStream = async (options: StreamOptions, inFlight: SentFrame[], signal: AbortSignal): Promise<never> => {
+export const runStream = async (
+  options: ForwardStreamOptions,
+  inFlight: SentFrame[],
+  signal: AbortSignal,
+): Promise<never> => {
   const { queue, clock } = options;
   const end = new AbortController();
   const stop = () => end.abort(signal.reason);

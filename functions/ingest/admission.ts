@@ -69,23 +69,23 @@ export const createAdmission = ({
       const caller: Caller = { identity: identity.identity, fingerprintSha256, notAfter };
       const expired = expiryFault(caller);
       if (expired) throw expired;
-      const standing = (await certificates.find([fingerprintSha256])).get(fingerprintSha256);
-      const fault = requireEnrollment ? standingFault(standing) : undefined;
+      const state = (await certificates.find([fingerprintSha256])).get(fingerprintSha256);
+      const fault = requireEnrollment ? faultOf(state) : undefined;
       if (fault) {
-        const { identity, certificateId } = { ...caller, ...standing };
+        const { identity, certificateId } = { ...caller, ...state };
         await certificates.refused({ identity, reason: fault.code, ...(certificateId ? { certificateId } : {}) });
         throw fault;
       }
-      if (standing && !standing.used && standingFault(standing) === undefined) await certificates.use(standing);
+      if (state && !state.used && faultOf(state) === undefined) await certificates.use(state);
       return caller;
     },
     async recheck(callers) {
       const faults = new Map<Caller, Problem>();
       if (!requireEnrollment || callers.length === 0) return faults;
       const fingerprints = [...new Set(callers.map(({ fingerprintSha256 }) => fingerprintSha256))];
-      const standings = await certificates.find(fingerprints);
+      const states = await certificates.find(fingerprints);
       for (const caller of callers) {
-        const fault = standingFault(standings.get(caller.fingerprintSha256));
+        const fault = faultOf(states.get(caller.fingerprintSha256));
         if (fault) faults.set(caller, fault);
       }
       return faults;
@@ -95,11 +95,11 @@ export const createAdmission = ({
 };
 
 /** These are all `PERMISSION_DENIED` at ingest (docs/protocol.md); management requests answer 401 with the same codes. */
-const standingFault = (standing: CertificateState | undefined): Problem | undefined => {
+const faultOf = (state: CertificateState | undefined): Problem | undefined => {
   const denied = (code: ProblemCode) => new Problem(code, { kind: "forbidden" });
-  if (standing === undefined) return denied("certificate_unknown");
-  if (standing.identityRevoked) return denied("identity_revoked");
-  if (standing.status === "revoked") return denied("certificate_revoked");
-  if (standing.status === "replaced") return denied("certificate_replaced");
+  if (state === undefined) return denied("certificate_unknown");
+  if (state.identityRevoked) return denied("identity_revoked");
+  if (state.status === "revoked") return denied("certificate_revoked");
+  if (state.status === "replaced") return denied("certificate_replaced");
   return undefined;
 };

@@ -5,7 +5,7 @@ import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { cursorsOfHostMax, type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
-import { encodeEnvelopes } from "../store/envelope-rows.ts";
+import { encodeRows } from "../store/envelope-rows.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
 let database: TestDatabase;
@@ -53,7 +53,7 @@ const frame = (
     queueId,
     previousSequence: BigInt(from - 1),
     lastSequence: BigInt(to),
-    rows: encodeEnvelopes({ hostId, queueId, receivedAt: systemClock.now(), rows }),
+    rows: encodeRows({ hostId, queueId, receivedAt: systemClock.now(), rows }),
   };
 };
 

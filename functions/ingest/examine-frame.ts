@@ -1,9 +1,9 @@
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import type { Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { decodeText, eachValue, readWire, WireError } from "../../proto/wire.ts";
+import { decodeText, eachValue, ProtobufError, readWire } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
 import type { FrameToCommit } from "../store/commit-frames.ts";
-import { type EncodedRows, encodeEnvelopes } from "../store/envelope-rows.ts";
+import { type EncodedRows, encodeRows } from "../store/envelope-rows.ts";
 
 /** The limits of a frame (docs/protocol.md). */
 export interface FrameLimits {
@@ -114,7 +114,7 @@ export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits,
     queueId: sent.queueId,
     previousSequence: sent.previousSequence,
     lastSequence: last,
-    rows: encodeEnvelopes({ hostId: identity, queueId: sent.queueId, receivedAt, rows }),
+    rows: encodeRows({ hostId: identity, queueId: sent.queueId, receivedAt, rows }),
   };
   return { frame, rejected, discarded, bytes: heldBytes(bytes, frame.rows) };
 };
@@ -149,7 +149,7 @@ export const everySpanNamed = (payload: Uint8Array, names: ReadonlySet<string>):
       ),
     );
   } catch (error) {
-    if (error instanceof WireError) return false;
+    if (error instanceof ProtobufError) return false;
     throw error;
   }
   return matching && spans > 0;

@@ -1,14 +1,14 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { encodeEnvelopes } from "../store/envelope-rows.ts";
+import { encodeRows } from "../store/envelope-rows.ts";
 import { type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
 
 const open: ForwardMessage = { case: "open", value: create(OpenSchema) };
 const frame = (previousSequence: number): ForwardMessage => {
   const queue = { hostId: "host", queueId: new Uint8Array(16) };
   const sequence = BigInt(previousSequence);
-  const rows = encodeEnvelopes({ ...queue, receivedAt: 0, rows: [] });
+  const rows = encodeRows({ ...queue, receivedAt: 0, rows: [] });
   const value = { ...queue, previousSequence: sequence, lastSequence: sequence, rows };
   return { case: "frame", value: { frame: value, rejected: [], discarded: [], bytes: 1 } };
 };

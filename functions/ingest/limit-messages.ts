@@ -2,7 +2,7 @@ import type { Compression, UniversalHandler, UniversalServerRequest } from "@con
 import { unpooled } from "../../kit/buffer-pool.ts";
 import { readBytes } from "../../kit/bytes.ts";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
-import { eachValue, readWire, WireError } from "../../proto/wire.ts";
+import { eachValue, ProtobufError, readWire } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
 import { entriesMax } from "./examine-frame.ts";
@@ -121,7 +121,7 @@ export const checkEntries = (request: Uint8Array, field: number = frameField.for
       ),
     );
   } catch (cause) {
-    if (!(cause instanceof WireError)) throw cause;
+    if (!(cause instanceof ProtobufError)) throw cause;
     throw new Problem("frame_invalid", { detail: "the message is not plain protobuf", cause });
   }
   if (entries > entriesMax) throw new Problem("frame_too_large");

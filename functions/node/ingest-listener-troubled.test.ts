@@ -5,7 +5,7 @@ import type { TLSSocket } from "node:tls";
 import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, it } from "vitest";
 import { frame, newQueue, open } from "../../tests/frames.ts";
-import { connectForeign, type ForeignClient, forward, openForward, submit } from "../../tests/grpc-client.ts";
+import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../tests/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 
 const clients: ForeignClient[] = [];
@@ -61,7 +61,7 @@ describe.each(ingestPaths)("ingest under load, failure and reload, on the $path"
     const unavailable = { code: status.UNAVAILABLE, reason: "database_unavailable" };
     expect((await submit(client, frame(newQueue(), 1, 1))).error).toMatchObject(unavailable);
     const queue = newQueue();
-    const { messages, error } = await forward(client, [open(queue), { frame: frame(queue, 1, 1) }]);
+    const { messages, error } = await forwardAll(client, [open(queue), { frame: frame(queue, 1, 1) }]);
     expect(error).toMatchObject(unavailable);
     expect(messages.length).toBe(1);
     expect(without.ingest.health().healthy).toBe(false);

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { frame, newQueue, open, testHost } from "../../tests/frames.ts";
-import { connectForeign, type ForeignClient, forward, openForward, submit } from "../../tests/grpc-client.ts";
+import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../tests/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 
 let test: TestIngest;
@@ -36,7 +36,7 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
   it("answers with opened and the cursor, then an ack per frame, and stores a resent frame once", async () => {
     const client = connect(await test.client({}));
     const queue = newQueue();
-    const first = await forward(client, [
+    const first = await forwardAll(client, [
       open(queue),
       { frame: frame(queue, 1, 3) },
       { frame: frame(queue, 4, 5) },
@@ -44,7 +44,7 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     ]);
     expect(first.error).toBeUndefined();
     expect(first.messages.map(({ opened, ack }) => opened?.cursor ?? ack?.acked_through)).toEqual(["0", "3", "5", "5"]);
-    const second = await forward(client, [open(queue), { frame: frame(queue, 4, 6) }]);
+    const second = await forwardAll(client, [open(queue), { frame: frame(queue, 4, 6) }]);
     expect(second.messages.map(({ opened, ack }) => opened?.cursor ?? ack?.acked_through)).toEqual(["5", "6"]);
     expect((await submit(client, frame(queue, 6, 7))).messages[0]?.ack?.acked_through).toBe("7");
     expect(await stored(queue)).toEqual(lines(7));
@@ -64,7 +64,7 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
   it("acknowledges the frames before a missing one, then ends with sequence_gap and the cursor", async () => {
     const client = connect(await test.client({}));
     const queue = newQueue();
-    const { messages, error } = await forward(client, [
+    const { messages, error } = await forwardAll(client, [
       open(queue),
       { frame: frame(queue, 1, 2) },
       { frame: frame(queue, 4, 5) },
@@ -96,8 +96,10 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     const queue = newQueue();
     const refusal = { code: status.PERMISSION_DENIED, reason: "host_identity_mismatch" };
     const other = "spiffe://fleet.test/host-2";
-    expect((await forward(client, [open(queue, other)])).error).toMatchObject(refusal);
-    expect((await forward(client, [open(queue), { frame: frame(queue, 1, 2, other) }])).error).toMatchObject(refusal);
+    expect((await forwardAll(client, [open(queue, other)])).error).toMatchObject(refusal);
+    expect((await forwardAll(client, [open(queue), { frame: frame(queue, 1, 2, other) }])).error).toMatchObject(
+      refusal,
+    );
     for (const claim of [other, testHost.toUpperCase(), `${testHost}.`, ""])
       expect((await submit(client, frame(queue, 1, 2, claim))).error).toMatchObject(refusal);
     const long = await submit(client, frame(queue, 1, 2, "x".repeat(300)));
@@ -118,7 +120,7 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
       const client = connect(await test.client(options));
       const refused = { code: status.UNAUTHENTICATED, reason: "certificate_identity_invalid" };
       expect((await submit(client, frame(queue, 1, 1))).error).toMatchObject(refused);
-      expect((await forward(client, [open(queue)])).error).toMatchObject(refused);
+      expect((await forwardAll(client, [open(queue)])).error).toMatchObject(refused);
     }
   });
 
@@ -139,16 +141,16 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     const client = connect(await test.client({}));
     const queue = newQueue();
     const invalid = { code: status.INVALID_ARGUMENT, reason: "frame_invalid" };
-    expect((await forward(client, [{ frame: frame(queue, 1, 1) }])).error).toMatchObject(invalid);
-    expect((await forward(client, [open(queue), open(queue)])).error).toMatchObject(invalid);
-    expect((await forward(client, [{}])).error).toMatchObject(invalid);
-    expect((await forward(client, [open(Buffer.alloc(15))])).error).toMatchObject(invalid);
+    expect((await forwardAll(client, [{ frame: frame(queue, 1, 1) }])).error).toMatchObject(invalid);
+    expect((await forwardAll(client, [open(queue), open(queue)])).error).toMatchObject(invalid);
+    expect((await forwardAll(client, [{}])).error).toMatchObject(invalid);
+    expect((await forwardAll(client, [open(Buffer.alloc(15))])).error).toMatchObject(invalid);
     const twice = {
       ...frame(queue, 1, 1),
       envelopes: [...frame(queue, 1, 1).envelopes, ...frame(queue, 1, 1).envelopes],
     };
     expect((await submit(client, twice)).error).toMatchObject(invalid);
-    expect((await forward(client, [])).error).toBeUndefined();
+    expect((await forwardAll(client, [])).error).toBeUndefined();
     expect((await submit(client, frame(queue, 1, 1))).error).toBeUndefined();
   });
 
@@ -159,7 +161,11 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     const [only] = large.envelopes;
     if (only) only.payload = Buffer.alloc(1_000_100);
     const tooLarge = { code: status.RESOURCE_EXHAUSTED, reason: "frame_too_large" };
-    const { messages, error } = await forward(client, [open(queue), { frame: frame(queue, 1, 1) }, { frame: large }]);
+    const { messages, error } = await forwardAll(client, [
+      open(queue),
+      { frame: frame(queue, 1, 1) },
+      { frame: large },
+    ]);
     expect(error).toMatchObject(tooLarge);
     expect(messages.at(-1)?.ack?.acked_through).toBe("1");
     expect((await submit(client, large)).error).toMatchObject(tooLarge);
@@ -174,12 +180,12 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
       call.write(first);
       await once(call, "data");
     }
-    const ninth = await forward(connect(certificate), [first]);
+    const ninth = await forwardAll(connect(certificate), [first]);
     expect(ninth.error).toMatchObject({ code: status.RESOURCE_EXHAUSTED, reason: "too_many_streams" });
-    expect((await forward(connect(await test.client({})), [open(queue)])).error).toBeUndefined();
+    expect((await forwardAll(connect(await test.client({})), [open(queue)])).error).toBeUndefined();
     streams[0]?.call.end();
     await streams[0]?.ended;
-    expect((await forward(connect(certificate), [first])).error).toBeUndefined();
+    expect((await forwardAll(connect(certificate), [first])).error).toBeUndefined();
     for (const { call } of streams.slice(1)) call.cancel();
     await expect.poll(() => test.ingest.gauges().openStreams).toBe(0);
   });

@@ -2,7 +2,7 @@ import type { Client } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { commitFrames, type FrameToCommit, openCommitClient } from "./commit-frames.ts";
-import { encodeEnvelopes } from "./envelope-rows.ts";
+import { encodeRows } from "./envelope-rows.ts";
 
 let database: TestDatabase;
 const clients: Client[] = [];
@@ -25,7 +25,7 @@ const frame = (hostId: string): FrameToCommit => ({
   queueId,
   previousSequence: 0n,
   lastSequence: 1n,
-  rows: encodeEnvelopes({
+  rows: encodeRows({
     hostId,
     queueId,
     receivedAt: 1_000,

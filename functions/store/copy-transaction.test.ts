@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { openCommitClient } from "./commit-frames.ts";
 import { runCopyTransaction } from "./copy-transaction.ts";
-import { encodeEnvelopes } from "./envelope-rows.ts";
+import { encodeRows } from "./envelope-rows.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 const rows = (hostId: string, count: number, attributes = {}) =>
-  encodeEnvelopes({
+  encodeRows({
     hostId,
     queueId: new Uint8Array(16),
     receivedAt: 0,

@@ -3,7 +3,7 @@ import { systemClock } from "../../kit/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { decodeRows } from "../../tests/decode-rows.ts";
 import { commitFrames, type FrameToCommit, openCommitClient } from "./commit-frames.ts";
-import { type EnvelopeGroup, encodeEnvelopes, rowsAbove } from "./envelope-rows.ts";
+import { type EnvelopeGroup, encodeRows, rowsAbove } from "./envelope-rows.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-describe("encodeEnvelopes", () => {
+describe("encodeRows", () => {
   it("writes rows that PostgreSQL reads unchanged, at the limits of every type", async () => {
     const client = await openCommitClient(database.url);
     const big = new Uint8Array(300_000).map((_, index) => index * 7);
@@ -106,7 +106,7 @@ describe("encodeEnvelopes", () => {
       payload: new Uint8Array(index),
     }));
     const group = { hostId: "h", queueId: new Uint8Array(16), receivedAt: 0, rows };
-    const all = encodeEnvelopes(group);
+    const all = encodeRows(group);
     const before = Uint8Array.from(all.bytes);
     for (const [cursor, kept] of [
       [2n, rows],
@@ -116,7 +116,7 @@ describe("encodeEnvelopes", () => {
       [2n ** 40n, []],
     ] as const) {
       const above = rowsAbove(all, cursor);
-      expect(decodeRows(above)).toEqual(decodeRows(encodeEnvelopes({ ...group, rows: kept })));
+      expect(decodeRows(above)).toEqual(decodeRows(encodeRows({ ...group, rows: kept })));
       expect([above.count, above.payloadBytes]).toEqual([
         kept.length,
         kept.reduce((sum, { payload }) => sum + payload.length, 0),
@@ -130,5 +130,5 @@ const toCommit = (group: EnvelopeGroup, lastSequence: bigint): FrameToCommit => 
   ...group,
   previousSequence: 0n,
   lastSequence,
-  rows: encodeEnvelopes(group),
+  rows: encodeRows(group),
 });

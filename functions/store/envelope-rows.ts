@@ -61,7 +61,7 @@ export const headerBytes = 5;
 export const fixedRowBytes = 5 * 4 + 3 * 12 + 1;
 
 /** Encodes rows for COPY. */
-export const encodeEnvelopes = ({ hostId, queueId, receivedAt, rows }: EnvelopeGroup): EncodedRows => {
+export const encodeRows = ({ hostId, queueId, receivedAt, rows }: EnvelopeGroup): EncodedRows => {
   const prefix = encodePrefix(hostId, queueId);
   const bytes = rows.reduce((sum, { payload }) => sum + payload.length + prefix.length + fixedRowBytes + 64, 0);
   const writer = new RowWriter(unpooled, { prefix, receivedAt, rows: rows.length, bytes });

@@ -2,7 +2,7 @@ import { from as copyFrom } from "pg-copy-streams";
 import { createCommitter } from "../../functions/ingest/committer.ts";
 import { openCommitClient } from "../../functions/store/commit-frames.ts";
 import { openCopyClient } from "../../functions/store/copy-transaction.ts";
-import { encodeEnvelopes, envelopeColumns, headerBytes } from "../../functions/store/envelope-rows.ts";
+import { encodeRows, envelopeColumns, headerBytes } from "../../functions/store/envelope-rows.ts";
 import { systemClock } from "../../kit/clock.ts";
 
 const signature = Buffer.from("PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0", "latin1");
@@ -26,7 +26,7 @@ export const measureCopyLoop = async (options: {
     payload,
   }));
   const group = { hostId: "spiffe://fleet.bench/floor", queueId: new Uint8Array(16), receivedAt: Date.now(), rows };
-  const copied = Buffer.concat([signature, encodeEnvelopes(group).bytes.subarray(headerBytes), trailer]);
+  const copied = Buffer.concat([signature, encodeRows(group).bytes.subarray(headerBytes), trailer]);
   const chunks: Uint8Array[] = [];
   for (let at = 0; at < copied.length; at += chunkBytes) chunks.push(copied.subarray(at, at + chunkBytes));
   const client = await openCopyClient(options.url);
@@ -69,7 +69,7 @@ export const measureGroupLoop = async (options: {
     const queueId = crypto.getRandomValues(new Uint8Array(16));
     for (let sequence = 1n; performance.now() < until; sequence++) {
       const row = { sequence, kind: "otel_log", source: "otlp", attributes: {}, payload };
-      const rows = encodeEnvelopes({ hostId, queueId, receivedAt: Date.now(), rows: [row] });
+      const rows = encodeRows({ hostId, queueId, receivedAt: Date.now(), rows: [row] });
       const span = { previousSequence: sequence - 1n, lastSequence: sequence };
       await committer.commit({ hostId, queueId, rows, ...span }, options.payloadBytes);
       envelopes++;

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
-import { WireError } from "../../../proto/wire.ts";
+import { ProtobufError } from "../../../proto/wire.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import type { SourceDependencies } from "../source.ts";
 import type { Signal } from "./signals.ts";
@@ -53,7 +53,7 @@ export const createConsumer = (
     try {
       checks.get(signal)?.(payload);
     } catch (error) {
-      if (error instanceof WireError) return { status: "invalid", message: error.message };
+      if (error instanceof ProtobufError) return { status: "invalid", message: error.message };
       throw error;
     }
     if (payload.length === 0) return { status: "stored" };

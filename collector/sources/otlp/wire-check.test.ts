@@ -2,7 +2,7 @@ import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/p
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ExportMetricsServiceRequestSchema as Schema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { WireError } from "../../../proto/wire.ts";
+import { ProtobufError } from "../../../proto/wire.ts";
 import { countItems, signals } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
 import { createWireCheck } from "./wire-check.ts";
@@ -59,7 +59,7 @@ const accepts = (bytes: Uint8Array): boolean => {
     check(bytes);
     return true;
   } catch (error) {
-    if (error instanceof WireError) return false;
+    if (error instanceof ProtobufError) return false;
     throw error;
   }
 };

@@ -1,7 +1,7 @@
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { ScalarType } from "@bufbuild/protobuf";
 import { type BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { readTag, readValueEnd, readWire, WireError } from "../../../proto/wire.ts";
+import { ProtobufError, readTag, readValueEnd, readWire } from "../../../proto/wire.ts";
 
 /** How deep messages may be nested. */
 const depthMax = 100;
@@ -19,7 +19,7 @@ interface FieldShape {
 }
 
 /**
- * Makes a check that throws `WireError` unless `bytes` are well formed as `schema`, at every depth that it knows. The collector passes
+ * Makes a check that throws `ProtobufError` unless `bytes` are well formed as `schema`, at every depth that it knows. The collector passes
  * OTLP requests on unchanged, so this is all that it has to know of them, in a tenth of the time of decoding.
  */
 export const createWireCheck = (schema: DescMessage): ((bytes: Uint8Array) => void) => {
@@ -28,7 +28,7 @@ export const createWireCheck = (schema: DescMessage): ((bytes: Uint8Array) => vo
 };
 
 const checkMessage = (reader: BinaryReader, end: number, shape: Shape, depth: number): void => {
-  if (depth > depthMax) throw new WireError("the message is nested too deeply");
+  if (depth > depthMax) throw new ProtobufError("the message is nested too deeply");
   while (reader.pos < end) {
     const tag = readTag(reader, end);
     const wireType = tag & 7;
@@ -37,7 +37,7 @@ const checkMessage = (reader: BinaryReader, end: number, shape: Shape, depth: nu
     if (field !== undefined) {
       const isPacked = field.packable && wireType === WireType.LengthDelimited;
       if (field.wireType !== wireType && !isPacked)
-        throw new WireError("a field has another type than the schema says");
+        throw new ProtobufError("a field has another type than the schema says");
       if (field.message !== undefined) checkMessage(reader, to, field.message, depth + 1);
       else if (isPacked) while (reader.pos < to) reader.pos = readValueEnd(reader, field.wireType, to);
     }

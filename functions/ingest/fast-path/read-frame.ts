@@ -7,7 +7,7 @@
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { WireType } from "@bufbuild/protobuf/wire";
 import type { BufferPool } from "../../../kit/buffer-pool.ts";
-import { decodeText, readLength, readTag, readWire, WireError, wireTag } from "../../../proto/wire.ts";
+import { decodeText, ProtobufError, readLength, readTag, readWire, wireTag } from "../../../proto/wire.ts";
 import { encodePrefix, fixedRowBytes, RowWriter } from "../../store/envelope-rows.ts";
 import {
   attributeOverheadBytes,
@@ -47,7 +47,7 @@ export const readFrame = (message: Uint8Array, reading: FrameReading): ExaminedF
   try {
     return readWire(message, (reader) => readPlainFrame(message, reader, reading));
   } catch (error) {
-    if (error instanceof NotPlain || error instanceof WireError) return undefined;
+    if (error instanceof NotPlain || error instanceof ProtobufError) return undefined;
     throw error;
   }
 };

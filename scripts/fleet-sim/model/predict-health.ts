@@ -7,7 +7,7 @@ import { checkConfig, publishConfig } from "../../../functions/domain/config/pub
 import { createPolicy } from "../../../functions/domain/enrollment/policies.ts";
 import { createToken } from "../../../functions/domain/enrollment/tokens.ts";
 import { commitFrames, openCommitClient } from "../../../functions/store/commit-frames.ts";
-import { encodeEnvelopes } from "../../../functions/store/envelope-rows.ts";
+import { encodeRows } from "../../../functions/store/envelope-rows.ts";
 import { openApp } from "../../lab/in-process-core.ts";
 import { mintBridgeToken, people, seedPeople } from "../../lab/people.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
@@ -69,7 +69,7 @@ const playHistories = async (
   /** A frame whose envelopes were all discarded counts as forwarded, and stores nothing. The client commits one at a time. */
   const forward = (identity: string, at: number): Promise<void> => {
     const queueId = createHash("sha256").update(`${identity} ${at}`).digest().subarray(0, 16);
-    const rows = encodeEnvelopes({ hostId: identity, queueId, receivedAt: at, rows: [] });
+    const rows = encodeRows({ hostId: identity, queueId, receivedAt: at, rows: [] });
     const frame = { hostId: identity, queueId, previousSequence: 0n, lastSequence: 1n, rows };
     const commit = lastCommit.then(() => commitFrames(client, [frame], () => at));
     lastCommit = commit.catch(() => undefined);
