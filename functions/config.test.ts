@@ -28,8 +28,8 @@ const signerOf = (settings: Readonly<Record<string, string>>) => {
   }
 };
 
-describe("names that core does not know", () => {
-  it("are warned about with the nearest known one; the deployment's others are known", () => {
+describe("unknown variables", () => {
+  it("get a warning with the nearest known name; variables of other programs get none", () => {
     const others = { SVC_CHAT_ENABLED: "false", SVC_INFERENCE_CHAT_MODEL: "m", SVC_API_URL: "http://core/v1" };
     const { warnings } = parseCoreConfig({ ...complete, ...others, SVC_TENNANT_ID: "x", SVC_OTHER: "y" }, () => "");
     expect(warnings).toEqual(["SVC_OTHER is not known", "SVC_TENNANT_ID is not known; did you mean SVC_TENANT_ID?"]);
@@ -37,7 +37,7 @@ describe("names that core does not know", () => {
 });
 
 describe("a heartbeat interval", () => {
-  it("is warned about where core would refuse heartbeats that keep to it", () => {
+  it("gets a warning below the rate limit of heartbeats", () => {
     const warningsAt = (SVC_HEARTBEAT_INTERVAL: string) =>
       parseCoreConfig({ ...complete, SVC_HEARTBEAT_INTERVAL }, () => "").warnings;
     expect(warningsAt("12s")).toEqual([]);
@@ -46,7 +46,7 @@ describe("a heartbeat interval", () => {
 });
 
 describe("the signer's settings", () => {
-  it("infers the mode from the CA pair or from the command", () => {
+  it("infers the mode from the CA files or from the command", () => {
     const local = { kind: "local-ca", caCertFile: "/ca.pem", caKeyFile: "/ca.key" };
     const external = { kind: "external-command", command: "/bin/sign", caCertFile: "/ca.pem" };
     expect(signerOf({})).toBeNull();
@@ -56,7 +56,7 @@ describe("the signer's settings", () => {
     expect(signerOf({ mode: "external-command", command: "/bin/sign", cert: "/ca.pem" })).toEqual(external);
   });
 
-  it("C3, S4: fails on what is ambiguous, half a pair, a key in external mode, and a relative command, naming each", () => {
+  it("C3, S4: rejects an ambiguous mode, one CA file without the other, a key in external mode, and a relative command, naming each", () => {
     const table: [settings: Record<string, string>, faults: string[]][] = [
       [{ command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" }, ["key"]],
       [{ mode: "external-command", command: "/bin/sign", cert: "/ca.pem", key: "/ca.key" }, ["key"]],
@@ -86,7 +86,7 @@ describe("the directory's settings", () => {
     }
   };
 
-  it("are Google's API, an hour and a guard, unless told; the domain has no case", () => {
+  it("default to Google's API, an hour and the mass-removal guard; the domain has no case", () => {
     expect(directoryOf({ SVC_DIRECTORY_DOMAIN: "Example.TEST" })).toMatchObject({
       domain: "example.test",
       syncIntervalSeconds: 3600,

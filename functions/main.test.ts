@@ -69,13 +69,13 @@ describe("svc-server", () => {
     expect(stderr).not.toContain("soon");
   });
 
-  it("check-config accepts a good environment, and warns of a name it does not know with the nearest one", () => {
+  it("check-config accepts a valid environment, and suggests the nearest name for an unknown one", () => {
     const { status, stdout, stderr } = run(["check-config"], { ...complete, SVC_INGEST_MAX_FRAME_BYTE: "1" });
     expect([status, stdout]).toEqual([0, "configuration is valid\n"]);
     expect(stderr).toContain("SVC_INGEST_MAX_FRAME_BYTE is not known; did you mean SVC_INGEST_MAX_FRAME_BYTES?");
   });
 
-  it("C1: refuses to start with a CA key that the group may read", async () => {
+  it("C1: does not start with a CA key that the group may read", async () => {
     const ca = await createTestCa();
     const [certificate, key] = [join(directory, "ca.pem"), join(directory, "ca.key")];
     writeFileSync(certificate, ca.pem);
@@ -91,7 +91,7 @@ describe("svc-server", () => {
     expect(stderr).not.toContain("PRIVATE KEY");
   });
 
-  it("names the variable of an ingest file that is missing, open, or of another pair, and exits 78 without a stack trace", async () => {
+  it("names the variable of an ingest file that is missing, readable by others, or mismatched, and exits 78 without a stack trace", async () => {
     const ca = await createTestCa();
     const other = await createTestCa();
     const path = (name: string, contents: string, mode = 0o600) => {
@@ -132,7 +132,7 @@ describe("svc-server", () => {
     expect({ status, stderr }).toEqual({ status: 1, stderr: "PORT: the address is in use by another process\n" });
   });
 
-  it("takes up a new CA on SIGHUP, and lives on without one", async () => {
+  it("loads a new CA on SIGHUP, and keeps running without one", async () => {
     const [certificate, key] = [join(directory, "hup.pem"), join(directory, "hup.key")];
     const write = async () => {
       const ca = await createTestCa();
@@ -150,7 +150,7 @@ describe("svc-server", () => {
     expect(await once(child, "exit")).toEqual([0, null]);
   });
 
-  it("serves, stops on SIGTERM with 0, and refuses a database of another tenant", async () => {
+  it("serves, exits 0 on SIGTERM, and rejects a database of another tenant", async () => {
     const child = spawn(process.execPath, [program], { env: complete, stdio: ["ignore", "pipe", "inherit"] });
     const { port } = await logLine(child, "ready");
     const answer = await fetch(`http://127.0.0.1:${port}/v1/whoami`);

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { type Entropy, pooledEntropy } from "./entropy.ts";
 
-it("hands out each byte of the pool once, and more than the pool at once", () => {
+it("returns each byte of the pool once, and more bytes than the pool on request", () => {
   let next = 0;
   const counting: Entropy = { bytes: (length) => Uint8Array.from({ length }, () => next++) };
   const entropy = pooledEntropy(counting, 5);

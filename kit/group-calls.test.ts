@@ -24,7 +24,7 @@ const createGroup = (over: Partial<GroupOptions<string, string>> = {}) => {
 };
 
 describe("groupCalls", () => {
-  it("starts the first call at once and groups what comes meanwhile, up to the limit", async () => {
+  it("starts the first call at once and groups later calls, up to the limit", async () => {
     const { runs, call, items } = createGroup();
     const answers = ["a", "b", "c", "d", "e"].map(call);
     expect(items()).toEqual(["a"]);
@@ -35,7 +35,7 @@ describe("groupCalls", () => {
     expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D", "E"]);
   });
 
-  it("never has two items of one key at work, and keeps their order", async () => {
+  it("never runs two items of one key concurrently, and keeps their order", async () => {
     const { runs, call, items } = createGroup({ concurrency: 2 });
     const answers = ["a1", "a2", "b1", "a3", "b2"].map(call);
     expect(items()).toEqual(["a1", "b1"]);
@@ -49,7 +49,7 @@ describe("groupCalls", () => {
     expect(await Promise.all(answers)).toEqual(["A1", "A2", "B1", "A3", "B2"]);
   });
 
-  it("fails the whole group together, or, where told, finds the item that fails alone", async () => {
+  it("fails the whole group, or with `isolate` only the item that fails on its own", async () => {
     const together = createGroup();
     const outcomes = Promise.allSettled(["a", "b", "c"].map(together.call));
     await together.runs[0]?.end();

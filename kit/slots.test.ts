@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { createSlots } from "./slots.ts";
 
-it("gives each key so many slots, and each place back once", () => {
+it("limits the slots of each key, and releases each slot once", () => {
   const slots = createSlots(2);
   const [first, second] = [slots("ada"), slots("ada")];
   expect([slots("ada"), slots("grace")]).toEqual([null, expect.any(Function)]);

@@ -97,7 +97,7 @@ const filters: fc.Arbitrary<Filter> = fc
   .filter((filter) => Object.keys(filter).length <= 4);
 
 describe("under any filter", () => {
-  it("pages, summary, facets and the four exports agree, and with what the rows themselves say", async () => {
+  it("pages, summary, facets and the four exports agree with each other and with the rows", async () => {
     const property = fc.asyncProperty(
       filters,
       fc.constantFrom(...fleetSorts),
@@ -166,14 +166,14 @@ describe("under any filter", () => {
     await fc.assert(property, { numRuns: 15, seed: 20_261_120 });
   });
 
-  it("finds by each state exactly the rows that show it", async () => {
+  it("finds exactly the rows of each state", async () => {
     for (const state of fleetStates) {
       const { items } = await get<FleetHealthReport>(`?limit=1000&state=${state}`);
       expect(items).toEqual(fleet.filter((row) => row.state === state));
     }
   });
 
-  it("has every state, drift and export in the fleet that it is tested on", async () => {
+  it("the tested fleet has every state, drift and export", async () => {
     const { summary } = await get<FleetHealthReport>("?limit=1");
     expect(Object.entries(summary.by_state).filter(([, count]) => count === 0)).toEqual([]);
     const { drift, exports } = await get<FleetFacets>("/facets");

@@ -58,7 +58,7 @@ const declared = new Map(test.routes.map((entry) => [nameOf(entry), entry]));
 const registered = registeredIn(test.app);
 
 describe("I1: access is denied by default", () => {
-  it("every route of the router is declared, and the open ones are those listed here", () => {
+  it("every route of the router is declared, and only the routes listed here are open", () => {
     expect(registered.map(nameOf).sort()).toEqual([...declared.keys()].sort());
     const openOnes = [...declared.values()].filter(({ guard }) => guard.kind === "open").map(nameOf);
     expect(openOnes.sort()).toEqual([...openRoutes].sort());
@@ -68,7 +68,7 @@ describe("I1: access is denied by default", () => {
     expect(await accessFaults(test, declared.get(name), method, path)).toEqual([]);
   });
 
-  it("no path answers a method that it does not declare", async () => {
+  it("no path accepts a method that it does not declare", async () => {
     for (const path of new Set(registered.map((entry) => entry.path)))
       for (const method of methods.filter((other) => !declared.has(`${other} ${path}`))) {
         const { status } = await test.api(method, concrete(path), { as: "admin" });
@@ -76,7 +76,7 @@ describe("I1: access is denied by default", () => {
       }
   });
 
-  it("web's own bridge token opens the record of sign-ins and nothing else", async () => {
+  it("web's own bridge token is accepted for recording sign-ins only", async () => {
     const bearer = await test.bridgeToken("admin", { sub: "web" });
     const opened: string[] = [];
     for (const { method, path } of registered) {
@@ -87,7 +87,7 @@ describe("I1: access is denied by default", () => {
     expect(opened.sort()).toEqual([...openRoutes, "POST /v1/operator/sign-ins"].sort());
   });
 
-  it("is noticed when broken: a guard that admits everybody, an undeclared route, an open one that is not listed", async () => {
+  it("detects a guard that admits everybody, an undeclared route, and an open route that is not listed", async () => {
     const leak = (guard: Route["guard"]): Route =>
       route({
         method: "GET",

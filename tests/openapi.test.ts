@@ -22,12 +22,12 @@ interface OpenApi {
 }
 
 describe("the OpenAPI document", () => {
-  it("is what the routes generate: if not, run `bun run generate`", () => {
+  it("matches the routes: if not, run `bun run generate`", () => {
     const generated = renderOpenApi();
     expect(readFileSync("proto/openapi.json", "utf8") === generated).toBe(true);
   });
 
-  it("is valid OpenAPI 3.1, served to anyone, and holds every route of the router", async () => {
+  it("is valid OpenAPI 3.1, served to anyone, and documents every route of the router", async () => {
     const { status, body } = await test.api<OpenApi>("GET", "/v1/openapi.json");
     expect(status).toBe(200);
     expect(await new Validator().validate({ ...body })).toEqual({ valid: true });
@@ -50,7 +50,7 @@ describe("the OpenAPI document", () => {
     },
   );
 
-  it("names the headers that a refusal carries", async () => {
+  it("documents the headers of a refusal", async () => {
     const { body } = await test.api<OpenApi>("GET", "/v1/openapi.json");
     const named = (status: number) => Object.keys(body.paths["/v1/whoami"]?.get?.responses[status]?.headers ?? {});
     const refusal = await test.api("GET", "/v1/whoami");
@@ -60,7 +60,7 @@ describe("the OpenAPI document", () => {
     expect(named(503)).toEqual(["X-Request-Id", "Retry-After"]);
   });
 
-  it("is held to the truth by every route test: an answer that is not documented fails the call", async () => {
+  it("is checked by every route test: an undocumented response fails the call", async () => {
     const answers = { status: 200, body: {} as unknown, fail: false };
     const liar = await createTestCore({
       routes: () => [

@@ -38,7 +38,7 @@ const faultWith = async (fault: PlannedFault, changes: Partial<GoogleDirectoryOp
 };
 
 describe("reading the directory", () => {
-  it("gives every user of every page, and the members of both groups by id", async () => {
+  it("returns every user of every page, and the members of both groups by id", async () => {
     const before = directory.calls.length;
     const { users, admins, auditors } = await read();
     expect(new Set(users.map(({ id }) => id))).toEqual(new Set(Object.values(people).map(({ subject }) => subject)));
@@ -60,7 +60,7 @@ describe("reading the directory", () => {
     ]);
   });
 
-  it("takes members of nested groups, even in a circle, and no group for a person", async () => {
+  it("includes members of nested groups, even in a cycle, and never a group as a person", async () => {
     directory.set({
       groups: [
         { email: adminGroup, members: ["on-call@example.test"] },
@@ -76,7 +76,7 @@ describe("reading the directory", () => {
     expect(auditors).toEqual(new Set());
   });
 
-  it("tells suspended and archived users, and never mistakes an alias for a user", async () => {
+  it("reports suspended and archived users, and no alias as a user", async () => {
     directory.set({
       users: [
         { id: "1", primaryEmail: "a@example.test", suspended: true, aliases: ["b@example.test"] },
@@ -89,7 +89,7 @@ describe("reading the directory", () => {
     ]);
   });
 
-  it("puts the API's address before its path, a path of its own kept", async () => {
+  it("prefixes the API's base URL to the path, and keeps the base's own path", async () => {
     await expect(read({ apiUrl: `${directory.url}/proxy` })).rejects.toMatchObject({ code: "answer_malformed" });
     expect(directory.calls.at(-1)).toContain("GET /proxy/admin/directory/v1/users?");
   });
@@ -100,7 +100,7 @@ describe("reading the directory", () => {
   });
 });
 
-describe("a reading that fails", () => {
+describe("a read that fails", () => {
   const users = { on: "users" } as const;
   const admins = { on: "members", group: adminGroup } as const;
   it.each<[string, PlannedFault, string]>([
@@ -127,12 +127,12 @@ describe("a reading that fails", () => {
     expect(directory.calls.slice(before).filter((call) => call === last).length).toBe(1);
   });
 
-  it("Y3: a group that is gone at its second page is a failure, not a missing group", async () => {
+  it("Y3: a group that disappears at its second page is a failure, not a missing group", async () => {
     directory.set({ groups: [{ email: adminGroup, members: Object.values(people).map(({ subject }) => subject) }] });
     expect(await faultWith({ ...admins, page: 2, how: { status: 404 } })).toMatchObject({ code: "answer_malformed" });
   });
 
-  it("waits for a slow page, gives up on one that is not answered in time, and at once when told to end", async () => {
+  it("waits for a slow page, times out without a response, and stops at once on abort", async () => {
     directory.fail({ ...users, page: 2, how: { delayMs: 60 } });
     expect((await read()).users.length).toBe(3);
     expect(await faultWith({ ...users, how: { delayMs: 5000 } }, { timeoutMs: 50 })).toMatchObject({
@@ -146,7 +146,7 @@ describe("a reading that fails", () => {
     expect(await ended).toMatchObject({ code: "directory_unreachable" });
   });
 
-  it("is refused for another delegate, another key and another audience, and tells neither", async () => {
+  it("rejects another delegate, key and audience, and logs neither", async () => {
     const other = parseServiceAccount(
       await readFile(await (await startStranger()).writeKeyFile(folder, { token_uri: account.tokenUri }), "utf8"),
     );

@@ -44,19 +44,19 @@ const chunked = (bytes: number) => {
 };
 
 describe("bodies", () => {
-  it("I2: a chunked body is refused as soon as it is over 1 MiB, and the rest is not read", async () => {
+  it("I2: rejects a chunked body as soon as it exceeds 1 MiB, without reading the rest", async () => {
     const { request, counter } = chunked(64 * bodyBytesMax);
     expect((await test.fetch(request)).status).toBe(413);
     expect(counter.sent).toBeLessThan(bodyBytesMax + 256 * 1024);
   });
 
-  it("E10: exactly 1 MiB is taken, one byte more is not", async () => {
+  it("E10: accepts exactly 1 MiB, and rejects one byte more", async () => {
     const quoted = (bytes: number) => JSON.stringify("a".repeat(bytes - 2));
     expect(await send(quoted(bodyBytesMax))).toHaveLength(bodyBytesMax - 2);
     expect(await send(quoted(bodyBytesMax + 1))).toBe("413 payload_too_large");
   });
 
-  it("I2: nests 32 deep at most, and brackets inside strings do not count", async () => {
+  it("I2: rejects nesting beyond 32, not counting brackets inside strings", async () => {
     const nested = (depth: number) => `${"[".repeat(depth)}${"]".repeat(depth)}`;
     expect(await send(nested(32))).toBeInstanceOf(Array);
     expect(await send(nested(33))).toBe("400 malformed_json");
@@ -74,13 +74,13 @@ describe("bodies", () => {
     expect(await send(content, content === "" ? "" : "application/json")).toBe(expected);
   });
 
-  it("takes application/json with parameters and in any case, and no other type", async () => {
+  it("accepts application/json with parameters and in any case, and no other type", async () => {
     expect(await send("{}", "Application/JSON; charset=utf-8")).toEqual({});
     for (const type of ["text/plain", "application/jsonx", "application/x-www-form-urlencoded", "multipart/form-data"])
       expect(await send("{}", type)).toBe("415 unsupported_media_type");
   });
 
-  it("takes no compressed body, and says so", async () => {
+  it("rejects a compressed body with 415", async () => {
     const coded = (coding: string) =>
       test.api("POST", "/v1/echo", {
         raw: { type: "application/json", content: "{}" },
@@ -94,7 +94,7 @@ describe("bodies", () => {
     expect((await coded("identity")).status).toBe(200);
   });
 
-  it("I2: __proto__ in a body is a name like any other", async () => {
+  it("I2: treats __proto__ in a body as an ordinary name", async () => {
     expect(JSON.stringify(await send('{"__proto__": {"polluted": 1}}'))).toBe('{"__proto__":{"polluted":1}}');
     expect("polluted" in {}).toBe(false);
   });

@@ -16,8 +16,8 @@ const setUp = () => {
 };
 const text = ({ value }: { value?: Uint8Array | undefined }) => value && new TextDecoder().decode(value);
 
-describe("a stream of texts", () => {
-  it("is made at the reader's pace, however slow, if it takes one within the time", async () => {
+describe("textStream", () => {
+  it("reads the iterator at the reader's pace while it reads within the timeout", async () => {
     const { clock, state, reader } = setUp();
     const read = [];
     for (let at = 1; at <= 3; at++) {
@@ -33,7 +33,7 @@ describe("a stream of texts", () => {
     await clock.advance(120_000);
   });
 
-  it("breaks off when the reader takes nothing for that long, and ends what makes the texts", async () => {
+  it("errors when the reader stops reading, and ends the iterator", async () => {
     const { clock, state, reader } = setUp();
     await reader.read();
     await clock.advance(59_999);
@@ -43,7 +43,7 @@ describe("a stream of texts", () => {
     await expect(reader.read()).rejects.toThrow("no read for 60 s");
   });
 
-  it("ends what makes the texts when the reader goes away", async () => {
+  it("ends the iterator when the reader disconnects", async () => {
     const { clock, state, reader } = setUp();
     await reader.read();
     await reader.cancel();

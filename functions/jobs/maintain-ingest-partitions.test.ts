@@ -27,7 +27,7 @@ const held = () => connection.sql<{ partition: string; day: string }[]>`
 const day = 86_400_000;
 
 describe("maintainIngestPartitions", () => {
-  it("makes yesterday, today and a week ahead, and has nothing to do the second time", async () => {
+  it("creates yesterday, today and a week ahead, and does nothing the second time", async () => {
     const report = await tick();
     expect(report?.dropped).toEqual([]);
     expect(report?.created[0]).toBe("2026-05-31");
@@ -41,7 +41,7 @@ describe("maintainIngestPartitions", () => {
     expect(storage?.attstorage).toBe("e");
   });
 
-  it("never refuses a row: one of a day without a partition is kept, and moves into its partition when that is made", async () => {
+  it("stores a row without a partition in the default one, and moves it when its partition is created", async () => {
     await store(clock.now());
     await store(clock.now() + 100 * day);
     expect((await held()).map(({ partition }) => partition)).toEqual([
@@ -55,7 +55,7 @@ describe("maintainIngestPartitions", () => {
     ]);
   });
 
-  it("drops a day once its last moment is older than the retention, and keeps everything when told 0", async () => {
+  it("drops a day when its last envelope is older than the retention, and drops nothing for 0", async () => {
     await tick();
     await store(clock.now());
     clock.set(Date.UTC(2026, 6, 1, 23, 59, 59, 999));
@@ -67,13 +67,13 @@ describe("maintainIngestPartitions", () => {
     expect(await held()).toEqual([]);
   });
 
-  it("two cores at once make each partition once", async () => {
+  it("two concurrent cores create each partition once", async () => {
     const other = database.connect();
     await Promise.all([tick(), maintainIngestPartitions({ db: other.db, clock, retentionDays: 30 })]);
     expect(await tick()).toBeUndefined();
   });
 
-  it("gives up in two seconds behind a long read, so that COPY does not queue behind it, and succeeds later", async () => {
+  it("times out after two seconds behind a long read, so that COPY does not queue behind it, and succeeds later", async () => {
     const reader = database.connect();
     await reader.sql.begin(async (transaction) => {
       await transaction`select count(*) from ingest_envelope`;

@@ -20,7 +20,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-it("syncs at once and at every interval, sooner after a failure; a key file that is mended is taken up without a restart", async () => {
+it("syncs at once and at every interval, sooner after a failure, and uses a corrected key file without a restart", async () => {
   const outcomes: string[] = [];
   const stop = new AbortController();
   const running = runDirectorySync(

@@ -34,7 +34,7 @@ describe("the guard", () => {
     ]);
   });
 
-  it("holds a mass that is suddenly in another domain, and says which setting looks wrong, until three syncs agree", async () => {
+  it("holds a mass outside the domain until three syncs agree, and names the setting that looks wrong", async () => {
     directory.set({ users: crowd(17) });
     await sync();
     const moved = crowd(17).map((user) => ({ ...user, primaryEmail: user.primaryEmail.replace("@", "@new.") }));
@@ -56,7 +56,7 @@ describe("the guard", () => {
 });
 
 describe("several cores", () => {
-  it("one at a time syncs, and one that boots later syncs again; at an interval only the first does", async () => {
+  it("sync one at a time; a core that boots later syncs again, and at an interval only the first does", async () => {
     const [reading, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     const slow = sync({
       read: async () => {
@@ -79,7 +79,7 @@ describe("several cores", () => {
     expect(await sync({ isFirst: false })).toMatchObject({ outcome: "synced" });
   });
 
-  it("a snapshot that took longer than another core's does not undo that one", async () => {
+  it("a slow snapshot does not undo a newer one of another core", async () => {
     const exclusively = <Result>(work: () => Promise<Result>) => work();
     const report = await sync({
       exclusively,

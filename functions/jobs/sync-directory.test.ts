@@ -49,7 +49,7 @@ describe("a sync", () => {
     expect(fixture.observed).toEqual(["synced"]);
   });
 
-  it("is told: outcome, age, counts, and who may do what since when", async () => {
+  it("reports outcome, age, counts and changed access", async () => {
     directory.set({ groups: [{ email: adminGroup, members: [people.admin.subject, people.reader.subject] }] });
     await sync();
     await fixture.test.clock.advance(90_000);
@@ -92,7 +92,7 @@ describe("a sync", () => {
     expect((await events()).length).toBe(1);
   });
 
-  it("Y3: a group that is missing reduces its members to read; another error of the group changes nothing", async () => {
+  it("Y3: a missing group reduces its members to read; another error of the group changes nothing", async () => {
     await sync();
     directory.fail({ on: "members", group: adminGroup, how: { status: 403 } });
     await expect(sync()).rejects.toMatchObject({ code: "access_denied" });
@@ -104,7 +104,7 @@ describe("a sync", () => {
     expect((await api("admin")).body.scopes).toEqual(["read"]);
   });
 
-  it("Y5: who gets an address that another had is another person, and gets nothing of what that one had", async () => {
+  it("Y5: a person who receives a reused address inherits nothing of its former owner", async () => {
     await sync();
     directory.set({
       users: usualDirectory.users.map((user) => (user.id === people.admin.subject ? { ...user, id: "77" } : user)),
@@ -146,7 +146,7 @@ describe("a sync that fails", () => {
     expect(await status()).toMatchObject({ last_sync: { outcome: "synced" }, failures_in_a_row: 0 });
   });
 
-  it("Y1: a directory without any user is refused, audited once, and forgotten when it is well again", async () => {
+  it("Y1: rejects a directory without users, audits it once, and recovers with the next good snapshot", async () => {
     await sync();
     const before = await stored();
     await fixture.test.clock.advance(1000);
@@ -163,7 +163,7 @@ describe("a sync that fails", () => {
     expect(await sync()).toMatchObject({ outcome: "synced" });
   });
 
-  it("a core that stops cuts the reading and puts nothing down", async () => {
+  it("a core that stops aborts its read and records nothing", async () => {
     directory.fail({ on: "users", how: "silent" });
     const stop = new AbortController();
     const cut = sync({ stop: stop.signal });

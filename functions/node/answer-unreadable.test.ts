@@ -28,7 +28,7 @@ const send = async (bytes: string) => {
   return { status, headers, body };
 };
 
-describe("what is no HTTP request", () => {
+describe("bytes that are not an HTTP request", () => {
   it.each([
     ["a line that is none", "hello\r\n\r\n", "400 Bad Request", "malformed_request"],
     [
@@ -70,7 +70,7 @@ describe("what is no HTTP request", () => {
     expect(answer.body).not.toContain("xxx");
   });
 
-  it("is answered on a connection that was used well before", async () => {
+  it("is answered on a connection that served requests before", async () => {
     const socket = connect(listener.port, "127.0.0.1");
     socket.write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
     await once(socket, "data");

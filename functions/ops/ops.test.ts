@@ -21,7 +21,7 @@ const coreWith = async (env: TestCoreOptions["env"] = {}, routes?: TestCoreOptio
 afterAll(() => Promise.all(cores.map((core) => core.close())));
 
 describe("access to the ops endpoints", () => {
-  it("nobody without configuration, not even loopback", async () => {
+  it("rejects everybody without configuration, even loopback", async () => {
     const { api } = await coreWith();
     for (const path of ["/metrics", "/readyz/ingest", "/readyz/licensing"])
       expect((await api("GET", path, { from: "127.0.0.1" })).body.code).toBe("ops_access_denied");
@@ -51,7 +51,7 @@ describe("access to the ops endpoints", () => {
       expect({ name, status: await status("127.0.0.1", { [name]: "127.0.0.1" }) }).toEqual({ name, status: 403 });
   });
 
-  it("/readyz is asked of the database once for all who ask at the same time", async () => {
+  it("/readyz queries the database once for concurrent requests", async () => {
     let runs = 0;
     const find = async () => {
       runs += 1;
@@ -71,7 +71,7 @@ describe("access to the ops endpoints", () => {
     expect(runs).toBe(2);
   });
 
-  it("/readyz is open and tells details only to those with ops access", async () => {
+  it("/readyz is open and shows details only with ops access", async () => {
     const { api } = await coreWith({ SVC_OPS_BEARER_TOKEN: "let-me-see" });
     const anonymous = await api<{ status: string; checks: { name: string; detail: string | null }[] }>(
       "GET",
@@ -121,7 +121,7 @@ describe("readiness", () => {
     expect(log.text()).toContain("hunter2");
   });
 
-  it("a database that is away is a finding, and /readyz answers 503", async () => {
+  it("reports an unavailable database, and /readyz answers 503", async () => {
     const away = connectDatabase({ url: "postgres://postgres@127.0.0.1:1/none", connectionsMax: 1 });
     expect(await databaseCheck(away.db).find()).toEqual({
       status: "not_ready",
@@ -142,7 +142,7 @@ describe("readiness", () => {
 });
 
 describe("licensing", () => {
-  it("is community without a license; with one, signature, expiry and number of collectors count", async () => {
+  it("is community without a license; with one, checks signature, expiry and number of collectors", async () => {
     const clock = createTestClock();
     const { publicKey, privateKey } = await generateKeyPair("EdDSA", { extractable: true });
     const stranger = await generateKeyPair("EdDSA");
@@ -172,7 +172,7 @@ describe("licensing", () => {
 });
 
 describe("metrics", () => {
-  it("count requests by route pattern, and no label is a caller's to choose", async () => {
+  it("count requests by route pattern, and no caller chooses a label", async () => {
     const { observe, observeIngest, observeDirectory, gauge, render } = createMetrics();
     observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
     observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);

@@ -15,7 +15,7 @@ const sign = (claims: object, header: object = {}) =>
 const usual = () => ({ sub: people.admin.userId, aud: "core", iat: now(), exp: now() + 300 });
 
 describe("GET /v1/whoami", () => {
-  it("names the bearer and the scopes that the database holds at this moment", async () => {
+  it("returns the operator and the scopes that the database has now", async () => {
     expect((await api("GET", "/v1/whoami", { as: "auditor" })).body).toEqual({
       user_id: people.auditor.userId,
       email: people.auditor.email,
@@ -34,7 +34,7 @@ describe("GET /v1/whoami", () => {
       .where(eq(person.userId, people.reader.userId));
   });
 
-  it("A4: refuses every faulty bridge token with the same 401, and keeps the reason in the log", async () => {
+  it("A4: answers every faulty bridge token with the same 401, and logs the reason", async () => {
     const { sub, aud, iat, exp } = usual();
     const faulty: Record<string, string> = {
       "alg none": new UnsecuredJWT(usual()).encode(),
@@ -69,22 +69,22 @@ describe("GET /v1/whoami", () => {
     expect((await api("GET", "/v1/whoami", { as: { bearer: atTheEdge } })).status).toBe(200);
   });
 
-  it.each(["suspended", "archived", "unverified", "absent"] as const)("refuses a person who is %s", async (status) => {
+  it.each(["suspended", "archived", "unverified", "absent"] as const)("rejects a person who is %s", async (status) => {
     await test.db.update(person).set({ status }).where(eq(person.userId, people.reader.userId));
     expect((await api("GET", "/v1/whoami", { as: "reader" })).status).toBe(401);
     await test.db.update(person).set({ status: "active" }).where(eq(person.userId, people.reader.userId));
   });
 });
 
-describe("every answer", () => {
-  it("carries X-Request-Id: the caller's if it is well-formed, else one of ours", async () => {
+describe("every response", () => {
+  it("has an X-Request-Id: the caller's if it is well-formed, else a new one", async () => {
     const withId = (id: string) => api("GET", "/v1/whoami", { as: "reader", headers: { "X-Request-Id": id } });
     expect((await withId("order-66.a_B")).headers.get("x-request-id")).toBe("order-66.a_B");
     for (const id of ["", "a b", "x".repeat(65), "näh"])
       expect((await withId(id)).headers.get("x-request-id")).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  it("is a problem document for an unknown path and for a method that the path does not take", async () => {
+  it("is a problem document for an unknown path and for a method that the path does not accept", async () => {
     const missing = await api("GET", "/v1/nowhere", { as: "admin" });
     expect(missing.headers.get("content-type")).toBe("application/problem+json");
     expect(missing.body).toMatchObject({ type: "urn:svc:problem:not_found", status: 404, action: "fix_request" });

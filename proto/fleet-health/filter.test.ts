@@ -39,7 +39,7 @@ const filters: fc.Arbitrary<FleetFilter> = fc.record(
 );
 
 describe("a fleet filter", () => {
-  it("is the same after a trip through a query string", () => {
+  it("survives a round trip through a query string", () => {
     fc.assert(
       fc.property(filters, (filter) => {
         expect(parsed(new URLSearchParams(filterToParams(filter).toString()))).toEqual(filter);
@@ -55,7 +55,7 @@ describe("a fleet filter", () => {
     expect(parsed(new URLSearchParams(fleetStates.map((state) => ["state", state])))).toEqual({});
   });
 
-  it("takes no parameter twice but `state`", () => {
+  it("rejects every repeated parameter but `state`", () => {
     for (const parameter of Object.keys(fleetFilterFields).filter((name) => name !== "state"))
       expect(() => parsed(new URLSearchParams(`${parameter}=1&${parameter}=1`))).toThrow();
   });

@@ -33,11 +33,11 @@ const paths = (body: unknown) => {
 };
 
 describe("HeartbeatRequest", () => {
-  it("accepts the least a collector sends and drops fields that it does not know", () => {
+  it("accepts a minimal heartbeat and drops unknown fields", () => {
     expect(v.parse(HeartbeatRequest, { ...heartbeat, new_field: 1 })).toEqual(heartbeat);
   });
 
-  it("H5: refuses counters below 0 and beyond 2^53 - 1", () => {
+  it("H5: rejects counters below 0 and beyond 2^53 - 1", () => {
     for (const records of [-1, 2 ** 53, 2 ** 63, 0.5, Number.NaN, "1", null]) {
       expect(paths({ ...heartbeat, queue: { ...heartbeat.queue, records } })).toEqual(["queue.records"]);
     }
@@ -45,7 +45,7 @@ describe("HeartbeatRequest", () => {
     expect(paths({ ...heartbeat, queue: most })).toEqual([]);
   });
 
-  it("H5: refuses control characters in what names something", () => {
+  it("H5: rejects control characters in names and ids", () => {
     for (const hostname of ["web\u001b[31m", "web\0", "web\n", "web\u009b1m", "web\u007f", "", "web\ud800"]) {
       expect(paths({ ...heartbeat, collector: { ...heartbeat.collector, hostname } })).toEqual(["collector.hostname"]);
     }
@@ -55,7 +55,7 @@ describe("HeartbeatRequest", () => {
     expect(paths({ ...heartbeat, boot_id: "\t" })).toEqual(["boot_id"]);
   });
 
-  it("strips control characters from free text and cuts it at 500 characters", () => {
+  it("removes control characters from free text and truncates it to 500 characters", () => {
     const text = `\u001b[31m${"é".repeat(499)}\u{1f600}tail`;
     const parsed = v.parse(HeartbeatRequest, {
       ...heartbeat,
@@ -81,7 +81,7 @@ describe("StoredTimestamp", () => {
 });
 
 describe("Timestamp", () => {
-  it("takes real UTC times up to year 9999 and nothing else", () => {
+  it("accepts real UTC times up to year 9999 and nothing else", () => {
     expect(parseTimestamp("9999-12-31T23:59:59.999Z")).toBe(253402300799999);
     expect(parseTimestamp("2026-11-20T12:00:00Z")).toBe(Date.UTC(2026, 10, 20, 12));
     expect(parseTimestamp("2026-11-20T12:00:00.123999999Z")).toBe(Date.UTC(2026, 10, 20, 12, 0, 0, 123));

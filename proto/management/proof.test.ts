@@ -63,12 +63,12 @@ describe.each([
 });
 
 describe("proof", () => {
-  it("covers unknown fields and leaves only the proof itself out", () => {
+  it("covers unknown fields and omits only the proof itself", () => {
     expect(canonicalBody({ b: 1, a: { proof: "kept" }, proof: "gone" })).toBe('{"a":{"proof":"kept"},"b":1}');
     expect(canonicalBody(JSON.parse('{"__proto__":{"x":1},"a":-0}'))).toBe('{"__proto__":{"x":1},"a":0}');
   });
 
-  it("H5: refuses numbers beyond ±(2^53 - 1), fractions and lone surrogates, wherever they stand", () => {
+  it("H5: rejects numbers beyond ±(2^53 - 1), fractions and lone surrogates at any depth", () => {
     for (const text of ["9007199254740992", "-9007199254740992", "9223372036854775808", "0.5", "1e300"]) {
       expect(provableFault(JSON.parse(`{"extra":[{"deep":${text}}]}`))).toMatch(/integers/);
     }
@@ -80,11 +80,11 @@ describe("proof", () => {
     expect(provableFault(JSON.parse('{"pair":"\\ud83d\\ude00"}'))).toBeUndefined();
   });
 
-  it("refuses deep nesting without recursing into it", () => {
+  it("rejects deep nesting without recursing into it", () => {
     expect(provableFault(JSON.parse("[".repeat(100_000) + "]".repeat(100_000)))).toMatch(/nest/);
   });
 
-  it("takes standard base64 with padding only", () => {
+  it("accepts only standard base64 with padding", () => {
     expect(decodeProof("AQI=")).toEqual(Uint8Array.of(1, 2));
     expect(decodeProof("")).toEqual(new Uint8Array());
     for (const text of ["AQI", "AQI= ", "A QI=", "_-8=", "AQJ=", "…"]) expect(decodeProof(text)).toBeUndefined();

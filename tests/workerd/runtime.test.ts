@@ -12,7 +12,7 @@ const test = await createTestCore();
 afterAll(() => test.close());
 
 describe("the worker", () => {
-  it("is what the route tests of this run talk to", async () => {
+  it("serves the route tests of this run", async () => {
     expect(inject("workerUrl")).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);
     // Only the Node server counts; a test core in this process would answer 403.
     const metrics = await test.fetch(new Request("http://core.test/metrics"));
@@ -20,7 +20,7 @@ describe("the worker", () => {
     expect((await test.api("GET", "/readyz")).body.status).toBe("ready");
   });
 
-  it("takes its configuration from bindings, and says which variable is wrong, never its value", async () => {
+  it("reads its configuration from bindings, and names a faulty variable without its value", async () => {
     const server = { hostname: "127.0.0.1", port: 0 };
     const start = (env: Record<string, string | undefined>) =>
       unstable_startWorker({

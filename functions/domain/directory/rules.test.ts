@@ -63,7 +63,7 @@ describe("status", () => {
     expect(statusOf(user("ada", { primaryEmail }))).toBe("unverified");
   });
 
-  it("Y5: a sign that only Unicode calls a capital of the domain's letter is another domain", () => {
+  it("Y5: treats a character that only Unicode lowers to the domain's letter as another domain", () => {
     const kelvin = user("ada", { primaryEmail: "ada@\u212Aiosk.test" });
     expect(kelvin.primaryEmail.toLowerCase()).toBe("ada@kiosk.test");
     expect(afterSync([], snapshotOf([kelvin]), { domain: "kiosk.test" })[0]?.status).toBe("unverified");
@@ -81,7 +81,7 @@ describe("scopes", () => {
     expect(afterSync([], snapshotOf([user(id)], groups))[0]?.scopes).toEqual(scopes);
   });
 
-  it("nobody who is not active holds any", () => {
+  it("gives no scope to a person who is not active", () => {
     const people = afterSync(
       [],
       snapshotOf([user("ada", { suspended: true }), user("both", { primaryEmail: "b@else.test" })], groups),
@@ -89,7 +89,7 @@ describe("scopes", () => {
     expect(people.map(({ scopes }) => scopes)).toEqual([[], []]);
   });
 
-  it("Y3: a missing group reduces its members to what they hold without it", () => {
+  it("Y3: a missing group reduces its members to their other scopes", () => {
     const known = afterSync([], snapshotOf([user("ada"), user("grace")], groups));
     const admins = afterSync(known, {
       users: [user("ada"), user("grace")],
@@ -102,8 +102,8 @@ describe("scopes", () => {
   });
 });
 
-describe("who is who", () => {
-  it("Y5: an address that is used again under a new id is a new person, and the old one is absent", () => {
+describe("the identity of a person", () => {
+  it("Y5: a reused address with a new id is a new person, and the old one is absent", () => {
     const known = afterSync([], snapshotOf([user("old", { primaryEmail: "ada@example.test" })], { admins: ["old"] }));
     const people = afterSync(
       known,
@@ -113,7 +113,7 @@ describe("who is who", () => {
     expect(bySubject(people, "new")).toMatchObject({ status: "active", scopes: ["read"], userId: "new-new" });
   });
 
-  it("a person who is renamed, or comes back, stays the same person", () => {
+  it("a person who is renamed, or returns, stays the same person", () => {
     const known = active(["ada"]);
     const renamed = afterSync(known, snapshotOf([user("ada", { primaryEmail: "Countess@example.test" })]));
     expect(renamed).toMatchObject([{ userId: "new-ada", primaryEmail: "countess@example.test", status: "active" }]);
@@ -125,7 +125,7 @@ describe("who is who", () => {
     });
   });
 
-  it("a person whom no sync has written is not taken for one of the directory, whatever the address", () => {
+  it("never matches a person without a directory id, whatever the address", () => {
     const [seeded] = active(["ada"]);
     const people = afterSync([{ ...(seeded as KnownPerson), subject: null }], snapshotOf([user("ada")]));
     expect(people.map(({ subject, status }) => [subject, status])).toEqual([
@@ -156,7 +156,7 @@ describe("the guard", () => {
     expect(next.filter(({ status }) => status === "absent").length).toBe(held === 0 ? missing : 0);
   });
 
-  it("Y2: three snapshots in a row that agree are believed, and one that disagrees begins anew", () => {
+  it("Y2: applies a removal after three consecutive snapshots agree, and starts over when one disagrees", () => {
     const all = snapshotOf(range(20).map((id) => user(id)));
     const few = snapshotOf(range(5).map((id) => user(id)));
     const absent = (people: readonly KnownPerson[]) => people.filter(({ status }) => status === "absent").length;
@@ -168,7 +168,7 @@ describe("the guard", () => {
     expect(play(few, few, all, few, few, few)).toBe(15);
   });
 
-  it("holds who is suddenly in another domain like who is missing, and names the setting; the two are judged apart", () => {
+  it("holds people outside the domain like missing ones, and names the setting; counts both separately", () => {
     const known = afterSync(
       [],
       snapshotOf(
@@ -206,7 +206,7 @@ describe("the guard", () => {
     expect(decideDirectoryChanges(most, known, { ...policy, allowMassRemoval: true }).held).toBe(0);
   });
 
-  it("names the domain's setting when a first snapshot has people, and none of them in the domain", () => {
+  it("names the domain's setting when a first snapshot has no person in the domain", () => {
     const people = range(3).map((id) => user(id));
     const wrong = { ...policy, domain: "example.tset" };
     const suspect = (users: DirectoryUser[]) => decideDirectoryChanges(snapshotOf(users), [], wrong).suspectSetting;
@@ -215,7 +215,7 @@ describe("the guard", () => {
     expect(suspect([user("p0", { suspended: true })])).toBeNull();
   });
 
-  it("Y2: another half missing each time is agreement only on those whom all three miss", () => {
+  it("Y2: removes only people whom all three snapshots miss", () => {
     const first = snapshotOf(range(10).map((id) => user(id)));
     const second = snapshotOf(range(10, 11).map((id) => user(id)));
     let known = active(range(21));
@@ -224,7 +224,7 @@ describe("the guard", () => {
     expect(known.filter(({ status }) => status === "absent").map(({ subject }) => subject)).toEqual(["p10"]);
   });
 
-  it("Y2: suspensions and lost groups apply at once while absences are held; nobody held gains a scope", () => {
+  it("Y2: applies suspensions and lost groups at once while absences are held, and gives held people no scope", () => {
     const known = afterSync(
       [],
       snapshotOf(
@@ -239,13 +239,13 @@ describe("the guard", () => {
     expect(bySubject(people, "p18")).toMatchObject({ status: "active", scopes: ["read", "audit"] });
   });
 
-  it("believes every absence at once when it is told to", () => {
+  it("applies every absence at once when so configured", () => {
     const people = afterSync(active(range(20)), snapshotOf([user("p0")]), { allowMassRemoval: true });
     expect(people.filter(({ status }) => status === "absent").length).toBe(19);
   });
 });
 
-describe("whatever the snapshots", () => {
+describe("for any snapshots", () => {
   const ids = range(14);
   const users = fc.uniqueArray(
     fc.record({
@@ -260,7 +260,7 @@ describe("whatever the snapshots", () => {
   const group = fc.option(fc.uniqueArray(fc.constantFrom(...ids)).map((members) => new Set(members)));
   const snapshots = fc.array(fc.record({ users, admins: group, auditors: group }), { minLength: 1, maxLength: 6 });
 
-  it("only who is in the newest snapshot, unsuspended and in the domain, or held, is active; ids stay; a repeat changes nothing", () => {
+  it("only people in the newest snapshot, unsuspended and in the domain, or held, are active; ids stay; a repeat changes nothing", () => {
     fc.assert(
       fc.property(snapshots, fc.boolean(), (sequence, allowMassRemoval) => {
         let known: KnownPerson[] = active(ids);

@@ -33,7 +33,7 @@ const eventCount = async () =>
   (await test.db.execute(sql`select 1 from audit_event where action = 'fleet.export'`)).length;
 
 describe("an export", () => {
-  it("gives every row once, in batches, and is recorded before the reader learns of the end", async () => {
+  it("yields every row once, in batches, and is audited before the reader reaches the end", async () => {
     const reader = await start();
     const chunks: string[] = [];
     for (let { done, value } = await reader.read(); !done; { done, value } = await reader.read())
@@ -44,7 +44,7 @@ describe("an export", () => {
     expect(await lastEvent()).toEqual({ outcome: "success", reason: null, rows: ids.length });
   });
 
-  it("is recorded with the rows given out when its reader takes nothing for a while", async () => {
+  it("is audited with the number of rows when its reader stops reading", async () => {
     await test.clock.advance(1000);
     const before = await eventCount();
     const reader = await start();
@@ -54,7 +54,7 @@ describe("an export", () => {
     expect(await lastEvent()).toMatchObject({ outcome: "failure", reason: "the reader disconnected before the end" });
   });
 
-  it("is recorded with the rows given out when its reader goes away", async () => {
+  it("is audited with the number of rows when its reader disconnects", async () => {
     await test.clock.advance(1000);
     const reader = await start();
     await reader.read();

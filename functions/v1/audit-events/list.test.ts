@@ -49,7 +49,7 @@ describe("GET /v1/audit-events", async () => {
 });
 
 describe("the chain of the audit log", () => {
-  it("gives every event a place once, whoever appends, and verifies up to its head", async () => {
+  it("chains every event once, whichever core appends, and verifies up to the head", async () => {
     const test = await busy();
     onTestFinished(() => test.close());
     expect((await events(test)).items.every(({ seq }) => seq === null)).toBe(true);
@@ -73,7 +73,7 @@ describe("the chain of the audit log", () => {
     });
   });
 
-  it("refuses an edit by whoever writes through the database, and finds one that got around that", async () => {
+  it("rejects an edit through the database, and detects one that bypassed the triggers", async () => {
     const damage = {
       "update audit_event set reason_code = 'other' where action = 'identity.revoke'": { kind: "event_edited", seq: 4 },
       "delete from audit_event where action = 'bootstrap_token.create'": { kind: "event_missing", seq: 2 },

@@ -18,8 +18,8 @@ for (const deviceId of ["web-1", "web-2", "db%1"]) {
 const [web1, web2] = hosts;
 const get = async (path: string) => (await test.api<Listed>("GET", path, { as: "admin" })).body;
 
-describe("what an admin can look up", () => {
-  it("lists policies and tokens without a raw token, and one policy by its id", async () => {
+describe("lists for admins", () => {
+  it("lists policies and tokens without raw tokens, and returns one policy by its id", async () => {
     const { items } = await get("/v1/collector/enrollment-policies");
     expect(items).toMatchObject([{ id: policyId, enrollment_count: 3, state: "active" }]);
     const one = await test.api("GET", `/v1/collector/enrollment-policies/${policyId}`, { as: "admin" });
@@ -47,7 +47,7 @@ describe("what an admin can look up", () => {
     expect(foreign).toMatchObject({ status: 422, body: { errors: [{ path: "cursor" }] } });
   });
 
-  it("shows an identity and its certificates with the status of the moment", async () => {
+  it("shows an identity and its certificates with their current status", async () => {
     const identity = await test.api("GET", `/v1/collector/identities/${web2?.identityId}`, { as: "admin" });
     expect(identity.body).toMatchObject({ device_id: "web-2", status: "active", last_auth_failure: null });
     const of = async (id: string | undefined) => (await get(`/v1/collector/identities/${id}/certificates`)).items;
@@ -57,7 +57,7 @@ describe("what an admin can look up", () => {
     expect(await of(web1?.identityId)).toMatchObject([{ status: "revoked" }]);
   });
 
-  it("answers 404 for what is not there, and 422 for what is no id", async () => {
+  it("answers 404 for an unknown id, and 422 for text that is not an id", async () => {
     const nobody = "01920000-0000-7000-8000-0000000000ff";
     for (const path of [
       "enrollment-policies/ID",

@@ -25,25 +25,25 @@ const headers = (value: string) => ({ headers: { [name]: value } });
 const invalid = "400 client_certificate_header_invalid";
 
 describe("client certificate header", () => {
-  it("takes the URL-escaped PEM, also where base64's own characters were left alone", async () => {
+  it("accepts the URL-escaped PEM, also with unescaped base64 characters", async () => {
     expect(await beat(headers(escaped))).toBe("taken");
     const lightly = pem.replaceAll(" ", "%20").replaceAll("\n", "%0A");
     expect(lightly).toMatch(/[+/]/);
     expect(await beat(headers(lightly))).toBe("taken");
   });
 
-  it("P1: ignores the header while it is not configured, whatever it holds", async () => {
+  it("P1: ignores the header unless it is configured, whatever its value", async () => {
     for (const value of [escaped, "junk", ""]) {
       expect(await beat(headers(value), { to: unset })).toBe("401 client_certificate_required");
     }
   });
 
-  it("P2: a victim's public certificate without its key proves nothing", async () => {
+  it("P2: rejects a victim's public certificate without its key", async () => {
     const thief: TestCollector = { ...host, key: await createTestKey() };
     expect(await beat(headers(escaped), { by: thief })).toBe("401 proof_invalid");
   });
 
-  it("P3: refuses two copies of the header and ignores names that only look like it", async () => {
+  it("P3: rejects two copies of the header and ignores similar names", async () => {
     const twice = new Headers();
     twice.append(name, escaped);
     twice.append(name, escaped);
@@ -52,7 +52,7 @@ describe("client certificate header", () => {
     expect(await beat({ headers: { "X-Client-Certificate": escaped } })).toBe("401 client_certificate_required");
   });
 
-  it("P5: refuses two PEMs, trailing junk in PEM and in DER, double encoding, raw PEM, and what is over 16 KiB", async () => {
+  it("P5: rejects two PEMs, trailing junk in PEM and DER, double encoding, raw PEM, and more than 16 KiB", async () => {
     const der = encodePem(new Uint8Array([...host.certificate, 0]), "CERTIFICATE");
     for (const value of [
       escaped + escaped,
@@ -71,7 +71,7 @@ describe("client certificate header", () => {
     }
   });
 
-  it("P6: on the ingest listener the TLS certificate alone decides", async () => {
+  it("P6: ignores the header on the ingest listener, where the TLS certificate decides", async () => {
     const tls = { certificate: host.certificate, listener: "ingest" } as const;
     expect(await beat({ ...headers("junk"), ...tls })).toBe("taken");
     expect(await beat({ ...headers(escaped), listener: "ingest" })).toBe("401 client_certificate_required");

@@ -15,7 +15,7 @@ const at = new Date(clock.now());
 const facts = { name: null, yaml, sizeBytes: yaml.length, createdAt: at, createdBy: people.admin.userId };
 
 describe("POST /v1/collector/config/desired", () => {
-  it("gives the published text verbatim, and leaves it out when the collector has it; the heartbeat tells of it", async () => {
+  it("returns the published text verbatim, and omits it when the collector has it; the heartbeat announces it", async () => {
     const host = await enrollTestCollector(test, { token, deviceId: "configured" });
     let sent = 0;
     const fetch = (over: object = {}) =>
@@ -39,7 +39,7 @@ describe("POST /v1/collector/config/desired", () => {
     expect(beat.body).toMatchObject({ desired_config: known });
   });
 
-  it("H1: of many copies at once exactly one is taken, whichever connection they come by", async () => {
+  it("H1: accepts exactly one of many concurrent copies, on any connection", async () => {
     const host = await enrollTestCollector(test, { token, deviceId: "copied" });
     const body = { sent_at: new Date(clock.now()).toISOString() };
     const answers = await Promise.all(Array.from({ length: 20 }, () => manage(test, host, "config_desired", body)));
@@ -47,7 +47,7 @@ describe("POST /v1/collector/config/desired", () => {
     for (const answer of answers) if (answer.status === 409) expect(answer.body.last_sent_at).toBe(body.sent_at);
   });
 
-  it("H6: knows only the caller's own assignment", async () => {
+  it("H6: returns only the caller's own assignment", async () => {
     const other = await enrollTestCollector(test, { token, deviceId: "another" });
     const body = { sent_at: new Date(clock.now()).toISOString(), current_config_id: id(1), identity: "configured" };
     expect((await manage(test, other, "config_desired", body)).body).toEqual({ assignment: null });

@@ -44,8 +44,8 @@ const certificates = async () => (await db.select().from(certificate)).length;
 const counted = async (id: string) =>
   (await db.execute(sql`select enrollment_count::int as n from enrollment_policy where id = ${id}`))[0]?.n;
 
-describe("enrollment that meets an accident between signing and recording", () => {
-  it("E2: a crash leaves a certificate that nothing accepts, and a place that is free again after 60 s", async () => {
+describe("an enrollment that fails between signing and recording", () => {
+  it("E2: a crash leaves a certificate that core rejects, and a reservation that expires after 60 s", async () => {
     const { token } = await createTestToken(test, { max_enrollments: 1 });
     const [deviceId, key] = [device(), await createTestKey()];
     const body = await requestOf(deviceId, key);
@@ -76,7 +76,7 @@ describe("enrollment that meets an accident between signing and recording", () =
     expect(await db.select().from(certificate).where(eq(certificate.serialNumber, issued.serialNumber))).toEqual([]);
   });
 
-  it("E3: who enrolled under another policy after its place ran out keeps its certificate, by that policy's deny", async () => {
+  it("E3: an expired reservation cannot replace a certificate issued under another policy", async () => {
     const [first, second] = [await createTestToken(test), await createTestToken(test)];
     const deviceId = device();
     const resume = Promise.withResolvers<void>();
@@ -118,7 +118,7 @@ describe("enrollment that meets an accident between signing and recording", () =
     expect(rows).toMatchObject([{ status: "active" }]);
   });
 
-  it("E3: a policy frozen, or a token or identity revoked, while the signer runs issues nothing and gives the place back", async () => {
+  it("E3: freezing the policy or revoking the token or identity while the signer runs issues nothing and releases the reservation", async () => {
     const admin = (path: string) => api("POST", `/v1/collector/${path}`, { as: "admin" });
     const first = await createTestToken(test, { reenrollment: "replace", max_enrollments: 1 });
     const known = await requestOf(device(), await createTestKey());
@@ -146,11 +146,11 @@ describe("enrollment that meets an accident between signing and recording", () =
   });
 });
 
-describe("where an enrollment comes from", () => {
+describe("the remote address of an enrollment", () => {
   const bad = async (from: string, headers = {}) =>
     (await enroll("nonsense", await requestOf("x", await createTestKey()), from, headers)).body.code;
 
-  it("E5: is the socket's address, whatever X-Forwarded-For and its like say", async () => {
+  it("E5: is the socket's address, regardless of X-Forwarded-For and similar headers", async () => {
     const { token } = await createTestToken(test, { allowed_source_cidrs: ["10.0.0.0/8"] });
     const told = (address: string) => ({
       "X-Forwarded-For": address,
@@ -167,7 +167,7 @@ describe("where an enrollment comes from", () => {
     expect(event?.n).toBe(0);
   });
 
-  it("E6: is the same for an IPv4-mapped address as for its IPv4: for CIDRs of either form, and for the throttle", async () => {
+  it("E6: treats an IPv4-mapped address as its IPv4, for CIDRs of either form and for the throttle", async () => {
     for (const cidr of ["198.51.100.0/24", "::ffff:198.51.100.0/120"]) {
       const { token } = await createTestToken(test, { allowed_source_cidrs: [cidr] });
       for (const from of ["198.51.100.7", "::ffff:198.51.100.7", "::ffff:c633:6407"]) {
@@ -184,7 +184,7 @@ describe("where an enrollment comes from", () => {
     expect([await bad("198.51.100.9"), await bad("::ffff:c633:6409")]).toEqual(["throttled", "throttled"]);
   });
 
-  it("E7: a flood of failures from one address keeps no good token out, fills no table, and is counted to the last one", async () => {
+  it("E7: a flood of failures from one address blocks no valid token, fills no table, and is counted exactly", async () => {
     const from = "203.0.113.50";
     const { token } = await createTestToken(test);
     // A new minute begins, so that the flood is one count.

@@ -45,7 +45,7 @@ const lastEvent = async (action: string) =>
   (await test.db.execute(sql`select * from audit_event where action = ${action} order by id desc limit 1`))[0];
 
 describe("POST /v1/collector/enroll", () => {
-  it("issues the profile that the contract asks for, to a token that is well-formed and stored only as a hash", async () => {
+  it("issues the documented certificate profile for a token that is stored as a hash only", async () => {
     const policy = await createPolicy();
     const created = await createToken(policy.id, {});
     expect(isWellFormedToken(created.token)).toBe(true);
@@ -85,7 +85,7 @@ describe("POST /v1/collector/enroll", () => {
     expect(test.log.text()).not.toContain(secret);
   });
 
-  it("E1: 100 parallel enrollments with a use limit of 1 give exactly one certificate", async () => {
+  it("E1: 100 parallel enrollments with a use limit of 1 issue exactly one certificate", async () => {
     const { token } = await newToken({}, { max_uses: 1 });
     const key = await createTestKey();
     const bodies = await Promise.all(Array.from({ length: 100 }, () => request(device(), {}, key)));
@@ -118,7 +118,7 @@ describe("POST /v1/collector/enroll", () => {
     expect((await enroll(token, body)).body.code).toBe("token_invalid");
   });
 
-  it("E4: answers every token that enrolls nobody alike, and keeps the reason in the audit event", async () => {
+  it("E4: answers every unusable token alike, and records the reason in the audit event", async () => {
     const policy = await createPolicy();
     const expired = await createToken(policy.id, { ttl_seconds: 1 });
     await clock.advance(1000);
@@ -146,7 +146,7 @@ describe("POST /v1/collector/enroll", () => {
     expect(bodies.size).toBe(1);
   });
 
-  it("throttles the failures of an address after ten in five minutes, while a good token still enrolls from it", async () => {
+  it("throttles an address after ten failures in five minutes, while a valid token still enrolls from it", async () => {
     const { token } = await newToken();
     const from = "2001:db8:1:2::7";
     const bad = async (address: string) => (await enroll("nonsense", await request("x"), address)).body.code;
@@ -159,7 +159,7 @@ describe("POST /v1/collector/enroll", () => {
     expect(await bad(from)).toBe("token_invalid");
   });
 
-  it("refuses what the policy does not allow, each with its own code", async () => {
+  it("rejects what the policy does not allow, each with its own code", async () => {
     const { token } = await newToken({
       allowed_platforms: ["linux/amd64", "darwin"],
       allowed_source_cidrs: ["10.0.0.0/8", "127.0.0.0/8"],
@@ -179,7 +179,7 @@ describe("POST /v1/collector/enroll", () => {
     expect((await enroll(bound.token, await request("only-me"))).status).toBe(201);
   });
 
-  it("limits the rollout of an hour, sliding", async () => {
+  it("limits the rollout of a sliding hour", async () => {
     const { token } = await newToken({ max_enrollments_per_hour: 2 }, { ttl_seconds: 86_400 });
     const outcome = async () => (await enroll(token, await request(device()))).body.code ?? "issued";
     expect(await outcome()).toBe("issued");
@@ -195,7 +195,7 @@ describe("POST /v1/collector/enroll", () => {
     expect(await outcome()).toBe("enrollment_rate_limited");
   });
 
-  it("refuses an identity that holds a certificate, unless the policy says replace; a revoked one always", async () => {
+  it("rejects an identity with an active certificate unless the policy replaces it, and a revoked identity always", async () => {
     const deny = await newToken();
     const deviceId = device();
     await enroll(deny.token, await request(deviceId));
@@ -210,7 +210,7 @@ describe("POST /v1/collector/enroll", () => {
     });
   });
 
-  it("stops at once under a frozen policy, and freezing twice changes nothing", async () => {
+  it("rejects enrollments at once under a frozen policy, and freezing twice changes nothing", async () => {
     const policy = await createPolicy();
     const { token } = await createToken(policy.id, { max_uses: 0 });
     const freeze = () =>
@@ -257,7 +257,7 @@ describe("POST /v1/collector/enroll", () => {
 });
 
 describe("certificate requests", () => {
-  it("E8: copies nothing of a request but key and identity, and refuses more than one name", async () => {
+  it("E8: copies only key and identity of a request, and rejects more than one name", async () => {
     const { token } = await newToken();
     const key = await createTestKey();
     const deviceId = device();
@@ -285,7 +285,7 @@ describe("certificate requests", () => {
     }
   });
 
-  it("E9: reads names from the DER, so that a comma, a NUL or 254 bytes smuggle nothing", async () => {
+  it("E9: reads names from the DER, so that a comma, a NUL or 254 bytes inject nothing", async () => {
     const { token } = await newToken();
     const key = await createTestKey();
     const csrOf = (value: string) => createTestCsr({ key, extensions: [testNames([{ type: "url", value }])] });
@@ -301,7 +301,7 @@ describe("certificate requests", () => {
     expect(long).toMatchObject({ status: 403, body: { code: "identity_not_allowed" } });
   });
 
-  it("E10: answers a broken, weak or huge request with 4xx and goes on", async () => {
+  it("E10: answers a broken, weak or huge request with 4xx and keeps serving", async () => {
     const { token } = await newToken();
     const good = await request(device());
     const weak = await createTestCsr({ key: await createTestKey("rsa1024"), uri: prefix + good.device_id });

@@ -43,7 +43,7 @@ const identityOf = async ({ identityId }: TestCollector) => {
 };
 
 describe("POST /v1/collector/heartbeat", () => {
-  it("writes what the collector reports and answers what it should do", async () => {
+  it("stores the report and answers with the next steps", async () => {
     const { status, body } = await beat({
       forwarder: { connected: false, last_ack_at: null, last_error: `down\u001b[0m${"x".repeat(600)}` },
       config: { valid: false, errors: ['line 1: {"a"}', "b, c"], running_config_hash: null },
@@ -73,21 +73,21 @@ describe("POST /v1/collector/heartbeat", () => {
     });
   });
 
-  it("serves every kind of key", async () => {
+  it("accepts every kind of key", async () => {
     for (const kind of ["p384", "ed25519"] as const) {
       const other = await enrollTestCollector(test, { token, deviceId: `host-${kind}`, kind });
       expect((await beat({}, other)).status).toBe(200);
     }
   });
 
-  it("accepts fields it does not know, and has them covered by the proof", async () => {
+  it("accepts unknown fields, and the proof covers them", async () => {
     expect((await beat({ new_field: { a: [1] } })).status).toBe(200);
     const signed = withProof(host, "heartbeat", heartbeatBody(clock.now(), { ...at(1), new_field: 1 }));
     const call = { certificate: host.certificate, listener: "ingest", body: { ...signed, new_field: 2 } } as const;
     expect((await test.api("POST", path, call)).body).toMatchObject({ status: 401, code: "proof_invalid" });
   });
 
-  it("H1: a replay is refused, and time of one certificate and purpose never goes back", async () => {
+  it("H1: rejects a replay and any older sent_at of one certificate and purpose", async () => {
     const body = heartbeatBody(clock.now());
     expect((await manage(test, host, "heartbeat", body)).status).toBe(200);
     const stale = { status: 409, code: "stale_request", action: "retry", last_sent_at: body.sent_at };
@@ -98,7 +98,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect(desired.body).toEqual({ assignment: null });
   });
 
-  it("is not held up by whoever decides on its identity and certificate meanwhile, so that they cannot deadlock", async () => {
+  it("waits for no lock on its identity or certificate, so that no deadlock is possible", async () => {
     // The first use of a certificate is such a decision itself.
     await manage(test, host, "config_desired", at(0));
     await db.transaction(async (tx) => {
@@ -108,13 +108,13 @@ describe("POST /v1/collector/heartbeat", () => {
     });
   });
 
-  it("H1: of many copies at once exactly one is taken", async () => {
+  it("H1: accepts exactly one of many concurrent copies", async () => {
     const body = heartbeatBody(clock.now());
     const answers = await Promise.all(Array.from({ length: 20 }, () => manage(test, host, "heartbeat", body)));
     expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(19).fill(409)]);
   });
 
-  it("H2: a heartbeat's proof does not serve to renew or to fetch the config", async () => {
+  it("H2: rejects a heartbeat's proof on renew and config fetch", async () => {
     const signed = withProof(host, "heartbeat", heartbeatBody(clock.now(), { csr_pem: "", collector_version: "1" }));
     for (const other of ["/v1/collector/renew", "/v1/collector/config/desired"]) {
       const call = { certificate: host.certificate, listener: "ingest", body: signed } as const;
@@ -134,7 +134,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect(outcomes.map(({ args }) => args[0])).toEqual(["admitted", "stale_request", "clock_skew"]);
   });
 
-  it("H3: accepts sent_at exactly 120 s away and refuses 1 ms more, and year 9999", async () => {
+  it("H3: accepts sent_at exactly 120 s away and rejects 1 ms more, and year 9999", async () => {
     expect((await beat(at(-120_000))).status).toBe(200);
     expect((await beat(at(120_000))).status).toBe(200);
     for (const over of [at(-120_001), at(120_001), { sent_at: "9999-12-31T23:59:59.999Z" }]) {
@@ -148,7 +148,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect((await beat({ sent_at: "yesterday" })).body).toMatchObject({ status: 422, errors: [{ path: "sent_at" }] });
   });
 
-  it("H4: refuses an empty, truncated, P1363, wrong-algorithm or foreign signature", async () => {
+  it("H4: rejects an empty, truncated, P1363, wrong-algorithm or foreign signature", async () => {
     const body = heartbeatBody(clock.now());
     const data = payloadOf(host, "heartbeat", body);
     const privateKey = KeyObject.from(host.key.pair.privateKey);
@@ -171,7 +171,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect(await healthOf(host)).toBeUndefined();
   });
 
-  it("H5: refuses the year that no database has, and rounds no time into the next one", async () => {
+  it("H5: rejects a year that the database cannot store, and rounds no time into it", async () => {
     const { collector, renewal } = heartbeatBody(0) as { collector: object; renewal: object };
     const year0 = await beat({ collector: { ...collector, started_at: "0000-01-01T00:00:00Z" } });
     expect(year0.body).toMatchObject({ status: 422, errors: [{ path: "collector.started_at" }] });
@@ -180,7 +180,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect((await healthOf(host))?.renewalLastAttemptAt).toEqual(new Date("9999-12-31T23:59:59.999Z"));
   });
 
-  it("H5: refuses numbers out of bounds and control characters, never quoting them", async () => {
+  it("H5: rejects numbers out of bounds and control characters, without quoting them", async () => {
     const { queue, collector } = heartbeatBody(0) as { queue: object; collector: object };
     const overs = [
       { queue: { ...queue, records: -1 } },
@@ -202,7 +202,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect((await test.api("POST", path, call)).body).toMatchObject({ status: 422 });
   });
 
-  it("refuses more than 6 a minute of one certificate, and takes them again a minute later", async () => {
+  it("rejects more than 6 a minute of one certificate, and accepts them a minute later", async () => {
     for (let sent = 0; sent < 6; sent++) expect((await beat(at(sent))).status).toBe(200);
     const seventh = await beat(at(6));
     expect(seventh.body).toMatchObject({ status: 429, code: "rate_limited" });
@@ -213,7 +213,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect((await beat()).status).toBe(200);
   });
 
-  it("refuses a certificate without a row, of another CA, expired, without usage, and none", async () => {
+  it("rejects a certificate without a row, of another CA, expired, without usage, and none", async () => {
     const key = await createTestKey();
     const call = async (certificate: Uint8Array<ArrayBuffer>) => {
       const manual: TestCollector = { ...host, key, certificate, identity: "https://fleet.test/d/1" };
@@ -232,7 +232,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect(none.body).toMatchObject({ status: 401, code: "client_certificate_required" });
   });
 
-  it("refuses an expired certificate, and a revoked one and identity at once", async () => {
+  it("rejects an expired certificate, and a revoked certificate or identity at once", async () => {
     const short = await createTestToken(test, { certificate_ttl_seconds: 300 });
     const mayfly = await enrollTestCollector(test, { token: short.token, deviceId: "mayfly" });
     await clock.advance(300_999);
@@ -247,7 +247,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect((await beat({}, other)).body).toMatchObject({ status: 401, code: "identity_revoked" });
   });
 
-  it("keeps the last auth failure at most once a minute, and none for a certificate that does not chain", async () => {
+  it("records the last auth failure at most once a minute, and none for a certificate that does not chain", async () => {
     const key = await createTestKey();
     const forged = await issueTestCertificate({ ca: await createTestCa(), key, uri: host.identity });
     await beat({}, { ...host, key, certificate: forged });
@@ -266,7 +266,7 @@ describe("POST /v1/collector/heartbeat", () => {
     });
   });
 
-  it("sees dropped records, and two processes that report in turn with one certificate", async () => {
+  it("detects dropped records, and two processes that alternate with one certificate", async () => {
     const report = async (bootId: string, dropped: number) => {
       await clock.advance(60_000);
       const { queue } = heartbeatBody(0) as { queue: object };
@@ -292,7 +292,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect(await clones()).toBe(1);
   });
 
-  it("writes no audit event without its place among those to be chained", async () => {
+  it("marks every audit event for the hash chain", async () => {
     for (const bootId of ["a", "b"]) {
       await beat({ boot_id: bootId });
       await clock.advance(1000);
@@ -304,7 +304,7 @@ describe("POST /v1/collector/heartbeat", () => {
     expect(events.map(({ action }) => action)).not.toContain("identity.clone_suspected");
   });
 
-  it("takes many at once in shared statements, each caller its own answer", async () => {
+  it("writes concurrent heartbeats in shared statements, with a response of its own for each caller", async () => {
     const fleet = await Promise.all(
       Array.from({ length: 40 }, (_, index) => enrollTestCollector(test, { token, deviceId: `fleet-${index}` })),
     );
@@ -320,7 +320,7 @@ describe("POST /v1/collector/heartbeat", () => {
     }
   });
 
-  it("asks for renewal once the time in which collectors renew by themselves is over", async () => {
+  it("requests a renewal when the collector should have renewed by itself", async () => {
     const { token: short } = await createTestToken(test, { certificate_ttl_seconds: 1000 });
     const member = await enrollTestCollector(test, { token: short, deviceId: "overdue" });
     await clock.advance(600_000);

@@ -225,7 +225,7 @@ describe("refused management requests", () => {
   }
   it.each(renewals)("renew alone: $code", (expected, provoke) => checkRefused(expected, provoke, "renew"));
 
-  it("R3: every minute of reuse is audited once, also right after another failure was recorded", async () => {
+  it("R3: audits reuse once a minute, also right after another failure was recorded", async () => {
     const { token } = await createTestToken(test);
     const host = await enrollTestCollector(test, { token, deviceId: "reused" });
     await clock.advance(1000);

@@ -72,7 +72,7 @@ describe("POST /v1/collector/renew", () => {
     expect((await beat(collectorOf(key, body))).status).toBe(200);
   });
 
-  it("R1: the old certificate stays active until the new one is used; the same key again gets the same certificate", async () => {
+  it("R1: keeps the old certificate active until the new one is used, and answers a retry of the same key with the same certificate", async () => {
     const key = await createTestKey();
     const first = await renew(key);
     expect((await beat(host)).status).toBe(200);
@@ -85,7 +85,7 @@ describe("POST /v1/collector/renew", () => {
     expect(await statuses()).toEqual({ [host.certificateId]: "replaced", [successor.certificateId]: "active" });
   });
 
-  it("R1: a new key replaces a successor that nobody used, which then serves no more", async () => {
+  it("R1: a new key replaces an unused successor, which core then rejects", async () => {
     const lost = await createTestKey();
     const kept = await createTestKey();
     const unused = collectorOf(lost, (await renew(lost)).body);
@@ -99,7 +99,7 @@ describe("POST /v1/collector/renew", () => {
     expect((await beat(successor)).status).toBe(200);
   });
 
-  it("counts a renewal and a config fetch as the first use of a successor too", async () => {
+  it("counts a renewal or a config fetch as the first use of a successor", async () => {
     for (const purpose of ["renew", "config_desired"] as const) {
       const key = await createTestKey();
       const successor = collectorOf(key, (await renew(key)).body);
@@ -130,7 +130,7 @@ describe("POST /v1/collector/renew", () => {
     expect((await statuses())[host.certificateId]).toBe("replaced");
   });
 
-  it("R3: refuses and audits the old certificate once its successor was used", async () => {
+  it("R3: rejects and audits a certificate after its successor has been used", async () => {
     const key = await createTestKey();
     await beat(collectorOf(key, (await renew(key)).body));
     expect((await beat(host)).body).toMatchObject({ status: 401, code: "certificate_replaced", action: "reenroll" });
@@ -154,7 +154,7 @@ describe("POST /v1/collector/renew", () => {
     expect(Object.values(await statuses())).toEqual(["revoked"]);
   });
 
-  it("refuses another name, a bad request, and goes on under a frozen policy", async () => {
+  it("rejects another name and a bad request, and renews under a frozen policy", async () => {
     const key = await createTestKey();
     expect((await renew(key, { uri: `${host.identity}0` })).body).toMatchObject({
       status: 403,

@@ -23,7 +23,7 @@ const troubled = {
 const status = async () => (await api("GET", "/v1/directory/status", { as: "reader" })).body;
 
 describe("GET /v1/directory/status", () => {
-  it("says who is known before the first sync, to everybody who may read", async () => {
+  it("counts the known people before the first sync, for the scope read", async () => {
     expect(await status()).toEqual({
       last_sync: null,
       snapshot_at: null,
@@ -41,7 +41,7 @@ describe("GET /v1/directory/status", () => {
     expect((await api("GET", "/v1/directory/status")).status).toBe(401);
   });
 
-  it("says how the newest sync ended beside the age of the snapshot that counts; scopes are those of active people", async () => {
+  it("reports the outcome of the newest sync and the age of the snapshot; scopes count active people", async () => {
     await db.insert(directorySync).values(troubled);
     await db.update(person).set({ status: "suspended" }).where(eq(person.userId, people.admin.userId));
     await db.update(person).set({ missedSyncs: 1 }).where(eq(person.userId, people.auditor.userId));
@@ -85,7 +85,7 @@ describe("/readyz", () => {
     return [code, check?.status, check?.detail];
   };
 
-  it("tells what is wrong with the directory, and stays ready whatever it is", async () => {
+  it("reports the directory's faults, and stays ready", async () => {
     expect(await readiness()).toEqual([200, "ready", "no directory snapshot yet"]);
     await db.insert(directorySync).values(troubled);
     await db.update(person).set({ missedSyncs: 1 }).where(eq(person.userId, people.auditor.userId));

@@ -18,7 +18,7 @@ const latest = async () => {
 };
 
 describe("POST /v1/operator/sign-ins", () => {
-  it("records a success in the person's name, from the address that web saw", async () => {
+  it("records a success for the person, with the address that web saw", async () => {
     const body = { outcome: "success", remote_addr: "2001:db8::7" };
     const headers = { "X-Request-Id": "sign-in-1" };
     expect((await api("POST", path, { as: "reader", body, headers })).status).toBe(204);
@@ -32,7 +32,7 @@ describe("POST /v1/operator/sign-ins", () => {
     });
   });
 
-  it("records a refusal in web's name, with whom it was about as far as web knows", async () => {
+  it("records a failure for web, with the person as far as web knows", async () => {
     const body = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
     const about = { user_id: people.reader.userId, subject: "100000000000000000012" };
     expect((await api("POST", path, { as: await asWeb(), body: { ...body, ...about } })).status).toBe(204);
@@ -48,7 +48,7 @@ describe("POST /v1/operator/sign-ins", () => {
     expect(await latest()).toMatchObject({ target: { id: "" }, details: { subject: null } });
   });
 
-  it("refuses web as a person, a person as web, and what it does not know", async () => {
+  it("rejects web as a person, a person as web, and unknown fields", async () => {
     const success = { outcome: "success", remote_addr: "192.0.2.7" };
     const failure = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
     const answers = [

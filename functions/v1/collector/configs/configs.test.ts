@@ -49,7 +49,7 @@ describe("POST /v1/collector/configs", () => {
     expect(JSON.stringify(listed.body.items)).not.toContain("endpoint");
   });
 
-  it("hashes as the collector does, on every vector that both share and that is a config", async () => {
+  it("computes the same hash as the collector, on every shared vector that is a config", async () => {
     let checked = 0;
     for (const { name, yaml: text, config_hash } of shared.vectors) {
       const { status, body } = await publish(text, "?dry_run=true");
@@ -62,7 +62,7 @@ describe("POST /v1/collector/configs", () => {
     expect(checked).toBeGreaterThan(10);
   });
 
-  it("only checks with dry_run, and stores nothing", async () => {
+  it("stores nothing with dry_run", async () => {
     const before = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
     expect(await publish(yaml(), "?dry_run=true")).toMatchObject({ status: 200, body: { valid: true } });
     expect((await publish("a: [", "?dry_run=true")).status).toBe(422);
@@ -70,7 +70,7 @@ describe("POST /v1/collector/configs", () => {
     expect(after.body.items.length).toBe(before.body.items.length);
   });
 
-  it("tells path, line and column of what the collector's schema refuses, and 413 over 256 KiB", async () => {
+  it("reports path, line and column of every schema fault, and 413 over 256 KiB", async () => {
     const wrong = await publish(yaml().replace("endpoint:", "endpont:"));
     expect(wrong).toMatchObject({
       status: 422,
@@ -82,7 +82,7 @@ describe("POST /v1/collector/configs", () => {
     expect((await publish(`${yaml()}#${"x".repeat(262_144)}`)).status).toBe(413);
   });
 
-  it("I3: refuses an alias bomb, a tag and NUL in less than 50 ms", async () => {
+  it("I3: rejects an alias bomb, a tag and NUL in less than 50 ms", async () => {
     const bomb = `a: &a [1,1,1,1,1,1,1,1,1]\n${"bcdefghij".replace(/./g, (name, at) => `${name}: &${name} [${`*${"abcdefghij"[at]},`.repeat(9)}]\n`)}`;
     for (const text of [bomb, "a: !!js/function 'x'", `${yaml()}#\u0000`]) {
       const spent = await cpuMillisecondsOf(async () => expect((await publish(text)).status).toBe(422));
@@ -90,7 +90,7 @@ describe("POST /v1/collector/configs", () => {
     }
   });
 
-  it("refuses secrets in values and in comments by their place, and quotes none", async () => {
+  it("rejects secrets in values and comments by path and line, and quotes none", async () => {
     const secrets = {
       "-----BEGIN EC PRIVATE KEY-----": "a PEM block",
       [`svcbt_${"a".repeat(49)}`]: "a bootstrap token",
@@ -115,7 +115,7 @@ describe("POST /v1/collector/configs", () => {
     expect(test.log.text()).not.toContain("hunter2");
   });
 
-  it("I7: reads 100 KB of anything through every pattern in less than 10 ms", async () => {
+  it("I7: matches 100 KB of any text against every pattern in less than 10 ms", async () => {
     const { findSecrets } = await import("../../../domain/config/find-secrets.ts");
     for (const unit of ["a", "://a:", "-----BEGIN ", "eyJaaaaaaaa", "token: ", "bearer ", "# password "]) {
       const text = unit.repeat(Math.ceil(100_000 / unit.length));
@@ -126,7 +126,7 @@ describe("POST /v1/collector/configs", () => {
 });
 
 describe("desired config of an identity", () => {
-  it("reaches the collector, is left out when unchanged, and is taken away again", async () => {
+  it("reaches the collector, is omitted when unchanged, and can be removed", async () => {
     const [host, configId] = [await enroll("assigned"), await published("one")];
     expect(await fetched(host)).toBeNull();
     const made = await assign(host, { config_id: configId });
@@ -147,7 +147,7 @@ describe("desired config of an identity", () => {
     expect(actions.sort()).toEqual(["config.assign", "config.assign", "config.clear"]);
   });
 
-  it("refuses with 409 when another config is assigned than expected, and for a revoked identity", async () => {
+  it("answers 409 when another config is assigned than expected, and for a revoked identity", async () => {
     const [host, first, second] = [await enroll("expected"), await published(), await published()];
     expect((await assign(host, { config_id: first, expected_current_config_id: second })).body).toMatchObject({
       status: 409,
@@ -161,7 +161,7 @@ describe("desired config of an identity", () => {
     expect((await assign(host, { config_id: host.identityId })).status).toBe(404);
   });
 
-  it("assigns to many at once with a result for each", async () => {
+  it("assigns a config to many identities with a result for each", async () => {
     const [one, two, gone] = [await enroll("many-1"), await enroll("many-2"), await enroll("many-3")];
     const configId = await published();
     await assign(two, { config_id: configId });

@@ -20,7 +20,7 @@ const createToken = (policyId: unknown, fields: object = {}) =>
 const errorsOf = (body: Record<string, unknown>) => body.errors as { path: string; message: string }[];
 
 describe("enrollment policies", () => {
-  it("are created with the contract's defaults, by whom and when, and audited in the same transaction", async () => {
+  it("creates a policy with the documented defaults, its creator and time, audited in the same transaction", async () => {
     const { status, body } = await create({ name: "defaults" });
     expect(status).toBe(201);
     expect(body).toEqual({
@@ -44,12 +44,12 @@ describe("enrollment policies", () => {
     expect(events).toEqual([{ actor_id: test.people.admin.userId, outcome: "success" }]);
   });
 
-  it("have a name of their own", async () => {
+  it("rejects a policy name that is taken", async () => {
     await create({ name: "taken" });
     expect((await create({ name: "taken" })).body).toMatchObject({ status: 409, code: "policy_name_taken" });
   });
 
-  it("E11: cap the certificate's lifetime at 30 days, and refuse less than 300 s and what is no integer", async () => {
+  it("E11: caps the certificate's lifetime at 30 days, and rejects less than 300 s and non-integers", async () => {
     const ttl = async (value: unknown) =>
       (await create({ certificate_ttl_seconds: value })).body.certificate_ttl_seconds;
     expect([await ttl(300), await ttl(2_592_000), await ttl(2_592_001), await ttl(2 ** 53 - 1)]).toEqual([
@@ -88,7 +88,7 @@ describe("enrollment policies", () => {
     if (typeof value === "string") expect(JSON.stringify(body.errors)).not.toContain(value);
   });
 
-  it("say what is expected in words, for a wrong type too", async () => {
+  it("reports what is expected in words, for a wrong type too", async () => {
     const wrong = { name: 5, reenrollment: "maybe", allowed_identity_prefixes: "x", max_enrollments: "many" };
     const { body } = await create(wrong);
     expect(Object.fromEntries(errorsOf(body).map(({ path: where, message }) => [where, message]))).toEqual({
@@ -101,7 +101,7 @@ describe("enrollment policies", () => {
     expect(errorsOf(none)[0]?.message).toBe("is required");
   });
 
-  it("takes a prefix whose host is a SPIFFE trust domain, underscores included", async () => {
+  it("accepts a prefix whose host is a SPIFFE trust domain, underscores included", async () => {
     const allowed_identity_prefixes = ["spiffe://fleet_eu.test/host/", "https://a.test:8443/h/"];
     expect(await create({ allowed_identity_prefixes })).toMatchObject({
       status: 201,
@@ -109,12 +109,12 @@ describe("enrollment policies", () => {
     });
   });
 
-  it("refuse a query parameter that a route does not know, so that a dry run asked of the wrong route writes nothing", async () => {
+  it("rejects an unknown query parameter, so that a dry run on the wrong route writes nothing", async () => {
     const { status, body } = await api("POST", `${path}?dry_run=true`, { as: "admin", body: {} });
     expect({ status, path: errorsOf(body)[0]?.path }).toEqual({ status: 422, path: "dry_run" });
   });
 
-  it("I2: __proto__ and constructor are unknown fields like any other, and pollute nothing", async () => {
+  it("I2: rejects __proto__ and constructor like any unknown field, and pollutes no prototype", async () => {
     for (const name of ["__proto__", "constructor", "prototype"]) {
       const content = `{"name": "p ${++names}", "allowed_identity_prefixes": ["${prefix}"], "${name}": {"polluted": true}}`;
       const answer = await api("POST", path, { as: "admin", raw: { type: "application/json", content } });
@@ -123,7 +123,7 @@ describe("enrollment policies", () => {
     expect("polluted" in {}).toBe(false);
   });
 
-  it("freeze for good: a second freeze changes nothing, and gives no more tokens", async () => {
+  it("freezes a policy finally: a second freeze changes nothing, and no token can be created", async () => {
     const { body: policy } = await create();
     const freeze = (body?: object) =>
       api("POST", `${path}/${policy.id}/freeze`, { as: "admin", ...(body ? { body } : {}) });
@@ -141,7 +141,7 @@ describe("enrollment policies", () => {
 });
 
 describe("bootstrap tokens", () => {
-  it("E11: live for an hour unless told, for seven days at most", async () => {
+  it("E11: a token lives for an hour by default and seven days at most", async () => {
     const { body: policy } = await create();
     const seconds = async (value?: number) => {
       const { body } = await createToken(policy.id, value === undefined ? {} : { ttl_seconds: value });
@@ -158,7 +158,7 @@ describe("bootstrap tokens", () => {
     expect((await createToken(policy.id, { max_uses: -1 })).status).toBe(422);
   });
 
-  it("are shown raw in the answer of their creation alone, which nobody may cache", async () => {
+  it("only the response of its creation shows a raw token, and forbids caching", async () => {
     const { body: policy } = await create();
     const { body, headers } = await createToken(policy.id, { bound_device_id: "web-1" });
     expect(isWellFormedToken(String(body.token))).toBe(true);

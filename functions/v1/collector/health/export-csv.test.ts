@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { csvRecord } from "./export-csv.ts";
 
 describe("a CSV record", () => {
-  it("I4: disarms what a spreadsheet takes for a formula, and leaves numbers and the rest alone", () => {
+  it("I4: neutralises text that a spreadsheet would read as a formula, and nothing else", () => {
     for (const start of ["=", "+", "-", "@", "＝", "＋", "－", "＠", "\t"])
       expect(csvRecord([`${start}1+1`])).toBe(`'${start}1+1\r\n`);
     expect(csvRecord(["\r=1"])).toBe(`"'\r=1"\r\n`);
@@ -11,7 +11,7 @@ describe("a CSV record", () => {
     );
   });
 
-  it("quotes commas, quotes and line breaks as RFC 4180 has it", () => {
+  it("quotes commas, quotes and line breaks by RFC 4180", () => {
     expect(csvRecord(["a,b", 'say "x"', "two\nlines", "ünï"])).toBe('"a,b","say ""x""","two\nlines",ünï\r\n');
     expect(csvRecord(['=HYPERLINK("https://x",1)'])).toBe(`"'=HYPERLINK(""https://x"",1)"\r\n`);
   });

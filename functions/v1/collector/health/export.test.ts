@@ -13,50 +13,53 @@ const download = (query: string) =>
   test.api<string>("GET", `/v1/collector/health/export.csv?${query}`, { as: "auditor" });
 
 describe("an export of the health report", () => {
-  it.each(exportKinds)("%s: has every row for which it holds, cell by cell what the report says", async (kind) => {
-    const { status, headers, body } = await download(`kind=${kind}`);
-    expect(status).toBe(200);
-    expect(headers.get("content-type")).toBe("text/csv; charset=utf-8; header=present");
-    const date = new Date(test.clock.now()).toISOString().slice(0, 10);
-    const name = `fleet-${kind.replace("_", "-")}-${date}.csv`;
-    expect(headers.get("content-disposition")).toBe(`attachment; filename="${name}"`);
-    expect(headers.get("cache-control")).toBe("no-store");
-    expect(body.endsWith("\r\n")).toBe(true);
+  it.each(exportKinds)(
+    "%s: has every row to which its condition applies, with the report's values in each cell",
+    async (kind) => {
+      const { status, headers, body } = await download(`kind=${kind}`);
+      expect(status).toBe(200);
+      expect(headers.get("content-type")).toBe("text/csv; charset=utf-8; header=present");
+      const date = new Date(test.clock.now()).toISOString().slice(0, 10);
+      const name = `fleet-${kind.replace("_", "-")}-${date}.csv`;
+      expect(headers.get("content-disposition")).toBe(`attachment; filename="${name}"`);
+      expect(headers.get("cache-control")).toBe("no-store");
+      expect(body.endsWith("\r\n")).toBe(true);
 
-    const cells = readCsv(body);
-    const { items } = (await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" }))
-      .body;
-    const byId = new Map(items.map((row) => [row.identity_id, row]));
-    expect(cells.length).toBeGreaterThan(0);
-    for (const cell of cells) {
-      const row = byId.get(cell.identity_id ?? "");
-      expect(cell).toMatchObject({
-        identity: row?.identity,
-        device_id: row?.device_id.replace(/^@/, "'@"),
-        hostname: row?.hostname?.replace(/^=/, "'=") ?? "",
-        state: row?.state,
-        last_heartbeat_at: row?.last_heartbeat_at ?? "",
-      });
-      if (kind === "queue_risk") expect(cell.queue_bytes).toBe(String(row?.queue.bytes ?? ""));
-      if (kind === "config_drift") expect(cell).toMatchObject({ drift: row?.config.drift });
-      else expect(cell.evidence).not.toBe("");
-    }
-  });
+      const cells = readCsv(body);
+      const { items } = (await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" }))
+        .body;
+      const byId = new Map(items.map((row) => [row.identity_id, row]));
+      expect(cells.length).toBeGreaterThan(0);
+      for (const cell of cells) {
+        const row = byId.get(cell.identity_id ?? "");
+        expect(cell).toMatchObject({
+          identity: row?.identity,
+          device_id: row?.device_id.replace(/^@/, "'@"),
+          hostname: row?.hostname?.replace(/^=/, "'=") ?? "",
+          state: row?.state,
+          last_heartbeat_at: row?.last_heartbeat_at ?? "",
+        });
+        if (kind === "queue_risk") expect(cell.queue_bytes).toBe(String(row?.queue.bytes ?? ""));
+        if (kind === "config_drift") expect(cell).toMatchObject({ drift: row?.config.drift });
+        else expect(cell.evidence).not.toBe("");
+      }
+    },
+  );
 
-  it("has a row whose condition another one hides, unless the filter asks for a state", async () => {
+  it("has a row whose condition is not its state, unless the filter names a state", async () => {
     const statesOf = async (query: string) => new Set(readCsv((await download(query)).body).map(({ state }) => state));
     expect((await statesOf("kind=stale")).size).toBeGreaterThan(1);
     expect(await statesOf("kind=stale&state=stale")).toEqual(new Set(["stale"]));
   });
 
-  it("I4: neutralises what a spreadsheet takes for a formula", async () => {
+  it("I4: neutralises text that a spreadsheet would read as a formula", async () => {
     const { body } = await download("kind=renewal_failures");
     expect(body).toContain("'+refused, with reenroll");
     expect(body).toContain(",'=host");
     expect(body).not.toMatch(/(^|,)"?[=+@]/m);
   });
 
-  it("is in the audit log with its kind, filters and rows", async () => {
+  it("is audited with its kind, filters and rows", async () => {
     await test.clock.advance(1000);
     const { body } = await download("kind=queue_risk&platform=linux/amd64&state=healthy&state=queue_at_risk");
     const rows = readCsv(body).length;
@@ -75,7 +78,7 @@ describe("an export of the health report", () => {
     });
   });
 
-  it("refuses an unknown kind, none, and what only a page takes; refusals export nothing", async () => {
+  it("rejects an unknown or missing kind and the parameters of a page, and exports nothing then", async () => {
     const count = async () =>
       (await test.db.execute(sql`select 1 from audit_event where action = 'fleet.export'`)).length;
     const before = await count();

@@ -26,7 +26,7 @@ const facets = async (query = "") =>
   (await test.api<FleetFacets>("GET", `/v1/collector/health/facets${query}`, { as: "auditor" })).body;
 
 describe("the facets of the health report", () => {
-  it("count versions, platforms, drift, heartbeat ages and expiry, with every bucket there", async () => {
+  it("count versions, platforms, drift, heartbeat ages and expiry, with every bucket present", async () => {
     const { total, versions, platforms, drift, heartbeat_age, certificate_expiry } = await facets();
     expect(total).toBe(2);
     expect(versions).toContainEqual({ version: "0.9.0", count: 1, supported: false });
@@ -50,7 +50,7 @@ describe("the facets of the health report", () => {
     expect(certificate_expiry.days).toHaveLength(30);
   });
 
-  it("count with the filter for older heartbeats and for expiry: a bucket begins where its filter does", async () => {
+  it("agree with the filters by heartbeat age and expiry: a bucket begins where its filter does", async () => {
     const older = async (seconds: number) => (await facets(`?heartbeat_older_than_seconds=${seconds}`)).total;
     expect([await older(59), await older(60)]).toEqual([1, 0]);
     const { days } = (await facets()).certificate_expiry;
@@ -59,7 +59,7 @@ describe("the facets of the health report", () => {
     expect([await within(until - 86_400), await within(until)]).toEqual([0, 1]);
   });
 
-  it("follow every filter, the states included, and count the rows of the exports by what holds for them", async () => {
+  it("apply every filter, including states, and count the rows of exports by condition", async () => {
     const stale = await facets("?state=stale");
     expect(stale).toMatchObject({
       total: 1,
@@ -92,7 +92,7 @@ describe("one collector of the report", () => {
     expect(body.history[0]?.actor).toEqual({ type: "operator", display: test.people.admin.email });
   });
 
-  it("is 404 for an id that nobody has, and 422 for what is no id", async () => {
+  it("is 404 for an unknown id, and 422 for text that is not an id", async () => {
     const get = (id: string) => test.api("GET", `/v1/collector/health/${id}`, { as: "auditor" });
     expect((await get("01920000-0000-7000-8000-0000000000ff")).status).toBe(404);
     expect((await get("one")).status).toBe(422);

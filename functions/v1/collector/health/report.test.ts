@@ -85,7 +85,7 @@ describe("the states of the health report", () => {
     expect(conditions?.[0]?.since).toBe(new Date(test.clock.now() - 1).toISOString());
   });
 
-  it("shows what the heartbeat says: invalid config, queue at risk, drops, failed renewal", async () => {
+  it("shows what the heartbeat reports: invalid config, queue at risk, drops, failed renewal", async () => {
     const { test, stateOf } = await startFleet();
     const host = await test.enroll("says");
     const { queue, renewal } = heartbeatBody(test.clock.now());
@@ -106,7 +106,7 @@ describe("the states of the health report", () => {
     expect(await state({ renewal: { ...renewal, status: "retrying" } })).toBe("healthy");
   });
 
-  it("says since when a heartbeat's conditions hold: from the first of the heartbeats that say so without a break", async () => {
+  it("dates a condition from the first of the consecutive heartbeats that report it", async () => {
     const { test, stateOf } = await startFleet();
     const host = await test.enroll("since");
     const { queue, renewal } = heartbeatBody(test.clock.now());
@@ -129,7 +129,7 @@ describe("the states of the health report", () => {
     expect(await sinceAfter(ill)).toEqual(Array(4).fill(test.clock.now()));
   });
 
-  it("compares versions as SemVer, and calls what is not SemVer unsupported", async () => {
+  it("compares versions as SemVer, and treats other versions as unsupported", async () => {
     const { test, stateOf } = await startFleet();
     const host = await test.enroll("version");
     for (const [version, state] of Object.entries({
@@ -146,7 +146,7 @@ describe("the states of the health report", () => {
     }
   });
 
-  it("keeps every condition and shows the first by precedence; a revoked identity is revoked above all", async () => {
+  it("lists every condition and derives the state by precedence, `revoked` first", async () => {
     const { test, stateOf } = await startFleet();
     const host = await test.enroll("many");
     const { queue } = heartbeatBody(test.clock.now());
@@ -200,7 +200,7 @@ describe("the health report", async () => {
   await test.clock.advance(1000);
   await test.forward(third);
 
-  it("tells a host that heartbeats but never forwarded from one that does", async () => {
+  it("distinguishes a host that never forwarded from one that does", async () => {
     const { summary, items } = await test.report();
     expect(summary).toMatchObject({ enrolled: 5, active_recent_heartbeats: 2, forwarding: 2, never_forwarded: 1 });
     expect(summary.by_state).toMatchObject({ healthy: 3, enrolling: 2, revoked: 0 });
@@ -209,7 +209,7 @@ describe("the health report", async () => {
     expect(items.find((row) => row.device_id === "a%2")).toMatchObject({ last_envelope_at: null });
   });
 
-  it("I6: searches for % and _ as themselves, in any case", async () => {
+  it("I6: searches for % and _ literally, in any case", async () => {
     const found = async (q: string) =>
       (await test.report(`?q=${encodeURIComponent(q)}`)).items.map((row) => row.device_id);
     expect(await found("A_")).toEqual(["a_1"]);
@@ -218,7 +218,7 @@ describe("the health report", async () => {
     expect((await found("LINUX/")).length).toBe(5);
   });
 
-  it("follows the filters in the summary, except for the states", async () => {
+  it("applies the filters to the summary, except the one by state", async () => {
     const { summary, items } = await test.report("?state=healthy&state=stale&q=b");
     expect(items.map((row) => row.device_id)).toEqual(["b3"]);
     expect(summary).toMatchObject({ enrolled: 2, by_state: { healthy: 1, enrolling: 1 } });
@@ -242,7 +242,7 @@ describe("the health report", async () => {
     },
   );
 
-  it("I6: refuses a tampered or foreign cursor, an unknown sort and an unknown parameter with 422", async () => {
+  it("I6: answers 422 to a tampered or foreign cursor, an unknown sort and an unknown parameter", async () => {
     const { next_cursor } = await test.report("?limit=1");
     const tampered = `${next_cursor?.slice(0, -2)}AA`;
     for (const query of [
