@@ -1,13 +1,11 @@
 import { sql } from "drizzle-orm";
 import { type AnyPgColumn, index, integer, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import type { ProofPurpose } from "../../proto/management/proof.ts";
 import { bytea, timestamp } from "./columns.ts";
 import { bootstrapToken, enrollmentPolicy } from "./enrollment.ts";
 
 /** The stored statuses; `expired` and `unknown` are derived, never stored. */
 export type StoredCertificateStatus = "active" | "replaced" | "revoked";
-
-/** The management request that a proof is made for. */
-export type ProofPurpose = "renew" | "heartbeat" | "config_desired";
 
 /** A managed host. */
 export const collectorIdentity = pgTable(

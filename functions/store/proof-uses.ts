@@ -1,5 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { ProofPurpose } from "../../drizzle/schema/certificate.ts";
+import type { ProofPurpose } from "../../proto/management/proof.ts";
 import type { Executor } from "./database.ts";
 
 /** A verified proof, not used yet. */

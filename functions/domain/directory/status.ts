@@ -3,7 +3,7 @@ import { countPeople, type DirectorySync, findDirectorySync, type PeopleCounts }
 import type { HeldFor, SuspectSetting } from "./rules.ts";
 
 /** The state of the directory sync: the newest sync, and the counts of people. */
-export interface DirectoryState {
+export interface DirectorySyncState {
   /** Null before the first sync. */
   last: DirectorySync | null;
   counts: PeopleCounts;
@@ -12,7 +12,7 @@ export interface DirectoryState {
 }
 
 /** Reads the state from the database, so that every core returns the same. */
-export const readDirectoryState = async ({ db }: Pick<Core, "db">): Promise<DirectoryState> => {
+export const readDirectorySyncState = async ({ db }: Pick<Core, "db">): Promise<DirectorySyncState> => {
   const [last, counts] = await Promise.all([findDirectorySync(db), countPeople(db)]);
   return { last: last ?? null, counts, suspectSetting: suspectSettingOf(last, counts) };
 };

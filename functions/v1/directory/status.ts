@@ -1,6 +1,6 @@
 import { rfc3339 } from "../../../kit/clock.ts";
 import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
-import { readDirectoryState } from "../../domain/directory/status.ts";
+import { readDirectorySyncState } from "../../domain/directory/status.ts";
 import { type OperatorCore, scope } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
 
@@ -15,7 +15,7 @@ export const directoryStatusRoute = (core: OperatorCore) =>
     guard: scope(core, "read"),
     replies: { 200: { description: "The state of the sync", schema: DirectoryStatus } },
     handle: async () => {
-      const { last, counts, suspectSetting } = await readDirectoryState(core);
+      const { last, counts, suspectSetting } = await readDirectorySyncState(core);
       const snapshotAt = last?.syncedAt?.getTime() ?? null;
       return {
         status: 200,
