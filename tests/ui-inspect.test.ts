@@ -119,7 +119,7 @@ describe("the fleet page in a browser", () => {
     await page.keyboard.press("Escape");
     await page.getByRole("button", { name: "Remove filter state:enrolling" }).click();
     await expect.poll(() => addressOf(page)).toBe("?q=edge");
-    await page.goBack();
+    await page.evaluate(() => history.back());
     await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
     expect(messages).toEqual([]);
     await page.context().close();

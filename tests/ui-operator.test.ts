@@ -142,7 +142,7 @@ describe("the fleet page with a large fleet", () => {
     expect(new Set(await page.locator("tbody .column-forwarding").allTextContents())).toEqual(new Set(["never"]));
     expect(await page.locator("tbody .column-heartbeat .never").count()).toBe(0);
 
-    await page.goBack();
+    await page.evaluate(() => history.back());
     await shown(page, 320);
     const revoked = page.getByRole("region", { name: "States" }).getByRole("link", { name: /^Revoked/ });
     const revokedCount = Number((await revoked.textContent())?.replace(/\D/g, ""));
