@@ -11,11 +11,11 @@ import {
   type TestName,
 } from "../lab-ca/test-pki.ts";
 
-/** The directories of a host as `enroll` leaves them, with a pair that a throw-away authority issued. */
+/** The directories of a host as `enroll` writes them, with credentials from a temporary authority. */
 export interface EnrolledHost {
   dir: string;
   config: string;
-  /** What a test may write at `config`, with lines of its own after it. */
+  /** The text of `config`, to which a test may append. */
   configText: string;
   certFile: string;
   keyFile: string;
@@ -25,7 +25,7 @@ export interface EnrolledHost {
   remove(): Promise<void>;
 }
 
-/** Makes one below the system's temporary directory. `names` replaces the certificate's single URI. */
+/** Creates one below the system's temporary directory. `names` replaces the certificate's single URI. */
 export const createEnrolledHost = async (
   options: {
     names?: readonly TestName[];
@@ -33,7 +33,7 @@ export const createEnrolledHost = async (
     ca?: TestCa;
     endpoint?: string;
     more?: string;
-    /** What `core-ca.pem` holds; the throw-away authority's own certificate unless told. */
+    /** The content of `core-ca.pem`; by default the authority's own certificate. */
     caPem?: string;
   } = {},
 ): Promise<EnrolledHost> => {

@@ -3,19 +3,19 @@ import { text } from "node:stream/consumers";
 import type { Configuration, interactionPolicy } from "oidc-provider";
 import { startLoopbackServer } from "./loopback-server.ts";
 
-/** Somebody who can sign in at the provider. */
+/** A person who can sign in at the provider. */
 export interface ProviderAccount {
   /** The Directory user's id: the provider's `sub`. */
   subject: string;
   email: string;
   name: string;
-  /** What the page that asks who to be says about them. */
+  /** Shown on the page that offers the accounts. */
   note?: string;
 }
 
 /** A real OpenID Connect provider (oidc-provider) over loopback HTTP. */
 export interface IdentityProvider {
-  /** What `IDP_ISSUER` must be. */
+  /** The value of `IDP_ISSUER`. */
   issuer: string;
   clientId: string;
   clientSecret: string;
@@ -24,24 +24,22 @@ export interface IdentityProvider {
 
 const hour = 3600;
 
-/** What a test or the demo chooses. */
+/** What a caller may vary. */
 export interface IdentityProviderOptions {
   accounts: readonly ProviderAccount[];
   /** The origins of web: `WEBAUTH_URL`. */
   webOrigins: readonly string[];
-  /** A free one unless told. */
-  port?: number;
 }
 
 /**
- * Starts the provider with one confidential client, PKCE required. Instead of a password it asks which account to be: a page with a
- * button for each, `POST`ed as `account=<subject>`; consent is given beforehand, and who chose once is remembered until the client
- * asks with `prompt=select_account`. Whoever chooses `cancel` is sent back with `access_denied`.
+ * Starts the provider with one confidential client, PKCE required. Instead of a password it shows a page with a button for each account,
+ * `POST`ed as `account=<subject>`. Consent is implied, and the choice is remembered until the client sends `prompt=select_account`.
+ * `account=cancel` returns to the client with `access_denied`.
  */
 export const startIdentityProvider = async (options: IdentityProviderOptions): Promise<IdentityProvider> => {
-  const { server, url: issuer, close } = await startLoopbackServer(options.port);
+  const { server, url: issuer, close } = await startLoopbackServer();
   const clientId = "svc-web";
-  // What a form changes: a client that joins it unencoded is refused (RFC 6749, 2.3.1).
+  // Characters that form encoding changes: a client that sends them unencoded is rejected (RFC 6749, 2.3.1).
   const clientSecret = "a client secret: 100% of + and /";
 
   const configurationWith = (policy: interactionPolicy.DefaultPolicy): Configuration => ({
@@ -56,7 +54,7 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
     ],
     cookies: { keys: ["of no value: the accounts are made up"] },
     features: { devInteractions: { enabled: false } },
-    // As the big providers do: what scopes ask for stands in the id_token too.
+    // As the big providers do: claims of the requested scopes are in the id_token too.
     conformIdTokenClaims: false,
     claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name"] },
     pkce: { required: () => true },
@@ -91,7 +89,7 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
       policy.add(new interactionPolicy.Prompt({ name: "select_account", requestable: true }), 0);
       return new Provider(issuer, configurationWith(policy));
     });
-  // With the first request: it takes a second to import, and most tests of web never come here.
+  // At the first request, because the import takes a second and most tests of web do not need it.
   let started: ReturnType<typeof start> | undefined;
   const provider = () => {
     started ??= start();
@@ -109,7 +107,7 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
     const oidc = await provider();
     const { session } = await oidc.interactionDetails(request, response);
     const location = await oidc.interactionResult(request, response, result);
-    // Who is chosen takes the place of who was here before; left to itself the provider would first have that one sign out.
+    // Replaces the account of the session; otherwise the provider would sign that account out first.
     const before = session && (await oidc.Session.findByUid(session.uid));
     if (before) {
       delete before.accountId;
@@ -122,7 +120,7 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
     else (await provider()).callback()(request, response);
   };
   server.on("request", (request, response) => {
-    answer(request, response).catch(() => response.writeHead(400).end("No such interaction: begin again"));
+    answer(request, response).catch(() => response.writeHead(400).end("No such interaction: start again"));
   });
 
   return {
@@ -133,7 +131,7 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
   };
 };
 
-/** It warns of keys and storage that are not fit for production, and of every runtime newer than itself. */
+/** Suppresses its warnings of development keys and storage, and of runtimes that are newer than it. */
 const quietly = async <Result>(work: () => Promise<Result>): Promise<Result> => {
   const { warn } = console;
   console.warn = () => undefined;

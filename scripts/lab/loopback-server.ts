@@ -11,10 +11,10 @@ export interface LoopbackServer {
   close(): Promise<void>;
 }
 
-/** Starts one on a free port, unless `port` is given. */
-export const startLoopbackServer = async (port = 0): Promise<LoopbackServer> => {
+/** Starts one on a free port. */
+export const startLoopbackServer = async (): Promise<LoopbackServer> => {
   const server = createServer();
-  server.listen(port, "127.0.0.1");
+  server.listen(0, "127.0.0.1");
   await once(server, "listening");
   return {
     server,

@@ -1,14 +1,14 @@
-/** What a browser does of HTTP, for tests without one: keeps cookies by host and path, follows redirects, posts forms. */
+/** An HTTP client that behaves like a browser: keeps cookies by host and path, follows redirects, posts forms. */
 export interface UserAgent {
-  /** Requests a URL and follows its redirects; the answer's `url` is where it ended. */
+  /** Requests a URL and follows its redirects; `url` of the result is the last one. */
   visit(url: string, init?: RequestInit): Promise<Visit>;
-  /** One request with the cookies, no redirect followed. */
+  /** Sends one request with the cookies, and follows no redirect. */
   fetch(url: string, init?: RequestInit): Promise<Response>;
-  /** The value of a cookie; undefined when there is none. */
+  /** Returns the value of a cookie; undefined when there is none. */
   cookie(name: string): string | undefined;
   /** Plants a cookie, as an attacker would. */
   plant(url: string, cookie: string): void;
-  /** The `Cookie` header that a request to this URL gets. */
+  /** Returns the `Cookie` header of a request to this URL. */
   cookieHeader(url: string): string;
 }
 
@@ -18,7 +18,7 @@ export interface Visit {
   status: number;
   headers: Headers;
   text: string;
-  /** Every URL on the way, the last one too. */
+  /** Every URL that was requested, in order. */
   trail: readonly string[];
 }
 
@@ -31,7 +31,7 @@ interface Kept {
 
 const redirectsMax = 20;
 
-/** A user agent with an empty jar, over `send` (`fetch` unless told). */
+/** Creates a user agent without cookies, over `send`, by default `fetch`. */
 export const createUserAgent = (send: (url: string, init: RequestInit) => Promise<Response> = fetch): UserAgent => {
   let jar: Kept[] = [];
 

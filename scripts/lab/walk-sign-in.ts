@@ -1,6 +1,6 @@
 import type { UserAgent, Visit } from "./user-agent.ts";
 
-/** Walks the sign-in as a person would: the provider's page, its button, and back. Resolves with where it ended. */
+/** Signs in as a person does: the provider's page, its button, and back to web. Returns the last page. */
 export const walkSignIn = async (
   agent: UserAgent,
   { origin, account, returnTo = "/" }: { origin: string; account: string; returnTo?: string },

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { dependencyFaults } from "./dependencies.ts";
 
-it("U1: takes exact versions of the registry and the listed install scripts alone", () => {
+it("U1: accepts only exact versions of the registry and the listed install scripts", () => {
   expect(dependencyFaults({ dependencies: { a: "1.2.3" }, optionalDependencies: { b: "1.2.3-beta.4" } })).toEqual([]);
   for (const version of [
     "^1.2.3",
