@@ -1,38 +1,45 @@
 import { getTableColumns, sql } from "drizzle-orm";
-import { collectorHealth, type RenewalStatus } from "../../drizzle/schema/fleet.ts";
+import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
+import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
 import type { Executor } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
 import { admissionOf, type DecisionRow, decideProofs, type ProofAdmission, type ProofUse } from "./proof-uses.ts";
 
-/** The columns of `collector_health` that a heartbeat reports, by their names. Times are RFC 3339. */
-export interface HealthReport {
-  boot_id: string;
-  collector_version: string;
-  collector_commit: string;
-  hostname: string;
-  platform: string;
-  started_at: string;
-  config_valid: boolean;
-  config_errors: readonly string[];
-  running_config_hash: string | null;
-  desired_config_hash: string | null;
-  last_known_good_config_hash: string | null;
-  queue_records: number;
-  queue_bytes: number;
-  queue_bytes_max: number;
-  queue_oldest_record_age_seconds: number | null;
-  dropped_records_total: number;
-  queue_at_risk: boolean;
-  forwarder_connected: boolean;
-  forwarder_last_ack_at: string | null;
-  forwarder_last_error: string | null;
-  renewal_status: RenewalStatus;
-  renewal_last_attempt_at: string | null;
-  renewal_next_attempt_at: string | null;
-  renewal_last_error: string | null;
-}
+/** Returns a heartbeat as the columns of `collector_health` that it reports, by their names. Times are RFC 3339. */
+export const healthReportOf = (request: HeartbeatRequest) => {
+  const { collector, config, queue, forwarder, renewal } = request;
+  return {
+    boot_id: request.boot_id,
+    collector_version: collector.version,
+    collector_commit: collector.commit,
+    hostname: collector.hostname,
+    platform: collector.platform,
+    started_at: collector.started_at,
+    config_valid: config.valid,
+    config_errors: config.errors,
+    running_config_hash: config.running_config_hash,
+    desired_config_hash: config.desired_config_hash ?? null,
+    last_known_good_config_hash: config.last_known_good_config_hash ?? null,
+    queue_records: queue.records,
+    queue_bytes: queue.bytes,
+    queue_bytes_max: queue.max_bytes,
+    queue_oldest_record_age_seconds: queue.oldest_record_age_seconds,
+    dropped_records_total: queue.dropped_records_total,
+    queue_at_risk: queue.at_risk,
+    forwarder_connected: forwarder.connected,
+    forwarder_last_ack_at: forwarder.last_ack_at,
+    forwarder_last_error: forwarder.last_error,
+    renewal_status: renewal.status,
+    renewal_last_attempt_at: renewal.last_attempt_at,
+    renewal_next_attempt_at: renewal.next_attempt_at,
+    renewal_last_error: renewal.last_error,
+  };
+};
+
+/** The reported columns of `collector_health`. */
+export type HealthReport = ReturnType<typeof healthReportOf>;
 
 /** One heartbeat: its proof and its report. */
 export interface HeartbeatWrite {

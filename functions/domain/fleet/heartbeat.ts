@@ -1,7 +1,7 @@
 import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import type { Core } from "../../core.ts";
 import { hasAuditEventSince } from "../../store/audit.ts";
-import { createHeartbeatWriter, type HealthReport, type HeartbeatRecord } from "../../store/heartbeats.ts";
+import { createHeartbeatWriter, type HeartbeatRecord, healthReportOf } from "../../store/heartbeats.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authenticate.ts";
 
@@ -39,7 +39,7 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
   return async (caller, request, origin) => {
     const now = clock.now();
     const { identity } = caller.certificate;
-    const record = await write({ identity, use: proofUseOf(caller, now), report: reportOf(request) });
+    const record = await write({ identity, use: proofUseOf(caller, now), report: healthReportOf(request) });
     observe.heartbeat(record.outcome);
     const { certificateId, identityId } = await admitted(core, caller, record, origin);
     if (record.isCloneSuspected) await auditClone(core, { identity, identityId, certificateId }, origin);
@@ -79,34 +79,4 @@ const auditClone = async (
       },
     ),
   );
-};
-
-const reportOf = (request: HeartbeatRequest): HealthReport => {
-  const { collector, config, queue, forwarder, renewal } = request;
-  return {
-    boot_id: request.boot_id,
-    collector_version: collector.version,
-    collector_commit: collector.commit,
-    hostname: collector.hostname,
-    platform: collector.platform,
-    started_at: collector.started_at,
-    config_valid: config.valid,
-    config_errors: config.errors,
-    running_config_hash: config.running_config_hash,
-    desired_config_hash: config.desired_config_hash ?? null,
-    last_known_good_config_hash: config.last_known_good_config_hash ?? null,
-    queue_records: queue.records,
-    queue_bytes: queue.bytes,
-    queue_bytes_max: queue.max_bytes,
-    queue_oldest_record_age_seconds: queue.oldest_record_age_seconds,
-    dropped_records_total: queue.dropped_records_total,
-    queue_at_risk: queue.at_risk,
-    forwarder_connected: forwarder.connected,
-    forwarder_last_ack_at: forwarder.last_ack_at,
-    forwarder_last_error: forwarder.last_error,
-    renewal_status: renewal.status,
-    renewal_last_attempt_at: renewal.last_attempt_at,
-    renewal_next_attempt_at: renewal.next_attempt_at,
-    renewal_last_error: renewal.last_error,
-  };
 };
