@@ -31,7 +31,7 @@ export const createTestFiles = () => {
   };
   const start = async (config: Partial<FileSourceConfig> = {}): Promise<void> => {
     source = createFileSource(
-      { include: [join(dir, "logs/*.log")], exclude: [], startAt: "beginning", ...config },
+      { include: [join(dir, "logs/*.log")], exclude: [], startAt: "beginning", rules: { neverRead: [] }, ...config },
       { append: (...call) => append(...call), checkpoints: queue.checkpoints, clock, log: createTestLog() },
     );
     await source.start();

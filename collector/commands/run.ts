@@ -1,6 +1,5 @@
 import { flushCompileCache } from "node:module";
 import { setFlagsFromString } from "node:v8";
-import type { SourceConfig } from "../../proto/collector-config/parse.ts";
 import { resumePendingConfig } from "../config/desired-state.ts";
 import { defaultConfigPath } from "../config/load-config.ts";
 import { QueueLockedError, QueueVersionError } from "../queue/errors.ts";
@@ -9,7 +8,7 @@ import { superviseCollector } from "../runtime/supervisor.ts";
 import { createFileSource, type FileSourceDependencies } from "../sources/file/file-source.ts";
 import { createHostMetricsSource } from "../sources/host-metrics/host-metrics-source.ts";
 import { createOtlpSource } from "../sources/otlp/otlp-source.ts";
-import type { Source } from "../sources/source.ts";
+import type { Source, SourceSettings } from "../sources/source.ts";
 import { SourceStartError } from "../sources/source-set.ts";
 import { readCommit, version } from "../version.ts";
 import { defineCommand } from "./command.ts";
@@ -53,7 +52,7 @@ rejected, and the previous one stays in effect. SIGTERM and SIGINT stop it: reco
 });
 
 /** Creates the source of a config entry. */
-const createSource = (config: SourceConfig, dependencies: FileSourceDependencies): Source => {
+const createSource = (config: SourceSettings, dependencies: FileSourceDependencies): Source => {
   switch (config.type) {
     case "otlp":
       return createOtlpSource(config, dependencies);

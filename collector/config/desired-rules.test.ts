@@ -46,7 +46,7 @@ describe("rejectedChanges", () => {
   });
 
   it("allows file sources inside the roots, and those of the running config", () => {
-    expect(include("/var/log/*.log", "/srv/logs/a/**/b.log")).toEqual([]);
+    expect(include("/var/log/*.log", "/srv/logs/a/**/b.log", "/var/log/app-?/{a,b}[0-9].log")).toEqual([]);
     expect(include("/opt/app/own.log")).toEqual([]);
   });
 
@@ -61,6 +61,11 @@ describe("rejectedChanges", () => {
     "/var/{log,lib}/*",
     "/**/shadow",
     "/srv/logs/@(a|../..)/x",
+    "/var/log/{.,x}{.,y}/{.,x}{.,y}/etc/shadow",
+    "/var/log/[.][.]/[.][.]/etc/shadow",
+    "/var/log/+(.)/etc/shadow",
+    "/var/log/\\.\\./\\.\\./etc/shadow",
+    "/var/log/{a,b/x}.log",
   ])("rejects %s, which could match outside the roots", (pattern) => {
     const reason = "sources.0.include must stay inside management.file_roots of this host";
     expect(include(pattern)).toEqual([reason]);

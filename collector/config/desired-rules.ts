@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { hasPlainDirectories } from "../../proto/collector-config/file-patterns.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 
 /** Every key that a desired config may not change, and how to read its value. */
@@ -24,18 +25,19 @@ export const rejectedChanges = (running: CollectorConfig, desired: CollectorConf
   const outside = desired.sources.flatMap((source, index) =>
     source.type !== "file" ||
     running.sources.some((known) => isDeepStrictEqual(known, source)) ||
-    source.include.every((pattern) => running.management.fileRoots.some((root) => isInside(pattern, root)))
+    isInsideRoots(source.include, running.management.fileRoots)
       ? []
       : [`sources.${index}.include must stay inside management.file_roots of this host`],
   );
   return [...fixed, ...outside];
 };
 
-/**
- * Whether a pattern matches nothing outside `root`, apart from links: it starts with `root`, and has no `..`, which could lead out of it
- * after a wildcard or inside braces.
- */
+/** Whether every pattern stays inside one of the roots, apart from links. */
+export const isInsideRoots = (patterns: readonly string[], roots: readonly string[]): boolean =>
+  patterns.every((pattern) => roots.some((root) => isInside(pattern, root)));
+
+/** Whether a pattern matches nothing outside `root`, apart from links: its text starts with `root` and shows where it leads. */
 const isInside = (pattern: string, root: string): boolean => {
   const base = root.endsWith("/") ? root : `${root}/`;
-  return !pattern.includes("..") && !base.includes("..") && pattern.startsWith(base);
+  return pattern.startsWith(base) && hasPlainDirectories(pattern);
 };

@@ -63,6 +63,15 @@ describe("loadConfig", () => {
     ["a text over the size limit", "", (host) => writeFile(host.config, "#".repeat(300_000))],
   ];
 
+  it("rejects file patterns that can match only the collector's own files", async () => {
+    const host = await enrolledHost();
+    const include = ["logs/*.log", "data/*", join(host.dir, "*.yaml"), "/var/log/*"];
+    await writeFile(host.config, `${host.configText}sources: [{type: file, include: ${JSON.stringify(include)}}]`);
+    const { errors } = await loadConfig(host.config, asUser);
+    expect(errors.map(({ path }) => path)).toEqual([0, 1, 2].map((index) => `sources.0.include.${index}`));
+    expect(errors[0]?.message).toBe("must be outside the directories of the config, the identity and the buffer");
+  });
+
   it.each(faults)("rejects %s at %j, and names no file", async (_name, path, change) => {
     const host = await enrolledHost();
     await change(host);

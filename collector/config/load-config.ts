@@ -9,6 +9,7 @@ import { type ConfigTextError, configBytesMax, type ParsedTree } from "../../pro
 import { decodePemBundle } from "../../proto/pem.ts";
 import { readPrivateText, UnsafeFileError } from "../files/private-files.ts";
 import { type Credentials, CredentialsError, joinCredentials, readPemCertificate } from "../identity/credentials.ts";
+import { ownPaths } from "./source-settings.ts";
 
 /** The config without `--config`. */
 export const defaultConfigPath = "/etc/svc-collector/collector.yaml";
@@ -73,6 +74,7 @@ export const loadConfig = async (
   await loadCredentials(loaded, config, errorAt);
   await loadAuthorities(loaded, config, errorAt);
   await checkBuffer(loaded, config, errorAt);
+  checkFilePatterns(loaded.path, config, loaded.errors, errorAt);
   return loaded;
 };
 
@@ -186,5 +188,26 @@ const checkBuffer = async (loaded: LoadedConfig, config: CollectorConfig, errorA
   } catch (error) {
     if (describeReadFailure(error) !== "does not exist")
       loaded.errors.push(errorAt(["buffer", "dir"], describeReadFailure(error)));
+  }
+};
+
+/** Rejects patterns that can match nothing but the collector's own files, which no source reads. */
+const checkFilePatterns = (
+  path: string,
+  config: CollectorConfig,
+  errors: ConfigTextError[],
+  errorAt: ErrorAt,
+): void => {
+  const own = ownPaths({ path, config }).map((entry) => (entry.endsWith("/") ? entry : `${entry}/`));
+  for (const [source, entry] of config.sources.entries()) {
+    if (entry.type !== "file") continue;
+    for (const [index, pattern] of entry.include.entries())
+      if (own.some((directory) => pattern.startsWith(directory)))
+        errors.push(
+          errorAt(
+            ["sources", source, "include", index],
+            "must be outside the directories of the config, the identity and the buffer",
+          ),
+        );
   }
 };

@@ -7,13 +7,13 @@
  *   Only the parts that a change concerns are stopped; the queue closes for a change of `buffer` alone.
  */
 import { isDeepStrictEqual } from "node:util";
-import type { SourceConfig } from "../../proto/collector-config/parse.ts";
 import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
+import { sourceSettings } from "../config/source-settings.ts";
 import type { CollectorEnv } from "../env.ts";
 import { openQueue, type Queue } from "../queue/queue.ts";
 import type { FileSourceDependencies } from "../sources/file/file-source.ts";
-import type { Source } from "../sources/source.ts";
+import type { Source, SourceSettings } from "../sources/source.ts";
 import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
 import { type StatusSocket, serveStatus } from "../status/status-socket.ts";
 import { composeStatus } from "./compose-status.ts";
@@ -32,7 +32,7 @@ export interface SupervisorOptions {
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   facts: ProcessFacts;
   log: ReloadableLog;
-  createSource(config: SourceConfig, dependencies: FileSourceDependencies): Source;
+  createSource(config: SourceSettings, dependencies: FileSourceDependencies): Source;
 }
 
 /**
@@ -96,7 +96,7 @@ const runWithQueue = async (
   };
   try {
     session = await openSession(options, state, queue);
-    await sources.apply(state.loaded.config.sources);
+    await sources.apply(sourceSettings(state.loaded));
     state.effectiveHash = state.loaded.runningConfigHash;
     socket = await serveStatus(state.loaded.config.buffer.dir, compose, log);
     onStarted();
@@ -197,7 +197,7 @@ const reload = async (
 ): Promise<CoreSession> => {
   const { log } = options;
   try {
-    await sources.apply(next.config.sources);
+    await sources.apply(sourceSettings(next));
   } catch (error) {
     rejectConfig(state, next, error, log);
     return session;

@@ -1,5 +1,4 @@
-import type { SourceConfig } from "../../proto/collector-config/parse.ts";
-import type { Source } from "./source.ts";
+import type { Source, SourceSettings } from "./source.ts";
 
 /** A source could not start. The message names it and the reason. */
 export class SourceStartError extends Error {
@@ -13,7 +12,7 @@ export interface SourceSet {
    * which may use their addresses. If one cannot start, restarts the previous sources as far as possible and throws
    * `SourceStartError`.
    */
-  apply(configs: readonly SourceConfig[]): Promise<void>;
+  apply(configs: readonly SourceSettings[]): Promise<void>;
   running(): readonly Source[];
   /** Stops all sources. Never rejects. */
   stop(): Promise<void>;
@@ -21,15 +20,15 @@ export interface SourceSet {
 
 interface Running {
   readonly key: string;
-  readonly config: SourceConfig;
+  readonly config: SourceSettings;
   readonly source: Source;
 }
 
 /** Creates an empty set. `create` creates a source from its config. */
-export const createSourceSet = (create: (config: SourceConfig) => Source): SourceSet => {
+export const createSourceSet = (create: (config: SourceSettings) => Source): SourceSet => {
   let running: Running[] = [];
 
-  const start = async (config: SourceConfig): Promise<void> => {
+  const start = async (config: SourceSettings): Promise<void> => {
     const source = create(config);
     running.push({ key: JSON.stringify(config), config, source });
     try {
@@ -46,7 +45,7 @@ export const createSourceSet = (create: (config: SourceConfig) => Source): Sourc
   };
 
   /** Returns which of `configs` do not run, and which sources run without being among them. */
-  const compare = (configs: readonly SourceConfig[]) => {
+  const compare = (configs: readonly SourceSettings[]) => {
     const left = [...running];
     const missing = configs.filter((config) => {
       const index = left.findIndex(({ key }) => key === JSON.stringify(config));

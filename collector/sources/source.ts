@@ -1,6 +1,20 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
+import type { SourceConfig } from "../../proto/collector-config/parse.ts";
 import type { Queue } from "../queue/queue.ts";
+
+/** Which files a `file` source may read. */
+export interface FileRules {
+  /** The collector's own files and directories, of which nothing is read. */
+  readonly neverRead: readonly string[];
+  /** The directories in which a file must be; undefined if it may be anywhere. */
+  readonly roots?: readonly string[] | undefined;
+}
+
+type FileConfig = Extract<SourceConfig, { type: "file" }>;
+
+/** What a source is created with: its config, and for files which of them it may read. */
+export type SourceSettings = Exclude<SourceConfig, FileConfig> | (FileConfig & { readonly rules: FileRules });
 
 /** Appends records to the queue while it runs. */
 export interface Source {

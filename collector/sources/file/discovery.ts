@@ -1,7 +1,9 @@
-import { constants, type Stats } from "node:fs";
-import { type FileHandle, glob, open, readdir, realpath, stat } from "node:fs/promises";
-import { dirname, join, matchesGlob } from "node:path";
+import type { Stats } from "node:fs";
+import { type FileHandle, glob, readdir, stat } from "node:fs/promises";
+import { join, matchesGlob } from "node:path";
 import { errorCode } from "../../../kit/describe-error.ts";
+import type { FileRules } from "../source.ts";
+import { ForbiddenFileError, openAllowedFile } from "./file-rules.ts";
 
 /** Selects the files of a source. */
 export interface FilePatterns {
@@ -12,6 +14,8 @@ export interface FilePatterns {
 /** An open regular file. */
 export interface OpenFile {
   readonly path: string;
+  /** Without symbolic links. */
+  readonly realPath: string;
   readonly file: FileHandle;
   readonly stat: Stats;
 }
@@ -38,35 +42,20 @@ export const statRegularFile = async (path: string): Promise<Stats | null> => {
   }
 };
 
-/** Opens a regular file; null and errors as in `statRegularFile`. */
-export const openRegularFile = async (path: string): Promise<OpenFile | null> => {
-  if ((await statRegularFile(path)) === null) return null;
-  try {
-    // Non-blocking, in case a pipe replaced the file since.
-    const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK);
-    const opened = await file.stat();
-    if (opened.isFile()) return { path, file, stat: opened };
-    await file.close();
-    return null;
-  } catch (error) {
-    if (isMissing(error)) return null;
-    throw error;
-  }
-};
-
-/** Returns the directory of the file at `path` if `path` leads there through a symbolic link. */
-export const linkedDirectory = async (path: string): Promise<string | undefined> => {
-  const directory = dirname(await realpath(path).catch(() => path));
-  return directory === dirname(path) ? undefined : directory;
-};
-
 /** Opens the file in `directory` for which `isIt` is true: a followed file that was renamed. */
-export const findRenamed = async (directory: string, isIt: (stat: Stats) => boolean): Promise<OpenFile | null> => {
+export const findRenamed = async (
+  directory: string,
+  isIt: (stat: Stats) => boolean,
+  rules: FileRules,
+): Promise<OpenFile | null> => {
   const names = await readdir(directory).catch(() => []);
   for (const name of names) {
     const candidate = await stat(join(directory, name)).catch(() => null);
     if (candidate === null || !isIt(candidate)) continue;
-    const opened = await openRegularFile(join(directory, name));
+    const opened = await openAllowedFile(join(directory, name), rules).catch((error: unknown) => {
+      if (error instanceof ForbiddenFileError) return null;
+      throw error;
+    });
     if (opened !== null && isIt(opened.stat)) return opened;
     await opened?.file.close();
   }

@@ -1,17 +1,9 @@
 import { dirname } from "node:path";
 import { QueueClosedError } from "../../queue/errors.ts";
 import type { Queue } from "../../queue/queue.ts";
-import type { Source, SourceDependencies } from "../source.ts";
-import {
-  type FilePatterns,
-  findPaths,
-  findRenamed,
-  linkedDirectory,
-  matches,
-  type OpenFile,
-  openRegularFile,
-  statRegularFile,
-} from "./discovery.ts";
+import type { FileRules, Source, SourceDependencies } from "../source.ts";
+import { type FilePatterns, findPaths, findRenamed, matches, type OpenFile, statRegularFile } from "./discovery.ts";
+import { ForbiddenFileError, openAllowedFile } from "./file-rules.ts";
 import { chunkBytes } from "./lines.ts";
 import { fileKey, hasSameHead, type Position, parsePosition, positionAt, savePosition } from "./position.ts";
 import { createTail, type Tail } from "./tail.ts";
@@ -22,6 +14,8 @@ export interface FileSourceConfig extends FilePatterns {
   readonly name?: string;
   /** Where to start in files that exist at the first discovery; later ones are read from their start. */
   readonly startAt: "beginning" | "end";
+  /** Which of these files it may read. */
+  readonly rules: FileRules;
 }
 
 /** The dependencies of a `file` source. */
@@ -74,11 +68,13 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   };
 
   /** Returns where to start in a file that is not followed yet. */
-  const startOf = async ({ path, file, stat }: OpenFile, patternIsNew: boolean): Promise<Position> => {
+  const startOf = async ({ path, realPath, file, stat }: OpenFile, patternIsNew: boolean): Promise<Position> => {
     const saved = checkpoints().get(fileKey(stat));
     const position = saved === undefined ? null : parsePosition(saved);
     if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position))) return position;
-    const location = { path, directory: await linkedDirectory(path) };
+    const directory = dirname(realPath);
+    // Only if the path leads there through a symbolic link.
+    const location = { path, directory: directory === dirname(path) ? undefined : directory };
     return await positionAt(file, location, patternIsNew && config.startAt === "end" ? stat.size : 0);
   };
 
@@ -109,13 +105,16 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       if (stat === null) return null;
       found.add(fileKey(stat));
       if (tails.has(fileKey(stat))) return null;
-      const opened = await openRegularFile(path);
+      const opened = await openAllowedFile(path, config.rules);
       unreadable.delete(path);
       if (opened === null || !tails.has(fileKey(opened.stat))) return opened;
       await opened.file.close();
       return null;
     } catch (error) {
-      if (!unreadable.has(path)) log.warn({ err: error, source: name, path }, "a file cannot be read");
+      if (unreadable.has(path)) return null;
+      if (error instanceof ForbiddenFileError)
+        log.warn({ source: name, path, reason: error.message }, "a file may not be read");
+      else log.warn({ err: error, source: name, path }, "a file cannot be read");
       unreadable.add(path);
       return null;
     }
@@ -128,8 +127,8 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       if (position === null || tails.has(key) || !matches(config, position.path)) continue;
       const isIt = (stat: { dev: number; ino: number }) => fileKey(stat) === key;
       const opened =
-        (await findRenamed(dirname(position.path), isIt)) ??
-        (position.directory === undefined ? null : await findRenamed(position.directory, isIt));
+        (await findRenamed(dirname(position.path), isIt, config.rules)) ??
+        (position.directory === undefined ? null : await findRenamed(position.directory, isIt, config.rules));
       if (opened !== null && position.offset <= opened.stat.size && (await hasSameHead(opened.file, position))) {
         await follow(opened, position);
         continue;

@@ -1,5 +1,6 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { FieldError } from "../../../kit/problem.ts";
+import { hasPlainDirectories } from "../../../proto/collector-config/file-patterns.ts";
 import { configHash } from "../../../proto/collector-config/hash.ts";
 import { parseCollectorConfig } from "../../../proto/collector-config/parse.ts";
 import { configBytesMax, parseTree } from "../../../proto/collector-config/tree.ts";
@@ -62,7 +63,7 @@ export interface CheckedConfig {
 
 /**
  * Checks a collector config before it is published (docs/collector-config.md). Throws 413 `payload_too_large` over 256 KiB, 422
- * `config_contains_secret`, 422 `config_invalid` by the collector's own schema. Errors name paths and lines, never values.
+ * `config_contains_secret`, 422 `config_invalid` by the collector's own schema, or for a pattern that hides which directories it reads. Errors name paths and lines, never values.
  */
 export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
   const sizeBytes = new TextEncoder().encode(yaml).length;
@@ -82,9 +83,19 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
   }
   const parsed = parseCollectorConfig(yaml);
   if (!parsed.ok) throw invalid(parsed.errors);
+  const composed = parsed.config.sources.flatMap((source, index) =>
+    source.type !== "file"
+      ? []
+      : source.include.flatMap((pattern, at) =>
+          hasPlainDirectories(pattern) ? [] : [parsed.errorAt(["sources", index, "include", at], composedMessage)],
+        ),
+  );
+  if (composed.length > 0) throw invalid(composed);
   const hash = await configHash(yaml);
   if (hash === null) throw invalid([{ path: "", message: "has no hash" }]);
   return { yaml, configHash: hash, sizeBytes };
 };
+
+const composedMessage = "must name its directories without braces, classes, groups, backslashes and ..";
 
 const invalid = (errors: readonly FieldError[]): Problem => new Problem("config_invalid", { errors });

@@ -8,7 +8,7 @@ import { openTestQueue } from "../../queue.ts";
 const [dir = ""] = process.argv.slice(2);
 const queue = openTestQueue(join(dir, "queue"));
 const source = createFileSource(
-  { include: [join(dir, "*.log")], exclude: [], startAt: "beginning" },
+  { include: [join(dir, "*.log")], exclude: [], startAt: "beginning", rules: { neverRead: [] } },
   { append: queue.append, checkpoints: queue.checkpoints, clock: systemClock, log: createTestLog() },
 );
 setInterval(() => console.log(queue.lastSequence), 5);

@@ -4,9 +4,9 @@
  * accepted span is stored once. Prints one JSON object; exit code 1 when that does not hold, or when the memory of the collector grew
  * from run to run.
  */
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { parseArgs } from "node:util";
 import { fraction, systemEntropy } from "../../../kit/entropy.ts";
 import { memoryOf } from "../../../scripts/bench/processes.ts";
@@ -30,13 +30,15 @@ const soak = async (minutes: number, seed: number, rate: number) => {
   const [ingestPort = 0, otlpPort = 0] = await findPorts(2, systemEntropy);
   const files = await prepareIngestCore(database.url, { ingestPort });
   const pair = await files.client(hostId);
-  const config = join(dir, "collector.yaml");
-  const log = join(dir, "app.log");
+  const host = join(dir, "host");
+  await mkdir(host);
+  const config = join(host, "collector.yaml");
+  const log = join(dir, "logs", "app.log");
+  await mkdir(dirname(log));
   for (const [name, text] of Object.entries({
     "tls.crt": pair.cert,
     "tls.key": pair.key,
     "ca.pem": files.caPem,
-    "app.log": "",
     "collector.yaml": `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
 sources:
   - {type: otlp, grpc: {listen: "127.0.0.1:${otlpPort}"}}
@@ -45,7 +47,8 @@ forwarder: {endpoint: "localhost:${ingestPort}", mtls: {cert_file: tls.crt, key_
 buffer: {dir: data}
 `,
   }))
-    await writeFile(join(dir, name), text, { mode: 0o600 });
+    await writeFile(join(host, name), text, { mode: 0o600 });
+  await writeFile(log, "");
 
   const memory: number[] = [];
   const core = createKilledProgram(async () => (await files.start()).process);

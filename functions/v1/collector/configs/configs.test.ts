@@ -62,6 +62,22 @@ describe("POST /v1/collector/configs", () => {
     expect(checked).toBeGreaterThan(10);
   });
 
+  it("rejects file patterns that hide which directories they read", async () => {
+    const sources = (pattern: string) => `${yaml()}sources: [{type: file, include: [/var/log/a/*.log, ${pattern}]}]\n`;
+    const patterns = [
+      "/var/log/{.,x}{.,y}/etc/shadow",
+      "/var/log/[.][.]/etc/shadow",
+      "/var/log/@(.)./x",
+      "/var/../etc/x",
+    ];
+    for (const pattern of patterns)
+      expect(await publish(sources(JSON.stringify(pattern)), "?dry_run=true"), pattern).toMatchObject({
+        status: 422,
+        body: { code: "config_invalid", errors: [{ path: "sources.0.include.1", line: 9 }] },
+      });
+    expect((await publish(sources(`"/var/log/*/{a,b}[0-9].log"`), "?dry_run=true")).status).toBe(200);
+  });
+
   it("stores nothing with dry_run", async () => {
     const before = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
     expect(await publish(yaml(), "?dry_run=true")).toMatchObject({ status: 200, body: { valid: true } });
