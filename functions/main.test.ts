@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { type AddressInfo, createServer } from "node:net";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -146,6 +146,31 @@ describe("svc-server", () => {
     await write();
     child.kill("SIGHUP");
     expect(await logLine(child, "files have changed and are in use")).toMatchObject({ files: "enrollment CA" });
+    child.kill("SIGTERM");
+    expect(await once(child, "exit")).toEqual([0, null]);
+  });
+
+  it("exits 0 on SIGTERM while clients hold connections that send nothing", async () => {
+    const ca = await createTestCa();
+    for (const [name, contents] of [
+      ["bare.crt", ca.pem],
+      ["bare.key", ca.key.pem],
+    ] as const)
+      writeFileSync(join(directory, name), contents, { mode: 0o600 });
+    const env = {
+      ...complete,
+      SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+      SVC_INGEST_SERVER_CERT_FILE: join(directory, "bare.crt"),
+      SVC_INGEST_SERVER_KEY_FILE: join(directory, "bare.key"),
+      SVC_INGEST_CLIENT_CA_FILE: join(directory, "bare.crt"),
+    };
+    const child = spawn(process.execPath, [program], { env, stdio: ["ignore", "pipe", "inherit"] });
+    const { port, ingest_port: ingestPort } = await logLine(child, "ready");
+    const sockets = [port, ingestPort].map((each) => connect(Number(each), "127.0.0.1"));
+    for (const socket of sockets) {
+      socket.on("error", () => undefined);
+      await once(socket, "connect");
+    }
     child.kill("SIGTERM");
     expect(await once(child, "exit")).toEqual([0, null]);
   });

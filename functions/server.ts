@@ -115,10 +115,12 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
+    // Before "ready", so that no signal that follows it ends the process at once.
+    const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
     // Last, so that serving never waits for the directory.
     const directory = startDirectorySync(core, metrics, stop.signal);
-    log.info({ signal: await stopSignal() }, "stopping");
+    log.info({ signal: await stopped }, "stopping");
     stop.abort();
     await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory]);
   } finally {
@@ -197,7 +199,7 @@ const startIngest = async (
   const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
   const { host, port } = config;
   const listener = await listenFor("SVC_INGEST_GRPC_ADDR", () =>
-    startIngestListener({ host, port, tls, ingest: ingest.routes, app, log }),
+    startIngestListener({ host, port, tls, ingest: ingest.routes, app, clock, log }),
   );
   const { signal } = stop;
   const jobs = [
@@ -208,7 +210,7 @@ const startIngest = async (
     port: listener.port,
     health: ingest.health,
     close: async () => {
-      await listener.close();
+      await listener.close(shutdownGraceMs);
       await ingest.close();
       await Promise.all(jobs);
     },

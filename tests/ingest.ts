@@ -5,7 +5,12 @@ import { Hono } from "hono";
 import type { HttpContext, HttpEnv } from "../functions/http/request.ts";
 import { createIngest, type Ingest, type IngestNeeds } from "../functions/ingest/create-ingest.ts";
 import { createFastPath } from "../functions/ingest/fast-path/create-fast-path.ts";
-import { type IngestListener, ingestPeerOf, startIngestListener } from "../functions/node/ingest-listener.ts";
+import {
+  type IngestListener,
+  type IngestListenerOptions,
+  ingestPeerOf,
+  startIngestListener,
+} from "../functions/node/ingest-listener.ts";
 import { loadFiles, type Reloaded } from "../functions/node/reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "../functions/node/tls-files.ts";
 import { findCertificateStates } from "../functions/store/certificates.ts";
@@ -68,6 +73,7 @@ export const startTestIngest = async (
   options: {
     config?: Partial<IngestNeeds["config"]>;
     needs?: Partial<IngestNeeds>;
+    listener?: Partial<IngestListenerOptions>;
     database?: TestDatabase;
     ca?: TestCa;
   } = {},
@@ -133,7 +139,9 @@ export const startTestIngest = async (
     tls,
     ingest: ingest.routes,
     app,
+    clock: systemClock,
     log,
+    ...options.listener,
   });
   const watching = new AbortController();
   const watched = ingest.watch(watching.signal);

@@ -20,7 +20,7 @@ const codes: Readonly<Record<string, UnreadableRequest>> = {
 
 /**
  * Answers bytes that Node cannot read as a request with a problem document, and closes the connection; Node's own answer has an empty
- * body. Only closes the connection when a response is being sent or the client has disconnected.
+ * body. Only closes the connection when a response is being sent, the client has disconnected or the TLS handshake is unfinished.
  */
 export const answerUnreadable = (server: Http1Server): void => {
   const answers = new WeakMap<Socket, Set<ServerResponse>>();
@@ -35,7 +35,7 @@ export const answerUnreadable = (server: Http1Server): void => {
   });
   server.on("clientError", (error, socket) => {
     const isSending = [...(answers.get(socket) ?? [])].some((answer) => answer.headersSent && !answer.writableFinished);
-    if (!socket.writable || isSending) {
+    if (!socket.writable || isSending || isUnfinishedHandshake(socket)) {
       socket.destroy();
       return;
     }
@@ -43,6 +43,10 @@ export const answerUnreadable = (server: Http1Server): void => {
     socket.destroySoon();
   });
 };
+
+/** A TLS server reports a failed handshake as a client error too, and what is written then waits for its end. */
+const isUnfinishedHandshake = (socket: Socket & { secureConnecting?: boolean }): boolean =>
+  socket.secureConnecting === true;
 
 /** Returns the response to a request that Node could read and hono's adapter could not: no host, or an invalid URL. */
 export const answerAdapterError = (error: unknown): Response => {

@@ -21,6 +21,7 @@ import { gunzip } from "node:zlib";
 import { createContextValues } from "@connectrpc/connect";
 import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
 import { getRequestListener } from "@hono/node-server";
+import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import { identityOfCertificate } from "../../proto/identity.ts";
 import type { HttpContext, Peer } from "../http/request.ts";
@@ -29,6 +30,7 @@ import { toConnectError } from "../ingest/connect-error.ts";
 import type { IngestRoutes } from "../ingest/service.ts";
 import { Problem } from "../problems.ts";
 import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
+import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
 
@@ -41,20 +43,22 @@ export interface IngestListenerOptions {
   ingest: IngestRoutes;
   /** Serves every path outside the ingest service: the management routes, with `ingestPeerOf`. */
   app: { fetch(request: Request, env: unknown): Response | Promise<Response> };
+  clock: Pick<Clock, "monotonic">;
   log: { warn(fields: object, message: string): void };
+  /** In place of the defaults. */
+  handshakes?: Partial<HandshakeLimits>;
 }
 
 /** A listening ingest port. */
 export interface IngestListener {
   port: number;
-  /** Accepts no new connection, sends GOAWAY on open ones, and destroys those still open after `graceMs` (5 s). */
-  close(graceMs?: number): Promise<void>;
+  /** Accepts no new connection, sends GOAWAY on open ones, and destroys those still open after `graceMs`. */
+  close(graceMs: number): Promise<void>;
 }
 
 const streamWindowBytes = 4 * 1024 * 1024;
 const connectionWindowBytes = 16 * 1024 * 1024;
 const minVersion = "TLSv1.2";
-const handshakeTimeoutMs = 10_000;
 const pingIntervalMs = 30_000;
 
 interface PeerOfConnection {
@@ -64,10 +68,9 @@ interface PeerOfConnection {
 
 /** Starts listening. Rejects when the address is not available. */
 export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
-  const { ingest, app, log } = options;
+  const { ingest, app, clock, log } = options;
   const peers = new WeakMap<TLSSocket, PeerOfConnection>();
   const sessions = new Set<ServerHttp2Session>();
-  const sockets = new Set<TLSSocket>();
 
   const server = createSecureServer({
     ...options.tls.current(),
@@ -75,7 +78,6 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     rejectUnauthorized: true,
     minVersion,
     allowHTTP1: true,
-    handshakeTimeout: handshakeTimeoutMs,
     settings: {
       initialWindowSize: streamWindowBytes,
       maxConcurrentStreams: 128,
@@ -119,6 +121,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
         log.warn({ err }, "a management request ended early"),
       ),
   });
+  const connections = limitHandshakes(server, { limits: { ...handshakeLimits, ...options.handshakes }, clock, log });
   answerUnreadable(server);
   server.on("request", (request: Http2ServerRequest, response: Http2ServerResponse) => {
     if ("stream" in request) endWithResponse(request.stream);
@@ -130,12 +133,9 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     session.once("close", () => sessions.delete(session));
     session.on("error", () => undefined);
   });
-  server.on("secureConnection", (socket) => {
-    sockets.add(socket);
-    socket.once("close", () => sockets.delete(socket));
-  });
   server.on("tlsClientError", (err: Error & { code?: string }, socket) => {
     log.warn({ code: err.code, remote_address: socket.remoteAddress }, "TLS handshake failed");
+    socket.destroy();
   });
   server.on("sessionError", () => undefined);
 
@@ -154,14 +154,15 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
 
   return {
     port: (server.address() as AddressInfo).port,
-    async close(graceMs = 5_000) {
+    async close(graceMs) {
       clearInterval(pings);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       ingest.stop();
+      connections.destroyUnfinished();
       for (const session of sessions) session.close();
       const timer = setTimeout(() => {
         for (const session of sessions) session.destroy();
-        for (const socket of sockets) socket.destroy();
+        connections.destroyAll();
       }, graceMs);
       await closed;
       clearTimeout(timer);

@@ -1,0 +1,56 @@
+/** Token buckets by key: each holds `burst` tokens at most and gains `perSecond`. */
+export interface TokenBuckets {
+  /** Takes a token of `key`; returns false, taking nothing, when there is none. */
+  take(key: string): boolean;
+  /** Returns the tokens that `key` has. */
+  tokens(key: string): number;
+}
+
+interface Bucket {
+  tokens: number;
+  /** Monotonic milliseconds. */
+  filledAt: number;
+}
+
+/** Full buckets are forgotten when this many keys have been added since the last time. */
+const sweepEvery = 1_000;
+
+/** Makes empty buckets. A key whose bucket is full takes no memory for long. */
+export const createTokenBuckets = ({
+  burst,
+  perSecond,
+  clock,
+}: {
+  burst: number;
+  perSecond: number;
+  clock: { monotonic(): number };
+}): TokenBuckets => {
+  const buckets = new Map<string, Bucket>();
+  let added = 0;
+  const refill = (bucket: Bucket, now: number): Bucket => {
+    bucket.tokens = Math.min(burst, bucket.tokens + ((now - bucket.filledAt) / 1000) * perSecond);
+    bucket.filledAt = now;
+    return bucket;
+  };
+  const sweep = (now: number): void => {
+    for (const [key, bucket] of buckets) if (refill(bucket, now).tokens === burst) buckets.delete(key);
+  };
+  return {
+    take(key) {
+      const now = clock.monotonic();
+      let bucket = buckets.get(key);
+      if (bucket === undefined) {
+        if (++added % sweepEvery === 0) sweep(now);
+        bucket = { tokens: burst, filledAt: now };
+        buckets.set(key, bucket);
+      }
+      if (refill(bucket, now).tokens < 1) return false;
+      bucket.tokens -= 1;
+      return true;
+    },
+    tokens(key) {
+      const bucket = buckets.get(key);
+      return bucket === undefined ? burst : refill(bucket, clock.monotonic()).tokens;
+    },
+  };
+};
