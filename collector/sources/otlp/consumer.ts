@@ -2,7 +2,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { ProtobufError } from "../../../proto/wire.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import type { SourceDependencies } from "../source.ts";
-import type { Signal } from "./signals.ts";
+import { countItems, type Signal } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
 import { createWireCheck } from "./wire-check.ts";
 
@@ -10,8 +10,12 @@ import { createWireCheck } from "./wire-check.ts";
 export type ConsumeOutcome =
   /** All of it is on disk. */
   | { status: "stored" }
+  /** All of it but `rejectedItems` is on disk; none with 0, when its text was repaired. */
+  | { status: "partial"; message: string; rejectedItems: number }
   /** Counted and dropped: the queue is full and drops the newest, or is too small for it. */
-  | { status: "dropped"; message: string }
+  | { status: "dropped"; message: string; rejectedItems: number }
+  /** Every item is larger than can be forwarded. */
+  | { status: "too_large"; message: string }
   /** Nothing is stored; the sender may retry after `retryAfterSeconds`. */
   | { status: "unavailable"; message: string; retryAfterSeconds: number }
   /** Not an export request of this signal; the same bytes will never be accepted. */
@@ -31,48 +35,82 @@ export interface ConsumerLimits {
   waitingBytesMax: number;
   /** An export request above this becomes several envelopes. */
   envelopeBytesMax: number;
+  /** An item that needs more than this cannot be forwarded and is rejected. */
+  itemBytesMax: number;
+}
+
+/** Makes the consumer of one source, and its counts. */
+export interface Consumer {
+  consume: Consume;
+  /** Items that were rejected as too large, and strings in which invalid UTF-8 was replaced. */
+  counts(): { rejected_items: number; repaired_strings: number };
 }
 
 const retryAfterSeconds = 1;
 
-/** Makes the consumer of one source. Requests that wait for room are rejected as soon as `stop` aborts. */
+/** Creates the consumer of one source. Requests that wait for room are rejected as soon as `stop` aborts. */
 export const createConsumer = (
   name: string,
   signals: readonly Signal[],
   limits: ConsumerLimits,
   { append, clock, log }: SourceDependencies,
   stop: AbortSignal,
-): Consume => {
+): Consumer => {
   const checks = new Map(signals.map((signal) => [signal, createWireCheck(signal.request)]));
   const timeout = createSharedTimeout(limits.roomTimeoutMs, clock, stop);
   let waitingBytes = 0;
+  const counts = { rejected_items: 0, repaired_strings: 0 };
 
   const unavailable = (message: string): ConsumeOutcome => ({ status: "unavailable", message, retryAfterSeconds });
 
-  return async (signal, payload, isWanted) => {
+  /** Returns the payload with valid UTF-8 in all strings, and how many were repaired. Throws `ProtobufError`. */
+  const checkPayload = (signal: Signal, received: Uint8Array): { payload: Uint8Array; repaired: number } => {
+    const wire = checks.get(signal);
+    const repaired = wire?.check(received) ?? 0;
+    if (wire === undefined || repaired === 0) return { payload: received, repaired: 0 };
+    return { payload: wire.repairText(received), repaired };
+  };
+
+  const consume: Consume = async (signal, received, isWanted) => {
+    let checked: ReturnType<typeof checkPayload>;
     try {
-      checks.get(signal)?.(payload);
+      checked = checkPayload(signal, received);
     } catch (error) {
       if (error instanceof ProtobufError) return { status: "invalid", message: error.message };
       throw error;
     }
+    const { payload, repaired } = checked;
     if (payload.length === 0) return { status: "stored" };
     if (waitingBytes + payload.length > limits.waitingBytesMax)
       return unavailable("too many requests wait for the queue");
+    const parts = splitExportRequest(payload, limits.envelopeBytesMax);
+    if (parts === null) return { status: "too_large", message: "too much to repeat its resources for every item" };
+    // A part over the limit has one item.
+    const fitting = parts.filter((part) => part.length <= limits.itemBytesMax);
+    const isCut = fitting.length < parts.length;
+    const rejectedItems = isCut ? countItems(signal, payload) - countAll(signal, fitting) : 0;
     const observedAtMs = clock.now();
-    const records = splitExportRequest(payload, limits.envelopeBytesMax).map((part) => ({
+    const records = fitting.map((part) => ({
       kind: signal.kind,
       observedAtMs,
       source: name,
       attributes: {},
       payload: part,
     }));
+    const tooLargeMessage = `larger than ${limits.itemBytesMax} bytes, the most that can be forwarded`;
     waitingBytes += payload.length;
     try {
-      const outcome = await append(records, { signal: timeout.signal(), isWanted });
-      return outcome === "stored"
-        ? { status: "stored" }
-        : { status: "dropped", message: "dropped: the collector's queue is full, or too small for the request" };
+      if (records.length > 0 && (await append(records, { signal: timeout.signal(), isWanted })) === "dropped") {
+        const message = "dropped: the collector's queue is full, or too small for the request";
+        return { status: "dropped", message, rejectedItems: countItems(signal, payload) };
+      }
+      counts.rejected_items += rejectedItems;
+      counts.repaired_strings += repaired;
+      if (isCut && records.length === 0) return { status: "too_large", message: tooLargeMessage };
+      if (isCut) return { status: "partial", message: `some are ${tooLargeMessage}`, rejectedItems };
+      if (repaired > 0)
+        return { status: "partial", message: `replaced invalid UTF-8 in ${repaired} strings`, rejectedItems: 0 };
+      return { status: "stored" };
     } catch (error) {
       if (error instanceof QueueFullError) return unavailable("the collector's queue is full");
       if (error instanceof QueueClosedError) return unavailable("the collector is stopping");
@@ -82,7 +120,11 @@ export const createConsumer = (
       waitingBytes -= payload.length;
     }
   };
+  return { consume, counts: () => ({ ...counts }) };
 };
+
+const countAll = (signal: Signal, requests: readonly Uint8Array[]): number =>
+  requests.reduce((sum, request) => sum + countItems(signal, request), 0);
 
 /**
  * Makes signals that abort after `timeoutMs`, or up to a tenth earlier, and when `stop` does. Requests that arrive close together share

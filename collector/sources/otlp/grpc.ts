@@ -28,8 +28,11 @@ export const otlpMethods = (signals: readonly Signal[], consume: Consume): Map<s
         switch (outcome.status) {
           case "stored":
             return new Uint8Array();
+          case "partial":
           case "dropped":
-            return toBinary(signal.response, partialResponse(signal, request, outcome.message));
+            return toBinary(signal.response, partialResponse(signal, outcome));
+          // Senders do not retry it, as they may with RESOURCE_EXHAUSTED.
+          case "too_large":
           case "invalid":
             throw new ConnectError(outcome.message, Code.InvalidArgument);
           case "unavailable":

@@ -48,12 +48,15 @@ export const createOtlpHttpHandler =
     const encoding = encodingOf(request);
     const send = createSend(request, response, encoding ?? "json");
     answer(request, signals, consume, options, encoding)
-      .then(({ signal, payload, outcome }) => {
+      .then(({ signal, outcome }) => {
         switch (outcome.status) {
           case "stored":
             return send(200, signal.response, create(signal.response));
+          case "partial":
           case "dropped":
-            return send(200, signal.response, partialResponse(signal, payload, outcome.message));
+            return send(200, signal.response, partialResponse(signal, outcome));
+          case "too_large":
+            throw new HttpRefusal(413, Code.InvalidArgument, outcome.message);
           case "invalid":
             throw new HttpRefusal(400, Code.InvalidArgument, outcome.message);
           case "unavailable":
@@ -95,7 +98,7 @@ const answer = async (
     gunzip,
   );
   const payload = encoding === "protobuf" ? body : parseJson(signal, body);
-  return { signal, payload, outcome: await consume(signal, payload, () => !request.socket.destroyed) };
+  return { signal, outcome: await consume(signal, payload, () => !request.socket.destroyed) };
 };
 
 const encodingOf = (request: IncomingMessage): Encoding | undefined => {

@@ -6,7 +6,10 @@ import { resourceFromAttributes } from "@opentelemetry/resources";
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
 import { afterEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
-import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import {
+  ExportTraceServiceRequestSchema,
+  ExportTraceServiceResponseSchema,
+} from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { eventually } from "../../../tests/eventually.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
 import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
@@ -86,6 +89,54 @@ it("splits a large request into envelopes with every span once, with its resourc
     );
   }
   expect(parts.length).toBeLessThan(40);
+});
+
+describe("an item that is too large to be forwarded", () => {
+  const small = traceRequest(["before", "after"]);
+  const large = traceRequest(["before", "x".repeat(5_000), "after", "y".repeat(5_000)]);
+  const onlyLarge = traceRequest(["x".repeat(5_000)]);
+  const limits = { envelopeBytesMax: 1_000, itemBytesMax: 4_000 };
+
+  it("is rejected before OK over HTTP: the others are stored, and partial_success counts it", async () => {
+    await start({ limits });
+    const response = await otlp.post("/v1/traces", large);
+    const { partialSuccess } = fromBinary(ExportTraceServiceResponseSchema, await response.bytes());
+    expect([response.status, partialSuccess?.rejectedSpans]).toEqual([200, 2n]);
+    expect(partialSuccess?.errorMessage).toContain("larger than 4000 bytes");
+    expect(otlp.spanNames()).toEqual(["before", "after"]);
+    expect((await otlp.post("/v1/traces", onlyLarge)).status).toBe(413);
+    expect(otlp.source.counters?.()).toMatchObject({ partial: 1, too_large: 1, rejected_items: 3 });
+  });
+
+  it("is rejected before OK over gRPC, with a code that senders do not retry", async () => {
+    await start({ limits });
+    const { partialSuccess } = fromBinary(ExportTraceServiceResponseSchema, await otlp.exportByGrpc(large));
+    expect(partialSuccess?.rejectedSpans).toBe(2n);
+    await expect(otlp.exportByGrpc(onlyLarge)).rejects.toMatchObject({ code: 3 });
+    expect(await otlp.exportByGrpc(small)).toHaveLength(0);
+    expect(otlp.spanNames()).toEqual(["before", "after", "before", "after"]);
+  });
+
+  it("is by default one that does not fit core's default frame of 4 MiB", async () => {
+    await start();
+    const mebibytes = (count: number) => traceRequest(["x".repeat(count * 1024 * 1024)]);
+    expect((await otlp.post("/v1/traces", mebibytes(4))).status).toBe(413);
+    expect((await otlp.post("/v1/traces", mebibytes(3.9))).status).toBe(200);
+  });
+});
+
+it("replaces invalid UTF-8 in strings by U+FFFD, warns the sender and counts it", async () => {
+  await start();
+  const payload = traceRequest(["before", "broken-?", "after"]);
+  const broken = Uint8Array.from(payload);
+  broken[Buffer.from(payload).indexOf("broken-?") + 7] = 0xe9; // Latin-1
+  const overHttp = await otlp.post("/v1/traces", broken);
+  for (const bytes of [await overHttp.bytes(), await otlp.exportByGrpc(broken)]) {
+    const { partialSuccess } = fromBinary(ExportTraceServiceResponseSchema, bytes);
+    expect(partialSuccess).toMatchObject({ rejectedSpans: 0n, errorMessage: "replaced invalid UTF-8 in 1 strings" });
+  }
+  expect(otlp.spanNames()).toEqual([..."12"].flatMap(() => ["before", "broken-\ufffd", "after"]));
+  expect(otlp.source.counters?.()).toMatchObject({ partial: 2, repaired_strings: 2 });
 });
 
 it("rejects an address in use, and closes its other listener", async () => {

@@ -33,6 +33,8 @@ const defaultLimits: SourceLimits = {
   roomTimeoutMs: 5_000,
   waitingBytesMax: 64 * 1024 * 1024,
   envelopeBytesMax: 1024 * 1024,
+  // Core's default limit of a frame, 4 MiB, less what else is in one.
+  itemBytesMax: 4 * 1024 * 1024 - 16 * 1024,
   bodyBytesMax: 16 * 1024 * 1024,
   inFlightBytesMax: 64 * 1024 * 1024,
 };
@@ -56,10 +58,10 @@ export const createOtlpSource = (
   const inFlight = createInFlightRequests(inFlightBytesMax);
   const gunzip = createGunzip({ bytesMax: bodyBytesMax, waitingBytesMax: inFlightBytesMax });
   const stopping = new AbortController();
-  const store = createConsumer(name, signals, consumerLimits, dependencies, stopping.signal);
-  const counts = { stored: 0, dropped: 0, unavailable: 0, invalid: 0 };
+  const consumer = createConsumer(name, signals, consumerLimits, dependencies, stopping.signal);
+  const counts = { stored: 0, partial: 0, dropped: 0, too_large: 0, unavailable: 0, invalid: 0 };
   const consume: Consume = async (...request) => {
-    const outcome = await store(...request);
+    const outcome = await consumer.consume(...request);
     counts[outcome.status] += 1;
     return outcome;
   };
@@ -129,7 +131,7 @@ export const createOtlpSource = (
       }
     },
     stop,
-    counters: () => ({ ...counts }),
+    counters: () => ({ ...counts, ...consumer.counts() }),
   };
 };
 

@@ -35,14 +35,17 @@ export const signals: readonly Signal[] = [
   signalOf("otel_metric", "/v1/metrics", MetricsService.method.export, "rejectedDataPoints"),
 ];
 
-/** Makes the response to a request that was dropped: OTLP's partial success, with every item rejected. */
-export const partialResponse = (signal: Signal, request: Uint8Array, message: string): MessageShape<DescMessage> => {
+/** Makes OTLP's partial success: how many items were rejected, and why. With none it is a warning. */
+export const partialResponse = (
+  signal: Signal,
+  { rejectedItems, message }: { rejectedItems: number; message: string },
+): MessageShape<DescMessage> => {
   const response = create(signal.response);
   const [partialField] = signal.response.fields;
   if (partialField?.fieldKind !== "message") throw new TypeError("an OTLP response begins with its partial_success");
   const partial = reflect(partialField.message);
   for (const field of partial.fields) {
-    if (field.localName === signal.rejectedField) partial.set(field, BigInt(countItems(signal, request)));
+    if (field.localName === signal.rejectedField) partial.set(field, BigInt(rejectedItems));
     else if (field.localName === "errorMessage") partial.set(field, message);
   }
   reflect(signal.response, response).set(partialField, partial);

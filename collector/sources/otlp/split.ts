@@ -12,20 +12,24 @@ interface Group {
 /** Field numbers, the same for every signal: of the resources in a request, and of the children in a resource and in a scope. */
 const resourcesField = 1;
 const childrenField = 2;
+/** Of all parts together: a small request could otherwise repeat a large resource for thousands of items. */
+const partsBytesMax = 64 * 1024 * 1024;
 /** Tag and length of the messages around an item. */
 const framingBytes = 24;
 
 /**
  * Splits a well-formed export request of any signal into requests of at most `bytesMax` bytes, each with the resource and scope of
- * its items, in order. An item (span, log record, metric) is never split: one larger than `bytesMax` is alone in its request.
+ * its items, in order. An item (span, log record, metric) is never split: one larger than `bytesMax` is alone in its request. Returns
+ * null if the parts would be more than 64 MiB.
  */
-export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8Array[] => {
+export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8Array[] | null => {
   if (request.byteLength <= bytesMax) return [request];
   const parts: Uint8Array[] = [];
   let resources: Uint8Array[] = [];
   let scopes: Uint8Array[] = [];
   let items: Uint8Array[] = [];
   let size = 0;
+  let partsBytes = 0;
 
   const closeScope = (header: Uint8Array) => {
     if (items.length > 0) scopes.push(wrap(childrenField, [header, ...items]));
@@ -52,7 +56,9 @@ export const splitExportRequest = (request: Uint8Array, bytesMax: number): Uint8
         if (size + item.length > bytesMax && (items.length > 0 || scopes.length > 0 || resources.length > 0)) {
           closeScope(scope.header);
           closeResource(resource.header);
+          partsBytes += size;
           closePart();
+          if (partsBytes > partsBytesMax) return null;
           size = headers;
         }
         items.push(item);

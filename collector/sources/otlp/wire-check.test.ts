@@ -1,4 +1,4 @@
-import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, type MessageInitShape, toBinary, toJson } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ExportMetricsServiceRequestSchema as Schema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
@@ -7,7 +7,7 @@ import { countItems, signals } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
 import { createWireCheck } from "./wire-check.ts";
 
-const check = createWireCheck(Schema);
+const { check, repairText } = createWireCheck(Schema);
 const metricsSignal = signals.find(({ kind }) => kind === "otel_metric") ?? expect.fail("no metrics");
 
 const attributes = fc.array(
@@ -65,8 +65,8 @@ const accepts = (bytes: Uint8Array): boolean => {
 };
 
 describe("createWireCheck", () => {
-  it("accepts every well-formed request", () => {
-    fc.assert(fc.property(request, (bytes) => check(bytes)));
+  it("accepts every well-formed request, and finds no invalid text in it", () => {
+    fc.assert(fc.property(request, (bytes) => void expect(check(bytes)).toBe(0)));
   });
 
   it("G3: rejects packed numbers of which the last is cut off", () => {
@@ -76,7 +76,7 @@ describe("createWireCheck", () => {
     expect([16, 15, 9].map((bytes) => accepts(Uint8Array.from(counts(bytes))))).toEqual([true, false, false]);
   });
 
-  it("G3: rejects what the decoder rejects, whatever byte is changed or cut off, except invalid UTF-8", () => {
+  it("G3: rejects what the decoder rejects, whatever byte is changed or cut off, and repairs invalid UTF-8", () => {
     const damaged = fc
       .tuple(request, fc.nat(), fc.nat(255), fc.boolean())
       .filter(([bytes]) => bytes.length > 0)
@@ -84,17 +84,35 @@ describe("createWireCheck", () => {
         const at = offset % bytes.length;
         return cut ? bytes.slice(0, at) : bytes.with(at, value);
       });
+    let repaired = 0;
     fc.assert(
       fc.property(damaged, (bytes) => {
         if (!accepts(bytes)) return;
-        try {
-          fromBinary(Schema, bytes);
-        } catch (error) {
-          expect(String(error)).toMatch(/UTF-?8|encod/i);
-        }
+        if (check(bytes) === 0) return void fromBinary(Schema, bytes);
+        repaired += 1;
+        expect(() => fromBinary(Schema, bytes)).toThrow();
+        const mended = repairText(bytes);
+        expect(check(mended)).toBe(0);
+        expect(JSON.stringify(toJson(Schema, fromBinary(Schema, mended)))).toContain("\ufffd");
       }),
       { numRuns: 2_000 },
     );
+    expect(repaired).toBeGreaterThan(0);
+  });
+
+  it("repairs every string at any depth, and leaves the other bytes as they are", () => {
+    fc.assert(
+      fc.property(
+        request,
+        (bytes) => void expect(fromBinary(Schema, repairText(bytes))).toEqual(fromBinary(Schema, bytes)),
+      ),
+    );
+    // schema_url of a resource with a byte that starts no character, an unknown field, and a name that ends too early.
+    const bytes = Uint8Array.from([0x0a, 6, 0x1a, 4, 0x61, 0xff, 0x62, 0xc3, 0xfa, 0x3e, 1, 0xff]);
+    expect(check(bytes)).toBe(1);
+    const [schemaUrl] = fromBinary(Schema, repairText(bytes)).resourceMetrics.map((found) => found.schemaUrl);
+    expect(schemaUrl).toBe("a\ufffdb\ufffd");
+    expect([...repairText(bytes)].slice(-4)).toEqual([0xfa, 0x3e, 1, 0xff]);
   });
 
   it("G3: rejects a tag of more than 32 bits, as the decoder does", () => {
@@ -116,7 +134,7 @@ describe("splitExportRequest", () => {
   it("keeps every item once and in order, with its resource and scope, in parts within the limit", () => {
     fc.assert(
       fc.property(request, fc.integer({ min: 100, max: 2_000 }), (bytes, bytesMax) => {
-        const parts = splitExportRequest(bytes, bytesMax);
+        const parts = splitExportRequest(bytes, bytesMax) ?? [];
         expect(parts.flatMap(itemsOf)).toEqual(itemsOf(bytes));
         for (const part of parts) if (itemsOf(part).length > 1) expect(part.length).toBeLessThanOrEqual(bytesMax);
         expect(parts.reduce((sum, part) => sum + countItems(metricsSignal, part), 0)).toBe(
@@ -126,6 +144,19 @@ describe("splitExportRequest", () => {
       { numRuns: 300 },
     );
   });
+});
+
+it("does not split a request whose parts would be much larger than itself", () => {
+  const attributes = [
+    { key: "large", value: { value: { case: "stringValue" as const, value: "x".repeat(1_000_000) } } },
+  ];
+  const metrics = Array.from({ length: 100 }, (_, index) => ({ name: `metric ${index}` }));
+  const bytes = toBinary(
+    Schema,
+    create(Schema, { resourceMetrics: [{ resource: { attributes }, scopeMetrics: [{ metrics }] }] }),
+  );
+  expect(splitExportRequest(bytes, 1_000_000) === null).toBe(true);
+  expect(splitExportRequest(bytes, 1_001_000)?.length).toBe(2);
 });
 
 const itemsOf = (bytes: Uint8Array): unknown[] =>

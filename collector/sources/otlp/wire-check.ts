@@ -1,7 +1,8 @@
+import { isUtf8 } from "node:buffer";
 import type { DescField, DescMessage } from "@bufbuild/protobuf";
 import { ScalarType } from "@bufbuild/protobuf";
-import { type BinaryReader, WireType } from "@bufbuild/protobuf/wire";
-import { ProtobufError, readTag, readValueEnd, readWire } from "../../../proto/wire.ts";
+import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { eachField, ProtobufError, readTag, readValueEnd, readWire } from "../../../proto/wire.ts";
 
 /** How deep messages may be nested. */
 const depthMax = 100;
@@ -16,19 +17,34 @@ interface FieldShape {
   /** Repeated scalars may be packed. */
   readonly packable: boolean;
   readonly message: Shape | undefined;
+  readonly isText: boolean;
+}
+
+/** Checks messages of one schema without decoding them. */
+export interface WireCheck {
+  /** Throws `ProtobufError` unless `bytes` are well formed, at every depth that the schema has. Returns how many strings are not UTF-8. */
+  check(bytes: Uint8Array): number;
+  /** Returns a well-formed message with U+FFFD for every byte sequence in its strings that is not UTF-8, as OTLP recommends. */
+  repairText(bytes: Uint8Array): Uint8Array;
 }
 
 /**
- * Makes a check that throws `ProtobufError` unless `bytes` are well formed as `schema`, at every depth that it knows. The collector passes
- * OTLP requests on unchanged, so this is all that it has to know of them, in a tenth of the time of decoding.
+ * Creates the check for `schema`. The collector passes OTLP requests on unchanged, so this is all that it has to know of them, in a tenth
+ * of the time of decoding.
  */
-export const createWireCheck = (schema: DescMessage): ((bytes: Uint8Array) => void) => {
+export const createWireCheck = (schema: DescMessage): WireCheck => {
   const shape = shapeOf(schema, new Map());
-  return (bytes) => readWire(bytes, (reader) => checkMessage(reader, bytes.length, shape, 0));
+  return {
+    check: (bytes) => readWire(bytes, (reader) => checkMessage(reader, bytes, bytes.length, shape, 0)),
+    repairText: (bytes) =>
+      readWire(bytes, (reader) => Buffer.concat(repairMessage(reader, bytes, bytes.length, shape))),
+  };
 };
 
-const checkMessage = (reader: BinaryReader, end: number, shape: Shape, depth: number): void => {
+/** Returns how many strings of the message that ends at `end` are not UTF-8. */
+const checkMessage = (reader: BinaryReader, bytes: Uint8Array, end: number, shape: Shape, depth: number): number => {
   if (depth > depthMax) throw new ProtobufError("the message is nested too deeply");
+  let invalid = 0;
   while (reader.pos < end) {
     const tag = readTag(reader, end);
     const wireType = tag & 7;
@@ -38,11 +54,37 @@ const checkMessage = (reader: BinaryReader, end: number, shape: Shape, depth: nu
       const isPacked = field.packable && wireType === WireType.LengthDelimited;
       if (field.wireType !== wireType && !isPacked)
         throw new ProtobufError("a field has another type than the schema says");
-      if (field.message !== undefined) checkMessage(reader, to, field.message, depth + 1);
+      if (field.isText) invalid += isText(bytes, reader.pos, to) ? 0 : 1;
+      else if (field.message !== undefined) invalid += checkMessage(reader, bytes, to, field.message, depth + 1);
       else if (isPacked) while (reader.pos < to) reader.pos = readValueEnd(reader, field.wireType, to);
     }
     reader.pos = to;
   }
+  return invalid;
+};
+
+const isText = (bytes: Uint8Array, start: number, end: number): boolean => {
+  for (let at = start; at < end; at++) if ((bytes[at] ?? 0) >= 0x80) return isUtf8(bytes.subarray(at, end));
+  return true;
+};
+
+const lenient = new TextDecoder("utf-8", { ignoreBOM: true });
+const encoder = new TextEncoder();
+
+/** Returns the parts of the message that ends at `end`, with repaired strings. */
+const repairMessage = (reader: BinaryReader, bytes: Uint8Array, end: number, shape: Shape): Uint8Array[] => {
+  const parts: Uint8Array[] = [];
+  let fieldStart = reader.pos;
+  eachField(reader, end, (tag, to) => {
+    const field = shape.fields.get(tag >>> 3);
+    let body: Uint8Array | undefined;
+    if (field?.isText) body = encoder.encode(lenient.decode(bytes.subarray(reader.pos, to)));
+    else if (field?.message !== undefined) body = Buffer.concat(repairMessage(reader, bytes, to, field.message));
+    if (body === undefined) parts.push(bytes.subarray(fieldStart, to));
+    else parts.push(new BinaryWriter().uint32(tag).uint32(body.length).finish(), body);
+    fieldStart = to;
+  });
+  return parts;
 };
 
 const shapeOf = (schema: DescMessage, known: Map<string, Shape>): Shape => {
@@ -56,10 +98,15 @@ const shapeOf = (schema: DescMessage, known: Map<string, Shape>): Shape => {
 
 const fieldShapeOf = (field: DescField, known: Map<string, Shape>): FieldShape => {
   if (field.message !== undefined)
-    return { wireType: WireType.LengthDelimited, packable: false, message: shapeOf(field.message, known) };
+    return {
+      wireType: WireType.LengthDelimited,
+      packable: false,
+      message: shapeOf(field.message, known),
+      isText: false,
+    };
   const wireType = field.scalar === undefined ? WireType.Varint : wireTypeOf(field.scalar);
   const packable = field.fieldKind === "list" && wireType !== WireType.LengthDelimited;
-  return { wireType, packable, message: undefined };
+  return { wireType, packable, message: undefined, isText: field.scalar === ScalarType.STRING };
 };
 
 const wireTypeOf = (type: ScalarType): WireType => {
