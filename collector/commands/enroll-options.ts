@@ -98,7 +98,7 @@ export const readCoreUrl = (text: string, allowLoopbackHttp: boolean): { coreUrl
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || url.username !== "" || url.password !== "" || text.includes("?") || text.includes("#"))
     throw usageFailure("--core must be a URL without credentials, query or fragment");
-  const coreUrl = `${url.origin}${url.pathname.replace(/\/+$/, "")}`;
+  const coreUrl = `${url.origin}${url.pathname.replace(/(?<!\/)\/+$/, "")}`;
   if (url.protocol === "https:") return { coreUrl, insecure: false };
   if (url.protocol === "http:" && allowLoopbackHttp && isLoopbackHost(url.hostname)) return { coreUrl, insecure: true };
   throw usageFailure(

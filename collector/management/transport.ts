@@ -33,7 +33,7 @@ export const postJson = async (
   options: TransportOptions,
   request: { path: string; body: object; bearer?: string; credentials?: PemCredentials; signal?: AbortSignal },
 ): Promise<ManagementResponse> => {
-  const url = new URL(options.baseUrl.replace(/\/+$/, "") + request.path);
+  const url = new URL(options.baseUrl.replace(/(?<!\/)\/+$/, "") + request.path);
   const timeout = AbortSignal.timeout(options.timeoutMs);
   const signal = request.signal === undefined ? timeout : AbortSignal.any([timeout, request.signal]);
   const body = Buffer.from(JSON.stringify(request.body));

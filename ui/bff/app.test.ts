@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { people } from "../../scripts/lab/people.ts";
+import { cpuMillisecondsOf } from "../../tests/cpu-time.ts";
 import { startTestWeb } from "../../tests/web.ts";
 import { createWebApp } from "./app.ts";
 import { proxiedRoutes } from "./proxy.ts";
@@ -218,6 +219,17 @@ describe("an asset", () => {
       const again = await asset({ "If-None-Match": `"other", W/${etag}` }, path);
       expect([again.status, await again.text()]).toEqual([304, ""]);
     }
+  });
+
+  it("I7: reads 100 KB of any adversarial header before the session check in less than 20 ms", async () => {
+    const units = [" ", "\t", ",", " ,", '"', 'W/"', "W/", ";", "; ", "=", "a=", "a", "gzip;q="];
+    const names = ["If-None-Match", "Accept-Encoding", "Accept", "Cookie", "Range", "X-Request-Id", "Origin"];
+    for (const name of names)
+      for (const unit of units) {
+        const headers = { [name]: `x${unit.repeat(100_000 / unit.length)}x` };
+        const spent = await cpuMillisecondsOf(() => asset(headers));
+        expect({ name, unit, fast: spent < 20 }).toEqual({ name, unit, fast: true });
+      }
   });
 
   it("is 404 when missing; the manifest, hidden files and index.html are not served", async () => {

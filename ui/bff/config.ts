@@ -71,7 +71,7 @@ export const webVariables = {
   IDP_CLIENT_SECRET: SecretVariable,
   SVC_API_URL: v.pipe(
     plainUrl,
-    v.transform((value) => value.replace(/\/+$/, "")),
+    v.transform((value) => value.replace(/(?<!\/)\/+$/, "")),
     v.endsWith("/v1", "must end in /v1"),
   ),
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,

@@ -20,7 +20,8 @@ export interface Pages {
 
 /** Paths of the build that are public: never the manifest, hidden files or the application's page. */
 const assetPath = /^\/(assets\/[\w.-]+|[\w-]+)\.(css|ico|js|map|png|svg|txt|webmanifest|woff2)$/;
-const hashedPath = /^\/assets\/.*-[\w-]{8,}\.[a-z0-9]+$/;
+/** Vite puts eight characters of hash before the extension. */
+const hashedPath = /^\/assets\/.*-[\w-]{8}\.[a-z0-9]+$/;
 
 /** Creates the pages of the built UI; without a build only the sign-in page. */
 export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions: Sessions): Pages => {

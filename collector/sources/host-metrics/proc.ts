@@ -103,7 +103,7 @@ export interface InterfaceDirection {
 /** Parses `/proc/net/dev` for the interfaces that carried a packet. */
 export const readInterfaces = (text: string): Interface[] =>
   text.split("\n").flatMap((line) => {
-    const [, name, counters] = /^ *([^:|]+): *([\d ]+)$/.exec(line) ?? [];
+    const [, name, counters] = /^ *(?! )([^:|]+):([\d ]+)$/.exec(line) ?? [];
     const fields = counters?.trim().split(/ +/).map(Number) ?? [];
     if (name === undefined || fields.length < 16) return [];
     const direction = (from: number) => {

@@ -7,12 +7,12 @@ export interface FoundSecret {
   kind: string;
 }
 
-/** Patterns of secrets. Each runs in time linear in the length of the text. */
+/** Patterns of secrets. Each runs in time linear in the length of the text; the token is found from its dot, of which runs share none. */
 const patterns: readonly { kind: string; pattern: RegExp }[] = [
   { kind: "a PEM block", pattern: /-----BEGIN [A-Z0-9 ]{1,64}-----/ },
   { kind: "a bootstrap token", pattern: /svcbt_[0-9A-Za-z]{20}/ },
   { kind: "a bearer token", pattern: /\bbearer\s[A-Za-z0-9._~+/=-]{16}/i },
-  { kind: "a JSON web token", pattern: /\beyJ[A-Za-z0-9_-]{8,2048}\.[A-Za-z0-9_-]{8}/ },
+  { kind: "a JSON web token", pattern: /(?<=\beyJ[A-Za-z0-9_-]{8,2048})\.[A-Za-z0-9_-]{8}/ },
   { kind: "a cloud access key", pattern: /\b(?:AKIA|ASIA)[0-9A-Z]{16}\b/ },
   { kind: "a cloud API key", pattern: /\bAIza[0-9A-Za-z_-]{35}/ },
   { kind: "a cloud client secret", pattern: /\bGOCSPX-[0-9A-Za-z_-]{20}/ },
