@@ -4,6 +4,7 @@ import { ConfigError, type ConfigFault, type Environment, parseVariables, warnOf
 import type { Secret } from "../kit/secret.ts";
 import {
   BooleanVariable,
+  DatabaseUrlVariable,
   DurationVariable,
   HmacKeyVariable,
   HostVariable,
@@ -86,7 +87,7 @@ const spanNames = v.pipe(
 export const coreVariables = {
   PORT: v.optional(IntegerVariable(0, 65535), "8080"),
   SVC_HTTP_HOST: v.optional(HostVariable),
-  SVC_DATABASE_URL: SecretVariable,
+  SVC_DATABASE_URL: DatabaseUrlVariable,
   SVC_TENANT_ID: UuidVariable,
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
   SVC_DIRECTORY_DOMAIN: v.pipe(

@@ -14,45 +14,41 @@ import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { runAuditJobs } from "./jobs/audit-jobs.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
+import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
-import { countDatabaseSockets, openDatabaseSocket } from "./node/database-socket.ts";
+import { createDatabaseServers, type DatabaseServers } from "./node/database-servers.ts";
 import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
-import { prepareDatabase } from "./node/prepare-database.ts";
+import { prepareDatabase, withDatabaseFaults } from "./node/prepare-database.ts";
 import { readKeyFile } from "./node/read-key-file.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
 import { withConfigError } from "./node/with-config-error.ts";
-import {
-  committerCheck,
-  databaseCheck,
-  directoryCheck,
-  disabledCheck,
-  durabilityCheck,
-  filesCheck,
-  licenseCheck,
-  migrationsCheck,
-  signerCheck,
-} from "./ops/checks.ts";
-import { type Ops, opsRoutesOf } from "./ops/index.ts";
+import { checksOf } from "./ops/core-checks.ts";
+import { opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { findCertificateStates } from "./store/certificates.ts";
-import { type ConnectedDatabase, connectDatabase, connectionsMaxDefault } from "./store/database.ts";
+import { type ConnectedDatabase, callDeadlineMs, connectDatabase, connectionsMaxDefault } from "./store/database.ts";
 import { createDirectoryLock } from "./store/directory-lock.ts";
 import { revocationChannel } from "./store/identities.ts";
 import { pendingMigrations } from "./store/migrate.ts";
 import { routesOf } from "./v1/index.ts";
 
-const shutdownGraceMs = 10_000;
+/** Requests, frames and jobs in flight have this long to finish, then lose their connections: core exits within ten seconds. */
+const shutdownGraceMs = 7_000;
+const closeSeconds = 2;
 /** The PATH of an external signer if the environment has none. */
 const defaultPath = "/usr/local/bin:/usr/bin:/bin";
 /** A report runs two queries concurrently. */
 const reportConnectionsMax = 4;
+/** A job that waits for a lock leaves connections to the others. */
+const jobConnectionsMax = 4;
+const probeIntervalMs = 1000;
 const partitionIntervalMs = 3_600_000;
 const filesIntervalMs = 5000;
 
@@ -73,19 +69,28 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     path: process.env.PATH ?? defaultPath,
   });
   const license = await readLicense(config);
-  const sockets = countDatabaseSockets();
   const url = config.databaseUrl.reveal();
-  const database = connectDatabase({ url, openSocket: sockets.open });
-  const reports = connectDatabase({ url, connectionsMax: reportConnectionsMax, openSocket: sockets.open });
+  const servers = createDatabaseServers(url);
+  await prepareDatabase(url, { servers, tenantId: config.tenantId, clock: systemClock, log });
+  const database = connectDatabase({ url, servers });
+  const reports = connectDatabase({ url, servers, connectionsMax: reportConnectionsMax });
+  const background = connectDatabase({
+    url,
+    servers,
+    connectionsMax: jobConnectionsMax,
+    deadlineMs: callDeadlineMs.jobs,
+    applicationName: "svc-server jobs",
+  });
+  const closeDatabase = (seconds: number) =>
+    Promise.all([database, reports, background].map(({ close }) => close(seconds)));
   const stop = new AbortController();
   try {
-    await prepareDatabase(database, { tenantId: config.tenantId, clock: systemClock, log });
     const metrics = createMetrics();
-    metrics.gauge("core_database_connections", "Connections of the pools that are open", sockets.count);
+    metrics.gauge("core_database_connections", "Connections of the pools that are open", servers.count);
     metrics.gauge(
       "core_database_connections_max",
       "Connections that the pools open at most",
-      () => connectionsMaxDefault + reportConnectionsMax,
+      () => connectionsMaxDefault + reportConnectionsMax + jobConnectionsMax,
     );
     const core: Core = {
       config,
@@ -100,18 +105,40 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       clientCertificates:
         files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),
     };
-    const jobs = Promise.all([runAuditJobs(core, stop.signal), startFollowing(core, files, stop.signal)]);
+    const jobCore = { ...core, db: background.db };
+    const jobs = Promise.all([
+      runAuditJobs(jobCore, stop.signal),
+      startFollowing(core, files, stop.signal),
+      runEvery(
+        { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },
+        createDatabaseProbe(core),
+      ),
+    ]);
     const routes = routesOf(core);
     const ingest =
       config.ingest &&
       files.tls &&
-      (await startIngest(core, { config: config.ingest, tls: files.tls, routes, database, metrics, stop }));
+      (await startIngest(core, {
+        config: config.ingest,
+        tls: files.tls,
+        routes,
+        database,
+        jobs: background,
+        servers,
+        metrics,
+        stop,
+      }));
     const ops = opsRoutesOf({
       config,
       clock: core.clock,
       log,
       metrics: metrics.render,
-      checks: checksOf(core, { database, ingest, files, license }),
+      checks: checksOf(core, {
+        pendingMigrations: async () => pendingMigrations(database.sql, await readMigrations()),
+        ingest,
+        files,
+        license,
+      }),
     });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
@@ -119,13 +146,15 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
     // Last, so that serving never waits for the directory.
-    const directory = startDirectorySync(core, metrics, stop.signal);
+    const directory = startDirectorySync(jobCore, { metrics, servers, signal: stop.signal });
     log.info({ signal: await stopped }, "stopping");
     stop.abort();
+    const timer = setTimeout(() => void closeDatabase(0), shutdownGraceMs);
     await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory]);
+    clearTimeout(timer);
   } finally {
     stop.abort();
-    await Promise.all([database.close(), reports.close()]);
+    await closeDatabase(closeSeconds);
   }
   log.info({}, "stopped");
 };
@@ -145,12 +174,15 @@ const startFollowing = async (
   process.off("SIGHUP", checkNow);
 };
 
-const startDirectorySync = (core: Core, metrics: Metrics, signal: AbortSignal): Promise<void> =>
+const startDirectorySync = (
+  core: Core,
+  { metrics, servers, signal }: { metrics: Metrics; servers: DatabaseServers; signal: AbortSignal },
+): Promise<void> =>
   runDirectorySync(
     {
       core,
       readKeyFile: (path) => readKeyFile(path).toString("utf8"),
-      exclusively: createDirectoryLock({ url: core.config.databaseUrl.reveal(), openSocket: openDatabaseSocket }),
+      exclusively: createDirectoryLock({ url: core.config.databaseUrl.reveal(), servers }),
       observe: metrics.observeDirectory,
     },
     signal,
@@ -164,18 +196,21 @@ const startIngest = async (
     tls: Reloaded<TlsMaterial>;
     routes: readonly Route[];
     database: ConnectedDatabase;
+    jobs: ConnectedDatabase;
+    servers: DatabaseServers;
     metrics: Metrics;
     stop: AbortController;
   },
 ): Promise<RunningIngest> => {
-  const { config, tls, routes, database, metrics, stop } = needs;
+  const { config, tls, routes, database, servers, metrics, stop } = needs;
   const { db, clock, log } = core;
-  const keepPartitions = () => maintainIngestPartitions({ db, clock, retentionDays: config.retentionDays });
+  const keepPartitions = () =>
+    maintainIngestPartitions({ db: needs.jobs.db, clock, retentionDays: config.retentionDays });
   await keepPartitions();
   const ingest = createIngest({
     config,
     hostIdBytesMax: core.config.hostIdBytesMax,
-    databaseUrl: core.config.databaseUrl.reveal(),
+    databaseUrl: servers.locate,
     db,
     clock,
     log,
@@ -223,45 +258,13 @@ interface RunningIngest {
   close(): Promise<void>;
 }
 
-const checksOf = (
-  core: Core,
-  parts: {
-    database: ConnectedDatabase;
-    ingest: RunningIngest | null;
-    files: FollowedFiles;
-    license: LicenseSource | null;
-  },
-): Ops["checks"] => {
-  const { db } = core;
-  const { ingest, files, license } = parts;
-  const { sql } = parts.database;
-  const { signing, tls } = files;
-  const pending = async () => pendingMigrations(sql, await readMigrations());
-  return {
-    core: [
-      databaseCheck(db),
-      migrationsCheck(pending),
-      directoryCheck(core),
-      signerCheck(core),
-      ...(signing ? [filesCheck("enrollment_ca_files", signing.files)] : []),
-    ],
-    ingest: ingest
-      ? [
-          databaseCheck(db),
-          durabilityCheck(db),
-          committerCheck(ingest.health),
-          ...(tls ? [filesCheck("ingest_tls_files", tls)] : []),
-        ]
-      : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set")],
-    licensing: [licenseCheck(license, core)],
-  };
-};
-
 /** Recomputes the audit chain and prints the result as one JSON object. */
 const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
-  const database = connectDatabase({ url: config.databaseUrl.reveal(), openSocket: openDatabaseSocket });
+  const url = config.databaseUrl.reveal();
+  // Without a deadline: one transaction reads the whole log.
+  const database = connectDatabase({ url, servers: createDatabaseServers(url), connectionsMax: 1, deadlineMs: 0 });
   try {
-    const { ok, checked, headSeq, headHash, fault } = await verifyAudit(database.db);
+    const { ok, checked, headSeq, headHash, fault } = await withDatabaseFaults(() => verifyAudit(database.db));
     process.stdout.write(`${JSON.stringify({ ok, checked, head_seq: headSeq, head_hash: headHash, fault })}\n`);
     return ok ? 0 : 1;
   } finally {

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { DatabaseUrlFault, splitDatabaseUrl } from "./database-url.ts";
 import { Secret } from "./secret.ts";
 
 /** Text that is not empty. */
@@ -7,6 +8,19 @@ export const TextVariable = v.pipe(v.string(), v.nonEmpty("must not be empty"));
 /** A value that prints as `[redacted]`. */
 export const SecretVariable = v.pipe(
   TextVariable,
+  v.transform((text) => new Secret(text)),
+);
+
+/** The URL of a PostgreSQL server, or of several. */
+export const DatabaseUrlVariable = v.pipe(
+  TextVariable,
+  v.rawCheck(({ dataset, addIssue }) => {
+    try {
+      if (dataset.typed) splitDatabaseUrl(dataset.value);
+    } catch (fault) {
+      addIssue({ message: fault instanceof DatabaseUrlFault ? fault.message : "cannot be read" });
+    }
+  }),
   v.transform((text) => new Secret(text)),
 );
 

@@ -45,7 +45,7 @@ const connectForTest = (url: string, connectionsMax: number): ConnectedDatabase 
     url,
     connectionsMax,
     connectTimeoutSeconds: 60,
-    statementTimeoutMs: 60_000,
+    deadlineMs: 60_000,
     openSocket: openDatabaseSocket,
   });
 

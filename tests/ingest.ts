@@ -115,7 +115,7 @@ export const startTestIngest = async (
       ...options.config,
     },
     hostIdBytesMax: 253,
-    databaseUrl: database.url,
+    databaseUrl: async () => database.url,
     db: connection.db,
     clock: systemClock,
     log,

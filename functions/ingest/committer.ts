@@ -21,6 +21,7 @@ import {
   type FrameToCommit,
   queueKey,
 } from "../store/commit-frames.ts";
+import { destroyClient } from "../store/copy-transaction.ts";
 import { canRetryIndividually, databaseProblem } from "../store/database-problem.ts";
 
 /** Receives facts about commits. */
@@ -219,7 +220,7 @@ export const createCommitter = ({
     // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
     const ended = new AbortController();
     clock.sleep(batchTimeoutMs, ended.signal).then(
-      () => destroy(client),
+      () => destroyClient(client),
       () => undefined,
     );
     const batch = frames.map(({ frame }) => frame);
@@ -240,7 +241,7 @@ export const createCommitter = ({
       return outcomes;
     } catch (cause) {
       // A connection is kept only after success, as a failure leaves it in an unknown state.
-      destroy(client);
+      destroyClient(client);
       throw cause;
     } finally {
       ended.abort();
@@ -275,9 +276,4 @@ export const createCommitter = ({
       await Promise.all(idle.splice(0).map((client) => client.end().catch(() => undefined)));
     },
   };
-};
-
-const destroy = (client: Client): void => {
-  // pg's own `end` waits for the server.
-  (client as Client & { connection: { stream: { destroy(): void } } }).connection.stream.destroy();
 };

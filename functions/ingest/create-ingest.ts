@@ -14,8 +14,8 @@ import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "
 export interface IngestNeeds {
   config: Pick<IngestConfig, "frameBytesMax" | "payloadBytesMax" | "discardSpanNames" | "requireEnrollment">;
   hostIdBytesMax: number;
-  /** For the committer's own two connections. */
-  databaseUrl: string;
+  /** Returns the URL of the server to commit to, for the committer's own connections. */
+  databaseUrl(): Promise<string>;
   db: Database;
   clock: Clock;
   log: Log;
@@ -57,7 +57,11 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     onError: (err) => log.warn({ err }, "open streams could not be rechecked"),
   });
   const budget = createByteBudget(needs.inFlightBytesMax ?? 64 * 1024 * 1024);
-  const committer = createCommitter({ connect: () => openCommitClient(needs.databaseUrl), clock, observe });
+  const committer = createCommitter({
+    connect: async () => openCommitClient(await needs.databaseUrl()),
+    clock,
+    observe,
+  });
   const routes = createIngestRoutes({
     admission,
     streams,

@@ -55,7 +55,7 @@ describe.each(ingestPaths)("ingest under load, failure and reload, on the $path"
   });
 
   it("D5: answers UNAVAILABLE with database_unavailable while the database is unavailable", async () => {
-    const databaseUrl = "postgres://postgres@127.0.0.1:1/none";
+    const databaseUrl = async () => "postgres://postgres@127.0.0.1:1/none";
     const without = await startTestIngest({ needs: { databaseUrl, fastPath } });
     const client = connect(await without.client({}), without);
     const unavailable = { code: status.UNAVAILABLE, reason: "database_unavailable" };

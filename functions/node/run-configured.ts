@@ -18,8 +18,8 @@ export interface ConfiguredProgram<Config extends { logLevel: string }> {
 }
 
 /**
- * Runs one command line and returns its exit code: 78 for an invalid configuration, with each fault by its variable's name; 1 for an
- * address that cannot be listened on; 2 for an unknown command. Throws any other error.
+ * Runs one command line and returns its exit code: 78 for an invalid configuration, with each fault by its variable's name; 1 for
+ * a `StartFault`; 2 for an unknown command. Throws any other error.
  */
 export const runConfigured = async <Config extends { logLevel: string }>(
   { usage, parse, serve, commands = {} }: ConfiguredProgram<Config>,
@@ -43,7 +43,7 @@ export const runConfigured = async <Config extends { logLevel: string }>(
     await serve(config, log);
     return 0;
   } catch (error) {
-    if (!(error instanceof ConfigError || error instanceof ListenFault)) throw error;
+    if (!(error instanceof ConfigError || error instanceof StartFault)) throw error;
     process.stderr.write(`${error.message}\n`);
     return error instanceof ConfigError ? exitConfig : 1;
   }
@@ -66,9 +66,9 @@ export const stopSignal = (): Promise<string> =>
     for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => resolve(name));
   });
 
-/** An address that cannot be listened on. Not a configuration error, since another process may release the address. */
-class ListenFault extends Error {
-  override readonly name = "ListenFault";
+/** A start that fails for now: an address in use, a database that is unavailable. Not a configuration error: a restart may succeed. */
+export class StartFault extends Error {
+  override readonly name = "StartFault";
 }
 
 const listenFaults: Readonly<Record<string, string>> = {
@@ -84,6 +84,6 @@ export const listenFor = async <Listener>(variable: string, listen: () => Promis
     return await listen();
   } catch (cause) {
     const fault = listenFaults[errorCode(cause) ?? ""];
-    throw fault === undefined ? cause : new ListenFault(`${variable}: the address ${fault}`, { cause });
+    throw fault === undefined ? cause : new StartFault(`${variable}: the address ${fault}`, { cause });
   }
 };

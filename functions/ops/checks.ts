@@ -1,4 +1,5 @@
 import type { Clock } from "../../kit/clock.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
 import { checkLicense, type LicenseSource } from "../domain/licensing/license.ts";
 import type { Signer } from "../signer/signer.ts";
@@ -12,6 +13,8 @@ const ready = (detail: string): Finding => ({ status: "ready", detail });
 const notReady = (detail: string): Finding => ({ status: "not_ready", detail });
 const disabled = (detail: string): Finding => ({ status: "disabled", detail });
 
+const acceptsNoWrites = "the server accepts no writes: it is a standby, or default_transaction_read_only is on";
+
 /** The oldest supported major version. */
 const serverVersionMin = 15;
 
@@ -20,9 +23,9 @@ export const databaseCheck = (db: Database): Check => ({
   name: "database",
   find: () =>
     withDatabase(async () => {
-      const { version, inRecovery } = await readServerSettings(db);
+      const { version, writable } = await readServerSettings(db);
       if (version < serverVersionMin) return notReady(`PostgreSQL ${version}; ${serverVersionMin} or later is needed`);
-      return inRecovery ? notReady("the server is a standby and accepts no writes") : ready(`PostgreSQL ${version}`);
+      return writable ? ready(`PostgreSQL ${version}`) : notReady(acceptsNoWrites);
     }),
 });
 
@@ -119,7 +122,9 @@ const withDatabase = async (find: () => Promise<Finding>): Promise<Finding> => {
   try {
     return await find();
   } catch (cause) {
-    if (databaseProblem(cause) === undefined) throw cause;
-    return notReady("the database cannot be reached");
+    const problem = databaseProblem(cause);
+    if (problem === undefined) throw cause;
+    const isReadOnly = errorCode(problem.options.cause) === "SERVER_REFUSED";
+    return notReady(isReadOnly ? acceptsNoWrites : "the database cannot be reached");
   }
 };

@@ -61,7 +61,8 @@ export const queueKey = (hostId: string, queueId: Uint8Array): string => `${host
 
 /** Planned once for each connection: for small batches, planning would cost more than running them. */
 const statements = `
-  set standard_conforming_strings = on;
+  set standard_conforming_strings = on; set lock_timeout = '8s'; set statement_timeout = '25s';
+  set idle_in_transaction_session_timeout = '10s';
   prepare lock_queues (text[], text[]) as
     select host_id, encode(queue_id, 'hex') as queue, cursor
     from unnest($1, $2) as wanted (host, queue)
@@ -88,11 +89,7 @@ const statements = `
       order by updated_at desc, queue_id offset $2 for update skip locked)`;
 
 /** Opens a connection for `commitFrames`. Rejects within 5 s when the server does not answer. */
-export const openCommitClient = async (url: string): Promise<Client> => {
-  const client = await openCopyClient(url);
-  await client.query(statements);
-  return client;
-};
+export const openCommitClient = (url: string): Promise<Client> => openCopyClient(url, statements);
 
 /**
  * Commits frames in their order, in one transaction on an idle client of `openCommitClient`; resolves after the commit with an outcome

@@ -13,20 +13,36 @@ export interface CopyTransaction {
 }
 
 /**
- * Opens a connection for COPY. pg, not postgres.js, because the latter can report a failed COPY as finished. Rejects after
- * `connectTimeoutMs` (5 s) when the server does not answer. A connection that is lost while idle fails at its next use.
+ * Opens a connection for COPY and runs `setup` on it. pg, not postgres.js, because the latter can report a failed COPY as finished. Rejects
+ * after `timeoutMs` (5 s) when the server does not answer; whatever fails, no connection is left. A connection that is lost while idle
+ * fails at its next use.
  */
-export const openCopyClient = async (url: string, connectTimeoutMs = 5_000): Promise<Client> => {
+export const openCopyClient = async (url: string, setup = "", timeoutMs = 5_000): Promise<Client> => {
   const client = new Client({
     connectionString: url,
-    connectionTimeoutMillis: connectTimeoutMs,
+    connectionTimeoutMillis: timeoutMs,
     application_name: "svc-server ingest",
     keepAlive: true,
+    keepAliveInitialDelayMillis: 5_000,
   });
   // Without a listener the loss of an idle connection would end the process.
   client.on("error", () => undefined);
-  await client.connect();
-  return client;
+  const timer = setTimeout(() => destroyClient(client), timeoutMs);
+  try {
+    await client.connect();
+    if (setup !== "") await client.query(setup);
+    return client;
+  } catch (cause) {
+    destroyClient(client);
+    throw cause;
+  } finally {
+    clearTimeout(timer);
+  }
+};
+
+/** Closes a connection at once; what runs on it rejects. pg's own `end` waits for the server. */
+export const destroyClient = (client: Client): void => {
+  (client as Client & { connection: Connection }).connection.stream.destroy();
 };
 
 /**
@@ -114,7 +130,7 @@ const submittable = (
     handleReadyForQuery() {
       // COMMIT of a failed transaction reports ROLLBACK, without an error.
       if (command === "COMMIT") end(resolve);
-      else end(() => reject(new Error("the transaction did not commit")));
+      else end(() => reject(Object.assign(new Error("the transaction did not commit"), { code: "NOT_COMMITTED" })));
     },
     handleError(cause: Error) {
       end(() => reject(cause));

@@ -1,20 +1,31 @@
 import { Problem } from "../problems.ts";
 
-/** Codes of postgres.js, of pg and of the operating system for a connection that failed or was lost. */
+/** Codes of postgres.js (some by patches/), of pg and of the operating system for a connection that failed or was lost. */
 const connectionCodes = new Set([
   "CONNECTION_CLOSED",
   "CONNECTION_DESTROYED",
   "CONNECTION_ENDED",
   "CONNECT_TIMEOUT",
+  "DEADLINE_EXCEEDED",
   "EAI_AGAIN",
+  "ECONNABORTED",
   "ECONNREFUSED",
   "ECONNRESET",
+  "EHOSTDOWN",
   "EHOSTUNREACH",
+  "EMFILE",
+  "ENETDOWN",
   "ENETUNREACH",
   "ENOENT",
   "ENOTFOUND",
   "EPIPE",
+  "ERR_SOCKET_CLOSED",
+  "ERR_STREAM_DESTROYED",
+  "ERR_STREAM_WRITE_AFTER_END",
   "ETIMEDOUT",
+  "NOT_COMMITTED",
+  "SERVER_REFUSED",
+  "TOO_MANY_WAITING",
 ]);
 
 /**
@@ -42,7 +53,8 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
       continue;
     }
     const isSqlState = code.length === 5 && "severity" in cause;
-    if (connectionCodes.has(code) || (isSqlState && unavailableStates.test(code))) return unavailable(cause);
+    if (connectionCodes.has(code)) return unavailable(cause);
+    if (isSqlState && (unavailableStates.test(code) || endsConnection(cause))) return unavailable(cause);
     if (isSqlState && untranslatableStates.has(code))
       return new Problem("validation_failed", {
         detail: "a text value holds a character that cannot be stored",
@@ -51,6 +63,10 @@ export const databaseProblem = (error: unknown): Problem | undefined => {
   }
   return undefined;
 };
+
+/** An error that ends the connection, and so says nothing about the statement: a refused login, a limit of connections, a shutdown. */
+const endsConnection = (cause: Error): boolean =>
+  "severity" in cause && (cause.severity === "FATAL" || cause.severity === "PANIC");
 
 const unavailable = (cause: Error): Problem => new Problem("database_unavailable", { cause, retryAfterSeconds: 1 });
 

@@ -2,8 +2,11 @@ import { eq, sql as text } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { enrollmentPolicy } from "../../drizzle/schema/index.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
-import { countDatabaseSockets, openDatabaseSocket } from "../node/database-socket.ts";
-import { connectDatabase } from "./database.ts";
+import { startTcpProxy } from "../../tests/fakes/tcp-proxy.ts";
+import { createDatabaseServers } from "../node/database-servers.ts";
+import { openDatabaseSocket } from "../node/database-socket.ts";
+import { databaseCheck } from "../ops/checks.ts";
+import { connectDatabase, type DatabaseOptions } from "./database.ts";
 import { databaseProblem } from "./database-problem.ts";
 
 let database: TestDatabase;
@@ -54,13 +57,13 @@ describe("connectDatabase", () => {
   });
 
   it("reports the connections of its pool", async () => {
-    const sockets = countDatabaseSockets();
-    const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 2, openSocket: sockets.open });
-    expect(sockets.count()).toBe(0);
+    const servers = createDatabaseServers(database.url);
+    const { sql, close } = connectDatabase({ url: database.url, connectionsMax: 2, servers });
+    expect(servers.count()).toBe(0);
     await Promise.all([sql`select 1`, sql`select 2`]);
-    expect(sockets.count()).toBe(2);
+    expect(servers.count()).toBe(2);
     await close();
-    await expect.poll(sockets.count).toBe(0);
+    await expect.poll(servers.count).toBe(0);
   });
 
   it("D5: a connection that ends during a query is database_unavailable, and the next query succeeds", async () => {
@@ -82,6 +85,161 @@ describe("connectDatabase", () => {
     );
     const missing = await failure(db.execute(text`insert into ${enrollmentPolicy} (id) values (gen_random_uuid())`));
     expect(databaseProblem(missing)).toBeUndefined();
+  });
+});
+
+describe("deadlines", () => {
+  const proxied = async (options: Partial<DatabaseOptions> = {}) => {
+    const { hostname, port, pathname } = new URL(database.url);
+    const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
+    const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
+    const servers = createDatabaseServers(url);
+    const client = connectDatabase({ url, servers, connectionsMax: 2, ...options });
+    const close = async () => {
+      await client.close(0);
+      await proxy.close();
+    };
+    return { proxy, servers, close, sql: client.sql };
+  };
+  const codeOf = async (call: PromiseLike<unknown>) => databaseProblem(await failure(call))?.code;
+
+  it("D3: ends statements and transactions that a silent server does not answer, and works again once it does", async () => {
+    const { proxy, sql, close } = await proxied({ deadlineMs: 300 });
+    await Promise.all([sql`select 1`, sql`select 2`]);
+    proxy.swallowOpen();
+    const startedAt = performance.now();
+    const transaction = sql.begin((tx) => tx`select 1`);
+    expect(await Promise.all([codeOf(sql`select 1`), codeOf(transaction)])).toEqual(
+      Array(2).fill("database_unavailable"),
+    );
+    expect(performance.now() - startedAt).toBeLessThan(3_000);
+    expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+    await close();
+  });
+
+  it("D8: closes idle connections too when one gets no answer, so that no further call waits for a dead one", async () => {
+    const { proxy, servers, sql, close } = await proxied({ deadlineMs: 300, connectionsMax: 4 });
+    await Promise.all(Array.from({ length: 4 }, () => sql`select pg_sleep(0.05)`));
+    expect(servers.count()).toBe(4);
+    proxy.swallowOpen();
+    expect(await codeOf(sql`select 1`)).toBe("database_unavailable");
+    await expect.poll(servers.count).toBe(0);
+    expect(await sql`select 1 as one`).toEqual([{ one: 1 }]);
+    await close();
+  });
+
+  it("D3: ends a transaction that exceeds its deadline between statements", async () => {
+    const { sql, close } = await proxied({ deadlineMs: 300 });
+    const { promise: never } = Promise.withResolvers<void>();
+    expect(await codeOf(sql.begin(() => never))).toBe("database_unavailable");
+    await close();
+  });
+
+  it("D3: bounds the calls that wait for a connection, in time and number", async () => {
+    const { proxy, sql, close } = await proxied({ deadlineMs: 600, connectionsMax: 1 });
+    await sql`select 1`;
+    proxy.swallow(true);
+    const outcomes = await Promise.all(
+      Array.from({ length: 1_300 }, async () => {
+        const startedAt = performance.now();
+        const error = (await failure(sql.begin((tx) => tx`select 1`))) as { code: string };
+        return { code: error.code, ms: performance.now() - startedAt };
+      }),
+    );
+    const count = (code: string) => outcomes.filter((outcome) => outcome.code === code).length;
+    expect(count("TOO_MANY_WAITING")).toBeGreaterThan(200);
+    expect(count("DEADLINE_EXCEEDED")).toBeGreaterThan(900);
+    expect(Math.max(...outcomes.map(({ ms }) => ms))).toBeLessThan(5_000);
+    await close();
+  });
+
+  it("D3: closes at once while the server does not answer", async () => {
+    const { proxy, sql, close } = await proxied();
+    await sql`select 1`;
+    proxy.swallow(true);
+    const waiting = codeOf(sql`select 1`);
+    const startedAt = performance.now();
+    await close();
+    expect(await waiting).toBe("database_unavailable");
+    expect(performance.now() - startedAt).toBeLessThan(1_000);
+  });
+
+  it("D1: opens connections soon after a server that was down for a while is back", async () => {
+    const { proxy, sql, close } = await proxied();
+    const { hostname, port } = new URL(database.url);
+    proxy.target("/nowhere");
+    for (let attempt = 0; attempt < 20; attempt++) expect(await codeOf(sql`select 1`)).toBe("database_unavailable");
+    proxy.target(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
+    const startedAt = performance.now();
+    await expect.poll(() => sql`select 1 as one`.catch(() => null), { interval: 10, timeout: 5_000 }).not.toBeNull();
+    expect(performance.now() - startedAt).toBeLessThan(2_000);
+    await close();
+  });
+
+  it("D9: counts a transaction as committed by the server's COMMIT alone", async () => {
+    const { proxy, sql, close } = await proxied();
+    await sql`select 1`;
+    // The answer of a server, or of a pooler, on which the transaction was aborted.
+    const [commit, rollback] = [Buffer.from("C\0\0\0\x0bCOMMIT\0"), Buffer.from("C\0\0\0\x0dROLLBACK\0")];
+    proxy.rewrite((bytes) => {
+      const at = bytes.indexOf(commit);
+      return at < 0 ? bytes : Buffer.concat([bytes.subarray(0, at), rollback, bytes.subarray(at + commit.length)]);
+    });
+    const error = await failure(sql.begin((tx) => tx`select 1`));
+    expect(error).toMatchObject({ code: "NOT_COMMITTED" });
+    expect(databaseProblem(error)?.code).toBe("database_unavailable");
+    proxy.rewrite(null);
+    await sql.begin((tx) => tx`select 1`);
+    await close();
+  });
+
+  it("D9: sends no setting in the startup message, and has its timeouts all the same", async () => {
+    const { sql, close } = await proxied();
+    expect(
+      await sql`select name, setting, source from pg_settings where name in
+      ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout') order by name`,
+    ).toEqual([
+      { name: "idle_in_transaction_session_timeout", setting: "10000", source: "session" },
+      { name: "lock_timeout", setting: "4000", source: "session" },
+      { name: "statement_timeout", setting: "4500", source: "session" },
+    ]);
+    await close();
+  });
+
+  it("D2: leaves a server that became read-only with all pools, and stays away until it accepts writes", async () => {
+    const own = await createTestDatabase();
+    const name = new URL(own.url).pathname.slice(1);
+    const servers = createDatabaseServers(own.url);
+    const [one, other] = [1, 2].map(() => connectDatabase({ url: own.url, servers, connectionsMax: 2 }));
+    if (!one || !other) return expect.fail();
+    const { sql: outside } = database.connect();
+    const write = (sql: typeof outside) => sql`create table if not exists written (x int)`;
+    await Promise.all([write(one.sql), other.sql`select 1`]);
+    await outside.unsafe(`alter database ${name} set default_transaction_read_only = on`);
+    await one.sql`set default_transaction_read_only = on`.catch(() => undefined);
+    await expect.poll(servers.count).toBe(0);
+    for (const { db, sql } of [one, other]) {
+      expect(databaseProblem(await failure(write(sql)))?.code).toBe("database_unavailable");
+      expect(await databaseCheck(db).find()).toEqual({
+        status: "not_ready",
+        detail: "the server accepts no writes: it is a standby, or default_transaction_read_only is on",
+      });
+    }
+    await outside.unsafe(`alter database ${name} reset default_transaction_read_only`);
+    await expect
+      .poll(() =>
+        write(one.sql).then(
+          () => true,
+          () => false,
+        ),
+      )
+      .toBe(true);
+    // 25006 alone, from a server that does not report its settings.
+    const refused = failure(one.sql.begin("read only", (tx) => write(tx as unknown as typeof outside)));
+    expect(await refused).toMatchObject({ code: "25006" });
+    await expect.poll(servers.count).toBe(0);
+    await Promise.all([one.close(), other.close()]);
+    await own.drop();
   });
 });
 

@@ -3,6 +3,7 @@ import type { PgDatabase } from "drizzle-orm/pg-core";
 import { drizzle, type PostgresJsDatabase, type PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
 import postgres, { type Sql } from "postgres";
 import * as schema from "../../drizzle/schema/index.ts";
+import { splitDatabaseUrl } from "../../kit/database-url.ts";
 
 /** Core's database: a pool on Node, one client per request in workerd. */
 export type Database = PostgresJsDatabase<typeof schema>;
@@ -13,11 +14,26 @@ export type Executor = PgDatabase<PostgresJsQueryResultHKT, typeof schema>;
 /** Opens drizzle over a postgres.js client. The caller owns the client and ends it. */
 export const openDatabase = (client: Sql): Database => drizzle(client, { schema });
 
-/** Opens the socket of one connection, connected or not; postgres.js writes to it at once. */
+/** Opens the socket of one connection, connected or not; postgres.js writes to it at once. A rejection fails the query that needs it. */
 export type OpenSocket = (target: { host: string[]; port: number[]; path: string | false }) => unknown;
+
+/** Closes connections of a pool: the idle ones, or all. */
+export type DropConnections = (cause: Error, all: boolean) => void;
+
+/** The servers that several pools share. What one pool learns about the server in use, every pool acts on. */
+export interface SharedServers {
+  open: OpenSocket;
+  /** Registers a pool. Returns the function that removes it. */
+  join(drop: DropConnections): () => void;
+  /** Reports a fault of the server in use; `all` when none of its connections is of use. */
+  leave: DropConnections;
+}
 
 /** The default of `connectionsMax`. */
 export const connectionsMaxDefault = 10;
+
+/** How long a call may take: a statement or a whole transaction, its wait for a connection included. */
+export const callDeadlineMs = { api: 5_000, jobs: 15_000 } as const;
 
 /** How to connect. */
 export interface DatabaseOptions {
@@ -27,10 +43,17 @@ export interface DatabaseOptions {
   connectionsMax?: number;
   applicationName?: string;
   connectTimeoutSeconds?: number;
-  /** The server-side timeout of each statement (D3: a stopped server must not pile up work). Default 30 s; 0 disables it. */
-  statementTimeoutMs?: number;
+  /**
+   * The deadline of each statement and of each transaction, on this side of the connection (D3: a stopped server must not pile up work).
+   * A call that exceeds it fails and loses its connection. Default `callDeadlineMs.api`; 0 disables it and every timeout of the server.
+   */
+  deadlineMs?: number;
+  /** Refuses servers that accept no writes. Default true. */
+  writes?: boolean;
   /** On Node `openDatabaseSocket` of functions/node, for TCP_NODELAY. */
   openSocket?: OpenSocket;
+  /** In place of `openSocket`, where several pools use one URL. */
+  servers?: SharedServers;
 }
 
 /** A client that connects lazily, so that creating it never fails. */
@@ -44,30 +67,70 @@ export interface ConnectedDatabase {
 
 /** Creates the client of every query of core except COPY. */
 export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => {
-  const { url, host } = splitUnixSocket(options.url);
+  // Of several servers, `servers` chooses; without it, the first.
+  const [first = options.url] = splitDatabaseUrl(options.url).servers;
+  const { url, host } = splitUnixSocket(first);
+  const { servers, deadlineMs = callDeadlineMs.api, connectTimeoutSeconds = 3 } = options;
+  const drop: DropConnections = (cause, all) => (client as PatchedSql).drop(cause, all);
+  const openSocket = servers?.open ?? options.openSocket;
   const settings = {
     ...(host === undefined ? {} : { host }),
     max: options.connectionsMax ?? connectionsMaxDefault,
     // Saves a round trip at each connect, and behaves the same in workerd.
     fetch_types: false,
     types: { textArray },
-    connect_timeout: options.connectTimeoutSeconds ?? 5,
-    connection: {
-      application_name: options.applicationName ?? "svc-server",
-      TimeZone: "UTC",
-      statement_timeout: options.statementTimeoutMs ?? 30_000,
-    },
+    connect_timeout: connectTimeoutSeconds,
+    // The driver's own grows to 20 s, which is how long core would stay unavailable after a restart of the server.
+    backoff: (failures: number) => (0.5 + Math.random() / 2) * Math.min(0.02 * 2 ** failures, 0.25),
+    connection: { application_name: options.applicationName ?? "svc-server", TimeZone: "UTC" },
     onnotice: () => undefined,
-    // An option of postgres.js that its types leave out.
-    ...(options.openSocket === undefined ? {} : { socket: options.openSocket }),
+    // Options of postgres.js that its types leave out, and those of patches/.
+    ...(openSocket === undefined ? {} : { socket: openSocket }),
+    setup: timeoutsOfSession(deadlineMs),
+    deadline: deadlineMs,
+    max_waiting: waitingMax,
+    is_fatal: ({ code, severity }: ServerError) => code === readOnlyTransaction || isEnd(severity),
+    ...(options.writes === false ? {} : { refuse_server: acceptsNoWrites }),
+    onfault: (cause: Error & { code?: string }) => (servers?.leave ?? drop)(cause, concernsServer(cause.code)),
   };
   const client: Sql = postgres(url, settings);
+  const leave = servers?.join(drop);
   return {
     db: openDatabase(client),
     sql: client,
-    close: (timeoutSeconds = 5) => client.end({ timeout: timeoutSeconds }),
+    close: async (timeoutSeconds = 5) => {
+      leave?.();
+      await client.end({ timeout: timeoutSeconds });
+    },
   };
 };
+
+/** As patched by patches/. */
+type PatchedSql = Sql & { drop: DropConnections };
+type ServerError = Readonly<Record<string, string | undefined>>;
+
+/** Calls that wait for a connection; further ones fail at once. */
+const waitingMax = 1_000;
+const readOnlyTransaction = "25006";
+/** What ends a connection: the server closes it. */
+const isEnd = (severity: string | undefined): boolean => severity === "FATAL" || severity === "PANIC";
+/** The server reports both when a connection opens, and again when they change. */
+const acceptsNoWrites = ({ in_hot_standby, default_transaction_read_only }: ServerError): boolean =>
+  in_hot_standby === "on" || default_transaction_read_only === "on";
+const concernsServer = (code: string | undefined): boolean => code === readOnlyTransaction || code === "SERVER_REFUSED";
+
+/**
+ * Returns statements that set a session's timeouts, shorter than the deadline of its calls where there is one: an error of the server
+ * costs no connection. By SET: a pooler refuses them in the startup message.
+ */
+export const timeoutsOfSession = (deadlineMs: number): string => {
+  const idle = deadlineMs === 0 ? 0 : idleInTransactionMs;
+  return `set statement_timeout = ${Math.floor(deadlineMs * 0.9)}; set lock_timeout = ${Math.floor(deadlineMs * 0.8)};
+    set idle_in_transaction_session_timeout = ${idle}`;
+};
+
+/** After it, the server releases the locks of a core that is stopped or unreachable. */
+const idleInTransactionMs = 10_000;
 
 /** `text[]`, written by drizzle and read here: drizzle's own reader (0.45.4) drops backslashes, and keeps what the driver has parsed. */
 const textArray = {
@@ -83,14 +146,8 @@ const textArray = {
 /** Extracts the directory of a unix socket, which postgres.js does not support in a URL. */
 const splitUnixSocket = (text: string): { url: string; host?: string } => {
   const url = new URL(text);
-  const fromQuery = url.searchParams.get("host");
-  const directory = fromQuery?.startsWith("/")
-    ? fromQuery
-    : url.hostname.toLowerCase().startsWith("%2f")
-      ? decodeURIComponent(url.hostname)
-      : undefined;
-  if (directory === undefined) return { url: text };
-  url.searchParams.delete("host");
+  if (!url.hostname.toLowerCase().startsWith("%2f")) return { url: text };
+  const directory = decodeURIComponent(url.hostname);
   url.hostname = "localhost";
   return { url: url.href, host: directory };
 };
@@ -100,16 +157,17 @@ export interface ServerSettings {
   /** The major version. */
   version: number;
   fsync: boolean;
-  inRecovery: boolean;
+  /** Whether a transaction can write: false on a standby, and where `default_transaction_read_only` is on. */
+  writable: boolean;
 }
 
 /** Reads the settings of the server. */
 export const readServerSettings = async (db: Executor): Promise<ServerSettings> => {
-  const [row] = await db.execute<{ version: number; fsync: boolean; recovering: boolean }>(sql`
+  const [row] = await db.execute<{ version: number; fsync: boolean; writable: boolean }>(sql`
     select current_setting('server_version_num')::int / 10000 as version, current_setting('fsync') = 'on' as fsync,
-      pg_is_in_recovery() as recovering`);
+      current_setting('transaction_read_only') = 'off' as writable`);
   if (row === undefined) throw new Error("the server returned no row");
-  return { version: row.version, fsync: row.fsync, inRecovery: row.recovering };
+  return { version: row.version, fsync: row.fsync, writable: row.writable };
 };
 
 /** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */

@@ -11,7 +11,7 @@ const lockKey = 6_102_773_180_445_907n;
  * connection. So it only saves work: a writer still has to check that nobody wrote meanwhile.
  */
 export const createDirectoryLock =
-  (options: Pick<DatabaseOptions, "url" | "openSocket">): Exclusively =>
+  (options: Pick<DatabaseOptions, "url" | "openSocket" | "servers">): Exclusively =>
   async (work) => {
     const { sql, close } = connectDatabase({
       ...options,
@@ -24,6 +24,6 @@ export const createDirectoryLock =
       >`select pg_try_advisory_lock(${lockKey.toString()}::bigint) as locked`;
       return row?.locked ? await work() : undefined;
     } finally {
-      await close();
+      await close(1);
     }
   };

@@ -57,7 +57,7 @@ describe("migrate", () => {
         return ended.length;
       })
       .toBe(1);
-    expect(await killed).toBe("CONNECTION_CLOSED");
+    expect(await killed).toBe("57P01");
     await victim.close(0);
     expect(await sql`select relname from pg_class where relnamespace = 'public'::regnamespace`).toEqual([]);
     const whole = files([baseline, second("")]);

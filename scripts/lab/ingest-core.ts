@@ -25,8 +25,14 @@ export interface IngestCore {
   remove(): Promise<void>;
 }
 
-/** Prepares files and environment of a core on a database. With `ingestPort` it listens on the same port after each start. */
-export const prepareIngestCore = async (databaseUrl: string, { ingestPort = 0 } = {}): Promise<IngestCore> => {
+/**
+ * Prepares files and environment of a core on a database; `env` replaces the usual variables. With `ingestPort` it listens on the same port
+ * after each start.
+ */
+export const prepareIngestCore = async (
+  databaseUrl: string,
+  { ingestPort = 0, env: given = {} }: { ingestPort?: number; env?: Readonly<Record<string, string>> } = {},
+): Promise<IngestCore> => {
   const dir = await mkdtemp(join(tmpdir(), "svc-core-"));
   const lab = join(dir, "lab");
   const pki = await createLabPki({ dir: lab, clock: systemClock });
@@ -35,6 +41,7 @@ export const prepareIngestCore = async (databaseUrl: string, { ingestPort = 0 } 
     ...coreEnvironment({ databaseUrl, pki, authTokenSecret, ingestPort }),
     PATH: process.env.PATH,
     SVC_INGEST_REQUIRE_ENROLLMENT: "false",
+    ...given,
   };
   return {
     caPem: await readFile(pki.serverCaFile, "utf8"),

@@ -4,6 +4,7 @@ import { ConfigError, type Environment, parseVariables, warnOfUnknown } from "..
 import type { Secret } from "../../kit/secret.ts";
 import {
   BooleanVariable,
+  DatabaseUrlVariable,
   DurationVariable,
   HmacKeyVariable,
   HostVariable,
@@ -75,7 +76,7 @@ export const webVariables = {
     v.endsWith("/v1", "must end in /v1"),
   ),
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
-  SVC_DATABASE_URL: SecretVariable,
+  SVC_DATABASE_URL: DatabaseUrlVariable,
   SVC_TENANT_ID: UuidVariable,
   SVC_CHAT_ENABLED: v.optional(BooleanVariable, "true"),
   SVC_INFERENCE_PROVIDER: v.optional(

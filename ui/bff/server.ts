@@ -17,7 +17,6 @@ import type { WebUi } from "./web.ts";
 const shutdownGraceMs = 10_000;
 /** Only sign-ins query the database. */
 const databaseConnectionsMax = 4;
-const statementTimeoutMs = 5000;
 
 const usage = `svc-web: the operator UI of the collector fleet
 
@@ -51,7 +50,7 @@ const serve = async (config: WebConfig, log: Log): Promise<void> => {
     url: config.databaseUrl.reveal(),
     connectionsMax: databaseConnectionsMax,
     applicationName: "svc-web",
-    statementTimeoutMs,
+    writes: false,
     openSocket: openDatabaseSocket,
   });
   try {

@@ -1,0 +1,20 @@
+import type { Core } from "../core.ts";
+import { readServerSettings } from "../store/database.ts";
+
+/**
+ * Creates a tick that asks the server for a word. Under load requests notice a server that is gone; without load only this does, before
+ * the next request waits for it. A tick that fails is logged once, and so is the first that succeeds again.
+ */
+export const createDatabaseProbe = ({ db, log }: Pick<Core, "db" | "log">): (() => Promise<undefined>) => {
+  let isAvailable = true;
+  return async () => {
+    try {
+      await readServerSettings(db);
+      if (!isAvailable) log.info({}, "the database is available again");
+      isAvailable = true;
+    } catch (err) {
+      if (isAvailable) log.warn({ err }, "the database is unavailable");
+      isAvailable = false;
+    }
+  };
+};

@@ -1,0 +1,92 @@
+import type { Socket } from "node:net";
+import { Client } from "pg";
+import { splitDatabaseUrl } from "../../kit/database-url.ts";
+import { singleFlight } from "../../kit/single-flight.ts";
+import { destroyClient } from "../store/copy-transaction.ts";
+import type { DropConnections, SharedServers } from "../store/database.ts";
+import { openDatabaseSocket } from "./database-socket.ts";
+
+/** The servers of one URL, shared by the pools of a process. */
+export interface DatabaseServers extends SharedServers {
+  /** Returns the URL of the server in use; of several, the first that accepts writes. Rejects when there is none. */
+  locate(): Promise<string>;
+  /** Returns how many sockets of the pools are open or being opened. */
+  count(): number;
+}
+
+const probeTimeoutMs = 2_000;
+
+/**
+ * Chooses among the servers of a URL (docs/operate.md). One server is used as it is. Several are asked in turn, and the first that
+ * accepts writes is used until a pool reports a fault of it.
+ */
+export const createDatabaseServers = (url: string): DatabaseServers => {
+  const urls = splitDatabaseUrl(url).servers;
+  const pools = new Set<DropConnections>();
+  const [only = url] = urls;
+  let current = urls.length === 1 ? only : undefined;
+  let count = 0;
+  const find = singleFlight(async () => {
+    const found = await findWritable(urls);
+    current = found;
+    return found;
+  });
+  const locate = async () => current ?? find();
+  const counted = (socket: Socket): Socket => {
+    count += 1;
+    return socket.once("close", () => (count -= 1));
+  };
+  return {
+    locate,
+    count: () => count,
+    open: (target) => {
+      // Not through a promise: postgres.js then opens it a turn later.
+      if (urls.length === 1) return counted(openDatabaseSocket(target));
+      return locate().then((located) => counted(openDatabaseSocket(targetOf(located))));
+    },
+    join(drop) {
+      pools.add(drop);
+      return () => void pools.delete(drop);
+    },
+    leave(cause, all) {
+      if (urls.length > 1) current = undefined;
+      for (const drop of pools) drop(cause, all);
+    },
+  };
+};
+
+const targetOf = (url: string) => {
+  const { hostname, port } = new URL(url);
+  const host = decodeURIComponent(hostname).replace(/^\[|\]$/g, "");
+  return { host: [host], port: [Number(port)], path: host.startsWith("/") && (`${host}/.s.PGSQL.${port}` as const) };
+};
+
+const findWritable = async (urls: readonly string[]): Promise<string> => {
+  let fault: unknown;
+  for (const url of urls) {
+    try {
+      if (await isWritable(url)) return url;
+      fault ??= Object.assign(new Error("no server of the URL accepts writes"), { code: "SERVER_REFUSED" });
+    } catch (cause) {
+      fault = cause;
+    }
+  }
+  throw fault;
+};
+
+const isWritable = async (url: string): Promise<boolean> => {
+  const client = new Client({
+    connectionString: url,
+    connectionTimeoutMillis: probeTimeoutMs,
+    query_timeout: probeTimeoutMs,
+    application_name: "svc-server probe",
+  });
+  client.on("error", () => undefined);
+  try {
+    await client.connect();
+    const { rows } = await client.query("select current_setting('transaction_read_only') as read_only");
+    return rows[0]?.read_only === "off";
+  } finally {
+    destroyClient(client);
+  }
+};

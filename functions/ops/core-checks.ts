@@ -1,0 +1,51 @@
+import type { Core } from "../core.ts";
+import type { LicenseSource } from "../domain/licensing/license.ts";
+import {
+  committerCheck,
+  databaseCheck,
+  directoryCheck,
+  disabledCheck,
+  durabilityCheck,
+  filesCheck,
+  licenseCheck,
+  migrationsCheck,
+  signerCheck,
+} from "./checks.ts";
+import type { Check } from "./readiness.ts";
+
+/** What the checks ask of core's parts. */
+export interface CheckedParts {
+  pendingMigrations(): Promise<readonly string[]>;
+  ingest: { health(): { healthy: boolean; detail: string } } | null;
+  files: { signing: { files: ReloadedFiles } | null; tls: ReloadedFiles | null };
+  license: LicenseSource | null;
+}
+
+type ReloadedFiles = Parameters<typeof filesCheck>[1];
+
+/** Returns the checks of `/readyz`, `/readyz/ingest` and `/readyz/licensing`. */
+export const checksOf = (
+  core: Core,
+  { pendingMigrations, ingest, files, license }: CheckedParts,
+): Record<"core" | "ingest" | "licensing", readonly Check[]> => {
+  const { db } = core;
+  const { signing, tls } = files;
+  return {
+    core: [
+      databaseCheck(db),
+      migrationsCheck(pendingMigrations),
+      directoryCheck(core),
+      signerCheck(core),
+      ...(signing ? [filesCheck("enrollment_ca_files", signing.files)] : []),
+    ],
+    ingest: ingest
+      ? [
+          databaseCheck(db),
+          durabilityCheck(db),
+          committerCheck(ingest.health),
+          ...(tls ? [filesCheck("ingest_tls_files", tls)] : []),
+        ]
+      : [disabledCheck("ingest", "SVC_INGEST_GRPC_ADDR is not set")],
+    licensing: [licenseCheck(license, core)],
+  };
+};

@@ -1,0 +1,49 @@
+/** The servers that a connection URL names, each with a URL of its own. Neither this file nor its messages quote the URL. */
+export interface DatabaseUrls {
+  /** One URL for each server, in the order of the URL; without the parameters that choose among servers. */
+  servers: readonly string[];
+}
+
+/** A URL that core cannot use. The message completes "SVC_DATABASE_URL …" and quotes nothing of it. */
+export class DatabaseUrlFault extends Error {
+  override readonly name = "DatabaseUrlFault";
+}
+
+const form = /^postgres(?:ql)?:\/\/(?:([^/?#]*)@)?([^/?#@]*)(?:\/([^?#]*))?(?:\?([^#]*))?$/;
+const portDefault = "5432";
+/** Those of libpq that leave a writable server. */
+const sessionAttributes = new Set(["any", "read-write", "primary"]);
+
+/**
+ * Splits a URL of libpq's form into one for each server: `postgres://user@a:5432,b:5433/db`, or `?host=a,b&port=5432`. Throws
+ * `DatabaseUrlFault` when it is none, or asks for a server that accepts no writes.
+ */
+export const splitDatabaseUrl = (text: string): DatabaseUrls => {
+  const [matched, user, authority = "", database = "", query = ""] = form.exec(text) ?? [];
+  if (matched === undefined)
+    throw new DatabaseUrlFault("must be a URL: postgres://user:password@host:port/database, or host,host");
+  const parameters = new URLSearchParams(query);
+  const attributes = parameters.get("target_session_attrs") ?? "any";
+  if (!sessionAttributes.has(attributes))
+    throw new DatabaseUrlFault("has a target_session_attrs other than any, read-write or primary: core writes");
+  const hosts = parameters.get("host")?.split(",").map(hostInUrl) ?? authority.split(",");
+  const ports = parameters.get("port")?.split(",") ?? [portDefault];
+  if (ports.length !== 1 && ports.length !== hosts.length)
+    throw new DatabaseUrlFault("has a list of ports that is as long as its list of hosts, or one port");
+  for (const name of ["host", "hostaddr", "port", "target_session_attrs"]) parameters.delete(name);
+  const credentials = user === undefined ? "" : `${user}@`;
+  const rest = parameters.size === 0 ? "" : `?${parameters}`;
+  const servers = hosts.map((host, index) => {
+    const [, name = "localhost", ownPort] = /^(\[[^\]]*\]|[^:[\]]+)?(?::(\d{1,5}))?$/.exec(host) ?? [undefined, null];
+    const url = `postgres://${credentials}${name}:${ownPort ?? ports[index] ?? ports[0]}/${database}${rest}`;
+    if (name === null || !URL.canParse(url)) throw new DatabaseUrlFault("has a host or a port that cannot be read");
+    return url;
+  });
+  return { servers };
+};
+
+/** A directory or an IPv6 address, as the authority of a URL has it. */
+const hostInUrl = (host: string): string => {
+  if (host.startsWith("/")) return encodeURIComponent(host);
+  return /^[0-9a-fA-F]*:[0-9a-fA-F:.]*$/.test(host) ? `[${host}]` : host;
+};

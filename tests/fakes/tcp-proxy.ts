@@ -1,0 +1,83 @@
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+
+/** A TCP proxy on loopback that fails as networks do. */
+export interface TcpProxy {
+  port: number;
+  /** Connects later connections to this Unix socket. */
+  target(path: string): void;
+  /** Swallows every byte in both directions, of open connections and of later ones; no connection is closed. */
+  swallow(isSwallowing: boolean): void;
+  /** Swallows what connections that are open now send and receive; later ones work. */
+  swallowOpen(): void;
+  /** Replaces bytes that the server sends; null leaves them. */
+  rewrite(edit: ((bytes: Buffer) => Buffer) | null): void;
+  /** Resets every open connection. */
+  reset(): void;
+  /** Returns how many connections are open. */
+  count(): number;
+  close(): Promise<void>;
+}
+
+/** Starts a proxy in front of a Unix socket. */
+export const startTcpProxy = async (path: string): Promise<TcpProxy> => {
+  let target = path;
+  let isSwallowing = false;
+  let edit: ((bytes: Buffer) => Buffer) | null = null;
+  const open = new Map<Socket, { upstream: Socket; isSwallowed: boolean }>();
+  const server = createServer((client) => {
+    const upstream = connect({ path: target });
+    const pair = { upstream, isSwallowed: false };
+    open.set(client, pair);
+    const isLost = () => isSwallowing || pair.isSwallowed;
+    client.on("data", (bytes) => {
+      if (!isLost()) upstream.write(bytes);
+    });
+    upstream.on("data", (bytes: Buffer) => {
+      if (!isLost()) client.write(edit === null ? bytes : edit(bytes));
+    });
+    const end = () => {
+      open.delete(client);
+      client.destroy();
+      upstream.destroy();
+    };
+    client.on("close", end).on("error", end);
+    upstream.on("close", () => {
+      if (!isLost()) end();
+    });
+    upstream.on("error", () => {
+      if (isLost()) return;
+      open.delete(client);
+      client.resetAndDestroy();
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    port: (server.address() as AddressInfo).port,
+    target: (next) => {
+      target = next;
+    },
+    swallow: (swallowing) => {
+      isSwallowing = swallowing;
+    },
+    swallowOpen: () => {
+      for (const pair of open.values()) pair.isSwallowed = true;
+    },
+    rewrite: (next) => {
+      edit = next;
+    },
+    reset: () => {
+      for (const client of open.keys()) client.resetAndDestroy();
+    },
+    count: () => open.size,
+    async close() {
+      server.close();
+      for (const [client, { upstream }] of open) {
+        client.destroy();
+        upstream.destroy();
+      }
+      await once(server, "close");
+    },
+  };
+};
