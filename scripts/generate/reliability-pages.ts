@@ -9,14 +9,25 @@ interface NamedTest {
   name: string;
 }
 
-const Cases = v.record(v.string(), v.record(v.string(), v.pipe(v.string(), v.regex(/^.+ → .+$/))));
+const CaseText = v.pipe(v.string(), v.regex(/^.+ → .+$/));
+const Case = v.union([
+  v.pipe(
+    CaseText,
+    v.transform((text): { text: string; long?: string | undefined; gap?: string | undefined } => ({ text })),
+  ),
+  v.strictObject({ text: CaseText, long: v.optional(v.string()), gap: v.optional(v.string()) }),
+]);
+type Case = v.InferOutput<typeof Case>;
+const Cases = v.record(v.string(), v.record(v.string(), Case));
+const Package = v.object({ scripts: v.record(v.string(), v.string()) });
 
 /**
  * Returns `docs/reliability.md`, an index from case to test file, and a page per group with each case and its tests. Throws when a test
- * names a case that does not exist.
+ * names a case that does not exist, or a case names a command that does not.
  */
 export const renderReliabilityPages = (): { path: string; text: string }[] => {
   const groups = v.parse(Cases, parse(readFileSync(new URL("./reliability-cases.yaml", import.meta.url), "utf8")));
+  for (const [id, { long }] of Object.values(groups).flatMap(Object.entries<Case>)) requireScript(id, long);
   const testsOf = testsByCase(new Set(Object.values(groups).flatMap((cases) => Object.keys(cases))));
   const pages = Object.entries(groups).map(([group, cases]) => ({
     path: `docs/reliability/${slugOf(group)}.md`,
@@ -25,39 +36,59 @@ export const renderReliabilityPages = (): { path: string; text: string }[] => {
   return [{ path: "docs/reliability.md", text: renderIndex(groups, testsOf) }, ...pages];
 };
 
+/** Throws unless `command` is `<script of package.json>`, with arguments or without. */
+const requireScript = (id: string, command: string | undefined): void => {
+  if (command === undefined) return;
+  const { scripts } = v.parse(
+    Package,
+    JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")),
+  );
+  if (scripts[command.split(" ")[0] ?? ""] === undefined)
+    throw new Error(`${id}: package.json has no script for "${command}"`);
+};
+
 type TestsOf = (id: string) => readonly NamedTest[];
 
 const slugOf = (group: string): string => group.toLowerCase().replaceAll(" ", "-");
 
 const renderIndex = (groups: v.InferOutput<typeof Cases>, testsOf: TestsOf): string => {
+  const cases = Object.values(groups).flatMap(Object.entries<Case>);
+  const untested = cases.filter(([id]) => testsOf(id).length === 0).length;
+  const partial = cases.filter(([id, { gap }]) => testsOf(id).length > 0 && gap !== undefined).length;
   const sections = Object.entries(groups).map(([group, cases]) => {
-    const lines = Object.entries(cases).map(([id, text]) => {
+    const lines = Object.entries(cases).map(([id, { text, gap }]) => {
       const files = [...new Set(testsOf(id).map(({ file }) => `\`${file}\``))];
       const [fault = ""] = text.split(" → ");
-      return `- ${id}, ${escapeMarkdown(fault)}: ${files.length > 0 ? files.join(", ") : "not tested yet"}`;
+      const status = files.length === 0 ? "**not tested yet**" : gap === undefined ? "" : "**in part**, ";
+      return `- ${id}, ${escapeMarkdown(fault)}: ${status}${files.join(", ")}`;
     });
     return `## [${group}](reliability/${slugOf(group)}.md)\n\n${lines.join("\n")}`;
   });
   return `# Reliability
 
-The faults and attacks that the system withstands, and the tests that prove it. Each group has a page that describes its cases. A test
+Faults and attacks, and the tests that show that the system withstands them. Each group has a page that describes its cases. A test
 that covers a case begins its name with the case's id; \`bun run generate\` writes these pages from those names and from
-\`scripts/generate/reliability-cases.yaml\`.
+\`scripts/generate/reliability-cases.yaml\`. Of ${cases.length} cases, ${cases.length - untested - partial} are covered. ${partial} are covered **in part**: no test runs the
+whole fault, and the group's page says what is missing. ${untested} are not tested yet.
 
 ${sections.join("\n\n")}
 `;
 };
 
-const renderGroup = (group: string, cases: Readonly<Record<string, string>>, testsOf: TestsOf): string => {
-  const sections = Object.entries(cases).map(([id, text]) => {
+const renderGroup = (group: string, cases: Readonly<Record<string, Case>>, testsOf: TestsOf): string => {
+  const sections = Object.entries(cases).map(([id, { text, long, gap }]) => {
     const [fault = "", guarantee = ""] = text.split(" → ");
     const tests = testsOf(id).map(({ file, name }) => `- \`${file}\`: ${escapeMarkdown(name.replace(/^[^:]+: /, ""))}`);
+    const more = [
+      ...(long === undefined ? [] : [`Long form: \`bun run ${long}\`.`]),
+      ...(gap === undefined ? [] : [`**Not covered**: ${escapeMarkdown(gap)}.`]),
+    ];
     return `## ${id}
 
 When: ${escapeMarkdown(fault)}.\\
 Then: ${escapeMarkdown(guarantee)}.
 
-${tests.length > 0 ? tests.join("\n") : "No test covers this case yet."}`;
+${[tests.length > 0 ? tests.join("\n") : "No test covers this case yet.", ...more].join("\n\n")}`;
   });
   return `# Reliability: ${group}
 
@@ -81,13 +112,16 @@ const testsByCase = (known: ReadonlySet<string>): TestsOf => {
   return (id) => byCase.get(id) ?? [];
 };
 
-/** Returns the tests of a file whose name is a literal: `it("…")`, `it.each(…)("…")`, and `describe` alike. */
+/**
+ * Returns the tests of a file whose name is a literal: `it("…")`, `it.each(…)("…")`, `describe`, and `through`, which
+ * runs only where the proxy is installed.
+ */
 const testsIn = (file: string): NamedTest[] => {
   const text = readFileSync(file, "utf8");
   const names: string[] = [];
   const visitor = new Visitor({
     CallExpression(call) {
-      if (!/^(it|test|describe)\b/.test(text.slice(call.callee.start, call.callee.end))) return;
+      if (!/^(it|test|describe|through)\b/.test(text.slice(call.callee.start, call.callee.end))) return;
       const [first] = call.arguments;
       if (first?.type === "Literal" && typeof first.value === "string") names.push(first.value);
       if (first?.type === "TemplateLiteral") names.push(first.quasis.map(({ value }) => value.cooked ?? "").join("…"));
