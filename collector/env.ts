@@ -7,7 +7,7 @@ export interface Output {
   write(text: string): void;
 }
 
-/** What a command uses of the host besides files and sockets, so that tests control it. */
+/** The parts of the host that a command uses besides files and sockets, so that tests control them. */
 export interface CollectorEnv {
   readonly clock: Clock;
   readonly entropy: Entropy;

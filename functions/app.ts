@@ -8,7 +8,7 @@ import { mount, type Route } from "./http/route.ts";
 import { Problem } from "./problems.ts";
 import { routesOf } from "./v1/index.ts";
 
-/** What differs between listeners. */
+/** The options that differ between listeners. */
 export interface AppOptions {
   /** Returns the peer of a request. */
   peerOf(c: HttpContext): Peer;

@@ -19,13 +19,13 @@ import { createWebCryptography, createWebSigningKey } from "./signer/web-cryptog
 import { connectDatabase } from "./store/database.ts";
 import { routesOf } from "./v1/index.ts";
 
-/** What workerd passes with a request. */
+/** The execution context that workerd passes with a request. */
 export interface WorkerContext {
   /** Keeps the isolate alive until the promise settles, after the response was sent. */
   waitUntil(promise: Promise<unknown>): void;
 }
 
-/** What one request runs on; everything comes from workerd by default. */
+/** The platform of one request; workerd provides all of it by default. */
 export interface WorkerPlatform {
   env: Environment;
   clock: Clock;

@@ -1,4 +1,4 @@
-/** What the caller of a refused request should do. */
+/** The action that the caller of a rejected request should take. */
 export type ProblemAction = "retry" | "fix_request" | "fix_clock" | "renew" | "reenroll" | "stop";
 
 /** One fault of a request: its path, and what was expected. Never quotes the value. */

@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 import type { Log } from "./log.ts";
 
-/** What a job needs. */
+/** The parameters and dependencies of a job. */
 export interface JobOptions {
   name: string;
   intervalMs: number;

@@ -21,7 +21,7 @@ export class Secret {
     return redacted;
   }
 
-  /** What `console.log` and `util.inspect` print. */
+  /** Returns the text that `console.log` and `util.inspect` print. */
   [Symbol.for("nodejs.util.inspect.custom")](): string {
     return redacted;
   }

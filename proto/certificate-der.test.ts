@@ -57,7 +57,7 @@ const isName = (name: Uint8Array) => hex(name) === hex(ca.certificate.subjectNam
 /** Core uses no key in another form. */
 const understood = (spki: Uint8Array) => readPublicKey(spki) && hex(spki);
 
-/** What both readers make of a certificate; null where x509 cannot read all of it. */
+/** Returns the certificate as each reader reads it; null where x509 cannot read all of it. */
 const readBoth = (der: Uint8Array<ArrayBuffer>) => {
   const parts = readCertificate(der);
   const own = {

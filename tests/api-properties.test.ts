@@ -59,7 +59,7 @@ const deviceIds = ["one", "two", "three"];
 const csrOf = async (deviceId: string) =>
   createTestCsr({ key: await createTestKey(), uri: identityPrefix + encodeURIComponent(deviceId) });
 
-/** Stands in a draft for the moment at which it is sent. */
+/** A placeholder for the time at which a draft is sent. */
 const present = "now";
 const known: KnownValues = {
   policy_id: [prey.policyId, caller.policyId],
@@ -84,7 +84,7 @@ const known: KnownValues = {
   sent_at: [present],
 };
 
-/** What an id in a path may be: that of a thing of its kind. */
+/** Returns the ids that a path may contain: those of resources of its kind. */
 const idsOf = ({ path, operationId }: Documented): string[] => {
   const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
   if (path.includes("/configs/")) return [String(config.id)];
@@ -135,7 +135,7 @@ const queriesOf = ({ parameters = [] }: Documented): fc.Arbitrary<string> => {
     fc.record(Object.fromEntries(chosen.map(({ name, schema }) => [name, valuesOf(schema, known, name)])), {
       requiredKeys: chosen.filter(({ required }) => required).map(({ name }) => name),
     });
-  // No schema tells which text is a cursor of this list.
+  // No schema describes which text is a cursor of this list.
   const fields = fieldsOf(named.filter(({ name }) => name !== "cursor"));
   const encode = (query: unknown): string => {
     const pairs = Object.entries(Object(query) as object).flatMap(([name, value]) =>
@@ -183,7 +183,7 @@ const draftsOf = (operation: Documented): fc.Arbitrary<Draft> => {
     .map(({ query, path, ...draft }) => ({ ...draft, path: path + query }));
 };
 
-/** The right caller of an operation: its token or certificate; a proof is made for whatever the body is, if one can be. */
+/** The right caller of an operation: its token or certificate. Signs a proof of any body that can be canonicalised. */
 const credentialsOf = async (operation: Documented, { who, body }: Draft) => {
   const [scheme = ""] = operation.security?.flatMap((one) => Object.keys(one)) ?? [];
   const bearer = (token: string) => ({ headers: { Authorization: `Bearer ${token}` }, call: {}, body });
@@ -227,7 +227,7 @@ const send = async (operation: Documented, draft: Draft): Promise<{ status: numb
   const answered = await response.text();
   const isJson = /[/+]json\b/.test(contentType ?? "");
   const seen = { status, contentType, body: isJson ? JSON.parse(answered) : answered };
-  // A readiness report that says no is an answer, not a failure.
+  // A readiness report of `not_ready` is a response, not a failure.
   const isReport = operation.path.startsWith("/readyz") && seen.body?.status === "not_ready";
   if (status >= 500 && !isReport) return { status, fault: `${status}: ${answered.slice(0, 300)}` };
   return { status, fault: undocumented(test.routes, { method, path: draft.path }, seen) };

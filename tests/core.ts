@@ -25,7 +25,7 @@ import { createTestObserver, type Observation } from "./fakes/observer.ts";
 import { createWorkerFetch, type FetchAs } from "./workerd/fetch.ts";
 import { serveSigner } from "./workerd/remote-signer.ts";
 
-/** Who a request comes from, and what it carries. */
+/** The caller of a request, and its contents. */
 export interface Call {
   /** A seeded person, by a bridge token minted for the call; `{ bearer }` sends any other token. Absent: anonymous. */
   as?: PersonName | { bearer: string };
@@ -79,7 +79,7 @@ export interface TestCore {
   close(): Promise<void>;
 }
 
-/** What a test may vary. */
+/** The options of a test core. */
 export interface TestCoreOptions {
   /** Environment variables over the usual ones. */
   env?: Environment;

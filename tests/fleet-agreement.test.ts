@@ -16,7 +16,7 @@ const get = async <Body>(path: string) =>
   (await test.api<Body>("GET", `/v1/collector/health${path}`, { as: "auditor" })).body;
 const fleet = (await get<FleetHealthReport>("?limit=1000")).items;
 
-/** Parameters of a query; `state` may stand there more than once. */
+/** Parameters of a query; `state` may occur more than once. */
 type Filter = Partial<Record<string, string | readonly string[]>>;
 const queryOf = (filter: Filter) =>
   new URLSearchParams(
@@ -29,7 +29,7 @@ const later = (row: FleetHealthRow) =>
   Math.max(...[row.certificate, row.successor].map((each) => Date.parse(each?.not_after ?? "") || 0));
 const has = (row: FleetHealthRow, ...states: string[]) => row.conditions.some(({ state }) => states.includes(state));
 
-/** What each parameter says of a row, as a reader of its fields would decide. */
+/** Whether a row matches each parameter, decided from the row's fields alone. */
 const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> = {
   q: ({ device_id, identity, platform, version }, text) =>
     [device_id, identity, platform, version].some((field) => field.toLowerCase().includes(text.toLowerCase())),
@@ -45,7 +45,7 @@ const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> 
     row.last_heartbeat_at !== null && Date.parse(row.last_heartbeat_at) < now - Number(age) * 1000,
   expires_within_seconds: (row, within) => later(row) <= now + Number(within) * 1000,
 };
-/** What a page is sorted by; an envelope's time counts to the second. */
+/** The values by which a page is sorted; an envelope's time counts to the second. */
 const sortValues: Record<string, (row: FleetHealthRow) => string | number> = {
   identity: (row) => row.identity,
   last_heartbeat_at: (row) => Date.parse(row.last_heartbeat_at ?? "") || 0,
@@ -179,7 +179,7 @@ describe("under any filter", () => {
     const { drift, exports } = await get<FleetFacets>("/facets");
     const counts = [...drift.map(({ count }) => count), ...Object.values(exports)];
     expect(counts.filter((count) => count === 0)).toEqual([]);
-    // What the triggers made of the seed is what the tables say.
+    // The triggers must have brought `fleet_host` to the view's state.
     const odd = await test.db.execute(
       sql`(table fleet_host except table fleet_facts) union all (table fleet_facts except table fleet_host)`,
     );

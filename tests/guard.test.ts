@@ -4,17 +4,17 @@ import { type Route, route } from "../functions/http/route.ts";
 import type { PersonName } from "../scripts/lab/people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
 
-/** Everything that answers without credentials. A route enters this list by a decision, not by omission. */
+/** The routes that need no credentials. A route enters this list by a decision, not by omission. */
 const openRoutes: readonly string[] = ["GET /healthz", "GET /readyz", "GET /v1/openapi.json"];
 
 const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
-/** What the router dispatches on, by method and path; `ALL` is a middleware or the answer to other methods. */
+/** Returns the routes of the router; `ALL` is a middleware or the answer to other methods. */
 const registeredIn = (app: TestCore["app"]) => app.routes.filter(({ method }) => method !== "ALL");
 const nameOf = ({ method, path }: { method: string; path: string }): string => `${method} ${path}`;
 const concrete = (path: string): string => path.replace(/:[a-z_]+/g, "01920000-0000-7000-8000-0000000000ff");
 
-/** What is wrong with the access to one registered route; empty when it is denied to all but those it names. */
+/** Returns the faults in the access to a registered route; empty when it rejects every caller but those it names. */
 const accessFaults = async (test: TestCore, entry: Route | undefined, method: string, path: string) => {
   if (entry === undefined) return ["declares no guard"];
   const { guard } = entry;
@@ -25,14 +25,14 @@ const accessFaults = async (test: TestCore, entry: Route | undefined, method: st
     if (answer.status !== status || (code !== undefined && answer.body?.code !== code))
       faults.push(`${who}: ${answer.status}, expected ${status}`);
   };
-  // A body that no schema accepts: the guard must refuse before anything looks at it.
+  // A body that no schema accepts: the guard must reject the caller before the body is parsed.
   const nonsense = method === "GET" ? {} : { raw: { type: "text/plain", content: "{" } };
   if (guard.kind === "ops") {
     await expectRefusal("anonymous", {}, 403, "ops_access_denied");
     await expectRefusal("an admin's bridge token", { as: "admin" }, 403, "ops_access_denied");
   } else if (guard.kind === "web") {
     await expectRefusal("anonymous", nonsense, 401);
-    // In a person's name web says only that they signed in; it is nothing that a scope would open.
+    // With a person's token, web may only record that person's sign-in; no scope allows it.
     for (const person of Object.keys(test.people) as PersonName[])
       await expectRefusal(person, { as: person, body: { outcome: "failure", ...refusedSignIn } }, 403, "forbidden");
   } else if (guard.kind !== "scope") {
@@ -93,7 +93,7 @@ describe("I1: access is denied by default", () => {
         method: "GET",
         path: "/v1/leak",
         operationId: "leak",
-        summary: "What nobody should see",
+        summary: "A leak",
         guard: { describe: guard, admit: anyone.admit },
         replies: { 200: { description: "Leaked" } },
         handle: async () => ({ status: 200, body: {} }),

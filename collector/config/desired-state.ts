@@ -1,5 +1,5 @@
 /*
- * What the desired config keeps on disk, beside the config file: the state, the last known good config, and a candidate that is being
+ * The files of the desired config, beside the config file: its state, the last known good config, and a candidate that is being
  * validated. A rollback writes the rejection before it restores the file, and the end of the pending promotion after it, so that a
  * crash in between neither loses the rollback nor applies the config again.
  */
@@ -23,7 +23,7 @@ const DesiredState = v.object({
   last_known_good_hash: v.nullable(Sha256),
 });
 
-/** What a collector remembers of desired configs across restarts. */
+/** The state of desired configs that a collector keeps across restarts. */
 export type DesiredState = v.InferOutput<typeof DesiredState>;
 
 const initialState: DesiredState = { applied: null, pending: null, rejected: null, last_known_good_hash: null };

@@ -7,7 +7,7 @@ export interface ManagementFailure {
   code: string;
   /** One line, safe to print: no control characters, no part of the request. */
   message: string;
-  /** What core advises; `retry` without a response. */
+  /** The action that core advises; `retry` without a response. */
   action: ProblemAction;
   /** Undefined without a response. */
   status?: number;

@@ -16,16 +16,16 @@ import { postJson, type TransportOptions } from "./transport.ts";
 /** Creates rising `sent_at` values for one purpose. */
 export interface SentAt {
   /**
-   * Returns max(now, last + 1 ms), and writes it to disk before. If the disk cannot be written, returns it all the same: heartbeats
-   * must report that disk, and core names the last value when a later process has lost it. Ignores a last value that is further
-   * ahead than the skew that core allows: core cannot have accepted it, and it would silence this host until then.
+   * Returns max(now, last + 1 ms) after writing it to disk. Returns it even if the write fails: heartbeats must report the full disk,
+   * and core returns the last value to a later process that has lost it. Ignores a last value beyond the skew that core allows: core
+   * cannot have accepted it, and this host could send nothing until then.
    */
   next(): Promise<string>;
   /** Continues above `lastSentAt`, the newest value that core accepted. */
   adopt(lastSentAt: string): void;
   /** Uses core's clock, whose time is `serverTime` now, instead of this host's, until the next call. */
   follow(serverTime: string): void;
-  /** By how much this host's clock is ahead of the one that is followed; 0 while it is its own. */
+  /** Returns how far this host's clock is ahead of core's; 0 unless `follow` was called. */
   skewSeconds(): number;
 }
 
@@ -57,7 +57,7 @@ export const createSentAt = (path: string, { clock, entropy }: { clock: Clock; e
   };
 };
 
-/** Who makes a management request: the credentials that are presented and that sign, and the `sent_at` of the purpose. */
+/** The caller of a management request: the credentials that it presents and signs with, and the `sent_at` of the purpose. */
 export interface ManagementCaller {
   credentials: Credentials;
   sentAt: SentAt;

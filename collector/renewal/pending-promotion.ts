@@ -1,5 +1,5 @@
 /*
- * What happens to renewed credentials after they are installed. Invariants:
+ * The promotion or rollback of renewed credentials after they are installed. Invariants:
  * - The previous credentials stay on disk until core has accepted the new ones once: a heartbeat, or an acknowledged frame.
  * - The promotion ends once: by `promote`, which deletes the previous credentials, or by `rollBack`, which puts them back.
  * - It acts only while the credentials of this session are the current ones on disk.

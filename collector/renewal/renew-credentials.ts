@@ -8,10 +8,10 @@ import { createSentAt } from "../management/signed-request.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import { version } from "../version.ts";
 
-/** Core may wait 30 s for an external signer. */
+/** The timeout of a renewal: longer than the 30 s that core may wait for an external signer. */
 export const renewTimeoutMs = 45_000;
 
-/** The config is invalid with the new credentials and was valid with the old ones, which were put back. */
+/** The config was valid with the old credentials and is not with the new ones. The old ones have been restored. */
 export class CredentialsRejectedByConfigError extends Error {
   override readonly name = "CredentialsRejectedByConfigError";
   readonly errors: LoadedConfig["errors"];
@@ -22,7 +22,7 @@ export class CredentialsRejectedByConfigError extends Error {
   }
 }
 
-/** What a renewal needs. */
+/** The parameters and dependencies of a renewal. */
 export interface Renewal {
   /** The config that names the credentials. */
   configPath: string;
@@ -38,8 +38,8 @@ export interface Renewal {
 
 /**
  * Replaces the credentials in use: writes a fresh key to disk, requests a certificate for it with the current credentials, and installs
- * both in one step. Returns the credentials that are then current. Whatever it throws (`ManagementError`, `CredentialsError`,
- * `IdentityLockedError`, `CredentialsRejectedByConfigError`, or an error of the file system), complete credentials are installed.
+ * both in one step. Returns the credentials that are then current. Throws `ManagementError`, `CredentialsError`, `IdentityLockedError`,
+ * `CredentialsRejectedByConfigError` or an error of the file system; complete credentials are installed even then.
  */
 export const renewCredentials = (renewal: Renewal): Promise<Credentials> => {
   const { configPath, directory, inUse, transport, env, signal, retry = (call) => call() } = renewal;

@@ -30,7 +30,7 @@ const unknownCertificate = "certificate_unknown";
 /** Fetches the config that core assigns to this host. Throws `ManagementError`. */
 export type FetchDesiredConfig = (currentConfigId: string | undefined) => Promise<ConfigDesiredResponse>;
 
-/** What a core session is opened with. */
+/** The parameters and dependencies of a core session. */
 export interface CoreSessionOptions {
   loaded: UsableConfig;
   queue: Queue;

@@ -5,7 +5,7 @@ import { describeConfigError, type LoadedConfig, type UsableConfig } from "../co
 import type { CollectorEnv } from "../env.ts";
 import type { ConfigReport } from "./heartbeat-report.ts";
 
-/** What a run remembers across reloads and core sessions. */
+/** The state of a run across reloads and core sessions. */
 export interface RunState {
   /** The config that runs. */
   loaded: UsableConfig;

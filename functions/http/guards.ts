@@ -10,7 +10,7 @@ import { Problem } from "../problems.ts";
 import type { HttpContext } from "./request.ts";
 import type { Guard } from "./route.ts";
 
-/** What verifying a bridge token needs of core. */
+/** The parts of core that verify a bridge token. */
 export type OperatorCore = Pick<Core, "config" | "db" | "clock">;
 
 /** Admits anyone. The guard test lists by name each route that uses it. */
@@ -34,7 +34,7 @@ export const scope = ({ config, db, clock }: OperatorCore, needed: Scope): Guard
   },
 });
 
-/** Admits web with its own bridge token, or with that of an active person: for what web alone reports. */
+/** Admits web with its own bridge token or with that of an active person, for reports that only web makes. */
 export const web = ({ config, db, clock }: OperatorCore): Guard<WebCaller> => ({
   describe: { kind: "web" },
   admit: (c) => authenticateWeb({ db, clock, secret: config.authTokenSecret }, bearer(c)),

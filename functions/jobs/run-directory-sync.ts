@@ -14,7 +14,7 @@ const retryMsMin = 1000;
 /** Ends the read of a directory that answers every call and never ends. */
 const readMsMax = 15 * 60_000;
 
-/** What the job needs. */
+/** The dependencies of the job. */
 export interface DirectoryJobNeeds {
   core: Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
   /** Returns the contents of a file; throws if other users may read it. */

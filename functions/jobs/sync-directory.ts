@@ -9,7 +9,7 @@ import {
 import { countHeld, type DirectorySync, findDirectorySync } from "../store/directory.ts";
 import type { Exclusively } from "../store/directory-lock.ts";
 
-/** What a sync needs. */
+/** The dependencies of a sync. */
 export interface DirectorySyncNeeds extends DirectoryCore {
   /** Reads the whole directory, or throws `DirectoryFault`. */
   read(signal: AbortSignal): Promise<DirectorySnapshot>;

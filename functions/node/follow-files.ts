@@ -27,7 +27,7 @@ export interface FollowedFiles {
   check(): Promise<void>;
 }
 
-/** What following needs of core. */
+/** The parts of core that following uses. */
 export type FollowNeeds = SignerNeeds & { log: ReloadOptions<unknown>["log"] };
 
 /**

@@ -18,7 +18,7 @@ export interface LoadedSigner {
   authorities: readonly Authority[];
 }
 
-/** What signers need of core, and the PATH that an external one gets. */
+/** The parts of core that signers use, and the PATH of an external one. */
 export interface SignerNeeds {
   cryptography: Cryptography;
   clock: Pick<Clock, "now">;

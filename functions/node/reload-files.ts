@@ -10,7 +10,7 @@ import { ConfigError } from "../../kit/env.ts";
 export interface ReloadedFiles {
   /** Checks the files and reloads the value if one has changed. Never throws. */
   check(): Promise<void>;
-  /** What is wrong with the files on disk, while the value of older ones is in use; for an operator. */
+  /** Returns the fault of the files on disk, for an operator, while the value of older ones is in use; undefined without one. */
   fault(): string | undefined;
 }
 

@@ -8,7 +8,7 @@ import { type Reply, type Route, route } from "../http/route.ts";
 import { openWithOpsDetail, opsOnly } from "./access.ts";
 import { type Check, type ReadinessReport, runChecks } from "./readiness.ts";
 
-/** What the ops endpoints report on. */
+/** The checks and figures that the ops endpoints report. */
 export interface Ops {
   config: Pick<CoreConfig, "ops">;
   clock: Clock;
@@ -75,7 +75,7 @@ export const opsRoutesOf = ({ config, checks, metrics, ...tools }: Ops): readonl
   ...(metrics === null ? [] : [metricsRoute(config.ops, metrics)]),
 ];
 
-/** Anyone may call it at any rate, so `check` must share concurrent runs. */
+/** Callers need no credentials and may call at any rate, so `check` must share concurrent runs. */
 const readinessRoute = (config: CoreConfig["ops"], check: () => Promise<ReadinessReport>): Route =>
   route({
     method: "GET",

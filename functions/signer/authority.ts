@@ -11,7 +11,7 @@ export interface Authority extends CertificateParts {
   readonly subjectKeyId: string | undefined;
 }
 
-/** What is wrong with a CA file, for an operator. */
+/** A fault of a CA file, described for an operator. */
 export class AuthorityFault extends Error {
   override readonly name = "AuthorityFault";
 }

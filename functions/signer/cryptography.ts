@@ -1,9 +1,9 @@
 import { DerError, DerFields, readBitOctets, readValue, tag } from "../../proto/certificate-der.ts";
 
-/** Public keys that core understands. Clients have one of the first three; only certification authorities may have RSA. */
+/** The public key algorithms that core supports. Clients have one of the first three; only certification authorities may have RSA. */
 export type KeyAlgorithm = "ecdsa-p256" | "ecdsa-p384" | "ed25519" | "rsa";
 
-/** Signatures that core understands: ECDSA as DER `Ecdsa-Sig-Value`, RSA as PKCS#1 v1.5. */
+/** The signature algorithms that core supports: ECDSA as DER `Ecdsa-Sig-Value`, RSA as PKCS#1 v1.5. */
 export type SignatureAlgorithm =
   | "ecdsa-sha256"
   | "ecdsa-sha384"
@@ -44,13 +44,13 @@ export interface SigningKey {
   sign(data: Uint8Array): Uint8Array | Promise<Uint8Array>;
 }
 
-/** A SubjectPublicKeyInfo taken apart; `bits` is the key without its wrapping. */
+/** The parts of a SubjectPublicKeyInfo; `bits` is the content of `subjectPublicKey`. */
 export interface PublicKeyParts {
   readonly algorithm: KeyAlgorithm;
   readonly bits: Uint8Array;
 }
 
-/** AlgorithmIdentifiers of keys, as hex of their whole DER, which has one form. A point is uncompressed: 0x04, x, y. */
+/** AlgorithmIdentifiers of keys, as hex of their DER, which has only one form. A point is uncompressed: 0x04, x, y. */
 const keyIdentifiers = new Map<string, { algorithm: KeyAlgorithm; bytes?: number; first?: number }>([
   ["301306072a8648ce3d020106082a8648ce3d030107", { algorithm: "ecdsa-p256", bytes: 65, first: 0x04 }],
   ["301006072a8648ce3d020106052b81040022", { algorithm: "ecdsa-p384", bytes: 97, first: 0x04 }],
@@ -96,7 +96,7 @@ const signatureIdentifiers: readonly (readonly [hex: string, algorithm: Signatur
   ["300d06092a864886f70d01010b0500", "rsa-sha256"],
   ["300d06092a864886f70d01010c0500", "rsa-sha384"],
   ["300d06092a864886f70d01010d0500", "rsa-sha512"],
-  // RFC 4055 asks for NULL parameters; some authorities leave them out.
+  // RFC 4055 requires NULL parameters; some authorities omit them.
   ["300b06092a864886f70d01010b", "rsa-sha256"],
   ["300b06092a864886f70d01010c", "rsa-sha384"],
   ["300b06092a864886f70d01010d", "rsa-sha512"],

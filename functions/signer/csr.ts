@@ -89,10 +89,10 @@ export const checkCsr = async (pem: string, { verify }: SignatureVerifier): Prom
 
 /** The parts of a request, as views of its DER. */
 export interface CsrParts {
-  /** What is signed. */
+  /** The signed part: the CertificationRequestInfo, in DER. */
   readonly info: Uint8Array;
   readonly spki: Uint8Array;
-  /** What the one extensionRequest attribute asks for. */
+  /** The extensions of the one extensionRequest attribute. */
   readonly extensions: Extensions;
   readonly signatureAlgorithm: Uint8Array;
   readonly signature: Uint8Array;

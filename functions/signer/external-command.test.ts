@@ -182,8 +182,8 @@ describe("the external signer", () => {
     expect(asked.profile).toMatchObject({ ttl_seconds: 3600, not_after: "2026-06-01T13:00:00.000Z" });
     expect(signer.faultAt(now)).toBeUndefined();
     const late = now + 3600_000 - 299_999;
-    await expect(signer.sign({ ...request, now: late })).rejects.toThrow("bundle is ending");
-    expect(signer.faultAt(late)).toContain("ends in less than 300 seconds");
+    await expect(signer.sign({ ...request, now: late })).rejects.toThrow("bundle expires in less than 300 seconds");
+    expect(signer.faultAt(late)).toContain("expires in less than 300 seconds");
     const expired = await createTestCa({ name: "Expired", notAfter: new Date(now - 1000) });
     expect(await outcome(await pemOf({ ca: expired }), { bundle: expired.pem + ca.pem })).toContain("does not chain");
   });

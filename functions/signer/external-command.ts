@@ -12,12 +12,12 @@ import { authorityRemainingSecondsMin, type Signer, SignerFault, type SigningReq
 export interface SignerCommand {
   /** Returns all of stdout; throws `SignerFault` when the program fails, hangs or writes too much. */
   run(request: string): Promise<Uint8Array>;
-  /** Why the program cannot be run now; undefined when no fault is known. */
+  /** Returns why the program cannot be run now; undefined when no fault is known. */
   fault(): string | undefined;
 }
 
 /**
- * Creates a signer that runs a program of the operator's (`docs/signers.md`). `checkIssued` checks every certificate before it is
+ * Creates a signer that runs the operator's program (`docs/signers.md`). `checkIssued` checks every certificate before it is
  * recorded or sent. No certificate outlives the bundle or the policy.
  */
 export const createExternalCommand = (options: {
@@ -32,7 +32,7 @@ export const createExternalCommand = (options: {
   const ending = (now: number) => bundleEnd - now < authorityRemainingSecondsMin * 1000;
   return {
     async sign(request) {
-      if (ending(request.now)) throw new SignerFault("the trust bundle is ending");
+      if (ending(request.now)) throw new SignerFault("the trust bundle expires in less than 300 seconds, or has expired");
       const ttlSeconds = Math.min(request.ttlSeconds, Math.floor((bundleEnd - request.now) / 1000));
       const certificatePem = readAnswer(await command.run(signingRequest(request, ttlSeconds)));
       const terms = { ...request, ttlSeconds, now: clock.now() };
@@ -43,11 +43,11 @@ export const createExternalCommand = (options: {
         serialNumber: parts.serialNumber,
         fingerprintSha256: await cryptography.sha256Hex(parts.der),
         notBefore: parts.notBefore,
-        // A certificate is worthless once its issuer has expired, so its renewal must come before.
+        // A certificate does not verify once its issuer has expired, so its renewal must come before.
         notAfter: Math.min(parts.notAfter, issuer.notAfter),
       };
     },
-    faultAt: (now) => (ending(now) ? "the trust bundle ends in less than 300 seconds, or has ended" : command.fault()),
+    faultAt: (now) => (ending(now) ? "the trust bundle expires in less than 300 seconds, or has expired" : command.fault()),
   };
 };
 

@@ -104,7 +104,7 @@ describe("local CA", () => {
     expect(clamped.notAfter).toBe(now - 500 + 3_600_000);
     const ending = await localCa(await ends(300));
     expect(ending.faultAt(now)).toMatch(/ends/);
-    await expect(ending.sign(await request())).rejects.toThrow("is ending");
+    await expect(ending.sign(await request())).rejects.toThrow("expires in less than 300 seconds");
     expect((await localCa(await ends(301))).faultAt(now)).toBeUndefined();
   });
 

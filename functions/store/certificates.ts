@@ -163,7 +163,7 @@ export const listCertificates = async (
   return paged(await db.select().from(certificate).where(where).orderBy(orderBy).limit(limit), page);
 };
 
-/** What decides whether a certificate may be used, besides its dates. */
+/** The state that decides, besides the dates, whether a certificate may be used. */
 export interface CertificateState {
   certificateId: string;
   identityId: string;

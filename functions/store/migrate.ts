@@ -23,7 +23,7 @@ export interface SchemaFiles {
   readonly definitions: readonly SqlFile[];
 }
 
-/** What a call of `migrate` did. */
+/** The changes that a call of `migrate` made. */
 export interface MigrationReport {
   /** Names of migrations and definitions. */
   applied: string[];

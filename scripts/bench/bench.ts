@@ -2,7 +2,7 @@ import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 
-/** What a bench measured. `ok` says whether it met all its goals; `ratio` is the figure over the floor of the same run. */
+/** The result of a bench. `ok`: it met all its goals. `ratio`: the figure divided by the floor of the same run. */
 export interface BenchFigures {
   figure: number;
   unit: string;

@@ -14,7 +14,7 @@ import { openFleetDatabase, seedLargeFleet } from "./large-fleet.ts";
 const goals = { database: 25, route: 60, summary: 60, facets: 150, csvSeconds: 5, csvBytes: 50 * 1024 * 1024 };
 const pageRows = 200;
 
-/** What operators ask for: everything, each kind of filter, broad and narrow ones. */
+/** Typical queries of operators: everything, each kind of filter, broad and narrow ones. */
 const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
   all: { query: "" },
   healthy: { states: ["healthy"], query: "state=healthy" },

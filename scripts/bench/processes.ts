@@ -6,7 +6,7 @@ import { createInterface } from "node:readline";
 /** A program that logs JSON lines. */
 export interface BenchProcess {
   pid: number;
-  /** What it logged until it was ready. */
+  /** The records that it logged until it was ready. */
   records: Readonly<Record<string, unknown>>[];
   /** SIGTERM; resolves once it has ended. */
   stop(): Promise<void>;

@@ -10,7 +10,7 @@ export type SimulatedEvent = { at: string; host?: string; event: string } & Read
   Record<string, string | number | undefined>
 >;
 
-/** What `svc-fleet-sim` prints; see [simulated fleets](../../docs/fleet-sim.md). */
+/** The output of `svc-fleet-sim`; see [simulated fleets](../../docs/fleet-sim.md). */
 export interface Simulation {
   scenario: string;
   seed: number;

@@ -4,7 +4,7 @@ import type { Route } from "../../functions/http/route.ts";
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
 import { createSchemaConverter, type JsonSchema, type SchemaConverter } from "./json-schema.ts";
 
-/** What describes the whole API. */
+/** The parts of the document that describe the whole API. */
 export interface OpenApiOptions {
   title: string;
   version: string;

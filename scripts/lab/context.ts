@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { type Clock, systemClock } from "../../kit/clock.ts";
 import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
 
-/** What a command passes to everything that it starts. */
+/** The dependencies that a command passes to every part that it starts. */
 export interface LabContext {
   /** A temporary directory, private to the command. */
   dir: string;

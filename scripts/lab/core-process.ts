@@ -49,7 +49,7 @@ export interface CoreProcess {
   kill(): Promise<void>;
 }
 
-/** What the environment tells core. */
+/** The settings that core receives through its environment. */
 export interface CoreSettings {
   dir: string;
   databaseUrl: string;

@@ -23,7 +23,7 @@ export interface Deployment extends LabCore {
   readHealth(): Promise<FleetHealthRow[]>;
 }
 
-/** What a caller may vary. */
+/** The options of a deployment. */
 export interface DeploymentOptions {
   /** Variables of core over the usual ones. */
   env?: Readonly<Record<string, string>>;

@@ -47,7 +47,7 @@ export interface DirectoryApi {
   close(): Promise<void>;
 }
 
-/** What a caller may vary. */
+/** The options of the directory API. */
 export interface DirectoryApiOptions {
   state?: DirectoryState;
   /** Most users or members of a page, below what the caller requests. */

@@ -24,7 +24,7 @@ export interface IdentityProvider {
 
 const hour = 3600;
 
-/** What a caller may vary. */
+/** The options of the provider. */
 export interface IdentityProviderOptions {
   accounts: readonly ProviderAccount[];
   /** The origins of web: `WEBAUTH_URL`. */

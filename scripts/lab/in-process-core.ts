@@ -17,7 +17,7 @@ export const coreEnvironment = (databaseUrl: string) => ({
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere",
 });
 
-/** What differs between cores in this process; without a signer they enroll nobody. */
+/** The options of a core in this process; without a signer it enrolls no host. */
 export interface InProcessCoreOptions
   extends Pick<Core, "db" | "clock">,
     Partial<Pick<Core, "entropy" | "signer" | "clientCertificates">> {

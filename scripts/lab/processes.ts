@@ -19,7 +19,7 @@ export interface Running {
   stop(): Promise<number | null>;
 }
 
-/** What to run: a TypeScript file of this repository and its arguments, or those of `executable`. */
+/** A program to run: a TypeScript file of this repository and its arguments, or those of `executable`. */
 export interface Command {
   args: readonly string[];
   executable?: string;

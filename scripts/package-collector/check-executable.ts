@@ -7,7 +7,7 @@ import { enrollCollector } from "../lab/enroll-collector.ts";
 import { createPolicyWithToken } from "../lab/operator-api.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 
-/** What the executable did on an empty PATH. */
+/** The results of running the executable with an empty PATH. */
 export interface ExecutableReport {
   ok: boolean;
   enroll_seconds: number;

@@ -16,7 +16,7 @@ import pg from "pg";
 import { findPorts } from "../ports.ts";
 import { locateBinaries, type Owner, run } from "./embedded-postgres-files.ts";
 
-/** What a caller may vary. */
+/** The options of an embedded server. */
 export interface EmbeddedPostgresOptions {
   /** Also listens on a free port of 127.0.0.1, with a random password, for clients without unix sockets. */
   tcp?: boolean;

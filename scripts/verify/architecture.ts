@@ -26,7 +26,7 @@ const leaves = ["proto", "kit"];
 const database = ["drizzle-orm", "postgres", "pg"];
 const http = ["hono", "@hono", "@connectrpc"];
 
-/** Who may import whom: `v1, ops, ingest, jobs → domain → store → schema`; the rest serves these. Everything else is rejected. */
+/** The allowed imports: `v1, ops, ingest, jobs → domain → store → schema`; the rest serves these. All others are rejected. */
 export const parts: readonly Part[] = [
   { name: "tests", paths: ["tests/"], imports: ["*"], node: true, environment: true },
   { name: "scripts", paths: ["scripts/"], imports: ["*"], node: true, environment: true },

@@ -11,16 +11,16 @@ import { readSources } from "./imports.ts";
 
 /** The result of a step. */
 export interface StepResult {
-  /** What is wrong, for a person. */
+  /** The fault, described for a person. */
   fault?: string;
-  /** What to know about a step that passed. */
+  /** A remark about a step that passed. */
   note?: string;
 }
 
 /** One check of the repository. */
 export interface Step {
   name: string;
-  /** What to do when it fails. */
+  /** The action to take when it fails. */
   remedy: string;
   check(): Promise<StepResult>;
 }

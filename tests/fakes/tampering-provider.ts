@@ -4,7 +4,7 @@ import { text } from "node:stream/consumers";
 import { type CryptoKey, exportJWK, generateKeyPair, SignJWT } from "jose";
 import { startLoopbackServer } from "../../scripts/lab/loopback-server.ts";
 
-/** What the provider does otherwise than a good one; each test sets its own. */
+/** The faults of the provider; each test sets its own. */
 export interface Tampering {
   /** Put into the metadata over the right members. */
   metadata?: Record<string, unknown>;
@@ -24,13 +24,13 @@ export interface TamperingProvider {
   clientSecret: string;
   subject: string;
   tampering: Tampering;
-  /** What the browser's visit to the authorization endpoint gives: the address that it is sent back to. */
+  /** Visits the authorization endpoint as the browser would, and returns the address of the redirect. */
   authorize(location: string): URL;
-  /** From now on it signs with, and publishes, another key. */
+  /** Replaces the signing key, and publishes the new one. */
   rotateKeys(): Promise<void>;
-  /** How often each path was asked for. */
+  /** The number of requests of each path. */
   requests: Map<string, number>;
-  /** How many wait for an answer of a path at this moment. */
+  /** The number of requests of a path that are waiting for a response. */
   waiting(path: string): number;
   close(): Promise<void>;
 }

@@ -4,7 +4,7 @@ import type { Environment } from "../../kit/env.ts";
 import type { LogLine } from "../fakes/log.ts";
 import type { Observation } from "../fakes/observer.ts";
 
-/** What a test core sends to the worker with a request: its configuration, database and clock, and the caller. */
+/** The settings that a test core sends to the worker with a request: configuration, database, clock and caller. */
 export interface WorkerTestSettings {
   env: Environment;
   now: number;
@@ -22,7 +22,7 @@ export const settingsHeader = "x-test-settings";
 export const tracePath = "/test-trace/";
 export const traceHeader = "x-test-trace";
 
-/** What a request logged and observed. Fields of log lines are text, which keeps errors and secrets as printed. */
+/** The log lines and observations of a request. Fields of log lines are text, which keeps errors and secrets as printed. */
 export interface Trace {
   lines: (Pick<LogLine, "level" | "message"> & { fields: string })[];
   observations: Observation[];

@@ -15,7 +15,7 @@ import { createSignIn } from "./sign-in/routes.ts";
 import { createSessionRoute, createSignedIn } from "./signed-in.ts";
 import type { Web } from "./web.ts";
 
-/** What differs between a listener and a test. */
+/** The options that differ between a listener and a test. */
 export interface WebAppOptions {
   /** Returns the direct remote address of a request. */
   remoteAddressOf(c: WebContext): string;

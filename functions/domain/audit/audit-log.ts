@@ -28,7 +28,7 @@ export type AuditAction =
   | "directory.sync"
   | "directory.refuse";
 
-/** Who acted, and the name that the log shows. */
+/** The actor of an event, and the name that the log shows. */
 export interface Actor {
   type: ActorType;
   id: string;

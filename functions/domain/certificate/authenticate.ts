@@ -15,13 +15,13 @@ import { lockIdentity, lockIdentityByName, updateAuthFailure } from "../../store
 import { type ProofAdmission, useProof } from "../../store/proof-uses.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 
-/** What verifying a proof needs of core. */
+/** The parts of core that verify a proof. */
 export type ProveCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography" | "clientCertificates">;
 
-/** What admitting a collector, and recording why it was not admitted, needs of core. */
+/** The parts of core that admit a collector, or record why it was rejected. */
 export type AdmitCore = Pick<Core, "db" | "clock" | "entropy">;
 
-/** What a collector presents. */
+/** The client certificate and the signed request that a collector presents. */
 export interface Presented {
   /** DER of the client certificate. */
   der: Uint8Array;
@@ -39,7 +39,7 @@ export interface ProvenCollector {
   sentAt: number;
 }
 
-/** A caller whose certificate is active and whose proof has been used up. */
+/** A caller whose certificate is active and whose proof core has accepted: it is not accepted again. */
 export interface AdmittedCollector {
   certificateId: string;
   identityId: string;
@@ -95,7 +95,7 @@ export const proveCollector = async (core: ProveCore, presented: Presented): Pro
   return { certificate, sentAt };
 };
 
-/** Returns what the store decides a caller's admission by, at `now`. */
+/** Returns the proof use by which the store admits a caller at `now`. */
 export const proofUseOf = ({ certificate, sentAt }: ProvenCollector, now: number) => ({
   fingerprintSha256: certificate.fingerprintSha256,
   sentAt,
@@ -152,8 +152,8 @@ export const admitted = async (
 };
 
 /**
- * Marks a certificate used for the first time, by whatever request, and its predecessor `replaced`, in one transaction. Idempotent, and
- * safe to repeat after a crash.
+ * Marks a certificate used, and its predecessor `replaced`, in one transaction. Any request may be the first use. Idempotent, and safe to
+ * repeat after a crash.
  */
 export const markUsed = async (
   { db, clock }: Pick<Core, "db" | "clock">,

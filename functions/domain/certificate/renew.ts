@@ -20,7 +20,7 @@ import type { ProvenCollector } from "./authenticate.ts";
 import { type AdmittedCollector, admitProof } from "./authenticate.ts";
 import { type Issued, issuedBefore, issuedRow } from "./issued.ts";
 
-/** What renewal needs of core. */
+/** The parts of core that renewal uses. */
 export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> & { signer: Signer };
 
 /**

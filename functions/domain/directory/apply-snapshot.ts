@@ -16,7 +16,7 @@ import { recordAudits } from "../audit/audit-log.ts";
 import { refusalEntry, syncEntry } from "./audit-entries.ts";
 import { type DirectoryChanges, decideDirectoryChanges, type PersonState, type SuspectSetting } from "./rules.ts";
 
-/** What writing to the directory's tables needs of core. */
+/** The parts of core that write the directory's tables. */
 export type DirectoryCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
 /** The result of a snapshot. `superseded`: another sync ended while this snapshot was read, and nothing was written. */
@@ -78,7 +78,7 @@ const refuse = async (tx: Executor, core: DirectoryCore, last: DirectorySync | u
   await recordAudits(tx, core, [refusalEntry(core.config.directory.domain, "no_users", {})]);
 };
 
-/** Returns the record of a sync that wrote nobody: the previous snapshot stays the newest. */
+/** Returns the record of a sync that wrote no snapshot: the previous one stays the newest. */
 export const endedWithoutSnapshot = (
   { clock }: Pick<DirectoryCore, "clock">,
   last: DirectorySync | undefined,

@@ -17,7 +17,7 @@ const user = (id: string, changes: Partial<DirectoryUser> = {}): DirectoryUser =
 const snapshotOf = (users: readonly DirectoryUser[], groups: { admins?: string[]; auditors?: string[] } = {}) =>
   ({ users, admins: new Set(groups.admins), auditors: new Set(groups.auditors) }) satisfies DirectorySnapshot;
 
-/** What core knows after a sync: the decision, carried out. */
+/** Returns the people that core knows after a sync. */
 const afterSync = (
   known: readonly KnownPerson[],
   snapshot: DirectorySnapshot,

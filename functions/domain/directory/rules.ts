@@ -15,7 +15,7 @@ export interface KnownPerson extends PersonState {
   missedSyncs: number;
 }
 
-/** What the directory decides about a person. */
+/** The state of a person, as the directory determines it. */
 export interface PersonState {
   primaryEmail: string;
   displayName: string;

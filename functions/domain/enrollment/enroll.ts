@@ -13,7 +13,7 @@ import { EnrollmentRefusal, type RefusalCore, type RefusedUse, recordRefusals } 
 import { admitUse, createReserve, type EnrollmentRequest } from "./reserve.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./rules.ts";
 
-/** What enrollment needs of core. */
+/** The parts of core that enrollment uses. */
 export type EnrollCore = RefusalCore & Pick<Core, "config" | "cryptography"> & { signer: Signer };
 
 /** A token that is neither revoked nor expired, under a policy that is not frozen, from an address that both allow. */
@@ -27,8 +27,8 @@ export interface AdmittedToken {
 export type AdmitToken = (rawToken: string | null, origin: Origin) => Promise<AdmittedToken>;
 
 /**
- * Creates the check of a bootstrap token before the request's body is read. It uses up nothing, and the reservation and the record check
- * again. Throws 401 `token_invalid`, 403 `policy_frozen` or `source_not_allowed`, 429 `throttled`.
+ * Creates the check of a bootstrap token before the request's body is read. The check consumes no use; the reservation and the record
+ * repeat it. Throws 401 `token_invalid`, 403 `policy_frozen` or `source_not_allowed`, 429 `throttled`.
  */
 export const createAdmitToken = (core: RefusalCore): AdmitToken => {
   // Concurrent requests may share a look-up: its result is checked again under the policy's lock.

@@ -1,7 +1,7 @@
 /**
  * The second half of an enrollment: the transaction that records the certificate, shared by concurrent requests. Invariants: token,
  * policy and identity are checked again under the locks that revocation and freeze take; counts, identity, certificate and audit event
- * commit together; a refusal of one changes nothing for the others, and releases its reservation.
+ * commit together; the refusal of one request releases its reservation and does not affect the others.
  */
 
 import { uuidv7 } from "../../../kit/entropy.ts";
@@ -136,7 +136,7 @@ const planOf = (issue: Issue, known: IdentityRow | undefined, { entropy }: Needs
 const write = async (tx: Executor, needs: Needs, plans: readonly Plan[], now: number): Promise<void> => {
   const at = new Date(now);
   const first = plans.filter(({ isKnown }) => !isKnown);
-  // In the order of ids, as everything that changes several hosts locks them.
+  // In the order of ids, the order in which every transaction locks several hosts.
   const again = plans.filter(({ isKnown }) => isKnown).toSorted((a, b) => (a.identity.id < b.identity.id ? -1 : 1));
   await Promise.all([
     insertIdentities(

@@ -46,7 +46,7 @@ export const catchRefusal = <Decision>(decide: () => Decision): Decision | Refus
   }
 };
 
-/** What a refusal is recorded against, as far as it is known. */
+/** The token, policy and identity of a refused use; null while unknown. */
 export interface RefusedUse {
   tokenId: string | null;
   tokenPrefix: string | null;
@@ -54,7 +54,7 @@ export interface RefusedUse {
   identity: string | null;
 }
 
-/** What recording a refusal needs of core. */
+/** The parts of core that record a refusal. */
 export type RefusalCore = Pick<Core, "db" | "clock" | "entropy" | "observe">;
 
 /** Runs a step of an enrollment. Records an `EnrollmentRefusal` and throws its problem; counts every failure. */
@@ -78,7 +78,7 @@ export const recordRefusals = async <Result>(
 
 /**
  * Records a refused use and returns the problem to answer with. A 401 or 403 counts against the remote address; after ten in five
- * minutes the problem is 429 `throttled`. Only refusals come here, so a valid token enrolls from any address. Audits the first refusal
+ * minutes the problem is 429 `throttled`. Valid uses are never throttled, so a valid token enrolls from any address. Audits the first refusal
  * of an address, reason and minute; `flushRefusalCounts` audits the count of the others.
  */
 const refuse = async (

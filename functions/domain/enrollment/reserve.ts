@@ -1,7 +1,7 @@
 /**
  * The first half of an enrollment: a reservation under every limit. Invariants: decisions on one policy are made one after the other
- * under its lock, each counting the reservations before it; concurrent requests share transactions, at most one of an identity in each;
- * a refusal of one changes nothing for the others.
+ * under its lock, each counting the earlier reservations; concurrent requests share transactions, at most one of an identity in each;
+ * the refusal of one request does not affect the others.
  */
 
 import { addressAllowed } from "../../../kit/address.ts";
@@ -23,9 +23,9 @@ import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 
-/** For how long a reservation counts while the signer runs. */
+/** The lifetime of a reservation, within which the signer must finish. */
 const reservationMs = 60_000;
-/** For how long a request is answered with the certificate it was issued before, whose answer was lost. */
+/** A retry within this time returns the certificate that was already issued, because the first response may have been lost. */
 const retryMs = 10 * 60_000;
 const hourMs = 3_600_000;
 
@@ -92,7 +92,7 @@ const reserveAll = async (
   );
 };
 
-/** What decisions are made on. The counts grow with each reservation. */
+/** The facts that a decision reads. The counts grow with each reservation. */
 interface Facts {
   policies: ReadonlyMap<string, PolicyRow>;
   tokens: ReadonlyMap<string, TokenRow>;

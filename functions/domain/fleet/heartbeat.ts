@@ -5,7 +5,7 @@ import { createHeartbeatWriter, type HeartbeatRecord, healthReportOf } from "../
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authenticate.ts";
 
-/** What heartbeats need of core. */
+/** The parts of core that heartbeats use. */
 export type HeartbeatCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "observe">;
 
 /** The response to a heartbeat. */
@@ -14,7 +14,7 @@ export interface HeartbeatAnswer {
   serverTime: number;
   nextHeartbeatSeconds: number;
   desiredConfig: { configId: string; configHash: string } | null;
-  /** The collector should have renewed by itself, and this certificate is still the newest one in use. */
+  /** Whether the planned renewal is overdue and this certificate is still the newest one in use. */
   renewNow: boolean;
 }
 
@@ -52,7 +52,7 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
   };
 };
 
-/** Past `renew_after` and the jitter of a tenth of the lifetime that collectors add to it. */
+/** Whether `renew_after`, plus the jitter of a tenth of the lifetime that collectors add, has passed. */
 const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, now: number): boolean =>
   renewAfter !== null && notAfter !== null && issuedAt !== null && now > renewAfter + (notAfter - issuedAt) / 10;
 

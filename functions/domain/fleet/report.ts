@@ -18,7 +18,7 @@ import {
 } from "../../store/fleet-report.ts";
 import type { FleetRules, FleetThresholds } from "../../store/fleet-rows.ts";
 
-/** What reading the fleet needs of core. */
+/** The parts of core that read the fleet. */
 export type FleetCore = Pick<Core, "db" | "clock" | "config">;
 
 const missedHeartbeatsMax = 3;

@@ -30,7 +30,7 @@ export const authenticateOperator = async (
   token: string,
 ): Promise<Operator> => findOperator(db, await bridgeSubject(token, needs));
 
-/** Like `authenticateOperator`, but accepts a bridge token of web itself too. */
+/** Authenticates as `authenticateOperator` does, but accepts a bridge token of web itself too. */
 export const authenticateWeb = async (
   { db, ...needs }: { db: Database; clock: Clock; secret: Secret },
   token: string,

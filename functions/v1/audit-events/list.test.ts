@@ -90,7 +90,7 @@ describe("the chain of the audit log", () => {
           cause: { message: "the audit log is append-only" },
         });
       }
-      // What a superuser can do all the same.
+      // A superuser can still disable the triggers.
       await test.db.transaction(async (tx) => {
         await tx.execute(sql`set local session_replication_role = replica`);
         await tx.execute(sql.raw(statement));

@@ -11,7 +11,7 @@ import { Problem, type ProblemCode } from "../../problems.ts";
 
 const Proof = v.object(ProofFields);
 
-/** What the guard of collectors needs of core. */
+/** The parts of core that the guard of collectors uses. */
 export type ManagementCore = ProveCore & Pick<Core, "config">;
 
 /** The problems that every management request may be answered with. */

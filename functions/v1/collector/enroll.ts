@@ -4,7 +4,7 @@ import type { RefusalCore } from "../../domain/enrollment/refuse.ts";
 import { type Guard, route } from "../../http/route.ts";
 import { issuedView } from "./issued.ts";
 
-/** Admits a bootstrap token that may be used from here. Counts and audits every refusal, a missing token's too. */
+/** Admits a bootstrap token that may be used from the caller's address. Counts and audits every refusal, also of a missing token. */
 const bootstrapToken = (core: RefusalCore): Guard<AdmittedToken> => {
   const admitToken = createAdmitToken(core);
   return {

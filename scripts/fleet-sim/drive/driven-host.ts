@@ -8,7 +8,7 @@ import { composeReport, type Step } from "../scenario/steps.ts";
 import type { FleetOperator } from "./operator.ts";
 import { codeOf, expectStatus, type HostCredentials, textOf, type Wire, WireError, type WireResponse } from "./wire.ts";
 
-/** What a driven host needs. */
+/** The dependencies of a driven host. */
 export interface DriveContext {
   wire: Wire;
   /** Returns a token to enroll with. */

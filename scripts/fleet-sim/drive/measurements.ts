@@ -9,7 +9,7 @@ export interface Quantiles {
   max: number;
 }
 
-/** What a drive measures, up to its report: a fleet that is kept for days must not fill the memory with samples. */
+/** The measurements of a drive up to its report: a fleet that is kept for days must not fill the memory with samples. */
 export interface Measurements {
   /** Counts a call of this kind; `failure` is its code unless it went as expected. */
   called(kind: string, ms: number, failure: string | undefined): void;
@@ -25,7 +25,7 @@ export interface Measurements {
   };
 }
 
-/** Who wants to know the progress of a drive of `hosts` hosts. */
+/** The clock and the receiver of the progress of a drive of `hosts` hosts. */
 export interface ProgressOptions {
   clock: Pick<Clock, "monotonic">;
   hosts: number;

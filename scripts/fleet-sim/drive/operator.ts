@@ -1,7 +1,7 @@
 import type { Plan } from "../scenario/plan.ts";
 import { expectStatus, textOf, type Wire } from "./wire.ts";
 
-/** What an admin does for a driven fleet. */
+/** The calls that an admin makes for a driven fleet. */
 export interface FleetOperator {
   /** Returns a token that enrolls under the policy of this lifetime. Creates it on first use, and again before it expires. */
   bootstrapToken(ttl: "usual" | "short"): Promise<string>;

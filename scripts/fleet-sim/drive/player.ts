@@ -30,7 +30,7 @@ export interface Player {
   play(until: number, signal: AbortSignal): Promise<void>;
 }
 
-/** What a player needs. */
+/** The dependencies of a player. */
 export interface PlayerContext {
   clock: Clock;
   measure: Measurements;
@@ -55,7 +55,7 @@ interface DueStep {
   attempt: number;
 }
 
-/** What is due when, the earliest first; of equal times the one that was added first. */
+/** A queue of items by their time, earliest first; items of equal time in the order of insertion. */
 export interface Schedule<Item extends { at: number }> {
   add(item: Item): void;
   /** The time of the earliest item; infinity without one. */

@@ -1,4 +1,4 @@
-/** What core's problem codes and the network's failures mean to the person who started a drive, and what helps. */
+/** Explains core's problem codes and the network's failures to the person who started a drive, with a remedy. */
 const meanings: Readonly<Record<string, string>> = {
   token_invalid:
     "the bootstrap token is unknown, revoked, expired or used up; one for N hosts needs max_uses 0 or N, and a lifetime beyond the enrollments",

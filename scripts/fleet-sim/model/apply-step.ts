@@ -14,7 +14,7 @@ import type { Plan } from "../scenario/plan.ts";
 import { composeReport, type Step } from "../scenario/steps.ts";
 import { certificateOf, issueCertificate, type ModelHost } from "./model-host.ts";
 
-/** What steps need beside the host's own core. */
+/** The dependencies of steps besides the host's own core. */
 export interface ApplyContext {
   plan: Plan;
   /** The config to assign. */

@@ -57,7 +57,7 @@ export interface PlannedConfig {
   hash: string;
 }
 
-/** What hosts run: the previous config, the one being rolled out, and one that was changed by hand. */
+/** The configs of hosts: the previous one, the one being rolled out, and one that was changed by hand. */
 export type PlannedConfigs = Record<"previous" | "current" | "edited", PlannedConfig>;
 
 const planConfig = async (name: string, maxDiskUsageMb: number, intervalSeconds: number): Promise<PlannedConfig> => {
@@ -90,7 +90,7 @@ const usualTtlSeconds = 21 * 86_400;
 /** Core accepts six heartbeats of a certificate in a minute; five leave one to spare. */
 const beatMsMin = 12_000;
 
-/** What a caller chooses about a history. */
+/** The parameters of a history. */
 export interface PlanOptions
   extends Pick<
       Plan,

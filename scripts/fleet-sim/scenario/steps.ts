@@ -5,7 +5,7 @@ import type { Plan } from "./plan.ts";
 /** Core's response to a heartbeat: accepted, or the problem code. */
 export type Outcome = "accepted" | "clock_skew" | "proof_invalid" | "identity_revoked" | "certificate_revoked";
 
-/** What a host reports about itself. Times are milliseconds since the epoch. */
+/** The status that a host reports. Times are milliseconds since the epoch. */
 export interface HostStatus {
   connected: boolean;
   lastError: string | null;

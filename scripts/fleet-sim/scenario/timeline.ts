@@ -10,7 +10,7 @@ export interface Span {
   to: number;
 }
 
-/** What happens to a host, and when. */
+/** The events of a host, and their times. */
 export interface Timeline {
   enrolledAt: number;
   ttl: "usual" | "short";
@@ -28,7 +28,7 @@ export interface Timeline {
   events: Step[];
 }
 
-/** What the timeline of a role is made from: the timeline of a steady host, and durations of the plan in milliseconds. */
+/** The input of a role's timeline: the timeline of a steady host, and durations of the plan in milliseconds. */
 export interface TimelineContext {
   plan: Plan;
   host: Host;

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
-/** What a program did to its files and reported, in order; paths are absolute. */
+/** A change to a file or a report of a program, in order; paths are absolute. */
 export type Step =
   | { does: "create"; path: string }
   | { does: "write"; path: string; offset: number; bytes: Buffer }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import type { Load } from "./load.ts";
 
-/** What is stored, with duplicates. */
+/** The stored items, with duplicates. */
 export interface Stored {
   lines: number;
   distinctLines: number;

@@ -12,7 +12,7 @@ import * as v from "valibot";
 import { cookieNames, createCookie, randomToken, type WebCookie } from "../cookies.ts";
 import type { Web } from "../web.ts";
 
-/** What the callback needs of the start. */
+/** The state of an attempt that the callback needs. */
 export interface Attempt {
   state: string;
   nonce: string;

@@ -11,7 +11,7 @@ import {
   formatUntil,
 } from "../../format/format.ts";
 
-/** What an operator does about each condition. */
+/** The advice to an operator for each condition. */
 export const conditionAdvice: Readonly<Record<FleetCondition, string>> = {
   revoked: "Revocation is final. To bring the host back, enroll it under a new device id.",
   enrolling: "Wait for its first heartbeat. If none comes, check that svc-collector run was started on the host.",
