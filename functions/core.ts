@@ -18,7 +18,7 @@ export interface Observer {
 export interface DirectoryObserver {
   /** Called when a sync that this core ran has ended. */
   ended(outcome: "synced" | "held" | "refused" | "failed"): void;
-  /** Called with what the database holds, whichever core wrote it. */
+  /** Called with the newest snapshot in the database, also when another core wrote it. */
   snapshot(facts: { syncedAt: number | null; held: number }): void;
 }
 

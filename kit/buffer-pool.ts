@@ -5,7 +5,7 @@
 export interface BufferPool {
   /** Returns a buffer of at least `bytes`, with the content of its previous use. */
   acquire(bytes: number): Uint8Array<ArrayBuffer>;
-  /** Takes back a buffer, or a part of one, which nobody may read or write from then on. Ignores buffers of other origin. */
+  /** Returns a buffer, or a part of one, to the pool; it must not be read or written afterwards. Ignores buffers of other origin. */
   release(buffer: Uint8Array<ArrayBuffer>): void;
 }
 

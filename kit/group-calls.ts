@@ -1,9 +1,9 @@
 /**
  * Invariants: at most `concurrency` runs at a time, each of at most `itemsMax` items; two items of one key are never in one run nor
- * in two runs at once, and keep their order; every call is answered exactly once.
+ * in two runs at once, and keep their order; every call settles exactly once.
  */
 
-/** How calls are grouped. */
+/** The options of a group of calls. */
 export interface GroupOptions<Item, Result> {
   /** Does the work of all `items`. Returns one result per item, in their order. */
   run(items: readonly Item[]): Promise<readonly Result[]>;

@@ -12,7 +12,7 @@ const cut = (bytes: Uint8Array<ArrayBuffer>, offsets: readonly number[]): Uint8A
 };
 
 describe("createGrpcMessageReader", () => {
-  it("returns the messages that were framed, however the bytes are cut", () => {
+  it("returns the messages that were framed, for any split of the bytes", () => {
     const messages = fc.array(fc.uint8Array({ maxLength: 40 }), { maxLength: 8 });
     fc.assert(
       fc.property(messages, fc.array(fc.nat(), { maxLength: 12 }), (sent, offsets) => {

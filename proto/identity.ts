@@ -14,7 +14,7 @@ export type IdentityFault =
   | "malformed"
   /** No Subject Alternative Name; a common name does not count. */
   | "no_name"
-  /** More than one name, of whatever GeneralName type. */
+  /** More than one name, of any GeneralName type. */
   | "several_names"
   /** One name, but neither DNS nor URI. */
   | "other_kind"

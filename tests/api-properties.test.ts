@@ -11,7 +11,7 @@ import { undocumented } from "./conformance.ts";
 import { createTestCore } from "./core.ts";
 
 /*
- * Random requests, valid and not, made of the schemas of the API's document: whatever is sent, the answer is one that the document
+ * Random requests, valid and not, made of the schemas of the API's document: every response is one that the document
  * holds, and never a failure of core. `bun run fuzz-api` is the longer form.
  */
 const runs = Number(process.env.SVC_FUZZ_RUNS ?? 60);

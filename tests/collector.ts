@@ -100,7 +100,7 @@ const paths = {
   config_desired: "/v1/collector/config/desired",
 } as const;
 
-/** Sends a signed management request over the mTLS listener, unless `call` says otherwise. */
+/** Sends a signed management request over the mTLS listener, unless `call` overrides it. */
 export const manage = (
   { api }: Pick<TestCore, "api">,
   collector: TestCollector,

@@ -46,7 +46,7 @@ it("Y4: a core that is killed while it commits a sync leaves nothing of it; the 
     killed.child.kill("SIGKILL");
     await once(killed.child, "exit");
   });
-  // The server's end of that transaction notices only now that nobody is there.
+  // PostgreSQL detects only now that the client of that transaction has disconnected.
   await expect.poll(async () => (await locks("directory_sync", true)).length).toBe(0);
   expect(await sql`select 1 from person union all select 1 from authentication_identity`).toEqual([]);
 

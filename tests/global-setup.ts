@@ -12,7 +12,7 @@ import { startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts"
 export default (project: TestProject): Promise<() => Promise<void>> => provideDatabase(project);
 
 /**
- * Does so; with `tcp`, over loopback TCP. Allows as many connections as the workers of a machine with many cores, or the requests of
+ * Provides the run's database; with `tcp`, over loopback TCP. Allows as many connections as the workers of a machine with many cores, or the requests of
  * workerd with two each, have open at a time.
  */
 export const provideDatabase = async (

@@ -13,7 +13,7 @@ import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 
 /*
- * The life of a host with the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The tests build on
+ * The lifecycle of a host with the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The tests build on
  * each other, in order.
  */
 const secret = "a-test-secret-of-more-than-32-bytes";
@@ -89,7 +89,7 @@ const storedLines = async (): Promise<string[]> =>
 const heartbeats = () => db.sql<{ at: Date; boot: string }[]>`
   select last_heartbeat_at as at, boot_id as boot from collector_health`;
 
-describe("the life of a host", () => {
+describe("the lifecycle of a host", () => {
   it("enrolls through the TLS edge", async () => {
     const policy = await admin("/v1/collector/enrollment-policies", {
       name: "lab",
@@ -194,7 +194,7 @@ describe("the life of a host", () => {
     await stopCleanly(again);
   });
 
-  it("E12: leaves the bootstrap token in no place but its file", async () => {
+  it("E12: stores the bootstrap token nowhere but in its file", async () => {
     const token = (await readFile(join(dir, "token"), "utf8")).slice(12);
     expect(JSON.stringify(core.records) + core.stderr).not.toContain(token);
     for (const entry of await readdir(join(dir, "host"), { withFileTypes: true, recursive: true })) {

@@ -22,7 +22,7 @@ const framesOfQueue = 260;
 const envelopesOfFrame = 5;
 const framesInFlight = 8;
 
-/** Sends one queue across restarts of core, and knows how far it was acknowledged. */
+/** Sends one queue across restarts of core, and records the acknowledged cursor. */
 const createQueue = (hostId: string, credentials: { cert: string; key: string }) => {
   const queueId = crypto.getRandomValues(new Uint8Array(16));
   const last = BigInt(framesOfQueue * envelopesOfFrame);

@@ -5,25 +5,25 @@ import { OTLPTraceExporter as HttpExporter } from "@opentelemetry/exporter-trace
 import { BatchSpanProcessor, type SpanExporter, TracerProvider } from "@opentelemetry/sdk-trace";
 import { exportByGrpc, traceRequest } from "./otlp.ts";
 
-/** Where an `otlp` source listens: `host:port` each. */
+/** The addresses of an `otlp` source, `host:port` each. */
 export interface OtlpAddresses {
   readonly grpc?: string;
   readonly http?: string;
 }
 
-/** Sends spans of these names as one request; resolves once it was told that all are stored, rejects if it gave up. */
+/** Sends spans of these names as one request; resolves on a response that all are stored, rejects after its last retry. */
 export type OtlpSender = (to: OtlpAddresses, names: readonly string[]) => Promise<void>;
 
-const patienceMs = 60_000;
+const timeoutMs = 60_000;
 
-/** Senders that nobody here wrote, and that come again by themselves when they are refused. */
+/** Third-party senders that retry a rejected request by themselves. */
 export const patientSenders: Readonly<Record<string, OtlpSender>> = {
   "the OpenTelemetry SDK over HTTP/protobuf": ({ http }, names) =>
-    sendBySdk(new HttpExporter({ url: `http://${http}/v1/traces`, timeoutMillis: patienceMs }), names),
+    sendBySdk(new HttpExporter({ url: `http://${http}/v1/traces`, timeoutMillis: timeoutMs }), names),
   "OTLP/JSON posted by curl --retry": async ({ http }, names) => {
     const options = ["--fail", "--silent", "--retry", "9", "--header", "content-type: application/json"];
     await promisify(execFile)("curl", [...options, "--data", jsonRequest(names), `http://${http}/v1/traces`], {
-      timeout: patienceMs,
+      timeout: timeoutMs,
     });
   },
   "gRPC with a retry policy": async ({ grpc = "" }, names) => {
@@ -31,9 +31,9 @@ export const patientSenders: Readonly<Record<string, OtlpSender>> = {
   },
 };
 
-/** The SDK over gRPC: its exporter (0.301) takes the first refusal for good. */
+/** The SDK over gRPC: its exporter (0.301) does not retry a rejected request. */
 export const sendBySdkOverGrpc: OtlpSender = ({ grpc }, names) =>
-  sendBySdk(new GrpcExporter({ url: `http://${grpc}`, timeoutMillis: patienceMs }), names);
+  sendBySdk(new GrpcExporter({ url: `http://${grpc}`, timeoutMillis: timeoutMs }), names);
 
 const sendBySdk = async (exporter: SpanExporter, names: readonly string[]): Promise<void> => {
   let failure: unknown;
@@ -45,7 +45,7 @@ const sendBySdk = async (exporter: SpanExporter, names: readonly string[]): Prom
       }),
     shutdown: () => exporter.shutdown(),
   };
-  const processor = new BatchSpanProcessor({ exporter: watched, exportTimeoutMillis: patienceMs });
+  const processor = new BatchSpanProcessor({ exporter: watched, exportTimeoutMillis: timeoutMs });
   const provider = new TracerProvider({ spanProcessors: [processor] });
   const tracer = provider.getTracer("tests");
   for (const name of names) tracer.startSpan(name).end();

@@ -279,7 +279,7 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
     },
   );
 
-  through("answers for an unavailable core with a problem that says retry", async () => {
+  through("answers for an unavailable core with a problem whose action is retry", async () => {
     const [closed] = await findPorts(1, systemEntropy);
     const lonely = await startProxy(name, { dir, pki, corePort: closed ?? 1, ingestPort });
     try {

@@ -53,11 +53,11 @@ export const setUpDirectorySync = async () => {
   };
   const stored = () => test.db.select().from(person).orderBy(asc(person.primaryEmail), asc(person.userId));
   return {
-    /** Of the test that runs. */
+    /** The core of the current test. */
     get test(): TestCore {
       return test;
     },
-    /** How the syncs of the test ended. */
+    /** The outcomes of the test's syncs. */
     get observed(): readonly string[] {
       return observed;
     },
@@ -73,7 +73,7 @@ export const setUpDirectorySync = async () => {
   };
 };
 
-/** Everybody of the tests, and as many others as said. */
+/** Returns the people of the usual directory and `others` more. */
 export const crowd = (others: number): DirectoryUser[] => [
   ...usualDirectory.users,
   ...Array.from({ length: others }, (_, at) => ({ id: `2${at}`, primaryEmail: `p${at}@example.test` })),

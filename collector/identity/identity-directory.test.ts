@@ -92,7 +92,7 @@ describe("the swap of credentials", () => {
     },
   );
 
-  it("R5: restores the credentials before when the new ones are not accepted, and keeps the key for the next request", async () => {
+  it("R5: restores the previous credentials when the new ones are not accepted, and keeps the key for the next request", async () => {
     const { open, renew, fingerprint } = await setUp();
     const before = await fingerprint();
     const refuse = () => Promise.reject(new Error("not with this one"));
@@ -116,7 +116,7 @@ describe("the swap of credentials", () => {
   });
 });
 
-describe("the credentials before", () => {
+describe("the previous credentials", () => {
   it("R1: are kept until the promotion of the new ones, and can be restored until then", async () => {
     const { path, open, renew, isValid, fingerprint } = await setUp();
     const first = await fingerprint();

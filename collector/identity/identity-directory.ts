@@ -1,6 +1,6 @@
 /*
  * The identity directory: `current` → `pairs/<fingerprint>`, a directory with `tls.crt`, `tls.key` and `renew-after`; `previous` → the
- * credentials before, while the current ones are pending promotion; and `request` with the key of a certificate that was requested
+ * previous credentials, while the current ones are pending promotion; and `request` with the key of a certificate that was requested
  * and not yet received.
  *
  * Invariants:
@@ -53,12 +53,12 @@ const renewAfterFile = "renew-after";
 
 /** A certificate for the prepared key, to install. */
 export interface Installation {
-  /** `renew` keeps the credentials before, which are of the same identity, as `previous`. */
+  /** `renew` keeps the replaced credentials, which are of the same identity, as `previous`. */
   purpose: RequestSubject["purpose"];
   certificatePem: string;
-  /** When to renew it, as core decided, RFC 3339. */
+  /** Core's `renew_after`, RFC 3339. */
   renewAfter: string;
-  /** Rejects if the credentials cannot stay in use: `install` then restores the ones before. */
+  /** Rejects if the credentials cannot stay in use: `install` then restores the previous ones. */
   accept?: (credentials: Credentials) => Promise<void>;
 }
 
@@ -75,15 +75,15 @@ export interface IdentityDirectory {
   prepare(subject: RequestSubject): Promise<CertificateRequest>;
   /**
    * Puts the prepared key and its certificate in use, in one step. Throws `CredentialsError` and changes nothing if the certificate is
-   * unusable or is not for the prepared key. After any other failure `current` points at the credentials before or at the complete new
+   * unusable or is not for the prepared key. After any other failure `current` points at the previous credentials or at the complete new
    * ones, and the same request may be repeated.
    */
   install(installation: Installation): Promise<Credentials>;
-  /** Whether core has not yet accepted the credentials in use, and the ones before are kept. */
+  /** Whether core has not yet accepted the credentials in use, so that the previous ones are kept. */
   isPendingPromotion(): Promise<boolean>;
-  /** Removes the credentials before, once core has accepted the ones in use. */
+  /** Removes the previous credentials. Call it once core has accepted the ones in use. */
   promote(): Promise<void>;
-  /** Returns to the credentials before. False if there are none, or if they are damaged or expired. */
+  /** Restores the previous credentials. Returns false if there are none, or if they are damaged or expired. */
   rollBack(nowMs: number): Promise<boolean>;
 }
 
@@ -161,7 +161,7 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
       const credentials = joinCredentials(certificatePem, await readPrivateText(requestFiles.key, files));
       const before = await linkTarget(currentLink, files);
       const target = await writeCredentials(credentials, renewAfter);
-      // A forced enrollment may replace another identity, whose credentials must never come back.
+      // A forced enrollment may replace another identity, whose credentials must never be restored.
       if (before !== undefined && purpose === "renew") await switchLink(previousLink, before, disk);
       else await files.rm(previousLink, { force: true });
       const restore = async () => {

@@ -1,7 +1,7 @@
 /*
  * The promotion or rollback of renewed credentials after they are installed. Invariants:
  * - The previous credentials stay on disk until core has accepted the new ones once: a heartbeat, or an acknowledged frame.
- * - The promotion ends once: by `promote`, which deletes the previous credentials, or by `rollBack`, which puts them back.
+ * - The promotion ends once: by `promote`, which deletes the previous credentials, or by `rollBack`, which restores them.
  * - It acts only while the credentials of this session are the current ones on disk.
  */
 import type { Clock } from "../../kit/clock.ts";
@@ -14,7 +14,7 @@ import { IdentityLockedError } from "../identity/identity-directory.ts";
 export interface PendingPromotion {
   /** Core accepted the new credentials: deletes the previous ones. */
   promote(): void;
-  /** Core does not know the new certificate: puts the previous credentials back, if they are still usable. */
+  /** Restores the previous credentials, if they are still usable, because core does not know the new certificate. */
   rollBack(): void;
 }
 
@@ -24,7 +24,7 @@ export const createPendingPromotion = async (options: {
   credentials: Credentials;
   clock: Clock;
   log: Log;
-  /** Called with the fingerprint of the credentials that were put back. */
+  /** Called with the fingerprint of the restored credentials. */
   onRollback(fingerprintSha256: string | undefined): void;
 }): Promise<PendingPromotion> => {
   const { directory, credentials, clock, log, onRollback } = options;

@@ -16,7 +16,7 @@ export const composeStatus = (parts: {
   loaded: UsableConfig;
   report: ConfigReport;
   queue: QueueStats;
-  /** Undefined while one replaces another. */
+  /** Undefined while a reload replaces the session. */
   session: CoreSession | undefined;
   sources: readonly Source[];
 }): CollectorStatus => {

@@ -46,7 +46,7 @@ export interface CoreSessionOptions {
   /** Called whenever core accepts a heartbeat or acknowledges a frame. */
   onAccepted(): void;
   onHeartbeatAnswer(answer: HeartbeatResponse, fetchDesiredConfig: FetchDesiredConfig): void;
-  /** Called after the previous credentials were put back on disk. */
+  /** Called after the previous credentials were restored on disk. */
   onRollback(fingerprintSha256: string | undefined): void;
 }
 

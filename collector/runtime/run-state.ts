@@ -19,7 +19,7 @@ export interface RunState {
   /** From the previous core session. */
   lastAckAt: number | null;
   lastHeartbeatAt: number | null;
-  /** How many renewals in a row were rolled back, and the fingerprint of the credentials that the last one put back. */
+  /** The number of consecutive renewals that were rolled back, and the fingerprint of the credentials that the last rollback restored. */
   rollbacks: number;
   rolledBackTo: string | undefined;
 }

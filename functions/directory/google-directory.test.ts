@@ -120,7 +120,7 @@ describe("a read that fails", () => {
     ["a truncated group", { ...admins, how: "truncated" }, "answer_malformed"],
     ["the token endpoint's 503", { on: "token", how: { status: 503 } }, "directory_unavailable"],
     ["a token that is not a token", { on: "token", how: "truncated" }, "answer_malformed"],
-  ])("Y1: %s gives no snapshot, and is not tried again", async (_, fault, code) => {
+  ])("Y1: %s returns no snapshot, and is not retried", async (_, fault, code) => {
     const before = directory.calls.length;
     expect(await faultWith(fault)).toMatchObject({ code });
     const last = directory.calls.at(-1);

@@ -5,7 +5,7 @@ import { MembersPage, readPages, UsersPage } from "./google-pages.ts";
 import type { ServiceAccount } from "./service-account.ts";
 import { DirectoryFault, type DirectorySnapshot, type DirectoryUser } from "./snapshot.ts";
 
-/** How to read a customer's directory. */
+/** The access to a customer's directory. */
 export interface GoogleDirectoryOptions {
   account: ServiceAccount;
   /** The super admin that the account impersonates. */
@@ -29,7 +29,7 @@ interface CallOptions {
 const scopeRoot = "https://www.googleapis.com/auth/admin.directory.";
 const scopes = [`${scopeRoot}user.readonly`, `${scopeRoot}group.member.readonly`];
 
-/** Where google-auth-library sends every assertion, whatever the key file says. */
+/** The URL to which google-auth-library sends every assertion; it ignores the key file's `token_uri`. */
 const builtInTokenUrl = "https://oauth2.googleapis.com/token";
 
 /** The largest pages of the API. */

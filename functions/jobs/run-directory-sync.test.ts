@@ -32,12 +32,12 @@ it("syncs at once and at every interval, sooner after a failure, and uses a corr
     },
     stop.signal,
   );
-  // The job tells the log how it went when nothing is left but to sleep.
-  const told = () => test.log.lines.filter(({ fields }) => "job" in fields).length;
+  // The job logs its result last, before it sleeps.
+  const logged = () => test.log.lines.filter(({ fields }) => "job" in fields).length;
   const nextAfter = async (ms: number) => {
-    const before = told();
+    const before = logged();
     await test.clock.advance(ms);
-    await expect.poll(told).toBe(before + 1);
+    await expect.poll(logged).toBe(before + 1);
     return [outcomes.at(-1), (await findDirectorySync(test.db))?.reasonCode];
   };
   expect(await nextAfter(0)).toEqual(["failed", "key_file_unusable"]);

@@ -126,7 +126,7 @@ describe("a sync that fails", () => {
     ["page 2 fails", { on: "users", page: 2, how: { status: 403 } }, "access_denied"],
     ["page 2 is truncated", { on: "users", page: 2, how: "truncated" }, "answer_malformed"],
     ["page 2 ends in the middle", { on: "users", page: 2, how: "cut" }, "directory_unreachable"],
-  ] as const)("Y1: %s: nobody changes, and it is told, in the status, too", async (_, fault, code) => {
+  ] as const)("Y1: after %s no person changes, and log and status report the failure", async (_, fault, code) => {
     directory.set({ users: crowd(9) });
     await sync();
     const before = await stored();

@@ -17,7 +17,7 @@ const app = {
 const listener = await listenHttp(app, { port: 0, host: "127.0.0.1" });
 afterAll(() => listener.close(0));
 
-/** Everything that comes back for these bytes, until the listener ends the connection. */
+/** Sends bytes and returns the response, up to the end of the connection. */
 const send = async (bytes: string) => {
   const socket = connect(listener.port, "127.0.0.1");
   await once(socket, "connect");
@@ -81,7 +81,7 @@ describe("bytes that are not an HTTP request", () => {
   it.each([
     ["", ""],
     [", though another waits behind it", "GET /waits HTTP/1.1\r\nHost: a\r\n\r\n"],
-  ])("says nothing in the middle of another answer%s, and harms no other connection", async (_, next) => {
+  ])("writes nothing into a response in progress%s, and affects no other connection", async (_, next) => {
     const socket = connect(listener.port, "127.0.0.1");
     socket.write(`GET /slow HTTP/1.1\r\nHost: a\r\n\r\n${next}`);
     let received = "";

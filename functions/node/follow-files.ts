@@ -19,7 +19,7 @@ export interface FollowedSigner {
   authorities(): readonly Authority[];
 }
 
-/** Everything of core that is loaded from files and reloaded when they change. */
+/** The parts of core that are loaded from files and reloaded when they change. */
 export interface FollowedFiles {
   signing: FollowedSigner | null;
   tls: Reloaded<TlsMaterial> | null;

@@ -21,7 +21,7 @@ const coreWith = async (env: TestCoreOptions["env"] = {}, routes?: TestCoreOptio
 afterAll(() => Promise.all(cores.map((core) => core.close())));
 
 describe("access to the ops endpoints", () => {
-  it("rejects everybody without configuration, even loopback", async () => {
+  it("rejects every caller without configuration, even on loopback", async () => {
     const { api } = await coreWith();
     for (const path of ["/metrics", "/readyz/ingest", "/readyz/licensing"])
       expect((await api("GET", path, { from: "127.0.0.1" })).body.code).toBe("ops_access_denied");

@@ -8,7 +8,7 @@ const test = await createTestCore();
 afterAll(() => test.close());
 const day = 86_400_000;
 
-it("dates back a host's enrollment, certificates and last signs of life, in what the report shows and decides by", async () => {
+it("dates back a host's enrollment, certificates, last heartbeat and last envelope, in every table that the report reads", async () => {
   await seedFleet(test.db, { count: 40, now: new Date(test.clock.now()) });
   const read = async () => {
     const path = "/v1/collector/health?limit=100";

@@ -1,6 +1,6 @@
 import type { Sql } from "postgres";
 
-/** By how much a host is backdated. */
+/** The durations by which a host is backdated. */
 export interface Age {
   identity: string;
   /** Days since its enrollment, and since its certificates were issued. */

@@ -15,13 +15,13 @@ import type { EnrolledCollector } from "../lab/enroll-collector.ts";
 import { heartbeatBody } from "../lab/heartbeat-body.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 
-/** How core treats a host before and after its identity is revoked. */
+/** Core's responses to a host before and after its identity is revoked. */
 export interface RevocationReport {
   identity: string;
   /** The code of a signed heartbeat: `accepted` before, a refusal after. */
   heartbeat_before: string;
   heartbeat_after: string;
-  /** Why and how fast core ended the open stream, and the reason with which it rejects a new one. */
+  /** The reason with which core ended the open stream, the time it took, and the reason with which it rejects a new one. */
   stream_end: string;
   stream_cut_seconds: number;
   new_stream: string;
@@ -34,7 +34,7 @@ export interface RevocationReport {
 const cutSecondsMax = 5;
 const refusals = ["identity_revoked", "certificate_revoked"];
 
-/** Revokes a collector's identity over the API, and repeats with its own credentials what worked before. */
+/** Revokes a collector's identity over the API, and repeats a heartbeat and a stream with the revoked credentials. */
 export const checkRevocation = async (
   { api, edge, pki, ingestEndpoint, readHealth }: Deployment,
   collector: EnrolledCollector,
@@ -90,7 +90,7 @@ const reasonOf = (error: unknown): string => readFailure(error).reason ?? readFa
 /** Sends one signed heartbeat through the edge; returns `accepted` or the code of the refusal. */
 const sendHeartbeat = async (
   { coreUrl, caPem }: { coreUrl: string; caPem: string },
-  pair: Credentials,
+  credentials: Credentials,
   { clock }: Pick<LabContext, "clock">,
 ): Promise<{ status: number; code: string }> => {
   const sentAt = {
@@ -102,7 +102,7 @@ const sendHeartbeat = async (
   const { sent_at: _, ...report } = heartbeatBody(clock.now(), { boot_id: "demo" });
   try {
     const transport = { baseUrl: coreUrl, caPem, serverName: undefined, timeoutMs: 10_000 };
-    await callHeartbeat(transport, { credentials: pair, sentAt }, report as unknown as HeartbeatReport);
+    await callHeartbeat(transport, { credentials, sentAt }, report as unknown as HeartbeatReport);
     return { status: 200, code: "accepted" };
   } catch (error) {
     if (!(error instanceof ManagementError)) throw error;
@@ -153,7 +153,7 @@ const openIdleStream = async (
   };
 };
 
-/** Waits for the end of a stream, at most twice as long as it may take. */
+/** Waits for the end of a stream, for at most twice the allowed time. */
 const endOf = async ({ ended }: IdleStream, { clock, signal }: LabContext): Promise<{ at: number; reason: string }> => {
   const waiting = new AbortController();
   const late = clock.sleep(2 * cutSecondsMax * 1000, AbortSignal.any([signal, waiting.signal])).then(

@@ -1,10 +1,10 @@
 /**
  * The main task of the product, once, with real input and two kills; counts by content what reached PostgreSQL.
  *
- * Why it can promise `duplicates: 0`. A file has no sender that could repeat a line, and its collector stores its position in the same
- * transaction as its records: so that collector is killed. An OTLP exporter repeats an export whose response was lost, and no receiver
- * can tell a repetition from a new span: so the collectors that receive OTLP are not killed. Core is killed under both: it receives
- * again the frames that it had committed and not acknowledged, and its cursor must reject the second copy.
+ * It requires `duplicates: 0`. The collector of a file stores its position in the same transaction as its records, so the check kills that
+ * collector. An OTLP exporter repeats an export whose response was lost, and no receiver can distinguish a repetition from a new span, so
+ * the check does not kill the collectors that receive OTLP. It kills core under both: core receives the frames again that it had committed
+ * and not acknowledged, and its cursor must reject the second copy.
  *
  * Before that: people came from the directory, each signs in through web and gets the scopes of their groups, and the fleet page's own
  * report has every collector, real and simulated, in all nine states.

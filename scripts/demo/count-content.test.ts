@@ -33,7 +33,7 @@ const storeSpans = (...ids: (string | undefined)[]) => {
 };
 
 describe("the count by content", () => {
-  it("is all sent, all stored when each id is there once, however it is packed", async () => {
+  it("reports all sent and all stored when each id is there once, in any split into requests", async () => {
     await storeSpans("a", "b");
     await storeSpans("c");
     await storeLine("d");
@@ -61,7 +61,7 @@ describe("the count by content", () => {
     });
   });
 
-  it("does not take what nobody sent for what was sent", async () => {
+  it("does not count an id that was never sent as sent", async () => {
     await storeSpans("a", undefined, "z");
     await storeLine("y");
     await store("log_line", new TextEncoder().encode("half a lin"));

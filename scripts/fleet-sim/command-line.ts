@@ -66,7 +66,7 @@ const simulationText = async ({ scenario, seed, durationSeconds }: SimOptions): 
   return printSimulation(simulation);
 };
 
-/** Throws `CommandFailure` if `path` cannot be written now. What is there does not change. */
+/** Throws `CommandFailure` if `path` cannot be written now. Does not change an existing file. */
 const checkWritable = (path: string): Promise<void> =>
   withTemporaryFile(path, async () => {
     if ((await stat(path).catch(() => undefined))?.isDirectory()) throw new Error("a directory is there");

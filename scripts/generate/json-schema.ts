@@ -35,7 +35,7 @@ const boundsOf = (message: string): Partial<JsonSchema> => {
   return { minimum: / from 0 /.test(message) ? 0 : Number.MIN_SAFE_INTEGER, maximum: Number.MAX_SAFE_INTEGER };
 };
 
-/** On the wire is the input of a schema, in which a field with a default is optional. */
+/** The wire carries the input of a schema, in which a field with a default is optional. */
 const settings = {
   target: "draft-2020-12",
   typeMode: "input",

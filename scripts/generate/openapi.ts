@@ -69,7 +69,7 @@ const Problem: JsonSchema = {
   },
 };
 
-/** Returns the OpenAPI 3.1 document of the routes; the same routes give the same bytes. */
+/** Returns the OpenAPI 3.1 document of the routes; the same bytes for the same routes. */
 export const openApiOf = (routes: readonly Route[], { title, version, named }: OpenApiOptions): object => {
   const schemas = createSchemaConverter(named);
   const paths: Record<string, Record<string, object>> = {};

@@ -16,7 +16,7 @@ export interface Deployment extends LabCore {
   edge: Edge;
   /** `shop` and `cart` receive OTLP, `web` tails the files of `lines`. */
   collectors: Record<"shop" | "cart" | "web", EnrolledCollector>;
-  /** Where `shop` and `cart` listen. */
+  /** The addresses on which `shop` and `cart` listen. */
   otlp: { shopGrpc: string; shopHttp: string; cartHttp: string };
   lines: LineWriter;
   /** Returns the rows of these three collectors in the fleet health report, ordered by identity. */
@@ -39,8 +39,8 @@ export interface DeploymentOptions {
 const identityPrefix = "spiffe://fleet.example.test/host/";
 
 /**
- * Starts it all. The collectors enroll through the edge, with a token that an admin creates over the API. What is started is put on
- * `cleanup` at once, so that a failure half-way leaves nothing behind.
+ * Starts a deployment. The collectors enroll through the edge, with a token that an admin creates over the API. Registers each started
+ * part with `cleanup` at once, so that a later failure stops it.
  */
 export const startDeployment = async (
   { env = {}, policy = {}, rotatedMax, dropsResponse = () => false }: DeploymentOptions,

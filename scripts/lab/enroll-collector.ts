@@ -30,13 +30,13 @@ export interface Enrollment {
   command?: Command;
 }
 
-/** How it reaches core. */
+/** The addresses and authorities by which the host reaches core. */
 export interface EnrollmentTarget extends Pick<LabCore, "ingestEndpoint" | "pki" | "processes"> {
   edgeUrl: string;
   identityPrefix: string;
 }
 
-/** Runs the collector's own `enroll` command, then puts the sources into its config as an operator would, comments kept. */
+/** Runs the collector's own `enroll` command, then adds the sources to its config and keeps the comments. */
 export const enrollCollector = async (
   { name, dir, token, sources, command = { args: [programPaths["svc-collector"]] } }: Enrollment,
   { edgeUrl, ingestEndpoint, pki, identityPrefix, processes }: EnrollmentTarget,

@@ -28,8 +28,8 @@ export interface LabCore extends CoreProcess {
 }
 
 /**
- * Starts PostgreSQL (fsync on) and core. With `directory`, people are synced from a directory API, else they are seeded. What is
- * started is put on `cleanup` at once, so that a failure half-way leaves nothing behind.
+ * Starts PostgreSQL (fsync on) and core. With `directory`, core syncs people from a directory API, else they are seeded. Registers each
+ * started part with `cleanup` at once, so that a later failure stops it.
  */
 export const startLabCore = async (
   { env = {}, directory = false }: { env?: Readonly<Record<string, string>>; directory?: boolean },
@@ -78,7 +78,7 @@ const startDirectory = async (dir: string, cleanup: AsyncDisposableStack): Promi
   };
 };
 
-/** Waits until core has everybody; returns their ids. */
+/** Waits until core has the three people; returns their ids. */
 const awaitPeople = (sql: Sql, { clock, signal }: LabContext): Promise<UserIds> =>
   waitUntil({ what: "core has synced the directory", clock, signal }, async () => {
     const rows = await sql<{ subject: string; userId: string }[]>`

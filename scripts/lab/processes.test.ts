@@ -43,10 +43,10 @@ describe("processes", () => {
     expect(failures).toEqual([]);
   });
 
-  it("that end by themselves are reported with the end of their log", async () => {
+  it("that exit unexpectedly are reported with the end of their log", async () => {
     start("core", "console.log('ready'); console.error('no database'); process.exitCode = 3");
     await eventually(() => expect(failures).toHaveLength(1));
-    expect(failures[0]).toMatch(/^core ended by itself \(exit code 3\): .*no database$/s);
+    expect(failures[0]).toMatch(/^core exited unexpectedly \(exit code 3\): .*no database$/s);
   });
 
   it("that run to their end return their output, and inherit only PATH, HOME and TMPDIR", async () => {

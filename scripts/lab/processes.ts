@@ -47,7 +47,7 @@ export interface Processes {
 const stopTimeoutMs = 10_000;
 const root = fileURLToPath(new URL("../..", import.meta.url));
 
-/** Creates them with logs in `logDir`; `onFailure` receives each program that ended by itself. */
+/** Creates processes with logs in `logDir`; calls `onFailure` for each program that exits unexpectedly. */
 export const createProcesses = async (logDir: string, onFailure: (error: Error) => void): Promise<Processes> => {
   await mkdir(logDir, { recursive: true });
   const children = new Set<ChildProcess>();
@@ -77,7 +77,7 @@ export const createProcesses = async (logDir: string, onFailure: (error: Error) 
     const exited = new Promise<void>((resolve) => {
       const onEnd = (how: string) => {
         const logTail = readFileSync(logFile, "utf8").trimEnd().split("\n").slice(-5).join("\n");
-        if (!expected) onFailure(new Error(`${name} ended by itself (${how}): ${logTail}`));
+        if (!expected) onFailure(new Error(`${name} exited unexpectedly (${how}): ${logTail}`));
         resolve();
       };
       child.once("exit", (code, signal) => onEnd(signal ?? `exit code ${code}`));

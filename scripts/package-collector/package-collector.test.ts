@@ -39,7 +39,7 @@ it("completions offer exactly the commands and their flags", async () => {
   }
 });
 
-it("the unit may write config, identity and queue where enroll creates them, and the package gives them to its user", () => {
+it("the unit may write config, identity and queue where `enroll` creates them, and the package assigns them to its user", () => {
   const paths = enrollPaths(undefined, undefined);
   const [config, data] = [dirname(paths.config), paths.data];
   const text = readFileSync(unit, "utf8");

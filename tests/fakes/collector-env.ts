@@ -3,7 +3,7 @@ import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createTestClock, type TestClock } from "./clock.ts";
 
-/** The environment of collector commands, with captured output. Not root, whoever runs the tests. */
+/** The environment of collector commands, with captured output. Never root, even if root runs the tests. */
 export interface TestCollectorEnv extends CollectorEnv {
   clock: TestClock;
   out(): string;

@@ -108,7 +108,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     // As core does: also envelopes at or below the cursor, so that a lost ack loses no rejection.
     const rejected = frame.envelopes.flatMap((envelope) => {
       const code = behaviour.reject?.(envelope);
-      return code === undefined ? [] : [{ sequence: envelope.sequence, code, message: "refused for good" }];
+      return code === undefined ? [] : [{ sequence: envelope.sequence, code, message: "rejected permanently" }];
     });
     stored.push(...fresh.filter(({ sequence }) => !rejected.some((other) => other.sequence === sequence)));
     const through = Math.max(cursor, Number(frame.envelopes.at(-1)?.sequence ?? 0));

@@ -40,7 +40,7 @@ describe("the routes of core that a browser reaches", () => {
     expect(patterns.filter((pattern) => !pattern.startsWith("GET ") && !chat.includes(pattern))).toEqual([]);
   });
 
-  it("are only the listed ones, however the path is written", async () => {
+  it("are only the listed ones, in any spelling of the path", async () => {
     const { asked, request } = webOver(() => new Response("{}"));
     const origin = { Origin: web.origin, "Content-Type": "application/json" };
     const refused = await Promise.all([

@@ -40,7 +40,7 @@ describe("the session cookie", () => {
     expect(await attributes(true)).toEqual(["__Host-svc_session", ...usual, "Secure"]);
   });
 
-  it("A7: of an attempt has the prefix __Secure- on https and a path of its own", async () => {
+  it("A7: has the prefix __Secure- on https and a path of its own while a sign-in is in progress", async () => {
     const attributes = async (secure: boolean) => {
       const { attempt, cookies } = await createAttempts({ config: configOf(secure), clock, entropy }).begin("/", "");
       return cookies.map((cookie) => {

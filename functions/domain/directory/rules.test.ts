@@ -81,7 +81,7 @@ describe("scopes", () => {
     expect(afterSync([], snapshotOf([user(id)], groups))[0]?.scopes).toEqual(scopes);
   });
 
-  it("gives no scope to a person who is not active", () => {
+  it("grants no scope to a person who is not active", () => {
     const people = afterSync(
       [],
       snapshotOf([user("ada", { suspended: true }), user("both", { primaryEmail: "b@else.test" })], groups),
@@ -125,7 +125,7 @@ describe("the identity of a person", () => {
     });
   });
 
-  it("never matches a person without a directory id, whatever the address", () => {
+  it("never matches a person without a directory id by address", () => {
     const [seeded] = active(["ada"]);
     const people = afterSync([{ ...(seeded as KnownPerson), subject: null }], snapshotOf([user("ada")]));
     expect(people.map(({ subject, status }) => [subject, status])).toEqual([
@@ -224,7 +224,7 @@ describe("the guard", () => {
     expect(known.filter(({ status }) => status === "absent").map(({ subject }) => subject)).toEqual(["p10"]);
   });
 
-  it("Y2: applies suspensions and lost groups at once while absences are held, and gives held people no scope", () => {
+  it("Y2: applies suspensions and lost groups at once while absences are held, and grants held people no scope", () => {
     const known = afterSync(
       [],
       snapshotOf(

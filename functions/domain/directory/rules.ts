@@ -1,7 +1,7 @@
 /**
  * Decides how a snapshot of the directory changes the people that core knows. Invariants: only the directory's id identifies a person, so
- * neither a reused address nor an alias inherits anything; only people whom the snapshot has in the domain are active, and those who are
- * held, who gain no scope.
+ * neither a reused address nor an alias inherits anything; only people in the snapshot and in the domain are active, and held people,
+ * who gain no scope.
  */
 import type { PersonStatus } from "../../../drizzle/schema/operator.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
@@ -30,13 +30,13 @@ export interface DirectoryChanges {
   changed: { before: KnownPerson; after: KnownPerson }[];
   /** Active people who are missing from the snapshot, or outside the domain, and stay active for now. */
   held: number;
-  /** Why people are held; null for nobody. */
+  /** The reason why people are held; null if none are. */
   heldFor: HeldFor | null;
   /** The setting that looks wrong: none or suddenly few of the people are in the domain. */
   suspectSetting: SuspectSetting | null;
 }
 
-/** Why a part of a snapshot is not applied at once. */
+/** The reason why a part of a snapshot is not applied at once. */
 export type HeldFor = "mass_absence" | "mass_unverified";
 
 /** A variable of core's configuration. */

@@ -52,7 +52,7 @@ const readClaims = async (
       requiredClaims: ["exp"],
     });
     const claims = v.safeParse(Claims, payload);
-    return claims.success ? claims.output : "the license does not say how many collectors it covers";
+    return claims.success ? claims.output : "the license has no valid max_collectors";
   } catch (cause) {
     if (cause instanceof errors.JWTExpired) return "the license has expired";
     return "the license is not valid: its signature does not verify, or it is not a signed JWT";

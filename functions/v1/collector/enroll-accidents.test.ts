@@ -69,7 +69,7 @@ describe("an enrollment that fails between signing and recording", () => {
     expect((await enroll(token, body)).body.code).toBe("enrollment_in_progress");
     await clock.advance(60_000);
     expect((await enroll(token, body)).status).toBe(201);
-    // The one that was thought dead comes back: its place is another's.
+    // The delayed signer answers after its reservation expired and another one replaced it.
     dead.resolve();
     expect((await lost).body.code).toBe("enrollment_in_progress");
     expect(await db.select().from(enrollmentReservation)).toEqual([]);
@@ -152,17 +152,17 @@ describe("the remote address of an enrollment", () => {
 
   it("E5: is the socket's address, regardless of X-Forwarded-For and similar headers", async () => {
     const { token } = await createTestToken(test, { allowed_source_cidrs: ["10.0.0.0/8"] });
-    const told = (address: string) => ({
+    const forwardedFor = (address: string) => ({
       "X-Forwarded-For": address,
       "X-Real-IP": address,
       Forwarded: `for=${address}`,
       "True-Client-IP": address,
     });
     const body = await requestOf(device(), await createTestKey());
-    expect((await enroll(token, body, "192.0.2.9", told("10.0.0.1"))).body.code).toBe("source_not_allowed");
-    expect((await enroll(token, body, "10.0.0.1", told("192.0.2.9"))).status).toBe(201);
-    for (let failure = 0; failure < 10; failure++) await bad("192.0.2.77", told(`203.0.113.${failure}`));
-    expect(await bad("192.0.2.77", told("203.0.113.200"))).toBe("throttled");
+    expect((await enroll(token, body, "192.0.2.9", forwardedFor("10.0.0.1"))).body.code).toBe("source_not_allowed");
+    expect((await enroll(token, body, "10.0.0.1", forwardedFor("192.0.2.9"))).status).toBe(201);
+    for (let failure = 0; failure < 10; failure++) await bad("192.0.2.77", forwardedFor(`203.0.113.${failure}`));
+    expect(await bad("192.0.2.77", forwardedFor("203.0.113.200"))).toBe("throttled");
     const [event] = await db.execute(sql`select count(*)::int as n from audit_event where remote_addr like '203.%'`);
     expect(event?.n).toBe(0);
   });

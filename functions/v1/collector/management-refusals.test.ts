@@ -30,7 +30,7 @@ const failing = (): never => {
 const working = (signer: Signer) => signer.sign;
 
 let rows = 0;
-/** Each row calls from an address of its own, so that its audit events can be told apart. */
+/** Each row calls from an address of its own, which identifies its audit events. */
 const newAddress = () => `10.9.${++rows >> 8}.${rows & 255}`;
 const deviceOf = (from: string) => `host-${from}`;
 const admin = (path: string) => api("POST", `/v1/collector/${path}`, { as: "admin" });

@@ -122,11 +122,11 @@ describe("POST /v1/collector/renew", () => {
     const outcomes = await Promise.all(keys.map((key) => renew(key)));
     const active = Object.entries(await statuses()).filter(([, status]) => status === "active");
     expect(active).toHaveLength(2);
-    // Of the two that stand, the host holds one for certain: whoever was told the other can go on from it.
+    // One of the two active certificates is the host's old one. The other is the successor, whose recipient can continue with it.
     const at = outcomes.findIndex(({ body }) => active.some(([id]) => id === body.certificate_id));
-    const [key, told] = [keys[at], outcomes[at]];
-    if (key === undefined || told === undefined) throw new Error("nobody was told of the successor");
-    expect((await beat(collectorOf(key, told.body))).status).toBe(200);
+    const [key, successor] = [keys[at], outcomes[at]];
+    if (key === undefined || successor === undefined) throw new Error("no response has the successor");
+    expect((await beat(collectorOf(key, successor.body))).status).toBe(200);
     expect((await statuses())[host.certificateId]).toBe("replaced");
   });
 

@@ -185,7 +185,7 @@ describe("a driven fleet", async () => {
     const { report } = await driveGuests(14, `${token.slice(0, -1)}${token.endsWith("0") ? "1" : "0"}`, { wire });
     expect(report).toMatchObject({ ok: false, failures: { token_invalid: 1 }, comparison: null });
     expect(report.operations).toEqual({ enroll: expect.objectContaining({ count: 1, failed: 1 }) });
-    expect(report.stopped).toMatch(/^core enrolls nobody: token_invalid: the bootstrap token is unknown/);
+    expect(report.stopped).toMatch(/^core rejects every enrollment: token_invalid: the bootstrap token is unknown/);
   });
 
   it("reports what it did when the signal stops it", async () => {

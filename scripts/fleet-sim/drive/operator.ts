@@ -14,7 +14,7 @@ export interface FleetOperator {
 const tokenSeconds = 604_800;
 const tokenSpareMs = 60_000;
 
-/** Creates an admin who calls core with `bearer`, which is read anew for each call. What it creates has `run` in its name. */
+/** Creates an admin who calls core with `bearer`, which is read anew for each call. The names of created resources contain `run`. */
 export const createFleetOperator = (
   wire: Pick<Wire, "call">,
   { bearer, plan, run, now }: { bearer: () => Promise<string>; plan: Plan; run: string; now: () => number },
@@ -23,7 +23,7 @@ export const createFleetOperator = (
     expectStatus(await wire.call({ method, path: `/v1/collector/${path}`, body, bearer: await bearer() }), status);
   const post = (path: string, body: object, status: number) => call("POST", path, body, status);
 
-  /** Creates what is asked for by name once, and again if that failed or it is older than `freshMs`. */
+  /** Caches the result of `create` by name; creates it again after a failure, or once it is older than `freshMs`. */
   const cached = <Name extends string>(create: (name: Name) => Promise<string>, freshMs = Number.POSITIVE_INFINITY) => {
     const created = new Map<Name, { value: Promise<string>; until: number }>();
     return (name: Name): Promise<string> => {

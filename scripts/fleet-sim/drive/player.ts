@@ -1,8 +1,8 @@
 /**
  * Plays the timelines of driven hosts in real time. Invariants: a host performs one step after the other, in order; at most
- * `concurrency` steps run at once; no step begins before its time. A step that core is too slow for begins late, and is not
- * dropped; only heartbeats and frames that a kept fleet missed, for instance while its machine slept, are. A host whose enrollment
- * failed for the moment retries it, because the rest of its timeline depends on it.
+ * `concurrency` steps run at once; no step begins before its time. When core is slow, steps begin late and are not dropped. A kept fleet
+ * alone drops heartbeats and frames that it missed, for instance while its machine slept. A host retries an enrollment that failed
+ * temporarily, because the rest of its timeline depends on it.
  */
 import type { Clock } from "../../../kit/clock.ts";
 import type { Step } from "../scenario/steps.ts";
@@ -42,7 +42,7 @@ export interface PlayerContext {
 /** Core rejects this host's enrollment, and would reject every other one. */
 export class EnrollmentRefused extends Error {
   constructor(code: string) {
-    super(`core enrolls nobody: ${explained(code)}`);
+    super(`core rejects every enrollment: ${explained(code)}`);
     this.name = "EnrollmentRefused";
   }
 }

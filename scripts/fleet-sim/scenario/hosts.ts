@@ -1,7 +1,7 @@
 import { composeIdentity } from "../../../proto/identity.ts";
 import type { Plan } from "./plan.ts";
 import { createRandom } from "./random.ts";
-import { castRoles, type Role } from "./scenarios.ts";
+import { assignRoles, type Role } from "./scenarios.ts";
 
 /** A host of the fleet, as it enrolls. */
 export interface Host {
@@ -29,7 +29,7 @@ const needDesired: ReadonlySet<Role> = new Set(["rolled_back", "drifted", "confi
 
 /** Creates the hosts of a plan, in the order of their indexes. */
 export const createHosts = (plan: Plan): Host[] =>
-  castRoles(plan.scenario, plan.hosts, plan.seed).map((role, index) =>
+  assignRoles(plan.scenario, plan.hosts, plan.seed).map((role, index) =>
     createHost(plan, isPlayable(plan, role) ? role : "steady", index),
   );
 

@@ -1,6 +1,6 @@
 import { createRandom } from "./random.ts";
 
-/** How many of a hundred hosts play a role; all others are `steady`. Each role ends in one health state. */
+/** The number of hosts of each role in a hundred; all others are `steady`. Each role ends in one health state. */
 const fleetShares = {
   // Healthy:
   /** Renews in the middle of the history. */
@@ -44,7 +44,7 @@ const fleetShares = {
   queue_dropping: 1,
 };
 
-/** The part that a host plays in a scenario. */
+/** The role of a host in a scenario. */
 export type Role = "steady" | keyof typeof fleetShares;
 
 const smokeShares = {
@@ -67,12 +67,12 @@ export const scenarios = {
 export type ScenarioName = keyof typeof scenarios;
 
 /**
- * Deals out `count` roles in a random order by the scenario's shares. Every role occurs at least once if there are enough hosts.
+ * Returns `count` roles in a random order by the scenario's shares. Every role occurs at least once if there are enough hosts.
  */
-export const castRoles = (scenario: ScenarioName, count: number, seed: number): Role[] => {
-  const cast = Object.entries(scenarios[scenario].shares).flatMap(([role, share]) =>
+export const assignRoles = (scenario: ScenarioName, count: number, seed: number): Role[] => {
+  const special = Object.entries(scenarios[scenario].shares).flatMap(([role, share]) =>
     Array<Role>(Math.max(1, Math.floor((share * count) / 100))).fill(role as Role),
   );
-  const steady = Array<Role>(Math.max(0, count - cast.length)).fill("steady");
-  return createRandom(seed, "roles").shuffled([...cast.slice(0, count), ...steady]);
+  const steady = Array<Role>(Math.max(0, count - special.length)).fill("steady");
+  return createRandom(seed, "roles").shuffled([...special.slice(0, count), ...steady]);
 };

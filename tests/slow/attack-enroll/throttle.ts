@@ -51,7 +51,7 @@ export const attackThrottle: Attack = async (core) => {
       "every valid token enrolled, from the same address":
         good.length > 0 && good.every(({ status }) => status === 201),
       "no valid token waited 5 seconds": slowestMs < 5_000,
-      "the noise did not flood the audit log": events.length >= 1 && events.length <= atOnce,
+      "the refusals did not flood the audit log": events.length >= 1 && events.length <= atOnce,
     },
   };
 };

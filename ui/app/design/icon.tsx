@@ -1,7 +1,7 @@
 import type { FleetState } from "../../../proto/fleet-health/vocabulary.ts";
 import { type ShapeName, shapes, stateShapes } from "./shapes.ts";
 
-/** A shape 16 px wide in the colour of the text. It has no name of its own: a word stands beside it, or names its control. */
+/** A shape 16 px wide in the colour of the text. It has no accessible name: visible text or the label of its control names it. */
 export const Icon = (props: { name: ShapeName }) => (
   <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
     <path d={shapes[props.name]} fill-rule="evenodd" />

@@ -7,7 +7,7 @@ import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
 import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
 import { startTestWeb } from "../../../tests/web.ts";
 
-/** The statements that docs/deploy-web.md tells operators to run. */
+/** The statements of docs/deploy-web.md that operators run. */
 const documented =
   /database-role\.test\.ts -->\s+```sql\n(.*?)```/s.exec(
     readFileSync(new URL("../../../docs/deploy-web.md", import.meta.url), "utf8"),

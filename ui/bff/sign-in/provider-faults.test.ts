@@ -170,7 +170,7 @@ describe("an id_token", () => {
 });
 
 describe("a failing provider", () => {
-  it("leads to the sign-in page, which says so", async () => {
+  it("redirects to the sign-in page, which names the failure", async () => {
     for (const token of [
       { status: 500, body: "" },
       { status: 200, body: "<html>" },
@@ -181,7 +181,7 @@ describe("a failing provider", () => {
     }
   });
 
-  it("delays a sign-in for five seconds, and nobody else's", async () => {
+  it("delays its own sign-in for five seconds, and no other", async () => {
     provider.tampering = { token: stalled };
     let ended = 0;
     const hold = () =>

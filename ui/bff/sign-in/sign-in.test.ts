@@ -140,7 +140,7 @@ describe("the sign-in gate", () => {
     expect(text).toContain("You did not sign in");
   });
 
-  it("does not audit what anybody can provoke without the provider", async () => {
+  it("does not audit a callback that anyone can forge without the provider", async () => {
     const before = await latestSignIn();
     await createUserAgent().visit(`${origin}/api/auth/callback/idp?code=x&state=y`);
     expect((await latestSignIn())?.id).toBe(before?.id);
@@ -164,7 +164,7 @@ describe("the choice of account", () => {
 });
 
 describe("a session", () => {
-  it("ends after SESSION_TTL, however busy, and the page says so", async () => {
+  it("ends after SESSION_TTL, also while in use, and the page reports it", async () => {
     const agent = await web.signIn("auditor");
     const session = () => agent.visit(`${origin}/api/session`);
     await web.clock.advance(1_799_000);
@@ -178,7 +178,7 @@ describe("a session", () => {
     expect(page.text).toContain('role="status"');
   });
 
-  it("A3: of a person who is suspended is rejected at the next request, and ended", async () => {
+  it("A3: is rejected and ended at the next request after the person is suspended", async () => {
     for (const path of ["/api/session", "/api/core/whoami"]) {
       const agent = await web.signIn("reader");
       await setStatus("suspended");

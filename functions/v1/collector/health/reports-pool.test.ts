@@ -5,7 +5,7 @@ import { createTestCore } from "../../../../tests/core.ts";
 const test = await createTestCore();
 afterAll(() => test.close());
 
-it("slow reports delay no other request, however many run", async () => {
+it("any number of slow reports delays no other request", async () => {
   const reports: Promise<{ status: number }>[] = [];
   await test.database.connect().db.transaction(async (tx) => {
     await tx.execute(sql`lock table fleet_host in access exclusive mode`);

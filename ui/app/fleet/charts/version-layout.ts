@@ -12,7 +12,7 @@ export interface VersionRow extends Bar {
 export const versionRowHeight = 24;
 const rowsMax = 4;
 
-/** Where the bars begin and how far they may reach, in percent; names stand before, counts after. */
+/** The start and the greatest width of the bars, in percent; names are to the left, counts to the right. */
 export const versionBars = { x: 34, width: 42 } as const;
 
 /** Lays out a row for each of the most frequent versions and one for the rest; unsupported ones are marked. */

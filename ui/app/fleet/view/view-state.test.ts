@@ -62,7 +62,7 @@ describe("the address of a view", () => {
     );
   });
 
-  it("parses whatever it holds, and has one spelling for each view", () => {
+  it("parses any query string, and has one spelling for each view", () => {
     const value = fc.oneof(fc.string(), fc.constantFrom("stale", "-1", "1e3", "desc", "%00", "never", "9".repeat(12)));
     const name = fc.constantFrom("state", "q", "drift", "sort", "order", "cursor", "id", "forwarding", "version", "x");
     fc.assert(
@@ -80,7 +80,7 @@ describe("the address of a view", () => {
     expect(facetsPath(defaultView)).toBe("/api/core/collector/health/facets");
   });
 
-  it("gives the report its page but not the drawer, and the facets neither page nor sort", () => {
+  it("sends the page to the report but not the drawer, and to the facets neither page nor sort", () => {
     const view = parseView(
       "?state=stale&q=db&sort=queue_bytes&order=desc&cursor=c1&id=01920000-0000-7000-8000-0000000000aa",
     );
@@ -90,7 +90,7 @@ describe("the address of a view", () => {
     expect(facetsPath(view)).toBe("/api/core/collector/health/facets?state=stale&q=db");
   });
 
-  it("gives an export every filter, and every state", () => {
+  it("sends every filter to an export, and every state", () => {
     expect(exportPath("config_drift", {})).toBe("/api/core/collector/health/export.csv?kind=config_drift");
     expect(exportPath("stale", { states: ["revoked", "stale"], text: "rack 4&5" })).toBe(
       "/api/core/collector/health/export.csv?kind=stale&state=revoked&state=stale&q=rack+4%265",
