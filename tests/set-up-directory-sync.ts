@@ -64,7 +64,8 @@ export const setUpDirectorySync = async () => {
     directory,
     sync,
     stored,
-    standings: async () => (await stored()).map(({ primaryEmail, status, scopes }) => [primaryEmail, status, scopes]),
+    peopleInDatabase: async () =>
+      (await stored()).map(({ primaryEmail, status, scopes }) => [primaryEmail, status, scopes]),
     status: async () => (await test.api("GET", "/v1/directory/status", { as: "admin" })).body,
     events: async () => {
       const { body } = await test.api<{ items: Record<string, unknown>[] }>("GET", "/v1/audit-events", { as: "admin" });

@@ -4,7 +4,7 @@ import { people } from "../../scripts/lab/people.ts";
 import { crowd, setUpDirectorySync } from "../../tests/set-up-directory-sync.ts";
 
 const fixture = await setUpDirectorySync();
-const { directory, events, standings, status, stored, sync } = fixture;
+const { directory, events, peopleInDatabase, status, stored, sync } = fixture;
 
 describe("the guard", () => {
   it("Y2: holds a mass absence until three syncs agree, and applies suspensions and lost groups at once", async () => {
@@ -13,8 +13,8 @@ describe("the guard", () => {
     const left = [{ ...usualDirectory.users[0], suspended: true } as DirectoryUser, ...usualDirectory.users.slice(1)];
     directory.set({ users: left, groups: [{ email: adminGroup, members: ["20", people.auditor.subject] }] });
     expect(await sync()).toMatchObject({ outcome: "held", held: 17 });
-    expect((await standings()).filter(([, standing]) => standing === "active").length).toBe(19);
-    expect((await standings())[0]).toEqual(["ada@example.test", "suspended", []]);
+    expect((await peopleInDatabase()).filter(([, personStatus]) => personStatus === "active").length).toBe(19);
+    expect((await peopleInDatabase())[0]).toEqual(["ada@example.test", "suspended", []]);
     expect((await fixture.test.api("GET", "/v1/whoami", { as: "auditor" })).body.scopes).toContain("admin");
     const report = (await fixture.test.api("GET", "/v1/directory/status", { as: "auditor" })).body;
     expect(report).toMatchObject({
@@ -23,7 +23,7 @@ describe("the guard", () => {
     });
     expect(await sync()).toMatchObject({ outcome: "held" });
     expect(await sync()).toMatchObject({ outcome: "synced", changed: 17 });
-    expect((await standings()).filter(([, standing]) => standing === "absent").length).toBe(17);
+    expect((await peopleInDatabase()).filter(([, personStatus]) => personStatus === "absent").length).toBe(17);
     expect(fixture.observed).toEqual(["synced", "held", "held", "synced"]);
     const { body } = await fixture.test.api<{ items: object[] }>("GET", "/v1/audit-events?action=directory.refuse", {
       as: "auditor",
@@ -51,7 +51,9 @@ describe("the guard", () => {
     expect((await events())[0]).toMatchObject({ action: "directory.refuse", reason: "mass_unverified" });
     await fixture.test.clock.advance(3_600_000);
     expect(await sync()).toMatchObject({ outcome: "synced", suspectSetting: "SVC_DIRECTORY_DOMAIN" });
-    expect(new Set((await standings()).map(([, standing]) => standing))).toEqual(new Set(["unverified"]));
+    expect(new Set((await peopleInDatabase()).map(([, personStatus]) => personStatus))).toEqual(
+      new Set(["unverified"]),
+    );
   });
 });
 
@@ -93,7 +95,7 @@ describe("several cores", () => {
       },
     });
     expect(report).toMatchObject({ outcome: "superseded" });
-    expect((await standings()).map(([email]) => email)).not.toContain("x@y");
+    expect((await peopleInDatabase()).map(([email]) => email)).not.toContain("x@y");
   });
 });
 
@@ -121,7 +123,7 @@ describe("Y4: a database connection that is killed while a snapshot is written",
       expect((await events()).length).toBe(1);
       expect(fixture.observed).toEqual(["synced", "failed"]);
       await sync();
-      expect((await standings()).length).toBe(8);
+      expect((await peopleInDatabase()).length).toBe(8);
     },
   );
 });

@@ -6,7 +6,7 @@ import { people } from "../../scripts/lab/people.ts";
 import { crowd, setUpDirectorySync } from "../../tests/set-up-directory-sync.ts";
 
 const fixture = await setUpDirectorySync();
-const { directory, events, standings, status, stored, sync } = fixture;
+const { directory, events, peopleInDatabase, status, stored, sync } = fixture;
 
 describe("a sync", () => {
   it("writes people, their status and scopes, and the provider's subject under the tenant; ids stay", async () => {
@@ -31,7 +31,7 @@ describe("a sync", () => {
       held: 0,
       suspectSetting: null,
     });
-    expect(await standings()).toEqual([
+    expect(await peopleInDatabase()).toEqual([
       ["ada@example.test", "active", ["read", "audit", "admin"]],
       ["barbara@example.test", "active", ["read", "audit"]],
       ["edsger@example.test", "active", ["read"]],

@@ -32,7 +32,8 @@ export const createExternalCommand = (options: {
   const ending = (now: number) => bundleEnd - now < authorityRemainingSecondsMin * 1000;
   return {
     async sign(request) {
-      if (ending(request.now)) throw new SignerFault("the trust bundle expires in less than 300 seconds, or has expired");
+      if (ending(request.now))
+        throw new SignerFault("the trust bundle expires in less than 300 seconds, or has expired");
       const ttlSeconds = Math.min(request.ttlSeconds, Math.floor((bundleEnd - request.now) / 1000));
       const certificatePem = readAnswer(await command.run(signingRequest(request, ttlSeconds)));
       const terms = { ...request, ttlSeconds, now: clock.now() };
@@ -47,7 +48,8 @@ export const createExternalCommand = (options: {
         notAfter: Math.min(parts.notAfter, issuer.notAfter),
       };
     },
-    faultAt: (now) => (ending(now) ? "the trust bundle expires in less than 300 seconds, or has expired" : command.fault()),
+    faultAt: (now) =>
+      ending(now) ? "the trust bundle expires in less than 300 seconds, or has expired" : command.fault(),
   };
 };
 

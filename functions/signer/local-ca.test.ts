@@ -103,7 +103,7 @@ describe("local CA", () => {
     const clamped = await (await localCa(await ends(3600))).sign(await request());
     expect(clamped.notAfter).toBe(now - 500 + 3_600_000);
     const ending = await localCa(await ends(300));
-    expect(ending.faultAt(now)).toMatch(/ends/);
+    expect(ending.faultAt(now)).toMatch(/expires/);
     await expect(ending.sign(await request())).rejects.toThrow("expires in less than 300 seconds");
     expect((await localCa(await ends(301))).faultAt(now)).toBeUndefined();
   });

@@ -253,7 +253,7 @@ export declare type Ack = Message<"svc.ingest.v1.Ack"> & {
 export declare const AckSchema: GenMessage<Ack>;
 
 /**
- * One envelope refused for good: the sender sets it aside and goes on.
+ * One envelope that core will never store: the sender moves it to its dead letters and continues.
  *
  * @generated from message svc.ingest.v1.Rejection
  */
