@@ -79,7 +79,7 @@ describe("the OpenAPI document", () => {
       ],
     });
     const call = () => liar.api("GET", "/v1/liar/1?x=y");
-    await expect(call()).rejects.toThrow(/its schema refuses: name/);
+    await expect(call()).rejects.toThrow(/its schema rejects: name/);
     answers.body = { name: "n" };
     expect((await call()).status).toBe(200);
     answers.status = 202;

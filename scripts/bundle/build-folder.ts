@@ -18,6 +18,8 @@ export interface FolderBuild {
 
 const inputsFile = "INPUTS.json";
 const keptMs = 7 * 24 * 3_600_000;
+/** The kernel stamps files with a coarse clock, which is up to some ticks behind `Date.now()`. */
+const clockLagMs = 100;
 
 /**
  * Builds `folder`, unless it was built from the same inputs. Several processes may call it at once: one builds, the others wait for it.
@@ -63,7 +65,7 @@ const rebuild = async ({ folder, root, build, entryFiles }: FolderBuild): Promis
       // A file that changed during the build may have been read before: without its digest the next call builds again.
       inputs.map(async (path) => [
         path,
-        (await changedSince(join(root, path), startedAt)) ? "" : await digestOf(join(root, path)),
+        (await changedSince(join(root, path), startedAt - clockLagMs)) ? "" : await digestOf(join(root, path)),
       ]),
     );
     const files = await filesBelow(outDir);
