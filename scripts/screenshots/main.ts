@@ -124,7 +124,7 @@ try {
     process.stdout.write(`docs/images/${name}.png: ${Math.round(picture.length / 1024)} KiB\n`);
   };
   for (const picture of emptyPictures) await take(picture);
-  const fleet = await pictureFleet(database.db, 312);
+  const fleet = await pictureFleet(database, 312);
   if (fleet.now !== now) throw new Error("the fleet has another timestamp");
   for (const picture of picturesOf(fleet.identityId)) await take(picture);
   await web.close();

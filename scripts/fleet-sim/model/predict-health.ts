@@ -34,9 +34,7 @@ export const predictHealth = async (
   database: ModelDatabase,
   { plan, histories, pagesAt }: { plan: Plan; histories: Iterable<HostHistory>; pagesAt: FleetHealth["pagesAt"] },
 ): Promise<FleetHealth> => {
-  const coreAt = createModelCores(database.db, plan);
-  await playHistories(database, plan, { histories, coreAt });
-  const core = coreAt(pagesAt[0]);
+  const core = (await playHistories(database, plan, histories))(pagesAt[0]);
   await seedPeople(database.db, pagesAt[0]);
   const send = openApp(core);
   const secret = core.config.authTokenSecret.reveal();
@@ -54,11 +52,13 @@ export const predictHealth = async (
 const lanes = 6;
 const enrollmentsMax = 500;
 
-const playHistories = async (
-  { url }: ModelDatabase,
+/** Writes the histories into an empty database by core's own verbs. Returns a factory of cores over it, each with its own clock. */
+export const playHistories = async (
+  { db, url }: ModelDatabase,
   plan: Plan,
-  { histories, coreAt }: { histories: Iterable<HostHistory>; coreAt: (now: number) => ModelCore },
-): Promise<void> => {
+  histories: Iterable<HostHistory>,
+): Promise<(now: number) => ModelCore> => {
+  const coreAt = createModelCores(db, plan);
   const core = coreAt(plan.startsAt - plan.past);
   const grants = { usual: await createGrant(core, plan, "usual"), short: await createGrant(core, plan, "short") };
   const { name, yaml } = plan.configs.current;
@@ -86,6 +86,7 @@ const playHistories = async (
         }),
       );
     }
+    return coreAt;
   } finally {
     await client.end();
   }
