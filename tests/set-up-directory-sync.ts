@@ -9,16 +9,16 @@ import { parseServiceAccount } from "../functions/directory/service-account.ts";
 import { type DirectorySyncNeeds, syncDirectory } from "../functions/jobs/sync-directory.ts";
 import { openDatabaseSocket } from "../functions/node/database-socket.ts";
 import { createDirectoryLock } from "../functions/store/directory-lock.ts";
-import { startDirectoryApi } from "../scripts/lab/directory-api.ts";
 import { type DirectoryUser, directoryDomain, usualDirectory } from "../scripts/lab/directory-people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
+import { startFaultyDirectory } from "./fakes/faulty-directory.ts";
 
 const { signal } = new AbortController();
 
 /** A directory API for the tests of a file, and for each test a core that syncs from it. */
 export const setUpDirectorySync = async () => {
   const folder = await mkdtemp(join(tmpdir(), "svc-directory-"));
-  const directory = await startDirectoryApi({ pageSize: 7 });
+  const directory = await startFaultyDirectory({ pageSize: 7 });
   const account = parseServiceAccount(await readFile(await directory.writeKeyFile(folder), "utf8"));
   afterAll(async () => {
     await directory.close();

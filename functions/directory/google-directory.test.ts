@@ -2,14 +2,14 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, describe, expect, it } from "vitest";
-import { type PlannedFault, startDirectoryApi } from "../../scripts/lab/directory-api.ts";
 import { adminGroup, auditorGroup, directoryDomain, usualDirectory } from "../../scripts/lab/directory-people.ts";
 import { people } from "../../scripts/lab/people.ts";
+import { type PlannedFault, startFaultyDirectory } from "../../tests/fakes/faulty-directory.ts";
 import { type GoogleDirectoryOptions, readGoogleDirectory } from "./google-directory.ts";
 import { parseServiceAccount } from "./service-account.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "svc-directory-"));
-const directory = await startDirectoryApi({ pageSize: 2 });
+const directory = await startFaultyDirectory({ pageSize: 2 });
 const account = parseServiceAccount(await readFile(await directory.writeKeyFile(folder), "utf8"));
 afterAll(async () => {
   await directory.close();
@@ -166,7 +166,7 @@ describe("a read that fails", () => {
   });
 
   const startStranger = async () => {
-    const stranger = await startDirectoryApi();
+    const stranger = await startFaultyDirectory();
     await stranger.close();
     return stranger;
   };

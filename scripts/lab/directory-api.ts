@@ -6,28 +6,22 @@ import { type DirectoryState, type DirectoryUser, findGroup, membersOf, usualDir
 import { createDirectoryTokens } from "./directory-tokens.ts";
 import { startLoopbackServer } from "./loopback-server.ts";
 
-/** How a call fails: with an error of the API, or with a 200 whose body is wrong. */
-export type DirectoryFaultKind =
-  | { status: 401 | 403 | 404 | 429 | 500 | 503; reason?: string }
-  /** The right response, delayed. */
-  | { delayMs: number }
-  /** Half of the JSON, in well-formed HTTP. */
-  | "truncated"
-  /** The connection ends within the body. */
-  | "cut"
-  /** An empty JSON object. */
-  | "empty"
-  /** No response. */
-  | "silent";
-
-/** Which calls fail. Absent fields match every call of this kind. */
-export interface PlannedFault {
+/** A call of the protocol that has a result; pages count from 1. */
+export interface DirectoryCall {
   on: "token" | "users" | "members";
-  /** 1 is the first. */
   page?: number;
   group?: string;
-  how: DirectoryFaultKind;
 }
+
+/** A result as status and JSON. */
+export interface DirectoryReply {
+  status: number;
+  body: Record<string, unknown>;
+}
+
+/** Sends a result as JSON. */
+export const sendReply = (response: ServerResponse, { status, body }: DirectoryReply): void =>
+  void response.writeHead(status, { "Content-Type": "application/json; charset=UTF-8" }).end(JSON.stringify(body));
 
 /** A directory on loopback with Google's protocol: JWT bearer grant, `users.list`, `members.list`. */
 export interface DirectoryApi {
@@ -35,23 +29,19 @@ export interface DirectoryApi {
   url: string;
   /** Replaces users or groups; a list that is being read page by page changes from its next page. */
   set(state: Partial<DirectoryState>): void;
-  state(): DirectoryState;
-  /** Lets matching calls fail from now on; without a fault, none. */
-  fail(...faults: readonly PlannedFault[]): void;
   /** Every call so far, its query included. */
   readonly calls: readonly string[];
   /** Writes a service account's key file for this directory into `folder`; returns its path. */
   writeKeyFile(folder: string, changes?: Readonly<Record<string, unknown>>): Promise<string>;
-  /** Invalidates every access token that was issued. */
-  revokeTokens(): void;
   close(): Promise<void>;
 }
 
 /** The options of the directory API. */
 export interface DirectoryApiOptions {
-  state?: DirectoryState;
   /** Most users or members of a page, below what the caller requests. */
   pageSize?: number;
+  /** Sends the result of a call; `sendReply` by default. */
+  send?(response: ServerResponse, reply: DirectoryReply, call: DirectoryCall): void;
 }
 
 const scopeRoot = "https://www.googleapis.com/auth/admin.directory.";
@@ -60,9 +50,8 @@ const memberScope = `${scopeRoot}group.member.readonly`;
 
 /** Starts the directory with the people of people.ts. */
 export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Promise<DirectoryApi> => {
-  const { pageSize = 500 } = options;
-  let state = options.state ?? usualDirectory;
-  let faults: readonly PlannedFault[] = [];
+  const { pageSize = 500, send = sendReply } = options;
+  let state = usualDirectory;
   const calls: string[] = [];
   const tokens = await createDirectoryTokens({ delegates: ["root@example.test"], scopes: [userScope, memberScope] });
   const { server, url: origin, close } = await startLoopbackServer();
@@ -71,38 +60,30 @@ export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Prom
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const url = new URL(request.url ?? "/", origin);
     calls.push(`${request.method} ${url.pathname}${url.search}`);
-    const group = /^\/admin\/directory\/v1\/groups\/([^/]+)\/members$/.exec(url.pathname)?.[1];
-    const send = (fault: PlannedFault | undefined, reply: Reply) => respond(response, fault?.how, reply);
-    if (request.method === "POST" && url.pathname === "/token") {
-      const form = new URLSearchParams(await text(request));
-      const fault = faults.find(({ on }) => on === "token");
-      return send(fault, await tokens.grant(form, tokenUrl));
-    }
+    const refuse = (code: number, reason: string, message: string) =>
+      sendReply(response, apiError(code, reason, message));
+    if (request.method === "POST" && url.pathname === "/token")
+      return send(response, await tokens.grant(new URLSearchParams(await text(request)), tokenUrl), { on: "token" });
     const scopes = tokens.scopesOf(request.headers.authorization);
-    if (scopes === null) return send(undefined, apiError(401, "authError", "Invalid Credentials"));
-    if (request.method !== "GET") return send(undefined, apiError(404, "notFound", "Not Found"));
+    if (scopes === null) return refuse(401, "authError", "Invalid Credentials");
+    if (request.method !== "GET") return refuse(404, "notFound", "Not Found");
     const page = pageNumber(url);
-    if (page === null) return send(undefined, apiError(400, "invalid", "Invalid Input: pageToken"));
-    const matching = (on: PlannedFault["on"]) =>
-      faults.find(
-        (fault) =>
-          fault.on === on &&
-          (fault.page ?? page) === page &&
-          (fault.group ?? decodeURIComponent(group ?? "")) === decodeURIComponent(group ?? ""),
-      );
-    if (url.pathname === "/admin/directory/v1/users") return send(matching("users"), listUsers(url, scopes));
-    if (group !== undefined) return send(matching("members"), listMembers(url, decodeURIComponent(group), scopes));
-    return send(undefined, apiError(404, "notFound", "Not Found"));
+    if (page === null) return refuse(400, "invalid", "Invalid Input: pageToken");
+    const [, name] = /^\/admin\/directory\/v1\/groups\/([^/]+)\/members$/.exec(url.pathname) ?? [];
+    const group = decodeURIComponent(name ?? "");
+    if (url.pathname === "/admin/directory/v1/users") send(response, listUsers(url, scopes), { on: "users", page });
+    else if (name !== undefined) send(response, listMembers(url, group, scopes), { on: "members", page, group });
+    else refuse(404, "notFound", "Not Found");
   };
 
-  const listUsers = (url: URL, scopes: readonly string[]): Reply => {
+  const listUsers = (url: URL, scopes: readonly string[]): DirectoryReply => {
     if (!scopes.includes(userScope)) return insufficientScope;
     if (url.searchParams.get("customer") !== "my_customer") return apiError(400, "badRequest", "Bad Request");
     const users = [...state.users].sort((a, b) => (a.primaryEmail < b.primaryEmail ? -1 : 1)).map(userView);
     return listing(url, { kind: "admin#directory#users", name: "users", items: users, most: Math.min(500, pageSize) });
   };
 
-  const listMembers = (url: URL, key: string, scopes: readonly string[]): Reply => {
+  const listMembers = (url: URL, key: string, scopes: readonly string[]): DirectoryReply => {
     if (!scopes.includes(memberScope)) return insufficientScope;
     const group = findGroup(state, key);
     if (!group) return apiError(404, "notFound", "Resource Not Found: groupKey");
@@ -125,11 +106,6 @@ export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Prom
     set: (changes) => {
       state = { ...state, ...changes };
     },
-    state: () => state,
-    fail: (...planned) => {
-      faults = planned;
-    },
-    revokeTokens: tokens.revokeAll,
     async writeKeyFile(folder, changes = {}) {
       const path = join(folder, "service-account.json");
       const key = {
@@ -150,35 +126,13 @@ export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Prom
   };
 };
 
-interface Reply {
-  status: number;
-  body: Record<string, unknown>;
-}
-
-const apiError = (code: number, reason: string, message: string): Reply => ({
+/** Composes an error of the API. */
+export const apiError = (code: number, reason: string, message: string): DirectoryReply => ({
   status: code,
   body: { error: { code, message, errors: [{ message, domain: "global", reason }] } },
 });
 
 const insufficientScope = apiError(403, "insufficientPermissions", "Request had insufficient authentication scopes.");
-
-const respond = (response: ServerResponse, fault: DirectoryFaultKind | undefined, reply: Reply): void => {
-  if (fault === "silent") return;
-  if (typeof fault === "object" && "delayMs" in fault) {
-    setTimeout(() => respond(response, undefined, reply), fault.delayMs).unref();
-    return;
-  }
-  const failing = typeof fault === "object";
-  const { status, body } = failing ? apiError(fault.status, fault.reason ?? "fault", "As planned") : reply;
-  const whole = Buffer.from(JSON.stringify(fault === "empty" ? {} : body));
-  const content = fault === "truncated" ? whole.subarray(0, whole.length >> 1) : whole;
-  response.writeHead(status, {
-    "Content-Type": "application/json; charset=UTF-8",
-    "Content-Length": content.length,
-  });
-  if (fault === "cut") response.write(content.subarray(0, content.length >> 1), () => response.destroy());
-  else response.end(content);
-};
 
 const pageNumber = (url: URL): number | null => {
   const token = url.searchParams.get("pageToken");
@@ -191,7 +145,7 @@ const pageNumber = (url: URL): number | null => {
 const listing = (
   url: URL,
   { kind, name, items, most }: { kind: string; name: string; items: readonly object[]; most: number },
-): Reply => {
+): DirectoryReply => {
   const size = Math.min(most, Number(url.searchParams.get("maxResults") ?? 100));
   const page = pageNumber(url) ?? 1;
   const shown = items.slice((page - 1) * size, page * size);

@@ -14,8 +14,6 @@ export interface DirectoryTokens {
   grant(form: URLSearchParams, audience: string): Promise<TokenAnswer>;
   /** Returns the scopes of the token in this `Authorization` header; null unless it is valid. */
   scopesOf(authorization: string | undefined): readonly string[] | null;
-  /** Invalidates every token that was issued. */
-  revokeAll(): void;
 }
 
 const grantType = "urn:ietf:params:oauth:grant-type:jwt-bearer";
@@ -66,6 +64,5 @@ export const createDirectoryTokens = async (options: {
       const token = issued.get(/^Bearer (\S+)$/.exec(authorization ?? "")?.[1] ?? "");
       return token && token.expiresAt > Date.now() ? token.scopes : null;
     },
-    revokeAll: () => issued.clear(),
   };
 };
