@@ -13,20 +13,19 @@ import {
   createTestCa,
   createTestKey,
   issueTestCertificate,
+  serverExtensions,
   type TestName,
   testNames,
-  x509,
 } from "../lab-ca/test-pki.ts";
 
 const hostId = "https://fleet.test/d/1";
 const ca = await createTestCa();
-const issue = async (name: TestName, purposes: x509.Extension[]) => {
+const issue = async (name: TestName, purposes: ReturnType<typeof clientExtensions>) => {
   const key = await createTestKey();
   const dates = { notBefore: new Date("2026-01-01"), notAfter: new Date("2099-01-01") };
   const der = await issueTestCertificate({ ca, key, ...dates, extensions: [testNames([name]), ...purposes] });
   return { cert: encodePem(der, "CERTIFICATE"), key: key.pem };
 };
-const serverAuth = new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]);
 
 const received = { envelopes: 0, bytes: 0 };
 const routes: Parameters<typeof connectNodeAdapter>[0]["routes"] = (router) =>
@@ -45,7 +44,7 @@ const routes: Parameters<typeof connectNodeAdapter>[0]["routes"] = (router) =>
   });
 const server = createSecureServer(
   {
-    ...(await issue({ type: "ip", value: "127.0.0.1" }, [serverAuth])),
+    ...(await issue({ type: "ip", value: "127.0.0.1" }, serverExtensions())),
     ca: ca.pem,
     requestCert: true,
     rejectUnauthorized: true,

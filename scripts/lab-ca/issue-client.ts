@@ -4,8 +4,8 @@ import { loadLocalCa } from "../../functions/node/load-signer.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
-import { createKey } from "./certificates.ts";
 import { type CredentialFiles, labPkiIn, writeCredentialFiles } from "./pki.ts";
+import { createTestKey } from "./test-pki.ts";
 
 /** A manually provisioned client certificate. */
 export interface ProvisionedClient extends CredentialFiles {
@@ -37,7 +37,7 @@ export const issueClient = async (options: {
     keyFile: enrollmentCa.keyFile,
     cryptography,
   });
-  const { keyPem, spki } = await createKey();
+  const { pem: keyPem, spki } = await createTestKey();
   const issued = await signer.sign({
     // The local CA uses the key and the identity alone.
     csrPem: "",

@@ -6,9 +6,20 @@
  * complete or absent.
  */
 import { mkdir, mkdtemp, rename, rm, stat, writeFile } from "node:fs/promises";
+import { isIP } from "node:net";
 import { dirname, join } from "node:path";
 import type { Clock } from "../../kit/clock.ts";
-import { createAuthority, createServerCertificate, type LabCredentials } from "./certificates.ts";
+import { encodePem } from "../../proto/pem.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  randomSerial,
+  serverExtensions,
+  type TestCa,
+  testNames,
+  x509,
+} from "./test-pki.ts";
 
 /** Paths of a lab's files, for the settings of core, the edge and the collectors. */
 export interface LabPki {
@@ -26,6 +37,12 @@ export interface LabPki {
 export interface CredentialFiles {
   certFile: string;
   keyFile: string;
+}
+
+interface Credentials {
+  certificatePem: string;
+  /** PKCS#8. */
+  keyPem: string;
 }
 
 /** Names and addresses of a lab's servers. */
@@ -63,19 +80,19 @@ export const createLabPki = async (options: {
   if (await exists(files.enrollmentCa.keyFile)) return { ...files, created: false };
   const from = clock.now() - 60_000;
   const forDays = (days: number) => ({ notBefore: new Date(from), notAfter: new Date(from + days * dayMs) });
-  const serverCa = await createAuthority({ name: "Lab server CA", ...forDays(authorityLifetimeDays) });
-  const enrollmentCa = await createAuthority({ name: "Lab enrollment CA", ...forDays(authorityLifetimeDays) });
-  const server = () =>
-    createServerCertificate({ issuer: serverCa, names: serverNames, ...forDays(serverLifetimeDays) });
+  const authority = (name: string) =>
+    createTestCa({ name, serialNumber: randomSerial(), pathLength: 0, ...forDays(authorityLifetimeDays) });
+  const [serverCa, enrollmentCa] = [await authority("Lab server CA"), await authority("Lab enrollment CA")];
+  const server = () => issueServerCertificate(serverCa, serverNames, forDays(serverLifetimeDays));
 
   await mkdir(dirname(dir), { recursive: true });
   const staging = await mkdtemp(`${dir}.`);
   const staged = labPkiIn(staging);
   try {
-    await writeFile(staged.serverCaFile, serverCa.certificatePem, { mode: 0o644, flag: "wx" });
+    await writeFile(staged.serverCaFile, serverCa.pem, { mode: 0o644, flag: "wx" });
     await writeCredentialFiles(staged.edge, await server());
     await writeCredentialFiles(staged.ingest, await server());
-    await writeCredentialFiles(staged.enrollmentCa, enrollmentCa);
+    await writeCredentialFiles(staged.enrollmentCa, { certificatePem: enrollmentCa.pem, keyPem: enrollmentCa.key.pem });
     await rename(staging, dir);
   } catch (cause) {
     await rm(staging, { recursive: true });
@@ -84,11 +101,27 @@ export const createLabPki = async (options: {
   return { ...files, created: true };
 };
 
+/** Issues a TLS server certificate for DNS names and IP addresses. */
+const issueServerCertificate = async (
+  ca: TestCa,
+  names: readonly string[],
+  validity: { notBefore: Date; notAfter: Date },
+): Promise<Credentials> => {
+  const key = await createTestKey();
+  const alternatives = names.map((value) => ({ type: isIP(value) === 0 ? ("dns" as const) : ("ip" as const), value }));
+  const extensions = [
+    testNames(alternatives, false),
+    ...serverExtensions(),
+    await x509.SubjectKeyIdentifierExtension.create(key.pair.publicKey),
+    await x509.AuthorityKeyIdentifierExtension.create(ca.certificate),
+  ];
+  const subject = `CN=${names[0] ?? ""}`;
+  const der = await issueTestCertificate({ ca, key, subject, serialNumber: randomSerial(), extensions, ...validity });
+  return { certificatePem: encodePem(der, "CERTIFICATE"), keyPem: key.pem };
+};
+
 /** Writes a certificate, and its key 0600. Throws `EEXIST` rather than replace a file. */
-export const writeCredentialFiles = async (
-  files: CredentialFiles,
-  credentials: Pick<LabCredentials, "certificatePem" | "keyPem">,
-): Promise<void> => {
+export const writeCredentialFiles = async (files: CredentialFiles, credentials: Credentials): Promise<void> => {
   await writeFile(files.keyFile, credentials.keyPem, { mode: 0o600, flag: "wx" });
   await writeFile(files.certFile, credentials.certificatePem, { mode: 0o644, flag: "wx" });
 };

@@ -74,6 +74,13 @@ export interface TestCa {
   readonly pem: string;
 }
 
+/** Returns 127 random bits as a serial number: positive, and never with a leading zero byte. */
+export const randomSerial = (): string => {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40;
+  return bytes.toHex();
+};
+
 /** Creates a certification authority, self-signed or signed by `issuer`. `extensions` can make it invalid. */
 export const createTestCa = async (
   options: {
@@ -81,6 +88,9 @@ export const createTestCa = async (
     key?: TestKey;
     name?: string;
     issuer?: TestCa;
+    serialNumber?: string;
+    /** How many authorities may follow below it; undefined: any number. */
+    pathLength?: number;
     notBefore?: Date;
     notAfter?: Date;
     extensions?: x509.Extension[];
@@ -95,7 +105,7 @@ export const createTestCa = async (
   } = options;
   const key = options.key ?? (await createTestKey(kind));
   const certificate = await x509.X509CertificateGenerator.create({
-    serialNumber: "0102030405060708",
+    serialNumber: options.serialNumber ?? "0102030405060708",
     subject: `CN=${name}`,
     issuer: issuer?.certificate.subject ?? `CN=${name}`,
     notBefore,
@@ -104,7 +114,7 @@ export const createTestCa = async (
     signingKey: (issuer?.key ?? key).pair.privateKey,
     signingAlgorithm: parameters[(issuer?.key ?? key).kind],
     extensions: options.extensions ?? [
-      new x509.BasicConstraintsExtension(true, undefined, true),
+      new x509.BasicConstraintsExtension(true, options.pathLength, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
       await x509.SubjectKeyIdentifierExtension.create(key.pair.publicKey),
     ],
@@ -119,13 +129,14 @@ export const issueTestCertificate = async (options: {
   uri?: string;
   names?: readonly TestName[];
   subject?: string;
+  serialNumber?: string;
   extensions?: x509.Extension[];
   notBefore?: Date;
   notAfter?: Date;
 }): Promise<Uint8Array<ArrayBuffer>> => {
   const { ca, key, uri = "https://fleet.test/d/1", names = [{ type: "url", value: uri }] } = options;
   const certificate = await x509.X509CertificateGenerator.create({
-    serialNumber: "1a2b3c",
+    serialNumber: options.serialNumber ?? "1a2b3c",
     subject: options.subject ?? "",
     issuer: ca.certificate.subject,
     notBefore: options.notBefore ?? new Date("2026-06-01"),
@@ -138,9 +149,14 @@ export const issueTestCertificate = async (options: {
   return new Uint8Array(certificate.rawData);
 };
 
-/** Creates the extensions that a TLS client's certificate needs. */
-export const clientExtensions = (): x509.Extension[] => [
+const endEntityExtensions = (purpose: string): x509.Extension[] => [
   new x509.BasicConstraintsExtension(false, undefined, true),
   new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
-  new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.clientAuth]),
+  new x509.ExtendedKeyUsageExtension([purpose]),
 ];
+
+/** Creates the extensions that a TLS client's certificate needs. */
+export const clientExtensions = () => endEntityExtensions(x509.ExtendedKeyUsage.clientAuth);
+
+/** Creates the extensions that a TLS server's certificate needs beside its names. */
+export const serverExtensions = () => endEntityExtensions(x509.ExtendedKeyUsage.serverAuth);
