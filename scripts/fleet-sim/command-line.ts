@@ -25,20 +25,20 @@ export const runCommandLine = async (
   const progress = (line: string) => void (isJson || stderr.write(`svc-fleet-sim: ${line}\n`));
   try {
     const options = readOptions(args);
-    const { out, drive } = options;
+    const { out } = options;
     // Before hours of work whose result could not be stored.
     if (out !== undefined) await checkWritable(out);
     const print = async (text: string) =>
       void (out === undefined ? stdout.write(text) : await writeAtomically(out, text));
-    if (drive === undefined) {
+    if (options.drive === undefined) {
       await print(await simulationText(options));
       return exitCode.done;
     }
     const { runDrive } = await import("./run-drive.ts");
-    const { report, keep } = await runDrive({ ...options, drive }, { signal, progress });
+    const { report, keep } = await runDrive(options, { signal, progress });
     await print(`${JSON.stringify(report)}\n`);
     if (report.stopped !== null) progress(report.stopped);
-    else if (drive.keep) {
+    else if (options.keep) {
       progress("keeps the fleet alive until it is stopped");
       await keep(signal);
     }
@@ -54,11 +54,14 @@ export const runCommandLine = async (
   }
 };
 
-const simulationText = async ({ scenario, seed, durationSeconds }: SimOptions): Promise<string> => {
+const simulationText = async (
+  options: Pick<SimOptions, "scenario" | "seed"> & { duration: number },
+): Promise<string> => {
   // Loaded on use: help and usage failures need no database.
   const { predictHealth, withModelDatabase } = await import("./model/predict-health.ts");
   const { simulationPlan } = await import("./scenario/plan.ts");
   const { printSimulation, simulate } = await import("./simulate.ts");
+  const { scenario, seed, duration: durationSeconds } = options;
   const plan = await simulationPlan({ scenario, seed, durationSeconds, hosts: scenarios[scenario].hosts });
   const simulation = await withModelDatabase((database) =>
     simulate(plan, (histories) => predictHealth(database, { plan, histories, pagesAt: [plan.endsAt] })),

@@ -7,37 +7,36 @@ import { createNodeWire } from "./drive/node-wire.ts";
 import { explained } from "./drive/refusals.ts";
 import { WireError } from "./drive/wire.ts";
 import { withModelDatabase } from "./model/predict-health.ts";
-import type { DriveRequest, SimOptions } from "./options.ts";
+import type { SimOptions } from "./options.ts";
+import { scenarios } from "./scenario/scenarios.ts";
 
 /** Drives a fleet against a live core by the machine's clock. Rejects with a `CommandFailure`. */
 export const runDrive = async (
-  { scenario, seed, drive }: SimOptions & { drive: DriveRequest },
+  options: SimOptions & { drive: string },
   context: { signal: AbortSignal; progress(line: string): void },
 ): Promise<DrivenFleet> => {
-  const { url, ingest, management, bootstrap, operatorTokenFile, durationSeconds, ratePerSecond, concurrency } = drive;
-  const caPem = await readBundle("ca-bundle", drive.caBundle);
-  const ingestCaPem = await readBundle("ingest-ca-bundle", drive.ingestCaBundle);
+  const { scenario, seed, drive, ingest, bootstrap, showsCertificate, duration, rate, concurrency } = options;
+  const { "operator-token-file": operatorTokenFile, "ca-bundle": bundle } = options;
+  const caPem = await readBundle("ca-bundle", bundle);
+  const ingestCaPem = await readBundle("ingest-ca-bundle", options["ingest-ca-bundle"] ?? bundle);
   const ingestServer = ingest === undefined ? undefined : { url: `https://${ingest}`, caPem: ingestCaPem };
+  const isAtIngest = "url" in showsCertificate && ingestServer?.url === showsCertificate.url;
   const wire = createNodeWire({
-    api: { url, caPem },
-    management:
-      "header" in management
-        ? management
-        : ingestServer?.url === management.url
-          ? ingestServer
-          : { ...management, caPem },
+    api: { url: drive, caPem },
+    management: isAtIngest ? ingestServer : { caPem, ...showsCertificate },
     ingest: ingestServer,
     connectionsMax: concurrency,
   });
   try {
     const token = bootstrap && (await readToken({ "token-file": bootstrap.tokenFile }, process));
     return await driveFleet({
-      ...{ scenario, seed, hosts: drive.hosts, wire, clock: systemClock, concurrency, ...context },
-      run: drive.run ?? systemClock.now().toString(36),
+      ...{ scenario, seed, wire, clock: systemClock, concurrency, ...context },
+      hosts: options.hosts ?? scenarios[scenario].hosts,
+      run: options.run ?? systemClock.now().toString(36),
       operatorToken: operatorTokenFile === undefined ? null : () => readBridgeToken(operatorTokenFile),
       bootstrap: bootstrap && token ? { token, identityPrefix: bootstrap.identityPrefix } : null,
-      ...(durationSeconds === undefined ? {} : { durationSeconds }),
-      ...(ratePerSecond === undefined ? {} : { ratePerSecond }),
+      ...(duration === undefined ? {} : { durationSeconds: duration }),
+      ...(rate === undefined ? {} : { ratePerSecond: rate }),
       withDatabase: withModelDatabase,
     });
   } catch (cause) {
