@@ -5,8 +5,8 @@ import type { Source, SourceDependencies } from "../collector/sources/source.ts"
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
-import { createEnrolledHost, type EnrolledHost } from "../scripts/lab/enrolled-host.ts";
 import { createTestCa } from "../scripts/lab-ca/test-pki.ts";
+import { createEnrolledHost, type EnrolledHost } from "./enrolled-host.ts";
 import { type IngestPeer, startIngestPeer } from "./fakes/ingest-peer.ts";
 import { createTestLog, type TestLog } from "./fakes/log.ts";
 import {

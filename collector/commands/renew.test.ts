@@ -2,8 +2,8 @@ import { readdir, readFile, readlink, rename, symlink, unlink, writeFile } from 
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { decodePem } from "../../proto/pem.ts";
-import { createEnrolledHost, type EnrolledHost } from "../../scripts/lab/enrolled-host.ts";
 import { createTestCa, createTestKey, x509 } from "../../scripts/lab-ca/test-pki.ts";
+import { createEnrolledHost, type EnrolledHost } from "../../tests/enrolled-host.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import {
   issueFor,

@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, open, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -9,6 +9,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
 import { type Bench, readBenchOptions, rounded } from "./bench.ts";
+import { type BenchCredentials, writeCollector } from "./collector-files.ts";
 import { type BenchProcess, cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
 import { exportSpans, spansRequest } from "./span-exporter.ts";
 
@@ -95,7 +96,7 @@ const storeRate = async (folder: string, payloads: readonly Uint8Array[]): Promi
 /** The server that collectors forward to; see sink.ts. */
 interface Sink extends AsyncDisposable {
   endpoint: string;
-  tls: { cert: string; key: string; ca: string };
+  tls: BenchCredentials & { ca: string };
   /** Returns the number of envelopes received so far. */
   received(): Promise<number>;
 }
@@ -133,21 +134,7 @@ const withCollector = <Result>(
   use: (collector: BenchProcess) => Promise<Result>,
 ): Promise<Result> =>
   withFolder(async (folder) => {
-    const config = join(folder, "collector.yaml");
-    for (const [name, text] of Object.entries({
-      "tls.crt": tls.cert,
-      "tls.key": tls.key,
-      "ca.pem": tls.ca,
-      "collector.yaml": `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
-sources:
-${sources}
-forwarder:
-  endpoint: ${endpoint}
-  mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}
-buffer: {dir: data}
-`,
-    }))
-      await writeFile(join(folder, name), text, { mode: 0o600 });
+    const config = await writeCollector(folder, { tls, endpoint, sources });
     const args = [programPaths["svc-collector"], "run", "--config", config];
     const collector = await startProcess(args, "collector runs");
     try {

@@ -7,25 +7,11 @@ import { createSecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { encodePem } from "../../proto/pem.ts";
-import {
-  clientExtensions,
-  createTestCa,
-  createTestKey,
-  issueTestCertificate,
-  serverExtensions,
-  type TestName,
-  testNames,
-} from "../lab-ca/test-pki.ts";
+import { createTestCa } from "../lab-ca/test-pki.ts";
+import { issueBenchCredentials } from "./collector-files.ts";
 
 const hostId = "https://fleet.test/d/1";
 const ca = await createTestCa();
-const issue = async (name: TestName, purposes: ReturnType<typeof clientExtensions>) => {
-  const key = await createTestKey();
-  const dates = { notBefore: new Date("2026-01-01"), notAfter: new Date("2099-01-01") };
-  const der = await issueTestCertificate({ ca, key, ...dates, extensions: [testNames([name]), ...purposes] });
-  return { cert: encodePem(der, "CERTIFICATE"), key: key.pem };
-};
 
 const received = { envelopes: 0, bytes: 0 };
 const routes: Parameters<typeof connectNodeAdapter>[0]["routes"] = (router) =>
@@ -44,7 +30,7 @@ const routes: Parameters<typeof connectNodeAdapter>[0]["routes"] = (router) =>
   });
 const server = createSecureServer(
   {
-    ...(await issue({ type: "ip", value: "127.0.0.1" }, serverExtensions())),
+    ...(await issueBenchCredentials(ca, { type: "ip", value: "127.0.0.1" })),
     ca: ca.pem,
     requestCert: true,
     rejectUnauthorized: true,
@@ -54,7 +40,7 @@ const server = createSecureServer(
 );
 server.on("session", (session) => session.setLocalWindowSize(16 * 1024 * 1024));
 await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-const tls = { ...(await issue({ type: "url", value: hostId }, clientExtensions())), ca: ca.pem };
+const tls = { ...(await issueBenchCredentials(ca, { type: "url", value: hostId })), ca: ca.pem };
 console.log(JSON.stringify({ endpoint: `127.0.0.1:${(server.address() as AddressInfo).port}`, tls, hostId }));
 process.stdin.on("data", () => console.log(JSON.stringify(received)));
 process.stdin.on("end", () => process.exit());

@@ -6,11 +6,12 @@ import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { systemClock } from "../../kit/clock.ts";
 import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
-import { createEnrolledHost } from "../lab/enrolled-host.ts";
 import { coreEnvironment } from "../lab/in-process-core.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
+import { createTestCa } from "../lab-ca/test-pki.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, median, rounded } from "./bench.ts";
+import { issueBenchCredentials, writeCollector } from "./collector-files.ts";
 import { startProcess } from "./processes.ts";
 
 const execute = promisify(execFile);
@@ -27,13 +28,6 @@ const goals = { core: 1, run: 0.4, diag: 0.3, worker: 1024 * 1024 };
 export const startBench: Bench = async () => {
   const folder = await mkdtemp(join(tmpdir(), "svc-bench-start-"));
   await using database = await openEmbeddedDatabase();
-  const host = await createEnrolledHost({
-    more: `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
-sources:
-  - {type: otlp, grpc: {listen: "127.0.0.1:0"}, http: {listen: "127.0.0.1:0"}}
-  - {type: file, include: [${join(folder, "*.log")}]}
-`,
-  });
   try {
     const lab = await createLabPki({ dir: join(folder, "pki"), clock: systemClock });
     const env = {
@@ -46,14 +40,20 @@ sources:
       SVC_ENROLLMENT_CA_CERT_FILE: lab.enrollmentCa.certFile,
       SVC_ENROLLMENT_CA_KEY_FILE: lab.enrollmentCa.keyFile,
     };
+    const ca = await createTestCa();
+    const credentials = await issueBenchCredentials(ca, { type: "url", value: "https://fleet.test/d/host-1" });
+    const config = await writeCollector(folder, {
+      tls: { ...credentials, ca: ca.pem },
+      endpoint: "core.example.net:8443",
+      sources: `  - {type: otlp, grpc: {listen: "127.0.0.1:0"}, http: {listen: "127.0.0.1:0"}}
+  - {type: file, include: [${join(folder, "*.log")}]}`,
+    });
     await bundlePrograms();
     const collector = [programPaths["svc-collector"]];
     const floor = await medianOf(() => secondsToEnd(["-e", "0"], {}));
     const core = await medianOf(() => secondsToLine([programPaths["svc-server"]], env, "ready"));
-    const run = await medianOf(() =>
-      secondsToLine([...collector, "run", "--config", host.config], {}, "collector runs"),
-    );
-    const diag = await medianOf(() => secondsToEnd([...collector, "diag", "--config", host.config], {}));
+    const run = await medianOf(() => secondsToLine([...collector, "run", "--config", config], {}, "collector runs"));
+    const diag = await medianOf(() => secondsToEnd([...collector, "diag", "--config", config], {}));
     const worker = await workerBytes(join(folder, "worker"));
     const ok = core < goals.core && run < goals.run && diag < goals.diag && worker < goals.worker;
     return {
@@ -74,7 +74,6 @@ sources:
       },
     };
   } finally {
-    await host.remove();
     await rm(folder, { recursive: true });
   }
 };

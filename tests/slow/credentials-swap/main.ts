@@ -12,7 +12,7 @@ import { runCommandLine } from "../../../collector/commands/command-line.ts";
 import { loadConfig } from "../../../collector/config/load-config.ts";
 import { openIdentityDirectory } from "../../../collector/identity/identity-directory.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
-import { createEnrolledHost } from "../../../scripts/lab/enrolled-host.ts";
+import { createEnrolledHost } from "../../enrolled-host.ts";
 import { createTestCollectorEnv } from "../../fakes/collector-env.ts";
 import { issueFor, startManagementServer } from "../../fakes/management-server.ts";
 
