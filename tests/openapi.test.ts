@@ -83,7 +83,7 @@ describe("the OpenAPI document", () => {
     answers.body = { name: "n" };
     expect((await call()).status).toBe(200);
     answers.status = 202;
-    await expect(call()).rejects.toThrow(/answered 202, which is not among its replies/);
+    await expect(call()).rejects.toThrow(/returned 202, which is not among its replies/);
     answers.fail = true;
     await expect(call()).rejects.toThrow(/403 policy_frozen, which it does not list/);
     await liar.close();
