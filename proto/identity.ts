@@ -30,7 +30,7 @@ export type IdentityResult =
 export const identityOfCertificate = (der: Uint8Array): IdentityResult =>
   withoutDerError(() => identityOf(readCertificate(der).extensions));
 
-/** Returns the identity in extensions, those of a certificate or those that a request asks for. Never throws. */
+/** Returns the identity in the extensions of a certificate, or in the requested ones of a CSR. Never throws. */
 export const identityOfExtensions = (extensions: Extensions): IdentityResult =>
   withoutDerError(() => identityOf(extensions));
 

@@ -54,7 +54,7 @@ describe("the pages in a browser, under the content security policy", () => {
     ] as const) {
       const { page, messages, layoutShift } = await visit("auditor", path, viewport);
       await page.getByText(ready).first().waitFor();
-      // A request whose answer nobody reads would keep the network busy.
+      // A request whose response is not read would keep the network busy.
       await page.waitForLoadState("networkidle");
       expect({ path, messages, shift: await layoutShift() }).toEqual({ path, messages: [], shift: 0 });
       expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);

@@ -40,7 +40,7 @@ export interface ManagementResponse {
   text: string;
 }
 
-/** Reads the failure from a response other than 2xx. Its texts are short and printable, whatever the body contains. */
+/** Reads the failure from a response other than 2xx. Its texts are short and printable for any body. */
 export const failureOfResponse = (response: ManagementResponse): ManagementFailure => {
   const { status } = response;
   if (status >= 300 && status < 400)

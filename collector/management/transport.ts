@@ -24,7 +24,7 @@ type PemCredentials = Pick<Credentials, "certificatePem" | "keyPem">;
 const responseBytesMax = 1_048_576;
 
 /**
- * Posts one JSON body and returns the response, whatever its status. Uses HTTP/2 or HTTP/1.1 as the server selects by ALPN, so it works
+ * Posts one JSON body and returns the response of any status. Uses HTTP/2 or HTTP/1.1 as the server selects by ALPN, so it works
  * with a TLS proxy and with core's ingest listener. Opens a connection for each request: requests are minutes apart, and a restarted
  * server then costs no failed one. Follows no redirect. Throws `ManagementError` (`unreachable`, `server_untrusted`, `timeout`,
  * `answer_invalid`), or the signal's reason.
@@ -98,7 +98,7 @@ const openConnection = (url: URL, options: TransportOptions, credentials: PemCre
   const socket = connectTls({
     host,
     port: Number(url.port || 443),
-    // TLS does not allow an address as server name; the certificate is checked against it all the same.
+    // TLS does not allow an address as server name; the check of the certificate still uses it.
     ...(isIP(name) === 0 ? { servername: name } : {}),
     checkServerIdentity: (_host, certificate) => checkServerIdentity(name, certificate),
     ALPNProtocols: ["h2", "http/1.1"],

@@ -64,7 +64,7 @@ export const renewCredentials = (renewal: Renewal): Promise<Credentials> => {
       renewAfter: issued.renew_after,
       accept: async () => {
         const after = await loadConfig(configPath, env);
-        // A config that was broken before does not count against the credentials: a mistake in it must not let the certificate expire.
+        // A config that was already invalid does not reject the credentials: its mistake must not let the certificate expire.
         if (before.errors.length === 0 && after.errors.length > 0)
           throw new CredentialsRejectedByConfigError(after.errors);
       },

@@ -8,7 +8,7 @@ export interface RenewalPlan {
   notAfter: number;
   /** When the first attempt is made. */
   dueAt: number;
-  /** After 5/6 of the lifetime, the status is `failed` whatever the reason. */
+  /** When the status becomes `failed`: after 5/6 of the lifetime, for any reason. */
   overdueAt: number;
 }
 

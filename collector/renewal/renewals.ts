@@ -4,7 +4,7 @@
  *   ok ──(plan.dueAt is reached, or trigger)──▶ due ──(an attempt fails)──▶ retrying ──(an attempt succeeds)──▶ the end
  *
  * - `failed` replaces any of them after `plan.overdueAt`, and `due` and `retrying` when core answered `reenroll` or `stop`. Attempts
- *   continue all the same.
+ *   still continue.
  * - A wall clock that is set back before `plan.dueAt` leads back to `ok`, unless core triggered the renewal.
  * - After the end, the new credentials are on disk. The supervisor notices them and opens a core session with them, in which they are
  *   pending promotion (pending-promotion.ts).

@@ -12,7 +12,7 @@ export interface ReloadableLog extends Log {
 }
 
 /**
- * Creates the collector's log: one line for each record, whatever its fields contain. `json` is pino's format with times in RFC 3339;
+ * Creates the collector's log: one line for each record, with any field values. `json` is pino's format with times in RFC 3339;
  * `text` is `time LEVEL message {fields}`.
  */
 export const createCollectorLog = (settings: LogSettings, output: Output): ReloadableLog => {

@@ -54,15 +54,15 @@ export const collectorHealth = pgTable("collector_health", {
 });
 
 /**
- * The time from which a row is in trouble by its own columns, whatever the thresholds: revoked, expired, about to expire, or by its last
- * heartbeat. Indexed; most heartbeats do not change it.
+ * The time from which a row has a condition that its own columns decide, without thresholds: revoked, expired, about to expire, or
+ * reported by its last heartbeat. Indexed; most heartbeats do not change it.
  */
 export const troubledFrom = sql`(case when renewal_failed or config_invalid or queue_at_risk then '-infinity'::timestamptz
   else least(revoked_from, expired_from, expiring_from) end)`;
 
 /**
  * The columns that the health report filters, sorts and counts by: one narrow row per enrolled collector. Triggers (`drizzle/sql/`) keep
- * it equal to the view `fleet_facts`, whoever writes the underlying tables. A condition that depends on the time is stored as the
+ * it equal to the view `fleet_facts` on any write to the underlying tables. A condition that depends on the time is stored as the
  * timestamp from which it applies: `infinity` for never, `-infinity` for an event that has not happened. No index holds a column that
  * every heartbeat or envelope changes, so that these updates stay on their page (HOT). Columns of fixed width come first: they are
  * faster to read.

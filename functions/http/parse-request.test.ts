@@ -37,7 +37,7 @@ const chunked = (bytes: number) => {
       controller.enqueue(chunk);
     },
   });
-  // The types of the DOM leave `duplex` out, and undici asks for it.
+  // The types of the DOM omit `duplex`, which undici requires.
   const init = { method: "POST", headers: { "Content-Type": "application/json" }, body: stream, duplex: "half" };
   const request = new Request("http://core.test/v1/echo", init);
   return { request, counter };

@@ -2,7 +2,7 @@ import type { Core } from "../core.ts";
 import { readServerSettings } from "../store/database.ts";
 
 /**
- * Creates a tick that asks the server for a word. Under load requests notice a server that is gone; without load only this does, before
+ * Creates a tick that queries the server. Under load, requests detect an unavailable server; without load only this tick does, before
  * the next request waits for it. A tick that fails is logged once, and so is the first that succeeds again.
  */
 export const createDatabaseProbe = ({ db, log }: Pick<Core, "db" | "log">): (() => Promise<undefined>) => {

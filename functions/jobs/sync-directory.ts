@@ -44,7 +44,7 @@ export const syncDirectory = async (
     if (!signal.aborted) observe.ended(error instanceof SnapshotRejected ? "refused" : "failed");
     throw error;
   } finally {
-    // If the database is unavailable, the error above says so.
+    // If the database is unavailable, the error above reports it.
     await publishSnapshot(needs).catch(() => undefined);
   }
 };

@@ -1,6 +1,6 @@
 /**
  * Bounds what a client costs before it has shown a certificate: unfinished TLS handshakes, and handshakes a second, of one remote address
- * (IPv6: of its /64). A handshake ends by its timeout whatever the client sends: Node's own timeout restarts with each byte.
+ * (IPv6: of its /64). A handshake ends by its timeout even if the client keeps sending: Node's own timeout restarts with each byte.
  */
 import type { Server, Socket } from "node:net";
 import type { TLSSocket } from "node:tls";

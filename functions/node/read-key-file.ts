@@ -6,7 +6,7 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs
  * evades the check.
  */
 export const readKeyFile = (path: string): Buffer => {
-  // Without O_NONBLOCK, opening a FIFO blocks until somebody writes to it.
+  // Without O_NONBLOCK, opening a FIFO blocks until a process writes to it.
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const status = fstatSync(descriptor);

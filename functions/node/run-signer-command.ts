@@ -1,6 +1,6 @@
 /**
  * Runs the external signer. Invariants: it gets no argument, no shell, no variable but PATH and no descriptor but its three pipes; at
- * most `concurrency` run at a time; each run ends within `timeoutMs` of its start whatever the program does, and by then its whole
+ * most `concurrency` run at a time; each run ends within `timeoutMs` of its start, even if the program hangs, and by then its whole
  * process group has been killed.
  */
 import { type ChildProcessByStdio, spawn } from "node:child_process";

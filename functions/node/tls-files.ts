@@ -34,7 +34,7 @@ export const readTlsFiles = async ({ serverCertFile, serverKeyFile, clientCaFile
   return { cert, key, ca };
 };
 
-/** OpenSSL would accept a bundle without a certificate, and then trust nobody. */
+/** OpenSSL would accept a bundle without a certificate, and then reject every client. */
 const readCertificates = (path: string): Buffer => {
   const pem = readFileSync(path);
   const certificates = decodePemBundle(pem.toString("latin1"), "CERTIFICATE");

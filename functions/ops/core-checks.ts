@@ -13,7 +13,7 @@ import {
 } from "./checks.ts";
 import type { Check } from "./readiness.ts";
 
-/** What the checks ask of core's parts. */
+/** The parts of core that the checks query. */
 export interface CheckedParts {
   pendingMigrations(): Promise<readonly string[]>;
   ingest: { health(): { healthy: boolean; detail: string } } | null;

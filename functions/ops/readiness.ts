@@ -24,7 +24,7 @@ export interface ReadinessReport {
   checks: { name: string; status: ReadinessStatus; detail: string | null }[];
 }
 
-/** Shorter than the timeout of a probe, so that a report says which check hangs (D3). */
+/** Shorter than the timeout of a probe, so that a report names the check that hangs (D3). */
 const checkTimeoutMs = 2000;
 
 /**

@@ -21,7 +21,7 @@ import {
 
 /** The parts of an accepted request that go into a certificate, and nothing else. */
 export interface CheckedCsr {
-  /** The single URI it asks for, byte for byte. Whether the caller may have it is decided elsewhere. */
+  /** The single requested URI, byte for byte. The enrollment decides whether the caller may have it. */
   readonly identity: string;
   /** The requested key, SubjectPublicKeyInfo in DER: P-256, P-384 or Ed25519. */
   readonly spki: Uint8Array;
@@ -101,7 +101,7 @@ export interface CsrParts {
 /** 1.2.840.113549.1.9.14 */
 const extensionRequest = "2a864886f70d01090e";
 
-/** Reads a request; throws `DerError` unless `der` is exactly one of version 1 that asks for extensions at most once. */
+/** Reads a request; throws `DerError` unless `der` is exactly one of version 1 with at most one extensionRequest. */
 export const readCsr = (der: Uint8Array): CsrParts => {
   const { signed, signatureAlgorithm, signature } = readSigned(der);
   const fields = new DerFields(signed.value);

@@ -120,7 +120,7 @@ const checkProfile = (
       "the certificate is a CA, is not for client authentication, or has an unknown critical extension",
     );
   }
-  // A signer that copies the usages of a request would otherwise grant any that a device asks for (E8).
+  // A signer that copies the usages of a request would otherwise grant any that a device requests (E8).
   if (!isForClientsAlone(parts)) throw new SignerFault("the certificate is for more than client authentication");
   if (parts.notBefore > now || parts.notAfter <= now) throw new SignerFault("the certificate is not valid now");
   if (parts.notAfter > now + ttlSeconds * 1000) throw new SignerFault("the certificate outlives the policy");

@@ -82,7 +82,7 @@ const batchesOf = function* <Row>(rows: readonly Row[]): Generator<readonly Row[
   for (let at = 0; at < rows.length; at += batchSize) yield rows.slice(at, at + batchSize);
 };
 
-/** Stores that a snapshot agrees with everybody except the people whose removal is held. */
+/** Stores that a snapshot agrees with all people except those whose removal is held. */
 export const confirmPeople = async (tx: Executor, syncedAt: Date): Promise<void> => {
   await tx
     .update(person)
@@ -133,7 +133,7 @@ export const countPeople = async (db: Database): Promise<PeopleCounts> => {
 
 const holding = (scope: string) => sql<number>`count(*) filter (where ${scope} = any(${person.scopes}))::int`;
 
-/** Finds the person with this user id, whatever the status. */
+/** Finds the person with this user id, of any status. */
 export const findPerson = async (db: Executor, userId: string) => {
   const [row] = await db.select().from(person).where(eq(person.userId, userId)).limit(1);
   return row;

@@ -71,7 +71,7 @@ const conditions: Record<FleetCondition, (rules: FleetRules) => SQL> = {
   queue_at_risk: () => sql`queue_at_risk`,
 };
 
-/** Returns the predicate of a condition, whatever the other conditions. */
+/** Returns the predicate of a condition alone, independent of precedence. */
 export const conditionPredicate = (condition: FleetCondition, rules: FleetRules): SQL => conditions[condition](rules);
 
 /** Returns the state of a row as its index in `fleetStates`: the first condition that applies, or `healthy`. */

@@ -52,7 +52,7 @@ const stepPauseMs = 100;
 /** In each step; 50 steps make 5,000 spans and 20,000 lines. */
 const inputs = { shopGrpc: 50, shopHttp: 30, cartHttp: 20, lines: 400 };
 
-/** Runs the check in a deployment of its own. Throws if that cannot start; the report says what failed. */
+/** Runs the check in a deployment of its own. Throws if that cannot start; the report lists what failed. */
 export const check = async (context: LabContext, cleanup: AsyncDisposableStack): Promise<CheckReport> => {
   const { clock, progress } = context;
   const startedAt = clock.monotonic();

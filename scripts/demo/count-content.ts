@@ -14,7 +14,7 @@ export interface ContentCount {
   duplicates: number;
   /** Ids that were sent and not stored. */
   missing: number;
-  /** Spans and lines whose id nobody sent. */
+  /** Spans and lines whose id was never sent. */
   foreign: number;
 }
 

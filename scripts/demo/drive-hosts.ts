@@ -97,7 +97,7 @@ const agesOf = (hosts: readonly Host[]): Age[] => {
 const hour = 3600;
 const day = 24 * hour;
 
-/** Certificates live for 21 days and are renewed in the middle, unless something is wrong. */
+/** Certificates are valid for 21 days; hosts renew them in the middle unless a fault prevents it. */
 const ageOf = ({ identity, role }: Host, isExpired: boolean, random: Random): Age => {
   const within = (from: number, to: number) => from + (to - from) * random.fraction();
   const usual = { certificateDays: within(0.2, 10.3), silentSeconds: 0 };

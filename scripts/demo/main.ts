@@ -1,6 +1,6 @@
 /**
  * `bun run demo`: the whole product on loopback, until Ctrl-C. `bun run demo -- --check`: its main task once; prints one JSON object,
- * exit code 0 if everything held, else 1. `--keep` keeps files and logs. Progress goes to stderr. Everything it starts ends with it.
+ * exit code 0 if every check passed, else 1. `--keep` keeps files and logs. Progress goes to stderr. Everything it starts ends with it.
  */
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";

@@ -17,7 +17,7 @@ export interface Tampering {
   jwks?: { status: number; body: string } | Promise<{ status: number; body: string }>;
 }
 
-/** A provider that can be made to lie, for faults that a real one does not have (A1). */
+/** A provider with configurable faults that a real one does not have (A1). */
 export interface TamperingProvider {
   issuer: string;
   clientId: string;

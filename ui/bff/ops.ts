@@ -32,7 +32,7 @@ export const createReadiness = (
       return false;
     }
   };
-  // Open to everybody: concurrent requests share one check.
+  // Needs no credentials, so concurrent requests share one check.
   const check = singleFlight((requestId: string) =>
     Promise.all([passes("database", checks.database()), passes("core", checks.core(requestId))]),
   );

@@ -197,25 +197,28 @@ describe("a forwarded request", () => {
     const config = { ...web.web.config, apiUrl: `http://127.0.0.1:${core.port}/v1` };
     const app = createWebApp({ ...web.web, config, fetch }, { remoteAddressOf: () => "192.0.2.7" });
     const front = await listenHttp(app, { port: 0, host: "127.0.0.1" });
-    const gone = new AbortController();
+    const disconnect = new AbortController();
     const ask = (path: string) =>
-      fetch(`http://127.0.0.1:${front.port}/api/core${path}`, { headers: { Cookie: cookie }, signal: gone.signal });
+      fetch(`http://127.0.0.1:${front.port}/api/core${path}`, {
+        headers: { Cookie: cookie },
+        signal: disconnect.signal,
+      });
     expect(await (await ask("/whoami")).json()).toMatchObject({ user_id: people.auditor.userId });
     const reader = (await ask("/collector/health/export.csv?kind=stale")).body?.getReader();
     expect((await reader?.read())?.value?.length).toBeGreaterThan(0);
-    gone.abort();
+    disconnect.abort();
     await end;
     await Promise.all([front.close(100), core.close(100)]);
   });
 
   it("ends when the browser disconnects", async () => {
-    const gone = new AbortController();
+    const disconnect = new AbortController();
     const { asked, request } = webOver(
       ({ signal }) => new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
     );
-    const answer = request("/collector/health", { signal: gone.signal });
+    const answer = request("/collector/health", { signal: disconnect.signal });
     while (asked.length === 0) await web.clock.advance(0);
-    gone.abort();
+    disconnect.abort();
     expect((await answer).status).toBe(503);
     expect(asked[0]?.signal.aborted).toBe(true);
   });

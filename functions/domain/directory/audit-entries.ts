@@ -3,7 +3,7 @@ import type { Actor, AuditEntry } from "../audit/audit-log.ts";
 import type { DirectoryChanges, HeldFor, PersonState } from "./rules.ts";
 
 const actor: Actor = { type: "system", id: "directory-sync", display: "directory sync" };
-/** The most people that one entry names; a first sync adds everybody. */
+/** The most people that one entry names, because a first sync adds the whole directory. */
 const peopleMax = 200;
 
 /**

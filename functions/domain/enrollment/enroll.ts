@@ -60,7 +60,7 @@ export type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin)
 
 /**
  * Creates the enrollment of hosts (docs/enroll.md): reserve a use under every limit, sign outside any transaction, record. A crash
- * between the steps leaves a reservation that expires after 60 s and a certificate that no row makes valid. Refusals are audited; failed
+ * between the steps leaves a reservation that expires after 60 s and a certificate without a row, which core rejects. Refusals are audited; failed
  * uses count against the remote address. Concurrent enrollments share the transactions of both steps.
  */
 export const createEnroll = (core: EnrollCore): Enroll => {

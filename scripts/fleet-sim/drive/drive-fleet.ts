@@ -29,7 +29,7 @@ export interface DriveOptions {
   operatorToken: (() => Promise<string>) | null;
   /** A bootstrap token to enroll with, and a prefix that its policy allows; null: the operator creates policies and tokens. */
   bootstrap: { token: Secret; identityPrefix: string } | null;
-  /** The clock of the history; one that moves only when somebody sleeps requires a `concurrency` of 1. */
+  /** The clock of the history; one that advances only by sleeping requires a `concurrency` of 1. */
   clock: Clock;
   /** Whether the fleet enrolls in the weeks before the history: only where `clock` can skip weeks. */
   isOld?: boolean;

@@ -22,7 +22,7 @@ export interface NodeWireOptions {
   /** The HTTP API. */
   api: WireServer;
   /**
-   * Management requests go to a TLS listener that asks for the client certificate (an edge, or core's ingest listener), or to the API
+   * Management requests go to a TLS listener that requests the client certificate (an edge, or core's ingest listener), or to the API
    * with the certificate in a header that core trusts.
    */
   management: WireServer | { header: string };

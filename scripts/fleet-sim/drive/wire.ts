@@ -39,7 +39,7 @@ export interface Wire {
 /** A call that failed, with the code that reports count it under. */
 export class WireError extends Error {
   readonly code: string;
-  /** Whether a retry may succeed: core was not reached, was busy, or says so. */
+  /** Whether a retry may succeed: core was unreachable or busy, or advises it. */
   readonly isTransient: boolean;
 
   constructor(code: string, { isTransient = false, ...options }: ErrorOptions & { isTransient?: boolean } = {}) {

@@ -6,7 +6,7 @@ import type { ApiProblem } from "./api-client.ts";
  * next answer to it; answers to any other query are ignored.
  */
 export interface ReportState<Value> {
-  /** The query that the page wants now. */
+  /** The query that the page shows or loads. */
   readonly query: string;
   /** `query` is the one that was answered, `at` the arrival in milliseconds of this machine's clock. */
   readonly answer?: { readonly query: string; readonly value: Value; readonly at: number };

@@ -3,7 +3,7 @@
  *
  * 1. Each attempt has a cookie of its own, named by a part of its `state`, so tabs do not interfere. Of more than five the oldest is
  *    cleared.
- * 2. An attempt serves one callback: the callback clears it, whatever the outcome, and its code works once at the provider.
+ * 2. An attempt serves one callback: the callback clears it on any outcome, and its code works once at the provider.
  * 3. An attempt is bound to its browser: a callback whose `state` matches no cookie is rejected (login CSRF). Another host of the domain
  *    can set a `__Secure-` cookie, so on https the signature is in a `__Host-` cookie, which it cannot set.
  */
@@ -93,7 +93,7 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
   };
 };
 
-/** Long enough that nobody guesses a name. */
+/** Long enough that a name cannot be guessed. */
 const idLength = 16;
 const idOf = (state: string): string => state.slice(0, idLength);
 const isId = (text: string): boolean => /^[A-Za-z0-9_-]{16}$/.test(text);

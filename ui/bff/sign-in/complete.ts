@@ -14,7 +14,7 @@ export interface AdmittedPerson {
 
 /**
  * Creates the sign-in gate (docs/sign-in.md). It checks the provider's response against the attempt, exchanges the code, verifies the
- * id_token, and admits an active person of the directory. Throws a `SignInRefusal` for everybody else.
+ * id_token, and admits an active person of the directory. Throws a `SignInRefusal` for any other person.
  */
 export const createGate =
   (parts: Pick<Web, "config" | "db"> & GateParts) =>

@@ -8,7 +8,7 @@ import { addressKey } from "../../../kit/address.ts";
 export interface ExchangeOwner {
   /** The attempt's `state`. */
   attempt: string;
-  /** The direct remote address. Behind a proxy everybody shares it, so its limit is wide. */
+  /** The direct remote address. Behind a proxy all people share it, so its limit is wide. */
   address: string;
 }
 

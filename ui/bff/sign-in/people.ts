@@ -3,7 +3,7 @@ import { authenticationIdentity, person } from "../../../drizzle/schema/operator
 import type { WebDatabase } from "../web.ts";
 
 /**
- * Returns the person with the provider's subject in this deployment, whatever their status; undefined if the directory has none. Selects
+ * Returns the person with the provider's subject in this deployment, of any status; undefined if the directory has none. Selects
  * from `authentication_identity` and `person`, the only tables that web may read.
  */
 export const findPersonBySubject = async (

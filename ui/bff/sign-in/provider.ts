@@ -86,7 +86,7 @@ export const createProvider = ({
       same?.keys ??
       distinguishUnavailable(
         createRemoteJWKSet(new URL(metadata.jwksUri), {
-          // Only an id_token from the provider itself triggers another read, so nobody can cause many.
+          // Only an id_token from the provider itself triggers another read, so no client can cause many.
           cooldownDuration: 0,
           [customFetch]: async (url, { headers }) => {
             const { status, text } = await request(url, headers);

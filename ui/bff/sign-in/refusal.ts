@@ -19,7 +19,7 @@ export interface RefusedPerson {
 export class SignInRefusal extends Error {
   override readonly name = "SignInRefusal";
   readonly reason: RefusalReason;
-  /** Set when the provider authenticated somebody or accepted a code. Only such refusals are audited: anybody can forge the others. */
+  /** Whether the provider authenticated a person or accepted a code. Only such refusals are audited: anyone can forge the others. */
   readonly person: RefusedPerson | null;
 
   constructor(
