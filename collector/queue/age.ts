@@ -1,6 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 
-/** The most that a stopped collector adds to the age of its records. */
+/** The longest stop that counts. A longer one is taken for a wall clock that was or is wrong, and adds nothing. */
 const unobservedMsMax = 86_400_000;
 
 /** A saved reading: the queue's time, and the wall clock at the same instant. */
@@ -11,8 +11,9 @@ export interface AgeReading {
 
 /**
  * Creates the queue's own clock, in milliseconds. It never goes back and never jumps: it follows the monotonic clock, and a
- * restart adds the elapsed wall time, from 0 to one day. A wall clock that is wrong by years therefore expires nothing (case Q7). A
- * host that was off for a month keeps its records longer than configured, instead of losing them at boot.
+ * restart adds the elapsed wall time if it is within one day, and otherwise nothing. A wall clock that is wrong by years, before the
+ * restart or after it, therefore expires nothing (case Q7), however short the records' age limit is. A host that was off for longer keeps
+ * its records for that much longer than configured, instead of losing them at boot.
  */
 export const createAgeClock = (clock: Clock, saved: AgeReading): (() => number) => {
   const origin = clock.monotonic();
@@ -21,5 +22,7 @@ export const createAgeClock = (clock: Clock, saved: AgeReading): (() => number) 
 };
 
 /** Returns the queue's time at `wallMs`, for a reader that has only the saved reading. */
-export const ageAt = (saved: AgeReading, wallMs: number): number =>
-  saved.ageMs + Math.min(Math.max(wallMs - saved.wallMs, 0), unobservedMsMax);
+export const ageAt = (saved: AgeReading, wallMs: number): number => {
+  const elapsedMs = wallMs - saved.wallMs;
+  return saved.ageMs + (elapsedMs >= 0 && elapsedMs <= unobservedMsMax ? elapsedMs : 0);
+};
