@@ -241,6 +241,7 @@ describe("the fleet page with a large fleet", () => {
           ${iso(sql`e.last_envelope_at`)} as last_envelope_at, ${iso(sql`i.last_auth_failure_at`)} as last_auth_failure_at,
           coalesce(h.queue_records::text, '') as queue_records, coalesce(h.queue_bytes::text, '') as queue_bytes,
           coalesce(h.dropped_records_total::text, '') as dropped_records_total,
+          coalesce(h.dead_letters::text, '') as dead_letters,
           coalesce(h.renewal_last_error, '') as renewal_last_error,
           coalesce(h.running_config_hash, '') as running_config_hash,
           coalesce(k.config_hash, h.desired_config_hash, '') as desired_config_hash

@@ -108,6 +108,7 @@ export type FleetHealthRow = {
         max_bytes: number | null;
         oldest_record_age_seconds: number | null;
         dropped_records_total: number | null;
+        dead_letters: number | null;
     };
     renewal: {
         status: string | null;
@@ -2660,6 +2661,10 @@ export type SendHeartbeatData = {
              * must be an integer from 0 to 2^53 - 1
              */
             dropped_records_total: number;
+            /**
+             * must be an integer from 0 to 2^53 - 1
+             */
+            dead_letters?: number;
             at_risk: boolean;
         };
         forwarder: {

@@ -35,6 +35,7 @@ export interface Figures {
     maxBytes: number;
     oldestRecordAgeSeconds: number | null;
     droppedRecordsTotal: number;
+    deadLetters: number;
     atRisk: boolean;
   };
   forwarder: { connected: boolean; lastAckAt: number | null; lastError: string | null };
@@ -72,6 +73,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       max_bytes: queue.maxBytes,
       oldest_record_age_seconds: queue.oldestRecordAgeSeconds,
       dropped_records_total: queue.droppedRecordsTotal,
+      dead_letters: queue.deadLetters,
       at_risk: queue.atRisk,
     },
     forwarder: {

@@ -35,7 +35,9 @@ export const collectorHealth = pgTable("collector_health", {
   queueBytesMax: bigint("queue_bytes_max", { mode: "number" }).notNull(),
   queueOldestRecordAgeSeconds: bigint("queue_oldest_record_age_seconds", { mode: "number" }),
   droppedRecordsTotal: bigint("dropped_records_total", { mode: "number" }).notNull(),
-  /** Records were dropped since the previous heartbeat. */
+  /** With a default, since a previous core on this schema does not write it. */
+  deadLetters: bigint("dead_letters", { mode: "number" }).notNull().default(0),
+  /** Records were dropped or became dead letters since the previous heartbeat. */
   droppedSincePrevious: boolean("dropped_since_previous").notNull(),
   queueAtRisk: boolean("queue_at_risk").notNull(),
   forwarderConnected: boolean("forwarder_connected").notNull(),

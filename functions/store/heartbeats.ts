@@ -27,6 +27,7 @@ export const healthReportOf = (request: HeartbeatRequest) => {
     queue_bytes_max: queue.max_bytes,
     queue_oldest_record_age_seconds: queue.oldest_record_age_seconds,
     dropped_records_total: queue.dropped_records_total,
+    dead_letters: queue.dead_letters,
     queue_at_risk: queue.at_risk,
     forwarder_connected: forwarder.connected,
     forwarder_last_ack_at: forwarder.last_ack_at,
@@ -86,6 +87,10 @@ const columnTypes = sql.raw(reportColumns.map((column) => `${column.name} ${colu
 const names = sql.raw(reportColumns.map(({ name }) => name).join(", "));
 const assignments = sql.raw(reportColumns.map(({ name }) => `${name} = excluded.${name}`).join(", "));
 
+const hasDropped = sql.raw(
+  "(excluded.dropped_records_total > h.dropped_records_total or excluded.dead_letters > h.dead_letters)",
+);
+
 /** Heartbeats per statement: enough to share its cost, few enough that the next ones are verified meanwhile. */
 const groupMax = 128;
 
@@ -140,13 +145,13 @@ const recordHeartbeats = async (
       on conflict (identity_id) do update set
         certificate_id = excluded.certificate_id,
         last_heartbeat_at = excluded.last_heartbeat_at,
-        dropped_since_previous = excluded.dropped_records_total > h.dropped_records_total,
+        dropped_since_previous = ${hasDropped},
         version_since = case when excluded.collector_version = h.collector_version
           then coalesce(h.version_since, ${at}) else ${at} end,
         -- A previous core on this schema writes the report but not these columns: a start counts only while the last report had the condition.
         config_invalid_since = case when not excluded.config_valid
           then coalesce(case when not h.config_valid then h.config_invalid_since end, ${at}) end,
-        queue_at_risk_since = case when excluded.queue_at_risk or excluded.dropped_records_total > h.dropped_records_total
+        queue_at_risk_since = case when excluded.queue_at_risk or ${hasDropped}
           then coalesce(case when h.queue_at_risk or h.dropped_since_previous then h.queue_at_risk_since end, ${at}) end,
         renewal_failed_since = case when excluded.renewal_status = 'failed'
           then coalesce(case when h.renewal_status = 'failed' then h.renewal_failed_since end, ${at}) end,

@@ -50,6 +50,8 @@ export const FleetHealthRow = v.strictObject({
     max_bytes: NumberOrNull,
     oldest_record_age_seconds: NumberOrNull,
     dropped_records_total: NumberOrNull,
+    /** Records that core rejected, in all. */
+    dead_letters: NumberOrNull,
   }),
   renewal: v.strictObject({ status: TextOrNull, last_error: TextOrNull }),
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),

@@ -34,7 +34,10 @@ const paths = (body: unknown) => {
 
 describe("HeartbeatRequest", () => {
   it("accepts a minimal heartbeat and drops unknown fields", () => {
-    expect(v.parse(HeartbeatRequest, { ...heartbeat, new_field: 1 })).toEqual(heartbeat);
+    expect(v.parse(HeartbeatRequest, { ...heartbeat, new_field: 1 })).toEqual({
+      ...heartbeat,
+      queue: { ...heartbeat.queue, dead_letters: 0 },
+    });
   });
 
   it("H5: rejects counters below 0 and beyond 2^53 - 1", () => {

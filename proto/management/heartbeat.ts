@@ -35,6 +35,8 @@ export const HeartbeatRequest = v.object({
     max_bytes: Counter,
     oldest_record_age_seconds: v.nullable(Counter),
     dropped_records_total: Counter,
+    /** Records that core rejected, since the queue was created; a client without dead letters may omit it. */
+    dead_letters: v.optional(Counter, 0),
     at_risk: v.boolean("must be true or false"),
   }),
   forwarder: v.object({

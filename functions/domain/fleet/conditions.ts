@@ -78,7 +78,7 @@ const explanations: Record<FleetCondition, Explain> = {
   queue_at_risk: (row) => ({
     since: row.queue_at_risk_since ?? lastReport(row),
     evidence: row.dropped_since_previous
-      ? `records were dropped since the previous heartbeat, ${row.dropped_records_total} in all`
+      ? `records were dropped or rejected since the previous heartbeat, ${row.dropped_records_total} dropped and ${row.dead_letters} dead letters in all`
       : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s`,
   }),
 };

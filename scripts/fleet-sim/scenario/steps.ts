@@ -85,6 +85,7 @@ export const composeReport = (host: Host, at: number, { queue, config, ...status
     max_bytes: queueBytesMax,
     oldest_record_age_seconds: queue.oldestSeconds,
     dropped_records_total: queue.dropped,
+    dead_letters: 0,
     at_risk: queue.bytes >= atRiskBytes || (queue.oldestSeconds ?? 0) >= atRiskSeconds,
   },
   forwarder: {

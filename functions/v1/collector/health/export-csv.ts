@@ -53,6 +53,7 @@ export const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
     ["queue_max_bytes", (row) => row.queue.max_bytes],
     ["queue_oldest_record_age_seconds", (row) => row.queue.oldest_record_age_seconds],
     ["dropped_records_total", (row) => row.queue.dropped_records_total],
+    ["dead_letters", (row) => row.queue.dead_letters],
     ...seen,
   ],
   renewal_failures: [

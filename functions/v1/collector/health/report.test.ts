@@ -101,6 +101,8 @@ describe("the states of the health report", () => {
     expect(await state({ queue: { ...queue, at_risk: true } })).toBe("queue_at_risk");
     expect(await state({ queue: { ...queue, dropped_records_total: 5 } })).toBe("queue_at_risk");
     expect(await state({ queue: { ...queue, dropped_records_total: 5 } })).toBe("healthy");
+    expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe("queue_at_risk");
+    expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe("healthy");
     await test.clock.advance(60_000);
     expect(await state({ renewal: { ...renewal, status: "failed", last_error: "reenroll" } })).toBe("renewal_failed");
     expect(await state({ renewal: { ...renewal, status: "retrying" } })).toBe("healthy");

@@ -52,12 +52,14 @@ describe("the drawer", () => {
       max_bytes: 104_857_600,
       oldest_record_age_seconds: 90,
       dropped_records_total: 0,
+      dead_letters: 4,
     };
     expect(queueFacts({ queue })).toEqual([
       ["Size", "50 MiB of 100 MiB, 50 %"],
       ["Records", "1,200"],
       ["Oldest record", "1 min"],
       ["Dropped in all", "0"],
+      ["Dead letters", "4"],
     ]);
     const unknown = {
       records: null,
@@ -65,6 +67,7 @@ describe("the drawer", () => {
       max_bytes: null,
       oldest_record_age_seconds: null,
       dropped_records_total: null,
+      dead_letters: null,
     };
     expect(queueFacts({ queue: unknown })).toEqual([]);
   });
@@ -122,8 +125,8 @@ describe("the evidence of a condition", () => {
     ],
     [
       "queue_at_risk",
-      "records were dropped since the previous heartbeat, 123456 in all",
-      "records were dropped since the previous heartbeat, 123,456 (123456) in all",
+      "records were dropped or rejected since the previous heartbeat, 123456 dropped and 7 dead letters in all",
+      "records were dropped or rejected since the previous heartbeat, 123,456 (123456) dropped and 7 dead letters in all",
     ],
   ] as const)("of %s, %j, reads %j", (state, evidence, text) => expect(read(state, evidence)).toBe(text));
 

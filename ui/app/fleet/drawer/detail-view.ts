@@ -22,7 +22,7 @@ export const conditionAdvice: Readonly<Record<FleetCondition, string>> = {
   config_invalid: "The collector keeps its previous config. Run svc-collector validate-config on the host.",
   unsupported_version: "Upgrade the collector on the host.",
   queue_at_risk:
-    "Records wait or are dropped. Check that ingest accepts them, and that the queue's cap fits the input.",
+    "Records wait, are dropped or are rejected. Check that ingest accepts them (svc-collector dead-letters on the host), and that the queue's cap fits the input.",
 };
 
 /** A piece of evidence; `exact` is core's own text, where it differs. */
@@ -33,7 +33,7 @@ export interface EvidencePart {
 
 type Condition = Pick<FleetHealthRow["conditions"][number], "state" | "evidence">;
 
-const amounts = /(\d+) s\b|(\d+) of (\d+) bytes|\d{4,}(?= in all)/g;
+const amounts = /(\d+) s\b|(\d+) of (\d+) bytes|\d{4,}(?= (?:dropped|dead letters)\b)/g;
 
 /** Whether core measured the evidence; a host's own words are left unchanged. */
 const isMeasured = ({ state, evidence }: Condition): boolean =>
@@ -115,6 +115,7 @@ export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => 
     ...fact("Records", records, formatCount),
     ...fact("Oldest record", queue.oldest_record_age_seconds, formatDuration),
     ...fact("Dropped in all", queue.dropped_records_total, formatCount),
+    ...fact("Dead letters", queue.dead_letters, formatCount),
   ];
 };
 

@@ -37,6 +37,7 @@ const healthy: FleetHealthRow = {
     max_bytes: 104_857_600,
     oldest_record_age_seconds: 3,
     dropped_records_total: 0,
+    dead_letters: 0,
   },
   renewal: { status: "ok", last_error: null },
   last_auth_failure: null,
@@ -87,12 +88,12 @@ describe("a row of the table", () => {
       { state: "stale", since: "2026-11-20T16:48:00.000Z", evidence: "" },
       { state: "queue_at_risk", since: "2026-11-20T16:00:00.000Z", evidence: "" },
     ];
-    const queue = { ...healthy.queue, bytes: 104_857_600, dropped_records_total: 1200 };
+    const queue = { ...healthy.queue, bytes: 104_857_600, dropped_records_total: 1200, dead_letters: 3 };
     expect(rowView({ ...healthy, state: "stale", conditions, queue }, now)).toMatchObject({
       since: "for 12 min, and 1 more",
       queueTone: "warn",
       queuePercent: 100,
-      queueDetail: "1,200 dropped · oldest 3 s",
+      queueDetail: "1,200 dropped · 3 rejected · oldest 3 s",
     });
   });
 
@@ -123,6 +124,7 @@ describe("a row of the table", () => {
       max_bytes: null,
       oldest_record_age_seconds: null,
       dropped_records_total: null,
+      dead_letters: null,
     };
     const renewal = { status: null, last_error: null };
     expect(rowView({ ...healthy, queue, renewal, last_heartbeat_at: null }, now)).toMatchObject({

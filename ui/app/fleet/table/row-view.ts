@@ -115,10 +115,12 @@ const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
 
 const queueView = ({ queue, conditions }: FleetHealthRow) => {
   const { bytes, max_bytes: bytesMax, oldest_record_age_seconds: oldest, dropped_records_total: dropped } = queue;
+  const deadLetters = queue.dead_letters ?? 0;
   if (bytes === null || bytesMax === null)
     return { queuePercent: -1, queue: "unknown", queueDetail: "", queueTone: "quiet" } as const;
   const details = [
     dropped === null || dropped === 0 ? "" : `${formatCount(dropped)} dropped`,
+    deadLetters === 0 ? "" : `${formatCount(deadLetters)} rejected`,
     oldest === null ? "" : `oldest ${formatDuration(oldest)}`,
   ].filter((text) => text !== "");
   return {
