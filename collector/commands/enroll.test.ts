@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -138,6 +138,16 @@ describe("enroll", () => {
     const { code, said } = await enroll();
     expect([code, said.includes("PRIVATE")]).toEqual([1, false]);
     expect(server.calls).toHaveLength(0);
+  });
+
+  it("refuses a data directory that is shared with others, before it uses the token", async () => {
+    const shared = join(dir, "shared");
+    await mkdir(shared);
+    await chmod(shared, 0o1777);
+    const { code, said } = await enroll(["--data-dir", shared]);
+    expect([code, server.calls.length]).toEqual([1, 0]);
+    expect(said).toContain("shared with others");
+    expect((await stat(shared)).mode & 0o7777).toBe(0o1777);
   });
 
   it("repeats the request with the same key when the response is lost, in this run and in the next", async () => {

@@ -6,10 +6,11 @@ import { otlpGrpcListen, otlpHttpListen, rootAcknowledgement } from "../../proto
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
 import { loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
-import { makePrivateDirectory, writeDurably } from "../files/private-files.ts";
+import { makeOwnDirectory, writeDurably } from "../files/private-files.ts";
 import { credentialFiles, type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { callEnroll } from "../management/calls.ts";
 import { retryCall } from "../management/retry-call.ts";
+import { queueFiles } from "../queue/files.ts";
 import { version } from "../version.ts";
 import { type CommandOutcome, defineCommand } from "./command.ts";
 import { CommandFailure, exitCode } from "./command-failure.ts";
@@ -48,6 +49,8 @@ export const enrollCommand = defineCommand({
     const identityDirectory = openIdentityDirectory(options.paths.identity, env);
     try {
       await mkdir(options.paths.configDir, { recursive: true });
+      // Before the token is used: a directory that is refused must not cost one.
+      await makeOwnDirectory(options.paths.data, Object.values(queueFiles("")));
       return await identityDirectory.locked(async () => {
         const kept = await keepsIdentity(identityDirectory, options, env);
         if (!kept) await obtainCredentials(identityDirectory, options, await readToken(flags, env), env, progress);
@@ -112,7 +115,6 @@ const obtainCredentials = async (
 /** Writes bundles, data directory and config. Returns whether an existing config is kept. */
 const writeFiles = async (options: EnrollOptions, env: CollectorEnv): Promise<boolean> => {
   const { paths, coreCaPem, ingestCaPem } = options;
-  await makePrivateDirectory(paths.data);
   const existing = await readFile(paths.config, "utf8").catch(() => undefined);
   if (existing !== undefined && !options.force) return true;
   if (existing !== undefined) await writeDurably(`${paths.config}.before-enroll`, existing, env, 0o644);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { makePrivateDirectory, switchLink, writeDurably } from "./private-files.ts";
+import { makeOwnDirectory, makePrivateDirectory, switchLink, writeDurably } from "./private-files.ts";
 
 let dir: string;
 beforeEach(async () => {
@@ -45,6 +45,39 @@ describe("makePrivateDirectory", () => {
     expect((await stat(path)).mode & 0o777).toBe(0o700);
     await symlink(path, join(dir, "linked"));
     await expect(makePrivateDirectory(join(dir, "linked"))).rejects.toThrow("not a link");
+  });
+});
+
+describe("makeOwnDirectory", () => {
+  const makeDirectory = async (mode: number, ...names: string[]) => {
+    const path = await mkdtemp(join(dir, "chosen-"));
+    for (const name of names) await writeFile(join(path, name), "");
+    await chmod(path, mode);
+    return path;
+  };
+  const modeOf = async (path: string) => (await stat(path)).mode & 0o7777;
+
+  it("makes a new or empty directory private, and one that has the collector's own files", async () => {
+    for (const path of [
+      join(dir, "new"),
+      await makeDirectory(0o755),
+      await makeDirectory(0o775, "queue.db", "other"),
+    ]) {
+      await makeOwnDirectory(path, ["queue.db"]);
+      expect(await modeOf(path)).toBe(0o700);
+    }
+  });
+
+  it("changes no directory that is shared with others", async () => {
+    const shared = [[0o755, "other"], [0o1777, "other"], [0o1777], [0o1777, "queue.db"]] as const;
+    for (const [mode, ...names] of shared) {
+      const path = await makeDirectory(mode, ...names);
+      await expect(makeOwnDirectory(path, ["queue.db"])).rejects.toThrow("shared with others");
+      expect(await modeOf(path)).toBe(mode);
+    }
+    const own = await makeDirectory(0o700, "other");
+    await makeOwnDirectory(own, ["queue.db"]);
+    expect(await modeOf(own)).toBe(0o700);
   });
 });
 

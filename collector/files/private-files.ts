@@ -68,10 +68,37 @@ export const createPrivateFileSync = (path: string): void => {
 
 /** Creates `directory` and its parents unless it exists, and makes its mode 0700. Rejects a symbolic link in its place. */
 export const makePrivateDirectory = async (directory: string, files = systemFiles): Promise<void> => {
+  const found = await createDirectory(directory, files);
+  if ((found.mode & 0o077) !== 0) await files.chmod(directory, 0o700);
+};
+
+const stickyBit = 0o1000;
+
+/**
+ * As `makePrivateDirectory`, for a path that somebody chose. Changes the mode of an existing directory only if it is empty or has one of
+ * `ownNames`: `/tmp` or `/var` belong to others. Throws `UnsafeFileError` otherwise.
+ */
+export const makeOwnDirectory = async (
+  directory: string,
+  ownNames: readonly string[],
+  files = systemFiles,
+): Promise<void> => {
+  const found = await createDirectory(directory, files);
+  if ((found.mode & 0o077) === 0) return;
+  const names = await files.readdir(directory);
+  const isOwn = names.length === 0 || names.some((name) => ownNames.includes(name));
+  if (!isOwn || (found.mode & stickyBit) !== 0)
+    throw new UnsafeFileError(
+      "a directory for the collector alone is shared with others; choose another, or a new one",
+    );
+  await files.chmod(directory, 0o700);
+};
+
+const createDirectory = async (directory: string, files: FileSystem) => {
   await files.mkdir(directory, { recursive: true, mode: 0o700 });
   const found = await files.lstat(directory);
   if (!found.isDirectory()) throw new UnsafeFileError("a private directory must be a directory, not a link");
-  if ((found.mode & 0o077) !== 0) await files.chmod(directory, 0o700);
+  return found;
 };
 
 /** Writes `text` to `path` durably and in one step, replacing a file there. The default mode is 0600. */

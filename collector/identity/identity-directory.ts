@@ -20,6 +20,7 @@ import {
   type FileAccess,
   fsyncDirectory,
   linkTarget,
+  makeOwnDirectory,
   makePrivateDirectory,
   readPrivateText,
   switchLink,
@@ -127,7 +128,7 @@ export const openIdentityDirectory = (path: string, disk: FileAccess): IdentityD
   return {
     path,
     locked: async (action) => {
-      await makePrivateDirectory(path, files);
+      await makeOwnDirectory(path, ["current", "lock"], files);
       return withIdentityLock(path, action);
     },
     current: async () => {
