@@ -40,10 +40,15 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
     log.debug({ request_id: requestId, ...labels, seconds }, "request");
   });
 
+  if (!core.config.chatEnabled) app.all("/v1/chat/*", rejectDisabled);
   mount(app, routes);
   const render = renderProblem(log);
   // Not thrown: an error thrown in `notFound` would skip the middleware above.
   app.notFound((c) => render(new Problem("not_found", { detail: "No such path" }), c));
   app.onError(render);
   return app;
+};
+
+const rejectDisabled = (): never => {
+  throw new Problem("service_disabled", { detail: "Chat is disabled on this deployment" });
 };

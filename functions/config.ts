@@ -61,6 +61,10 @@ export interface CoreConfig {
   clientCertificateHeader: string | null;
   heartbeatIntervalSeconds: number;
   collectorVersionMin: string | null;
+  /** False: chat answers 503 `service_disabled`. */
+  chatEnabled: boolean;
+  /** The worker runs on Cloudflare, which sets `CF-Connecting-IP` itself. */
+  onCloudflare: boolean;
   logLevel: string;
 }
 
@@ -133,6 +137,8 @@ export const coreVariables = {
   SVC_COLLECTOR_MIN_VERSION: v.optional(
     v.pipe(TextVariable, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
   ),
+  SVC_CHAT_ENABLED: v.optional(BooleanVariable, "true"),
+  SVC_ON_CLOUDFLARE: v.optional(BooleanVariable, "false"),
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
 
@@ -144,7 +150,6 @@ const variablesOfOthers = [
   "SVC_API_URL",
   "SVC_CHAT_DATABASE_URL",
   "SVC_CHAT_DATABASE_URL_FILE",
-  "SVC_CHAT_ENABLED",
   "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
   "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
   "SVC_CHAT_SQL_TOOL_ENABLED",
@@ -211,6 +216,8 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     clientCertificateHeader: values.SVC_ENROLLMENT_CLIENT_CERT_HEADER ?? null,
     heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,
     collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
+    chatEnabled: values.SVC_CHAT_ENABLED,
+    onCloudflare: values.SVC_ON_CLOUDFLARE,
     logLevel: values.SVC_LOG_LEVEL,
   };
   const known = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`), ...variablesOfOthers];

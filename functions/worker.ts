@@ -1,16 +1,19 @@
 import { LRUCache } from "lru-cache";
 import { type Clock, systemClock } from "../kit/clock.ts";
 import { describeError } from "../kit/describe-error.ts";
-import { type Entropy, systemEntropy } from "../kit/entropy.ts";
-import { ConfigError, type Environment } from "../kit/env.ts";
+import { type Entropy, systemEntropy, uuidv7 } from "../kit/entropy.ts";
+import type { Environment } from "../kit/env.ts";
 import type { Log } from "../kit/log.ts";
 import { oneLine } from "../kit/log.ts";
+import { isRequestId } from "../kit/request-id.ts";
 import { createApp } from "./app.ts";
-import { parseCoreConfig } from "./config.ts";
+import { type CoreConfig, parseCoreConfig } from "./config.ts";
 import type { Core, Observer } from "./core.ts";
+import { problemResponse } from "./http/render-problem.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
 import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
+import { Problem } from "./problems.ts";
 import { readAuthorities } from "./signer/authority.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { createLocalCa } from "./signer/local-ca.ts";
@@ -34,7 +37,7 @@ export interface WorkerPlatform {
   log?: Log;
   /** Absent: nothing is counted, as no scraper can reach an isolate. */
   observe?: Observer;
-  peerOf(c: HttpContext): Peer;
+  peerOf(c: HttpContext, config: Pick<CoreConfig, "onCloudflare">): Peer;
   /** Absent: the local CA of the bindings signs. */
   wrapSigner?(signer: Signer): Signer;
 }
@@ -53,9 +56,12 @@ const caKeyBinding = "SVC_ENROLLMENT_CA_KEY";
 /** Two, so that a statement beside a transaction does not wait for it. Every request in flight has as many. */
 const connectionsPerRequest = 2;
 
-/** The edge terminates TLS and sets this header itself, whatever the client sent. */
-const edgePeerOf = (c: HttpContext): Peer => ({
-  remoteAddress: c.req.header("cf-connecting-ip") ?? "",
+/**
+ * Workerd does not say who connected. Cloudflare sets this header itself, whatever the client sent; anywhere else the client chooses it.
+ * Without an address no policy with CIDRs admits the caller.
+ */
+export const edgePeerOf = (c: HttpContext, { onCloudflare }: Pick<CoreConfig, "onCloudflare">): Peer => ({
+  remoteAddress: (onCloudflare && c.req.header("cf-connecting-ip")) || "",
   certificate: null,
   listener: "http",
 });
@@ -120,7 +126,10 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           signer: signer && wrapSigner(signer),
           clientCertificates,
         };
-        const app = createApp(core, { peerOf, routes: [...opsRoutes(core), ...routesOf(core)] });
+        const app = createApp(core, {
+          peerOf: (c) => peerOf(c, config),
+          routes: [...opsRoutes(core), ...routesOf(core)],
+        });
         const response = await app.fetch(request, bindings);
         if (response.body === null) {
           context.waitUntil(database.close());
@@ -133,11 +142,18 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         return new Response(readable, response);
       } catch (error) {
         console.error(JSON.stringify({ level: "error", msg: "the worker cannot serve", err: describeError(error) }));
-        const faults = error instanceof ConfigError ? error.faults.map(({ variable }) => variable) : [];
-        return Response.json({ code: "internal", faults }, { status: 500 });
+        return unavailable(request, entropy);
       }
     },
   };
+};
+
+/** The answer when the worker is not configured: the reason is only in the log. */
+const unavailable = (request: Request, entropy: Entropy): Response => {
+  const received = request.headers.get("x-request-id") ?? undefined;
+  const requestId = isRequestId(received) ? received : uuidv7({ clock: systemClock, entropy });
+  const { body, headers } = problemResponse(new Problem("internal"), requestId);
+  return new Response(body, { status: 500, headers: { ...headers, "X-Request-Id": requestId } });
 };
 
 const opsRoutes = (core: Core) =>

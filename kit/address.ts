@@ -6,9 +6,15 @@ const readAddress = (text: string) => {
   return ipaddr.isValid(bare) ? ipaddr.process(bare) : undefined;
 };
 
-/** Parses a CIDR; IPv4-mapped IPv6 networks become IPv4. Undefined for text that is not a CIDR. */
+/**
+ * Parses a CIDR; IPv4-mapped IPv6 networks become IPv4. Undefined for text that is not one: IPv4 has four decimal parts without leading
+ * zeros, as `127.5/16` and `010.0.0.0/8` mean different networks to different programs; IPv6 has no zone, and the prefix length no
+ * leading zeros.
+ */
 export const readCidr = (text: string) => {
-  if (!ipaddr.isValidCIDR(text)) return undefined;
+  const [address = "", length = ""] = text.split("/");
+  const isAddress = address.includes(":") ? !address.includes("%") : ipaddr.IPv4.isValidFourPartDecimal(address);
+  if (!isAddress || !/^(0|[1-9]\d{0,2})$/.test(length) || !ipaddr.isValidCIDR(text)) return undefined;
   const [network, bits] = ipaddr.parseCIDR(text);
   if (network.kind() === "ipv6" && bits >= 96 && (network as ipaddr.IPv6).isIPv4MappedAddress()) {
     return { network: (network as ipaddr.IPv6).toIPv4Address(), bits: bits - 96 };

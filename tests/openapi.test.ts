@@ -28,8 +28,15 @@ describe("the OpenAPI document", () => {
   });
 
   it("is valid OpenAPI 3.1, served to anyone, and documents every route of the router", async () => {
-    const { status, body } = await test.api<OpenApi>("GET", "/v1/openapi.json");
+    const { status, body, headers } = await test.api<OpenApi>("GET", "/v1/openapi.json");
     expect(status).toBe(200);
+    const etag = headers.get("etag") ?? "";
+    for (const tags of [etag, `W/${etag}`, `"other", ${etag}`, "*"]) {
+      const again = await test.api("GET", "/v1/openapi.json", { headers: { "If-None-Match": tags } });
+      expect([tags, again.status]).toEqual([tags, 304]);
+    }
+    const changed = await test.api("GET", "/v1/openapi.json", { headers: { "If-None-Match": '"other"' } });
+    expect(changed.status).toBe(200);
     expect(await new Validator().validate({ ...body })).toEqual({ valid: true });
     const documented = Object.entries(body.paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path.replace(/\{([a-z_]+)\}/g, ":$1")}`),

@@ -171,7 +171,7 @@ export type OpenapiError = OpenapiErrors[keyof OpenapiErrors];
 
 export type OpenapiResponses = {
     /**
-     * OpenAPI 3.1
+     * OpenAPI 3.1, with an `ETag`
      */
     200: unknown;
 };

@@ -68,8 +68,7 @@ CREATE TABLE "proof_use" (
 	"certificate_id" uuid NOT NULL,
 	"purpose" text NOT NULL,
 	"last_sent_at" timestamp (3) with time zone NOT NULL,
-	"minute_started_at" timestamp (3) with time zone NOT NULL,
-	"minute_count" integer NOT NULL,
+	"recent_at" timestamp (3) with time zone[] NOT NULL,
 	CONSTRAINT "proof_use_certificate_id_purpose_pk" PRIMARY KEY("certificate_id","purpose")
 );
 --> statement-breakpoint

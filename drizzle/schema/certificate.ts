@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { type AnyPgColumn, index, integer, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import { type AnyPgColumn, index, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import type { ProofPurpose } from "../../proto/management/proof.ts";
 import { bytea, timestamp } from "./columns.ts";
 import { bootstrapToken, enrollmentPolicy } from "./enrollment.ts";
@@ -70,7 +70,7 @@ export const certificate = pgTable(
   ],
 );
 
-/** Replay protection and rate limit: the newest `sent_at` and the current minute of one certificate and purpose. */
+/** Replay protection and rate limit: the newest `sent_at` and the newest requests of one certificate and purpose. */
 export const proofUse = pgTable(
   "proof_use",
   {
@@ -79,8 +79,8 @@ export const proofUse = pgTable(
       .references(() => certificate.id),
     purpose: text("purpose").$type<ProofPurpose>().notNull(),
     lastSentAt: timestamp("last_sent_at").notNull(),
-    minuteStartedAt: timestamp("minute_started_at").notNull(),
-    minuteCount: integer("minute_count").notNull(),
+    /** When the newest accepted requests came, at most six, oldest first. */
+    recentAt: timestamp("recent_at").array().notNull(),
   },
   (table) => [primaryKey({ columns: [table.certificateId, table.purpose] })],
 );

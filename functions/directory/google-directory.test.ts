@@ -157,7 +157,7 @@ describe("a read that fails", () => {
     const broken = { ...account, privateKeyPem: "-----BEGIN PRIVATE KEY-----\nhunter2\n-----END PRIVATE KEY-----\n" };
     await expect(read({ account: broken })).rejects.toMatchObject({
       code: "key_file_unusable",
-      message: "the key file's private key cannot sign",
+      message: "SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: its private key cannot sign",
     });
     const closed = { ...account, tokenUri: "http://127.0.0.1:1/token" };
     expect(await faultWith({ on: "users", page: 99, how: "empty" }, { account: closed })).toMatchObject({

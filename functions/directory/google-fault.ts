@@ -37,7 +37,10 @@ const Reason = v.union([
 export const faultOf = (error: unknown, call: GoogleCall): DirectoryFault => {
   const failed = v.safeParse(FailedCall, error);
   if (call === "token" && !failed.success)
-    return new DirectoryFault("key_file_unusable", "the key file's private key cannot sign");
+    return new DirectoryFault(
+      "key_file_unusable",
+      "SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: its private key cannot sign",
+    );
   const { status, code } = failed.success ? failed.output : {};
   const parsed = v.safeParse(Reason, error);
   const reason = parsed.success && /^\w{1,64}$/.test(parsed.output ?? "") ? parsed.output : undefined;

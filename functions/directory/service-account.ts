@@ -17,7 +17,7 @@ const KeyFile = v.object({
   token_uri: v.pipe(text, v.check(isConfidentialUrl)),
 });
 
-/** Parses a service account's key file. Throws `DirectoryFault` with the names of invalid fields, never their values. */
+/** Parses a service account's key file. Throws `DirectoryFault` with the variable and the names of invalid fields, never their values. */
 export const parseServiceAccount = (contents: string): ServiceAccount => {
   const parsed = v.safeParse(KeyFile, jsonOf(contents));
   if (!parsed.success) {
@@ -36,4 +36,5 @@ const jsonOf = (contents: string): unknown => {
   }
 };
 
-const unusable = (fault: string) => new DirectoryFault("key_file_unusable", `the key file ${fault}`);
+const unusable = (fault: string) =>
+  new DirectoryFault("key_file_unusable", `SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: the key file ${fault}`);

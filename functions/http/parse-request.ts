@@ -92,6 +92,9 @@ const expectation = (issue: v.BaseIssue<unknown>): string => {
 
 /** Returns the parsed value. Throws 422 `validation_failed` with the path and expectation of every fault. */
 export const parse = <Schema extends v.GenericSchema>(schema: Schema, value: unknown): v.InferOutput<Schema> => {
+  // To valibot an array is an object too: `[]` would be a body without fields.
+  if (Array.isArray(value))
+    throw new Problem("validation_failed", { errors: [{ path: "", message: "must be an object" }] });
   const result = v.safeParse(schema, value, { abortPipeEarly: true });
   if (result.success) return result.output;
   throw new Problem("validation_failed", { errors: fieldErrors(result.issues) });

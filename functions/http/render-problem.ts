@@ -19,17 +19,17 @@ export const renderProblem =
   (error: unknown, c: HttpContext): Response => {
     const problem = toProblem(error);
     const { code, kind, options } = problem;
-    const { title, action } = problemCatalog[code];
     const status = transportStatus[kind].http;
     const requestId = c.get("origin")?.requestId ?? "";
     const level = status >= 500 ? "error" : "debug";
     log[level]({ request_id: requestId, code, status, detail: options.detail, err: options.cause }, "request rejected");
-    const { body, headers } = problemDocument(problem, {
-      status,
-      title,
-      action,
-      requestId,
-      challenge: 'Bearer realm="core"',
-    });
+    const { body, headers } = problemResponse(problem, requestId);
     return c.newResponse(body, status, headers);
   };
+
+/** Returns the body and headers of a problem's response. */
+export const problemResponse = (problem: Problem, requestId: string) => {
+  const { title, action } = problemCatalog[problem.code];
+  const status = transportStatus[problem.kind].http;
+  return problemDocument(problem, { status, title, action, requestId, challenge: 'Bearer realm="core"' });
+};

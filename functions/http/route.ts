@@ -33,6 +33,7 @@ export interface Reply {
   body?: unknown;
   text?: { type: string; content: string };
   stream?: { type: string; content: ReadableStream<Uint8Array> };
+  /** A response with an `ETag` that the request names in `If-None-Match` is sent as 304. */
   headers?: Record<string, string>;
 }
 
@@ -175,6 +176,8 @@ const queryOf = (c: HttpContext): Record<string, string | string[]> =>
 
 const render = (c: HttpContext, reply: Reply): Response => {
   const headers = { "Cache-Control": "no-store", ...reply.headers };
+  const etag = reply.headers?.ETag;
+  if (etag !== undefined && matchesEtag(c.req.header("if-none-match"), etag)) return c.newResponse(null, 304, headers);
   const text = reply.text ?? reply.stream;
   if (text) return c.newResponse(text.content, reply.status as 200, { ...headers, "Content-Type": text.type });
   if (reply.body === undefined) return c.newResponse(null, reply.status as 204, headers);
@@ -183,6 +186,10 @@ const render = (c: HttpContext, reply: Reply): Response => {
     "Content-Type": "application/json",
   });
 };
+
+/** Whether an `If-None-Match` header names an ETag (weak comparison, RFC 9110, 13.1.2). Linear in the header's length. */
+const matchesEtag = (header: string | undefined, etag: string): boolean =>
+  (header ?? "").split(",").some((part) => ["*", etag, `W/${etag}`].includes(part.trim()));
 
 /** Registers the routes, and for each path a 405 for the methods that it does not accept. */
 export const mount = (app: Hono<HttpEnv>, routes: readonly Route[]): void => {

@@ -68,7 +68,10 @@ export const createAdmission = ({
       if (!identity.ok) throw new Problem("certificate_identity_invalid");
       const caller: Caller = { identity: identity.identity, fingerprintSha256, notAfter };
       const expired = expiryFault(caller);
-      if (expired) throw expired;
+      if (expired) {
+        await certificates.refused({ identity: caller.identity, reason: expired.code });
+        throw expired;
+      }
       const state = (await certificates.find([fingerprintSha256])).get(fingerprintSha256);
       const fault = requireEnrollment ? faultOf(state) : undefined;
       if (fault) {
@@ -86,7 +89,9 @@ export const createAdmission = ({
       const states = await certificates.find(fingerprints);
       for (const caller of callers) {
         const fault = faultOf(states.get(caller.fingerprintSha256));
-        if (fault) faults.set(caller, fault);
+        if (fault === undefined) continue;
+        await certificates.refused({ identity: caller.identity, reason: fault.code });
+        faults.set(caller, fault);
       }
       return faults;
     },

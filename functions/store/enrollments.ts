@@ -78,8 +78,32 @@ export const insertFailure = async (
   await db.insert(enrollmentFailure).values(row);
 };
 
+/** Deletes the failed uses from before `forgetBefore`, of addresses that did not come back. */
+export const deleteFailures = async (db: Executor, forgetBefore: Date): Promise<void> => {
+  await db.delete(enrollmentFailure).where(lt(enrollmentFailure.occurredAt, forgetBefore));
+};
+
 /** The number of rejected enrollments of one address in one minute, for one reason. */
 export type RefusalRow = typeof enrollmentRefusal.$inferSelect;
+
+/**
+ * Whether a rejected enrollment is counted under its own address: its address has a count in this minute, or fewer than `keysMax` others
+ * have. Concurrent calls may exceed `keysMax` by one each.
+ */
+export const hasRefusalSlot = async (
+  db: Executor,
+  { addressKey, minuteStartedAt }: { addressKey: string; minuteStartedAt: Date },
+  keysMax: number,
+): Promise<boolean> => {
+  const inMinute = eq(enrollmentRefusal.minuteStartedAt, minuteStartedAt);
+  const known = db
+    .select()
+    .from(enrollmentRefusal)
+    .where(and(inMinute, eq(enrollmentRefusal.addressKey, addressKey)));
+  const counted = db.select({ one: sql`1` }).from(enrollmentRefusal).where(inMinute).limit(keysMax).as("counted");
+  const [row] = await db.select({ known: sql<boolean>`exists ${known}`, counts: count() }).from(counted);
+  return row === undefined || row.known || row.counts < keysMax;
+};
 
 /** Counts a rejected enrollment. Returns true for the first one of its address, minute and reason only. */
 export const countRefusal = async (

@@ -38,7 +38,7 @@ describe("useProof", () => {
     expect(await loser).toMatchObject({ outcome: "stale_request", lastSentAt: now });
   });
 
-  it("starts a new minute when core's clock was set back", async () => {
+  it("counts anew when core's clock was set back", async () => {
     const host = await enrollTestCollector(test, { token, deviceId: "set-back" });
     const [certificate] = await db.query.certificate.findMany({
       where: (row, { eq }) => eq(row.id, host.certificateId),

@@ -44,7 +44,7 @@ export interface DecisionRow extends Record<string, unknown> {
   first_use: boolean;
 }
 
-/** Accepted requests of one certificate and purpose in a minute. */
+/** Accepted requests of one certificate and purpose in any 60 s. */
 const minuteCountMax = 6;
 const minuteMs = 60_000;
 
@@ -68,7 +68,7 @@ export const decideProofs = (purpose: ProofPurpose, now: number): SQL => {
         when input.expired then 'certificate_expired'
         when c.status = 'replaced' then 'certificate_replaced'
         when u.last_sent_at >= input.sent_at then 'stale_request'
-        when u.minute_count >= ${minuteCountMax} and u.minute_started_at > ${minuteAgo} and u.minute_started_at <= ${at}
+        when u.recent_at[1] > ${minuteAgo} and u.recent_at[1] <= ${at} and cardinality(u.recent_at) >= ${minuteCountMax}
           then 'rate_limited'
         else 'admitted'
       end as provisional
@@ -77,14 +77,11 @@ export const decideProofs = (purpose: ProofPurpose, now: number): SQL => {
     left join collector_identity i on i.id = c.identity_id
     left join proof_use u on u.certificate_id = c.id and u.purpose = ${purpose}
   ), used as (
-    insert into proof_use as u (certificate_id, purpose, last_sent_at, minute_started_at, minute_count)
-    select certificate_id, ${purpose}, sent_at, ${at}, 1 from known where provisional = 'admitted' order by certificate_id
+    insert into proof_use as u (certificate_id, purpose, last_sent_at, recent_at)
+    select certificate_id, ${purpose}, sent_at, array[${at}] from known where provisional = 'admitted' order by certificate_id
     on conflict (certificate_id, purpose) do update set
       last_sent_at = excluded.last_sent_at,
-      minute_started_at = case when u.minute_started_at > ${minuteAgo} and u.minute_started_at <= ${at}
-        then u.minute_started_at else excluded.minute_started_at end,
-      minute_count = case when u.minute_started_at > ${minuteAgo} and u.minute_started_at <= ${at}
-        then u.minute_count + 1 else 1 end
+      recent_at = (u.recent_at || excluded.recent_at)[greatest(1, cardinality(u.recent_at) + 2 - ${minuteCountMax}):]
     where u.last_sent_at < excluded.last_sent_at
     returning certificate_id
   ), decision as (

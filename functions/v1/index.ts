@@ -33,7 +33,7 @@ import { whoami } from "./whoami.ts";
 
 /** Returns the whole API as one list, in the order of the documentation. A new route is one line here. */
 export const routesOf = (core: Core): readonly Route[] => [
-  openApiRoute(),
+  openApiRoute(core),
   whoami(core),
   directoryStatusRoute(core),
   recordSignInRoute(core),

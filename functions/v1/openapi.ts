@@ -1,15 +1,36 @@
 import document from "../../proto/openapi.json" with { type: "json" };
+import type { Core } from "../core.ts";
 import { anyone } from "../http/guards.ts";
-import { route } from "../http/route.ts";
+import { type Route, route } from "../http/route.ts";
 
-/** `GET /v1/openapi.json`: this API as an OpenAPI 3.1 document, generated from the same list of routes that serves it. */
-export const openApiRoute = () =>
-  route({
+/**
+ * `GET /v1/openapi.json`: this API as an OpenAPI 3.1 document, generated from the same list of routes that serves it. The text and its
+ * ETag are made once, at the first request.
+ */
+export const openApiRoute = ({ cryptography }: Pick<Core, "cryptography">): Route => {
+  let made: Promise<{ content: string; etag: string }> | undefined;
+  const make = async () => {
+    const content = JSON.stringify(document);
+    return { content, etag: `"${await cryptography.sha256Hex(new TextEncoder().encode(content))}"` };
+  };
+  return route({
     method: "GET",
     path: "/v1/openapi.json",
     operationId: "openapi",
     summary: "This document",
     guard: anyone,
-    replies: { 200: { description: "OpenAPI 3.1" } },
-    handle: async () => ({ status: 200, body: document, headers: { "Cache-Control": "public, max-age=300" } }),
+    replies: {
+      200: { description: "OpenAPI 3.1, with an `ETag`" },
+      304: { description: "`If-None-Match` names the current `ETag`" },
+    },
+    handle: async () => {
+      made ??= make();
+      const { content, etag } = await made;
+      return {
+        status: 200,
+        text: { type: "application/json", content },
+        headers: { "Cache-Control": "public, max-age=300", ETag: etag },
+      };
+    },
   });
+};

@@ -1,6 +1,6 @@
 import { eq } from "drizzle-orm";
 import { SignJWT, UnsecuredJWT } from "jose";
-import { afterAll, describe, expect, it } from "vitest";
+import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
 import { mintBridgeToken } from "../../scripts/lab/people.ts";
 import { createTestCore } from "../../tests/core.ts";
@@ -13,6 +13,12 @@ const now = () => Math.floor(clock.now() / 1000);
 const sign = (claims: object, header: object = {}) =>
   new SignJWT({ ...claims }).setProtectedHeader({ alg: "HS256", typ: "JWT", ...header }).sign(key);
 const usual = () => ({ sub: people.admin.userId, aud: "core", iat: now(), exp: now() + 300 });
+
+/** Another text of the same bytes: the last of 43 characters has two bits that decode to nothing. */
+const withUnusedBits = (token: string): string => {
+  const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+  return token.slice(0, -1) + alphabet[alphabet.indexOf(token.at(-1) ?? "") + 1];
+};
 
 describe("GET /v1/whoami", () => {
   it("returns the operator and the scopes that the database has now", async () => {
@@ -50,6 +56,9 @@ describe("GET /v1/whoami", () => {
       "longer than an hour": await sign({ ...usual(), exp: iat + 3601 }),
       "a stranger": await sign({ ...usual(), sub: "01920000-0000-7000-8000-0000000000ff" }),
       "a subject that is no id": await sign({ ...usual(), sub: "' or 1=1 --" }),
+      "a subject that is a list": await sign({ ...usual(), sub: [sub] as unknown as string }),
+      "a signature with unused bits set": withUnusedBits(await sign(usual())),
+      "a padded signature": `${await sign(usual())}=`,
       garbage: "a.b.c",
     };
     for (const [fault, bearer] of Object.entries(faulty)) {
@@ -95,5 +104,21 @@ describe("every response", () => {
     expect(method.body).toMatchObject({ code: "method_not_allowed", status: 405 });
     expect(method.headers.get("allow")).toBe("GET");
     expect(method.body.request_id).toBe(method.headers.get("x-request-id"));
+  });
+});
+
+describe("/v1/chat", () => {
+  it("answers 503 service_disabled on every path and method when chat is disabled, else 404", async () => {
+    const disabled = await createTestCore({ env: { SVC_CHAT_ENABLED: "false" } });
+    onTestFinished(() => disabled.close());
+    for (const [method, path] of [
+      ["GET", "/v1/chat/status"],
+      ["POST", "/v1/chat/sessions"],
+      ["DELETE", "/v1/chat/anything"],
+    ] as const) {
+      const { status, body } = await disabled.api(method, path, { as: "auditor" });
+      expect({ path, status, code: body.code }).toEqual({ path, status: 503, code: "service_disabled" });
+      expect((await api(method, path, { as: "auditor" })).status).toBe(404);
+    }
   });
 });

@@ -36,7 +36,6 @@ export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono
   const signIn = createSignIn(web, { sessions, core });
   const signedIn = createSignedIn(clock, sessions);
   const session = createSessionRoute(web, { sessions, core });
-  const proxy = createProxy({ sessions, core });
   const pages = createPages(web, sessions);
 
   app.use(async (c, next) => {
@@ -65,7 +64,9 @@ export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono
     ["GET", callbackPath, signIn.complete],
     ["POST", "/api/auth/logout", signIn.end],
     ["GET", "/api/session", signedIn(session)],
-    ...proxiedRoutes.map(([method, path]) => [method, `/api/core${path}`, signedIn(proxy)] as const),
+    ...proxiedRoutes.map(
+      ([method, path]) => [method, `/api/core${path}`, signedIn(createProxy({ sessions, core }, path))] as const,
+    ),
   ]);
   app.all("/api/*", () => {
     throw new WebProblem("not_found", { detail: "No such path" });

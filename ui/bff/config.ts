@@ -62,7 +62,13 @@ export const webVariables = {
   SVC_HTTP_HOST: v.optional(HostVariable),
   WEBAUTH_URL: plainUrl,
   WEBAUTH_SECRET: HmacKeyVariable,
-  SESSION_TTL: v.optional(DurationVariable(1), "30m"),
+  SESSION_TTL: v.optional(
+    v.pipe(
+      DurationVariable(1),
+      v.maxValue(86_400, "must be at most 24h: web cannot end a stolen session before it expires"),
+    ),
+    "30m",
+  ),
   IDP_ISSUER: v.optional(
     v.pipe(plainUrl, v.check(isConfidentialUrl, "must be an https URL, or an http one on loopback")),
     "https://accounts.google.com",
@@ -102,7 +108,7 @@ export const webFileForms = [
 
 /** Variables of core, which may be in the same env file. */
 const coreVariables =
-  /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT)_|^SVC_LICENSE(_FILE)?$/;
+  /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT)_|^SVC_(LICENSE(_FILE)?|ON_CLOUDFLARE)$/;
 
 /** A parsed configuration and its warnings. */
 export interface ParsedWebConfig {

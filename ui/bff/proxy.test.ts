@@ -72,6 +72,16 @@ describe("the routes of core that a browser reaches", () => {
 });
 
 describe("a forwarded request", () => {
+  it("has the path of its route, however the browser wrote it", async () => {
+    const { asked, request } = webOver(() => new Response("{}"));
+    await request("/collector/%68ealth");
+    await request(`/collector/health/${id.replace("-", "%2d")}?a=%2e`);
+    expect(asked.map(({ url }) => url)).toEqual([
+      "http://core.test/v1/collector/health",
+      `http://core.test/v1/collector/health/${id}?a=%2e`,
+    ]);
+  });
+
   it("has its own bridge token of 300 s, and of the browser's headers only Accept", async () => {
     const { asked, request } = webOver(() => new Response("{}"));
     const headers = {

@@ -33,23 +33,25 @@ export const proxiedRoutes: readonly (readonly [method: "GET" | "POST" | "DELETE
   ["GET", `/chat/sessions/${id}/receipts`],
 ];
 
-const prefix = "/api/core";
 const queryLengthMax = 8192;
 const bodyBytesMax = 64 * 1024;
 
 /** The headers of core's response that the browser receives. */
 const forwardedHeaders = ["content-type", "content-disposition", "retry-after", "x-accel-buffering"];
 
-/** Forwards one request to core as the session's person, and streams core's response back. */
+/**
+ * Returns the handler of one of `proxiedRoutes`: forwards a request to core as the session's person, and streams core's response back.
+ * Core's path is made from the route, never from the request's own path.
+ */
 export const createProxy =
-  ({ sessions, core }: { sessions: Sessions; core: CoreClient }): SignedInHandler =>
+  ({ sessions, core }: { sessions: Sessions; core: CoreClient }, route: string): SignedInHandler =>
   async (c, session) => {
-    const { pathname, search } = new URL(c.req.url);
+    const { search } = new URL(c.req.url);
     if (search.length > queryLengthMax) throw new WebProblem("uri_too_long");
     const method = c.req.method as "GET" | "POST" | "DELETE";
     const response = await core.call({
       method,
-      path: `${pathname.slice(prefix.length)}${search}`,
+      path: `${route.replace(id, c.req.param("id") ?? "")}${search}`,
       userId: session.userId,
       requestId: c.get("requestId"),
       accept: c.req.header("accept") ?? "*/*",
@@ -58,7 +60,7 @@ export const createProxy =
     });
     if (response.status === 401) {
       await response.body?.cancel();
-      throw endSession(c, sessions);
+      throw await endSession(c, sessions);
     }
     const headers = new Headers();
     for (const name of forwardedHeaders) {

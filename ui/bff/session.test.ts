@@ -27,6 +27,18 @@ const claims = { jti: "x", sub: userId, name: "", aud: "web", iat: now, exp: now
 const sign = (changed: object = {}, header: object = {}, by: Uint8Array = key) =>
   new SignJWT({ ...claims, ...changed }).setProtectedHeader({ alg: "HS256", typ: "session+jwt", ...header }).sign(by);
 
+describe("a session that was ended", () => {
+  it("is rejected from every copy of its cookie; other sessions of the person go on", async () => {
+    const issue = async () => (await sessions.issue({ userId, displayName })).split(";")[0];
+    const [one, other] = [await issue(), await issue()];
+    expect(await sessions.read(one)).toMatchObject({ kind: "valid" });
+    expect(await sessions.end(one)).toContain("Max-Age=0");
+    expect(await sessions.read(one)).toEqual({ kind: "none" });
+    expect(await sessions.read(other)).toMatchObject({ kind: "valid" });
+    expect(await sessions.end(undefined)).toContain("Max-Age=0");
+  });
+});
+
 describe("the session cookie", () => {
   it("A7: is HttpOnly and SameSite=Lax; on https Secure with the prefix __Host-", async () => {
     const attributes = async (secure: boolean) => {

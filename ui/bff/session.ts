@@ -1,12 +1,15 @@
 /**
- * Sessions: a JWT in a cookie, signed with `WEBAUTH_SECRET`. Web stores no sessions.
+ * Sessions: a JWT in a cookie, signed with `WEBAUTH_SECRET`. Web stores no sessions, only the ids of ended ones, in memory.
  *
  * 1. `exp` is `SESSION_TTL` after the sign-in; nothing extends it.
  * 2. Each sign-in issues a new session with a new id and replaces the browser's cookie, never adopts it (A2).
  * 3. A session identifies a person and holds no scopes: core reads status and scopes from the database on each request.
- * 4. Only HS256 with this `typ` and `aud` and every claim of the schema below passes as a session.
+ * 4. A process that ended a session rejects every copy of its cookie. Another replica, or this one after a restart, accepts a copy until
+ *    `exp`, which is at most 24 hours after the sign-in.
+ * 5. Only HS256 with this `typ` and `aud` and every claim of the schema below passes as a session.
  */
 import { errors, jwtVerify, SignJWT } from "jose";
+import { LRUCache } from "lru-cache";
 import * as v from "valibot";
 import { createCookie, randomToken } from "./cookies.ts";
 import type { Web } from "./web.ts";
@@ -28,12 +31,14 @@ export interface Sessions {
   /** Returns the `Set-Cookie` header of a new session. */
   issue(person: { userId: string; displayName: string }): Promise<string>;
   read(cookieHeader: string | undefined): Promise<SessionCookie>;
-  /** Returns the `Set-Cookie` header that ends the session in the browser. */
-  end(): string;
+  /** Ends the session of these cookies, if any. Returns the `Set-Cookie` header that deletes it in the browser. */
+  end(cookieHeader: string | undefined): Promise<string>;
 }
 
 const audience = "web";
 const type = "session+jwt";
+/** Ended sessions kept in memory: about 10 MB. */
+const endedMax = 100_000;
 /** Browsers drop a cookie over 4 KiB. */
 const nameLengthMax = 120;
 const Claims = v.object({
@@ -50,6 +55,20 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
   const cookieName = secure ? "__Host-svc_session" : "svc_session";
   const cookie = createCookie({ name: cookieName, path: "/", secure, ttlSeconds });
   const key = new TextEncoder().encode(config.sessionSecret.reveal());
+  const endedIds = new LRUCache<string, true>({ max: endedMax });
+  const read = async (cookieHeader: string | undefined): Promise<SessionCookie> => {
+    const token = cookie.read(cookieHeader);
+    if (token === null) return { kind: "none" };
+    try {
+      const currentDate = new Date(clock.now());
+      const { payload } = await jwtVerify(token, key, { algorithms: ["HS256"], typ: type, audience, currentDate });
+      const { jti, sub, name: displayName, exp } = v.parse(Claims, payload);
+      if (endedIds.has(jti)) return { kind: "none" };
+      return { kind: "valid", session: { id: jti, userId: sub, displayName, expiresAt: exp } };
+    } catch (error) {
+      return { kind: error instanceof errors.JWTExpired ? "expired" : "none" };
+    }
+  };
   return {
     issue: async ({ userId, displayName }) => {
       const iat = Math.floor(clock.now() / 1000);
@@ -64,18 +83,11 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
         .sign(key);
       return cookie.set(token);
     },
-    read: async (cookieHeader) => {
-      const token = cookie.read(cookieHeader);
-      if (token === null) return { kind: "none" };
-      try {
-        const currentDate = new Date(clock.now());
-        const { payload } = await jwtVerify(token, key, { algorithms: ["HS256"], typ: type, audience, currentDate });
-        const { jti, sub, name: displayName, exp } = v.parse(Claims, payload);
-        return { kind: "valid", session: { id: jti, userId: sub, displayName, expiresAt: exp } };
-      } catch (error) {
-        return { kind: error instanceof errors.JWTExpired ? "expired" : "none" };
-      }
+    read,
+    end: async (cookieHeader) => {
+      const state = await read(cookieHeader);
+      if (state.kind === "valid") endedIds.set(state.session.id, true);
+      return cookie.clear();
     },
-    end: () => cookie.clear(),
   };
 };

@@ -40,9 +40,9 @@ const createRateLimit = (clock: Web["clock"]): ((userId: string) => number | nul
   };
 };
 
-/** Ends the session in the browser and returns the 401 to throw: core no longer accepts the person (A3). */
-export const endSession = (c: WebContext, sessions: Sessions): WebProblem => {
-  c.header("Set-Cookie", sessions.end());
+/** Ends the session and returns the 401 to throw: core no longer accepts the person (A3). */
+export const endSession = async (c: WebContext, sessions: Sessions): Promise<WebProblem> => {
+  c.header("Set-Cookie", await sessions.end(c.req.header("cookie")));
   return new WebProblem("unauthenticated", { detail: "Core no longer accepts this person: sign in again" });
 };
 
@@ -51,7 +51,7 @@ export const createSessionRoute =
   ({ config }: Pick<Web, "config">, { sessions, core }: { sessions: Sessions; core: CoreClient }): SignedInHandler =>
   async (c, { userId, displayName, expiresAt }) => {
     const person = await core.whoami(userId, c.get("requestId"));
-    if (person === null) throw endSession(c, sessions);
+    if (person === null) throw await endSession(c, sessions);
     const view: Session = {
       user: { user_id: person.userId, email: person.email, display_name: displayName },
       scopes: person.scopes,

@@ -4,13 +4,24 @@ import type { Core } from "../../core.ts";
 import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
 import { SignerFault } from "../../signer/signer.ts";
 import type { Executor } from "../../store/database.ts";
-import { countFailures, countRefusal, deleteRefusals, insertFailure } from "../../store/enrollments.ts";
+import {
+  countFailures,
+  countRefusal,
+  deleteFailures,
+  deleteRefusals,
+  hasRefusalSlot,
+  insertFailure,
+} from "../../store/enrollments.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 
 const windowMs = 5 * 60_000;
 const failuresMax = 10;
 /** Refusals are counted by the minute. */
 const minuteMs = 60_000;
+/** Counts of one minute by address and reason. Later addresses share one, so that a rotating IPv6 prefix fills no table. */
+const countsPerMinuteMax = 100;
+/** The address of that shared count. */
+const otherAddresses = "other";
 
 /** A refusal of an enrollment: the public problem, and the reason that only the audit event holds. */
 export class EnrollmentRefusal extends Error {
@@ -79,7 +90,8 @@ export const recordRefusals = async <Result>(
 /**
  * Records a refused use and returns the problem to answer with. A 401 or 403 counts against the remote address; after ten in five
  * minutes the problem is 429 `throttled`. Valid uses are never throttled, so a valid token enrolls from any address. Audits the first refusal
- * of an address, reason and minute; `flushRefusalCounts` audits the count of the others.
+ * of an address, reason and minute; `flushRefusalCounts` audits the count of the others. From the hundredth count of a minute on, new
+ * addresses are counted and audited together, and their failed uses are not stored.
  */
 const refuse = async (
   { db, clock, entropy }: Pick<Core, "clock" | "entropy"> & { db: Executor },
@@ -99,7 +111,9 @@ const refuse = async (
   const problem = throttled
     ? new Problem("throttled", { cause: refusal, retryAfterSeconds: windowMs / 1000 })
     : refusal.problem;
-  if (await countRefusal(db, { addressKey: key, minuteStartedAt, reason, at })) {
+  const isCountedAlone = await hasRefusalSlot(db, { addressKey: key, minuteStartedAt }, countsPerMinuteMax);
+  const countedKey = isCountedAlone ? key : otherAddresses;
+  if (await countRefusal(db, { addressKey: countedKey, minuteStartedAt, reason, at })) {
     await recordAudit(
       db,
       { clock, entropy },
@@ -119,7 +133,7 @@ const refuse = async (
       },
     );
   }
-  if (isFailedUse && !throttled) {
+  if (isFailedUse && !throttled && isCountedAlone) {
     await insertFailure(db, { id: uuidv7({ clock, entropy }), addressKey: key, reason, occurredAt: at }, windowStart);
   }
   return problem;
@@ -134,8 +148,8 @@ const graceMs = 5000;
 const batch = 500;
 
 /**
- * Audits how many uses each address was refused in each past minute, by reason; a single refusal has its own event already. Returns how
- * many events it wrote. Safe to repeat and to run on several replicas: one transaction takes the counts and writes their events.
+ * Audits how many uses each address was refused in each past minute, by reason; a single refusal has its own event already. Deletes the
+ * failed uses that no longer count. Returns how many events it wrote. Safe to repeat and to run on several replicas: one transaction takes the counts and writes their events.
  */
 export const flushRefusalCounts = async ({
   db,
@@ -143,6 +157,7 @@ export const flushRefusalCounts = async ({
   entropy,
 }: Pick<Core, "db" | "clock" | "entropy">): Promise<number> => {
   const before = new Date(clock.now() - minuteMs - graceMs);
+  await deleteFailures(db, new Date(clock.now() - windowMs));
   let written = 0;
   for (;;) {
     const taken = await db.transaction(async (tx) => {

@@ -217,4 +217,22 @@ describe("the remote address of an enrollment", () => {
     ]);
     expect(await db.select().from(enrollmentRefusal)).toEqual([]);
   });
+
+  it("E7: a flood from a rotating IPv6 /48 adds a bounded number of rows and audit events, and is counted exactly", async () => {
+    await clock.advance(6 * 60_000 - (clock.now() % 60_000));
+    await flushRefusalCounts(test.core);
+    const before = await db.$count(auditEvent);
+    for (let address = 0; address < 120; address++)
+      expect(await bad(`2001:db8:1:${address.toString(16)}::1`)).toBe("token_invalid");
+    expect(await db.$count(enrollmentFailure)).toBe(100);
+    await clock.advance(65_001);
+    await flushRefusalCounts(test.core);
+    const events = await db.select().from(auditEvent).where(eq(auditEvent.targetId, "other"));
+    expect(events).toMatchObject([{ details: { count: 20 } }]);
+    // The first hundred, the first of the others, and their count.
+    expect((await db.$count(auditEvent)) - before).toBe(102);
+    await clock.advance(5 * 60_000);
+    await flushRefusalCounts(test.core);
+    expect(await db.$count(enrollmentFailure)).toBe(0);
+  });
 });

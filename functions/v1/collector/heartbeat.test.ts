@@ -202,6 +202,15 @@ describe("POST /v1/collector/heartbeat", () => {
     expect((await test.api("POST", path, call)).body).toMatchObject({ status: 422 });
   });
 
+  it("rejects the seventh in any 60 s, also across a full minute", async () => {
+    expect((await beat()).status).toBe(200);
+    await clock.advance(59_000);
+    for (let sent = 0; sent < 5; sent++) expect((await beat(at(sent))).status).toBe(200);
+    await clock.advance(1000);
+    expect((await beat(at(10))).status).toBe(200);
+    expect((await beat(at(11))).status).toBe(429);
+  });
+
   it("rejects more than 6 a minute of one certificate, and accepts them a minute later", async () => {
     for (let sent = 0; sent < 6; sent++) expect((await beat(at(sent))).status).toBe(200);
     const seventh = await beat(at(6));

@@ -16,7 +16,7 @@ export interface SignInRoutes {
   begin: Handler;
   /** `GET /api/auth/callback/idp`: the provider's redirect; admits or refuses the person. */
   complete: Handler;
-  /** `POST /api/auth/logout`: ends the session in this browser. */
+  /** `POST /api/auth/logout`: ends the session in this browser, and in this process for any copy of its cookie. */
   end: Handler;
 }
 
@@ -83,8 +83,8 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
         throw error;
       }
     },
-    end: (c) => {
-      c.header("Set-Cookie", sessions.end());
+    end: async (c) => {
+      c.header("Set-Cookie", await sessions.end(c.req.header("cookie")));
       // A form needs a page; a script does not.
       return c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")
         ? c.redirect(loginPath({ reason: "signed_out" }), 303)

@@ -74,6 +74,11 @@ describe("enrollment policies", () => {
     ["a prefix in upper case", { allowed_identity_prefixes: ["SPIFFE://a.test/"] }, "allowed_identity_prefixes.0"],
     ["a prefix with a query", { allowed_identity_prefixes: ["https://a.test/?x=/"] }, "allowed_identity_prefixes.0"],
     ["an address that is no CIDR", { allowed_source_cidrs: ["10.0.0.1"] }, "allowed_source_cidrs.0"],
+    ["a CIDR of two parts", { allowed_source_cidrs: ["127.5/16"] }, "allowed_source_cidrs.0"],
+    ["a CIDR in octal", { allowed_source_cidrs: ["010.0.0.0/8"] }, "allowed_source_cidrs.0"],
+    ["a CIDR in hexadecimal", { allowed_source_cidrs: ["0x7f.0.0.0/8"] }, "allowed_source_cidrs.0"],
+    ["a CIDR with a leading zero in its length", { allowed_source_cidrs: ["10.0.0.0/08"] }, "allowed_source_cidrs.0"],
+    ["a CIDR with a zone", { allowed_source_cidrs: ["fe80::%eth0/64"] }, "allowed_source_cidrs.0"],
     ["a platform that is none", { allowed_platforms: ["linux/amd64/v2"] }, "allowed_platforms.0"],
     ["a name with a control character", { name: "a\u0000b" }, "name"],
     ["a way of re-enrolling that is not known", { reenrollment: "maybe" }, "reenrollment"],
@@ -86,6 +91,19 @@ describe("enrollment policies", () => {
     });
     const [value] = Object.values(fields).flat();
     if (typeof value === "string") expect(JSON.stringify(body.errors)).not.toContain(value);
+  });
+
+  it("refuses an array as a body: it is not an object without fields", async () => {
+    for (const url of [path, `${path}/01920000-0000-7000-8000-0000000000ff/tokens`]) {
+      const { status, body } = await api("POST", url, {
+        as: "admin",
+        raw: { type: "application/json", content: "[]" },
+      });
+      expect({ status, errors: body.errors }).toEqual({
+        status: 422,
+        errors: [{ path: "", message: "must be an object" }],
+      });
+    }
   });
 
   it("reports what is expected in words, for a wrong type too", async () => {
