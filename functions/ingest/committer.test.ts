@@ -209,6 +209,101 @@ describe("committer", () => {
     expect(await committer.commit(frame(3, 3), 1)).toMatchObject({ cursor: 3n });
   });
 
+  it("D8: a queue whose row stays locked delays no other queue, even one of its batch", {
+    timeout: 30_000,
+  }, async () => {
+    const { committer } = start();
+    const hosts = Array.from({ length: 20 }, (_, index) => `host-${index}`);
+    await Promise.all(hosts.map((hostId) => committer.commit(frame(1, 1, { hostId }), 1)));
+    const { sql } = database.connect();
+    const [locked = "", ...others] = hosts;
+    const longest: number[] = [];
+    await sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor where host_id = ${locked} for update`;
+      const held = failure(committer.commit(frame(2, 2, { hostId: locked }), 1));
+      for (let sequence = 2; sequence < 8; sequence++) {
+        const startedAt = performance.now();
+        const outcomes = await Promise.all(
+          others.map((hostId) => committer.commit(frame(sequence, sequence, { hostId }), 1)),
+        );
+        expect(outcomes.every(({ outcome }) => outcome === "committed")).toBe(true);
+        longest.push(performance.now() - startedAt);
+      }
+      expect(await held).toMatchObject({ code: "database_unavailable" });
+      // Resent while others send, it fails alone again.
+      const again = failure(committer.commit(frame(2, 2, { hostId: locked }), 1));
+      await Promise.all(others.map((hostId) => committer.commit(frame(8, 8, { hostId }), 1)));
+      again.catch(() => undefined);
+    });
+    expect(Math.max(...longest)).toBeLessThan(5_000);
+    expect(await committer.commit(frame(2, 3, { hostId: locked }), 1)).toMatchObject({ cursor: 3n });
+    expect((await stored()).filter((row) => row.startsWith("host-0 "))).toEqual([
+      "host-0 01 1",
+      "host-0 01 2",
+      "host-0 01 3",
+    ]);
+  });
+
+  it("D8: batches that wait for one that the server does not finish give their other queues back", {
+    timeout: 30_000,
+  }, async () => {
+    const { committer } = start();
+    const send = (hostId: string, sequence: number, bytes = 1) =>
+      committer.commit(frame(sequence, sequence, { hostId }), bytes);
+    for (const hostId of ["a", "b"]) await send(hostId, 1);
+    const { sql } = database.connect();
+    await sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor where host_id = 'a' for update`;
+      const first = send("a", 2, parallelBytes);
+      // Joins a second batch, which waits for the first.
+      const later = [send("a", 3, parallelBytes), send("b", 2, parallelBytes)];
+      expect(await later[1]).toMatchObject({ outcome: "committed" });
+      void Promise.allSettled([first, later[0]]);
+    });
+    expect(await committer.commit(frame(2, 4, { hostId: "a" }), 1)).toMatchObject({ cursor: 4n });
+    expect(await stored()).toEqual(["a 01 1", "a 01 2", "a 01 3", "a 01 4", "b 01 1", "b 01 2"]);
+  });
+
+  it("D8: leaves no connection when its statements cannot be prepared", async () => {
+    const { sql } = database.connect();
+    await sql`alter table ingest_cursor rename to renamed`;
+    const { committer } = start();
+    const outcomes = await Promise.all(
+      Array.from({ length: 20 }, (_, at) => failure(committer.commit(frame(1, 1, { hostId: `h-${at}` }), 1))),
+    );
+    expect(outcomes.every(({ code }) => code === "42P01")).toBe(true);
+    const connections = () => sql<{ count: number }[]>`select count(*)::int from pg_stat_activity
+      where application_name = 'svc-server ingest' and datname = current_database()`;
+    await expect.poll(async () => (await connections())[0]?.count).toBe(0);
+    await sql`alter table renamed rename to ingest_cursor`;
+  });
+
+  it("D1: is healthy again after an outage also when no frame comes", async () => {
+    let isDown = true;
+    const connect = async () => {
+      if (isDown) throw Object.assign(new Error("down"), { code: "ECONNREFUSED" });
+      return openCommitClient(database.url);
+    };
+    const { committer } = start({ connect });
+    expect(await failure(committer.commit(frame(1, 1), 1))).toMatchObject({ code: "database_unavailable" });
+    expect(committer.health().healthy).toBe(false);
+    isDown = false;
+    await expect.poll(() => committer.health().healthy, { timeout: 5_000 }).toBe(true);
+  });
+
+  it("D3: closes within its grace although a batch gets no answer", async () => {
+    const { committer } = start();
+    await committer.commit(frame(1, 1), 1);
+    const { sql } = database.connect();
+    await sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor for update`;
+      const unanswered = failure(committer.commit(frame(2, 2), 1));
+      await expect.poll(async () => (await waitingBatches(sql)).length).toBe(1);
+      await committer.close(50);
+      expect(await unanswered).toMatchObject({ code: "database_unavailable" });
+    });
+  });
+
   it("D3: a batch that the server does not answer times out", async () => {
     const clock = createTestClock(systemClock.now());
     const { committer } = start({ clock, connections: 1 });

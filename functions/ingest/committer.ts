@@ -8,12 +8,16 @@
  * - Frames of one queue commit in the order of their calls. Two batches of a queue may copy in parallel when core knows the queue's
  *   cursor; the later one commits after the earlier, and only if the cursor is then at its expected value. `expected` is a guess that
  *   the transaction checks, wrong when the earlier batch failed or another core wrote. Then the batch runs again without it.
+ * - A batch that the server does not finish delays its own queues only: it no longer counts against the connections, no other batch waits
+ *   for it, and frames of its queues wait until it ends. A batch that waits for a lock of one queue is split into one for each queue.
+ * - Frames that go back to `waiting` go before every later frame of their queue; batches with later ones go back first.
  * - The committer has no bound of its own: the caller's byte budget bounds what is pending.
  */
 
 import { LRUCache } from "lru-cache";
 import type { Client } from "pg";
 import type { Clock } from "../../kit/clock.ts";
+import { Problem } from "../problems.ts";
 import {
   type CommittedFrame,
   commitFrames,
@@ -21,8 +25,10 @@ import {
   type FrameToCommit,
   queueKey,
 } from "../store/commit-frames.ts";
-import { destroyClient } from "../store/copy-transaction.ts";
-import { canRetryIndividually, databaseProblem } from "../store/database-problem.ts";
+import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database-problem.ts";
+import { type Batch, beginBatch } from "./commit-batch.ts";
+import { createCommitConnections } from "./commit-connections.ts";
+import { createWaitingFrames } from "./waiting-frames.ts";
 
 /** Receives facts about commits. */
 export interface CommitObserver {
@@ -36,8 +42,8 @@ export interface Committer {
   commit(frame: FrameToCommit, bytes: number): Promise<CommittedFrame>;
   /** Returns whether the last batch committed, or none ran yet, and no frame has waited longer than `stalledAfterMs`. */
   health(): { healthy: boolean; detail: string };
-  /** Rejects new frames, waits for those pending, and closes the connections. */
-  close(): Promise<void>;
+  /** Rejects new frames, waits `graceMs` (3 s) for those pending, and closes the connections. */
+  close(graceMs?: number): Promise<void>;
 }
 
 /** What a committer needs. */
@@ -53,23 +59,6 @@ export interface CommitterOptions {
   batchBytesMax?: number;
 }
 
-interface Pending {
-  frame: FrameToCommit;
-  bytes: number;
-  since: number;
-  resolve(outcome: CommittedFrame): void;
-  reject(cause: unknown): void;
-}
-
-/** A batch that runs, with the expected cursors of its queues if core has one for each. */
-interface Batch {
-  frames: readonly Pending[];
-  keys: ReadonlySet<string>;
-  expected: ReadonlyMap<string, bigint> | undefined;
-  /** Resolves when the earlier batches of the same queues have ended; undefined when there are none. */
-  turn: Promise<unknown> | undefined;
-}
-
 /** A queue that is in running batches: since when, in how many, and when the last of them ends. */
 interface Busy {
   since: number;
@@ -83,6 +72,10 @@ const stalledAfterMs = 10_000;
 const parallelBytesMin = 1536 * 1024;
 /** From here on a batch counts as slow. */
 const slowAfterMs = 50;
+/** From here on a batch counts as stuck: no other waits for it. */
+const stuckAfterMs = 1_000;
+/** Bounds the connections, those of stuck batches included. */
+const connectionsMax = 8;
 
 /** Makes a committer; it connects with the first frame. */
 export const createCommitter = ({
@@ -90,95 +83,83 @@ export const createCommitter = ({
   clock,
   observe,
   connections = 2,
-  batchTimeoutMs = 30_000,
+  batchTimeoutMs = 10_000,
   batchBytesMax = 16 * 1024 * 1024,
 }: CommitterOptions): Committer => {
-  const waiting = new Map<string, Pending[]>();
-  let waitingBytes = 0;
   const busy = new Map<string, Busy>();
   /** The cursor of each queue once its running batches have committed. */
   const expected = new LRUCache<string, bigint>({ max: expectedMax });
-  const idle: Client[] = [];
+  const waiting = createWaitingFrames({
+    clock,
+    batchBytesMax,
+    isBusy: (key) => busy.has(key),
+    isUnknown: (key) => expected.get(key) === undefined,
+  });
+  const pool = createCommitConnections({ connect, clock, timeoutMs: batchTimeoutMs });
+  const batches = new Set<Batch>();
   let running = 0;
+  let stuckBatches = 0;
+  let probing = false;
   let slow = false;
   let closing = false;
   let failure: unknown;
   let drained: (() => void) | undefined;
 
-  /**
-   * Takes the frames of queues, oldest first, while they fit; at least one frame. A queue that is in a running batch joins only a batch
-   * in which every queue has an expected cursor.
-   */
-  const takeFrames = (): Pending[] => {
-    const frames: Pending[] = [];
-    let bytes = 0;
-    let someBusy = false;
-    let someUnknown = false;
-    for (const [key, queued] of waiting) {
-      const isBusy = busy.has(key);
-      const isUnknown = expected.get(key) === undefined;
-      if (isBusy ? isUnknown || someUnknown : isUnknown && someBusy) continue;
-      let taken = 0;
-      while (taken < queued.length) {
-        const next = queued[taken];
-        if (next === undefined || (frames.length > 0 && bytes + next.bytes > batchBytesMax)) break;
-        bytes += next.bytes;
-        waitingBytes -= next.bytes;
-        frames.push(next);
-        taken++;
-      }
-      if (taken === 0) break;
-      someBusy ||= isBusy;
-      someUnknown ||= isUnknown;
-      if (taken === queued.length) waiting.delete(key);
-      else waiting.set(key, queued.slice(taken));
-      if (taken < queued.length) break;
-    }
-    return frames;
+  const putBack = ({ frames, keys }: Pick<Batch, "frames" | "keys">): void => {
+    for (const key of keys) expected.delete(key);
+    waiting.putBack(frames);
   };
-
-  const begin = (frames: readonly Pending[]): Batch => {
-    const keys = new Set(frames.map(({ frame }) => queueKey(frame.hostId, frame.queueId)));
-    const cursors = new Map<string, bigint>();
-    for (const key of keys) {
-      const cursor = expected.get(key);
-      if (cursor !== undefined) cursors.set(key, cursor);
+  /** Puts the frames of all batches that wait for an earlier one back, the newest batch first. */
+  const yieldWaiting = (): void => {
+    for (const batch of [...batches].reverse()) {
+      if (!batch.state.isWaiting || batch.state.hasYielded) continue;
+      putBack(batch);
+      batch.yield();
     }
-    const earlier = [...keys].flatMap((key) => busy.get(key)?.ended ?? []);
-    const turn = earlier.length > 0 ? Promise.all(earlier) : undefined;
-    if (cursors.size < keys.size) return { frames, keys, expected: undefined, turn };
-    for (const { frame } of frames) {
-      const key = queueKey(frame.hostId, frame.queueId);
-      const cursor = expected.get(key) ?? 0n;
-      if (frame.previousSequence <= cursor && frame.lastSequence > cursor) expected.set(key, frame.lastSequence);
-    }
-    return { frames, keys, expected: cursors, turn };
   };
 
   const pump = (): void => {
-    while (running < connections && (running === 0 || slow || waitingBytes >= parallelBytesMin)) {
-      const frames = takeFrames();
+    while (
+      running - stuckBatches < connections &&
+      running < connectionsMax &&
+      (running === stuckBatches || slow || waiting.bytes() >= parallelBytesMin)
+    ) {
+      const frames = waiting.take();
       if (frames.length === 0) break;
       running++;
-      const batch = begin(frames);
-      const timer = setTimeout(() => {
-        slow = true;
-        pump();
-      }, slowAfterMs);
+      const batch = beginBatch(frames, { expected, endedOf: (key) => busy.get(key)?.ended });
+      batches.add(batch);
+      let isStuck = false;
+      const timers = [
+        setTimeout(() => {
+          slow = true;
+          pump();
+        }, slowAfterMs),
+        setTimeout(() => {
+          isStuck = true;
+          stuckBatches++;
+          waiting.hold(batch.keys);
+          yieldWaiting();
+          pump();
+        }, stuckAfterMs),
+      ];
       const ended = run(batch);
       for (const key of batch.keys) {
         const { since = frames[0]?.since ?? 0, batches = 0 } = busy.get(key) ?? {};
         busy.set(key, { since, batches: batches + 1, ended });
       }
       void ended.finally(() => {
-        clearTimeout(timer);
+        for (const timer of timers) clearTimeout(timer);
         slow = false;
         running--;
+        if (isStuck) stuckBatches--;
+        batches.delete(batch);
+        if (isStuck) waiting.release(batch.keys);
         for (const key of batch.keys) leave(key);
         pump();
       });
     }
-    if (running === 0 && waiting.size === 0) drained?.();
+    if (running === 0 && waiting.isEmpty()) drained?.();
   };
 
   const leave = (key: string): void => {
@@ -197,34 +178,49 @@ export const createCommitter = ({
         if (outcome) resolve(outcome);
         else reject(new Error("a frame without an outcome"));
       }
+      waiting.rejoin(keys);
     } catch (cause) {
+      if (batch.state.hasYielded) return;
       for (const key of keys) expected.delete(key);
+      if (isLockTimeout(cause)) {
+        waiting.isolate(keys);
+        if (keys.size > 1) {
+          yieldWaiting();
+          return putBack(batch);
+        }
+      }
       if (frames.length > 1 && canRetryIndividually(cause)) return void (await retryIndividually(batch));
-      failure = cause;
+      // A lock says nothing about the server.
+      if (!isLockTimeout(cause)) {
+        failure = cause;
+        void probe();
+      }
       const reason = databaseProblem(cause) ?? cause;
       for (const { reject } of frames) reject(reason);
     }
   };
 
+  /** Connects after a failure until that succeeds: without it a core that gets no frames, because it is not ready, would stay so. */
+  const probe = async (): Promise<void> => {
+    if (probing) return;
+    probing = true;
+    if (await pool.untilAvailable()) failure = undefined;
+    probing = false;
+  };
+
   /** Runs each frame as a batch: only one that cannot be stored, and those after it in its queue, then fail. */
-  const retryIndividually = async ({ frames, turn }: Batch): Promise<void> => {
-    for (const pending of frames) {
+  const retryIndividually = async (batch: Batch): Promise<void> => {
+    for (const pending of batch.frames) {
+      if (batch.state.hasYielded) return;
       const keys = new Set([queueKey(pending.frame.hostId, pending.frame.queueId)]);
-      await run({ frames: [pending], keys, expected: undefined, turn });
+      await run({ ...batch, frames: [pending], keys, expected: undefined });
     }
   };
 
-  const attempt = async ({ frames, keys, expected: cursors, turn }: Batch): Promise<CommittedFrame[]> => {
-    const client = idle.pop() ?? (await connect());
-    const startedAt = clock.monotonic();
-    // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
-    const ended = new AbortController();
-    clock.sleep(batchTimeoutMs, ended.signal).then(
-      () => destroyClient(client),
-      () => undefined,
-    );
-    const batch = frames.map(({ frame }) => frame);
-    try {
+  const attempt = ({ frames, keys, expected: cursors, turn }: Batch): Promise<CommittedFrame[]> =>
+    pool.run(async (client) => {
+      const startedAt = clock.monotonic();
+      const batch = frames.map(({ frame }) => frame);
       let outcomes = cursors && (await commitFramesAhead(client, batch, { expected: cursors, turn, now: clock.now }));
       if (outcomes === undefined) {
         for (const key of keys) expected.delete(key);
@@ -237,43 +233,42 @@ export const createCommitter = ({
       }
       const rows = outcomes.reduce((sum, { storedRows }) => sum + storedRows, 0);
       observe.batch({ seconds: (clock.monotonic() - startedAt) / 1000, frames: frames.length, rows });
-      idle.push(client);
       return outcomes;
-    } catch (cause) {
-      // A connection is kept only after success, as a failure leaves it in an unknown state.
-      destroyClient(client);
-      throw cause;
-    } finally {
-      ended.abort();
-    }
-  };
+    });
 
   return {
     commit: (frame, bytes) =>
       new Promise((resolve, reject) => {
         if (closing) return reject(new Error("the committer is closed"));
-        const key = queueKey(frame.hostId, frame.queueId);
-        const pending = { frame, bytes, since: clock.monotonic(), resolve, reject };
-        waitingBytes += bytes;
-        const queue = waiting.get(key);
-        if (queue) queue.push(pending);
-        else waiting.set(key, [pending]);
+        waiting.add({ frame, bytes, since: clock.monotonic(), resolve, reject });
         pump();
       }),
     health() {
       if (failure !== undefined) return { healthy: false, detail: "the last batch did not commit" };
-      let oldest = clock.monotonic();
+      let oldest = waiting.oldest() ?? clock.monotonic();
       for (const { since } of busy.values()) oldest = Math.min(oldest, since);
-      for (const frames of waiting.values()) oldest = Math.min(oldest, frames[0]?.since ?? oldest);
       const waited = clock.monotonic() - oldest;
       return waited > stalledAfterMs
         ? { healthy: false, detail: `a frame has been waiting for ${Math.round(waited / 1000)} s` }
         : { healthy: true, detail: "committing" };
     },
-    async close() {
+    async close(graceMs = 3_000) {
       closing = true;
-      if (running > 0 || waiting.size > 0) await new Promise<void>((resolve) => (drained = resolve));
-      await Promise.all(idle.splice(0).map((client) => client.end().catch(() => undefined)));
+      if (running > 0 || !waiting.isEmpty()) {
+        const ended = new Promise<void>((resolve) => (drained = resolve));
+        const timer = new AbortController();
+        const late = clock.sleep(graceMs, timer.signal).then(
+          () => {
+            waiting.rejectAll(new Problem("shutting_down"));
+            pool.destroyActive();
+          },
+          () => undefined,
+        );
+        await ended;
+        timer.abort();
+        await late;
+      }
+      await pool.close();
     },
   };
 };

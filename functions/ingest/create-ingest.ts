@@ -21,7 +21,7 @@ export interface IngestNeeds {
   log: Log;
   observe: IngestObserver & CommitObserver;
   certificates: CertificateRegister;
-  /** Calls back whenever something was revoked (`listen` on `revocationChannel`). Without it, ingest rechecks within 4 s. */
+  /** Calls back whenever something was revoked (`listen` on `revocationChannel`). Without it, ingest rechecks within 2 s. */
   onRevocation?(callback: () => void): Promise<unknown>;
   /** Bytes received and not yet committed, in all; 64 MiB by default. */
   inFlightBytesMax?: number;
@@ -84,7 +84,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     async watch(signal) {
       await needs
         .onRevocation?.(() => streams.triggerRecheck())
-        .catch((err: unknown) => log.warn({ err }, "revocation notifications failed; streams are rechecked every 4 s"));
+        .catch((err: unknown) => log.warn({ err }, "revocation notifications failed; streams are rechecked every 2 s"));
       await streams.watch(signal);
     },
     health: committer.health,

@@ -23,6 +23,8 @@ export interface OpenStreams {
 }
 
 const tickMs = 1_000;
+/** How long streams stay open without a recheck that succeeded. */
+const unconfirmedMsMax = 5_000;
 
 /** Makes an empty set of open streams. */
 export const createOpenStreams = ({
@@ -30,7 +32,7 @@ export const createOpenStreams = ({
   clock,
   onError,
   streamsOfIdentityMax = 8,
-  recheckMs = 4_000,
+  recheckMs = 2_000,
 }: {
   admission: Pick<Admission, "recheck" | "expiryFault">;
   clock: Clock;
@@ -50,6 +52,10 @@ export const createOpenStreams = ({
       const fault = admission.expiryFault(caller);
       if (fault) controller.abort(fault);
     }
+  };
+  /** The database does not say that these callers may still send. They connect again, to another core if this one's pool is at fault. */
+  const endUnconfirmed = (): void => {
+    for (const controller of open.values()) controller.abort(new Problem("database_unavailable"));
   };
   const endRefused = async (): Promise<void> => {
     for (const [caller, fault] of await admission.recheck([...open.keys()])) open.get(caller)?.abort(fault);
@@ -81,16 +87,32 @@ export const createOpenStreams = ({
       wake.abort();
     },
     async watch(signal) {
-      let checkedAt = clock.monotonic();
+      let startedAt = clock.monotonic();
+      let confirmedAt = startedAt;
+      let isRunning = false;
+      const recheck = async (): Promise<void> => {
+        const since = clock.monotonic();
+        try {
+          await endRefused();
+          confirmedAt = since;
+        } catch (cause) {
+          onError(cause);
+        }
+        isRunning = false;
+      };
       while (!signal.aborted) {
         wake = new AbortController();
-        if (!isTriggered) await clock.sleep(tickMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
+        if (!isTriggered || isRunning)
+          await clock.sleep(tickMs, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
         if (signal.aborted) return;
         endExpired();
-        if (!isTriggered && clock.monotonic() - checkedAt < recheckMs) continue;
+        const now = clock.monotonic();
+        if (now - confirmedAt >= unconfirmedMsMax) endUnconfirmed();
+        if (isRunning || (!isTriggered && now - startedAt < recheckMs)) continue;
         isTriggered = false;
-        checkedAt = clock.monotonic();
-        await endRefused().catch(onError);
+        isRunning = true;
+        startedAt = now;
+        void recheck();
       }
     },
     count: () => open.size,

@@ -18,7 +18,7 @@ const probeTimeoutMs = 2_000;
 
 /**
  * Chooses among the servers of a URL (docs/operate.md). One server is used as it is. Several are asked in turn, and the first that
- * accepts writes is used until a pool reports a fault of it.
+ * accepts writes is used until one of its connections fails.
  */
 export const createDatabaseServers = (url: string): DatabaseServers => {
   const urls = splitDatabaseUrl(url).servers;
@@ -32,8 +32,12 @@ export const createDatabaseServers = (url: string): DatabaseServers => {
     return found;
   });
   const locate = async () => current ?? find();
+  const forget = (): void => {
+    if (urls.length > 1) current = undefined;
+  };
   const counted = (socket: Socket): Socket => {
     count += 1;
+    socket.once("error", forget);
     return socket.once("close", () => (count -= 1));
   };
   return {
@@ -49,7 +53,7 @@ export const createDatabaseServers = (url: string): DatabaseServers => {
       return () => void pools.delete(drop);
     },
     leave(cause, all) {
-      if (urls.length > 1) current = undefined;
+      forget();
       for (const drop of pools) drop(cause, all);
     },
   };

@@ -135,7 +135,7 @@ export const commitFramesAhead = async (
     const names = `${hostsOf(all)}, ${queuesOf(all)}`;
     const cursors = numberArray(all.map(({ initial }) => initial));
     await runCopyTransaction(client, {
-      before: [begin],
+      before: [beginFor(all.length)],
       rows,
       turn,
       after: [
@@ -153,7 +153,9 @@ export const commitFramesAhead = async (
   }
 };
 
-const begin = "begin; set local synchronous_commit = on";
+/** A batch of several queues waits for their locks but shortly: it can be split. */
+const beginFor = (queues: number): string =>
+  `begin; set local synchronous_commit = on${queues > 1 ? "; set local lock_timeout = '1s'" : ""}`;
 
 /** The SQLSTATE that `expect_ingest_cursors` raises (drizzle/sql/ingest-expect-cursors.sql). */
 const unexpectedCursor = "IC001";
@@ -175,7 +177,10 @@ const lockQueues = async (
 ): Promise<Map<string, QueueState>> => {
   const queues = queuesIn(frames);
   const all = [...queues.values()];
-  const found = await lastResult(client, `${begin}; execute lock_queues(${hostsOf(all)}, ${queuesOf(all)})`);
+  const found = await lastResult(
+    client,
+    `${beginFor(all.length)}; execute lock_queues(${hostsOf(all)}, ${queuesOf(all)})`,
+  );
   setCursors(queues, found);
   const missing = all.filter(({ isNew }) => isNew);
   if (missing.length > 0) {
@@ -183,7 +188,7 @@ const lockQueues = async (
     // that exists, or that another core inserts meanwhile.
     const inserted = await lastResult(
       client,
-      `rollback; ${begin};
+      `rollback; ${beginFor(all.length)};
        execute insert_queues(${hostsOf(all)}, ${queuesOf(all)}, ${timestamp(now)})`,
     );
     setCursors(queues, inserted);

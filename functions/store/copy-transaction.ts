@@ -120,9 +120,15 @@ const submittable = (
       }
       if (turn === undefined && copies.length > 0) stream.write(closing);
       stream.uncork();
-      void turn?.then(() => {
-        if (!ended && copies.length > 0) stream.write(closing);
-      });
+      turn?.then(
+        () => {
+          if (!ended && copies.length > 0) stream.write(closing);
+        },
+        (cause: unknown) => {
+          reject(cause);
+          stream.destroy();
+        },
+      );
     },
     handleCommandComplete({ text }: { text: string }) {
       command = text;

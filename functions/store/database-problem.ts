@@ -1,3 +1,4 @@
+import { errorCode } from "../../kit/describe-error.ts";
 import { Problem } from "../problems.ts";
 
 /** Codes of postgres.js (some by patches/), of pg and of the operating system for a connection that failed or was lost. */
@@ -82,3 +83,6 @@ const isTransactionRollback = (error: unknown): boolean => {
     if ("severity" in cause && "code" in cause && /^40...$/.test(String(cause.code))) return true;
   return false;
 };
+
+/** Returns whether a lock was not free within `lock_timeout`. */
+export const isLockTimeout = (error: unknown): boolean => error instanceof Error && errorCode(error) === "55P03";

@@ -1,0 +1,72 @@
+import type { Client } from "pg";
+import type { Clock } from "../../kit/clock.ts";
+import { destroyClient } from "../store/copy-transaction.ts";
+
+/** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state. */
+export interface CommitConnections {
+  /** Runs work on an idle or a new connection, which is closed when the work fails or exceeds the timeout. */
+  run<Result>(work: (client: Client) => Promise<Result>): Promise<Result>;
+  /** Resolves once a connection has been opened; returns false if `close` came first. */
+  untilAvailable(): Promise<boolean>;
+  /** Closes the connections that are in use; their work rejects. */
+  destroyActive(): void;
+  /** Closes the idle connections. */
+  close(): Promise<void>;
+}
+
+const retryMs = 500;
+
+/** Makes the connections; the first is opened by the first work. */
+export const createCommitConnections = ({
+  connect,
+  clock,
+  timeoutMs,
+}: {
+  connect(): Promise<Client>;
+  clock: Clock;
+  timeoutMs: number;
+}): CommitConnections => {
+  const idle: Client[] = [];
+  const active = new Set<Client>();
+  const closed = new AbortController();
+  return {
+    async run(work) {
+      const client = idle.pop() ?? (await connect());
+      active.add(client);
+      // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
+      const ended = new AbortController();
+      clock.sleep(timeoutMs, ended.signal).then(
+        () => destroyClient(client),
+        () => undefined,
+      );
+      try {
+        const result = await work(client);
+        idle.push(client);
+        return result;
+      } catch (cause) {
+        destroyClient(client);
+        throw cause;
+      } finally {
+        active.delete(client);
+        ended.abort();
+      }
+    },
+    async untilAvailable() {
+      for (;;) {
+        await clock.sleep(retryMs, closed.signal).catch(() => undefined);
+        if (closed.signal.aborted) return false;
+        const client = await connect().catch(() => undefined);
+        if (client === undefined) continue;
+        destroyClient(client);
+        return true;
+      }
+    },
+    destroyActive() {
+      for (const client of active) destroyClient(client);
+    },
+    async close() {
+      closed.abort();
+      await Promise.all(idle.splice(0).map((client) => client.end().catch(() => undefined)));
+    },
+  };
+};

@@ -1,0 +1,130 @@
+import { LRUCache } from "lru-cache";
+import type { Clock } from "../../kit/clock.ts";
+import { type CommittedFrame, type FrameToCommit, queueKey } from "../store/commit-frames.ts";
+
+/** A frame that waits for its commit. */
+export interface Pending {
+  frame: FrameToCommit;
+  bytes: number;
+  since: number;
+  resolve(outcome: CommittedFrame): void;
+  reject(cause: unknown): void;
+}
+
+/** The frames of each queue that are in no batch, oldest first. */
+export interface WaitingFrames {
+  add(pending: Pending): void;
+  /**
+   * Takes the frames of queues, oldest first, while they fit; at least one frame, unless every queue has to wait. A queue that is in a
+   * running batch joins only a batch in which every queue has an expected cursor.
+   */
+  take(): Pending[];
+  /** Puts frames back before the later ones of their queues. */
+  putBack(frames: readonly Pending[]): void;
+  /** Takes nothing of these queues until they are released. */
+  hold(keys: Iterable<string>): void;
+  release(keys: Iterable<string>): void;
+  /** Takes these queues in batches of their own from now on, for half a minute or until they rejoin. */
+  isolate(keys: Iterable<string>): void;
+  rejoin(keys: Iterable<string>): void;
+  rejectAll(reason: unknown): void;
+  bytes(): number;
+  /** Returns since when the oldest frame has been waiting; undefined without one. */
+  oldest(): number | undefined;
+  isEmpty(): boolean;
+}
+
+const isolatedMs = 30_000;
+const isolatedMax = 20_000;
+
+/** Makes an empty set of waiting frames. */
+export const createWaitingFrames = ({
+  clock,
+  batchBytesMax,
+  isBusy,
+  isUnknown,
+}: {
+  clock: Pick<Clock, "monotonic">;
+  batchBytesMax: number;
+  /** Whether a queue is in a running batch. */
+  isBusy(key: string): boolean;
+  /** Whether a queue has no expected cursor. */
+  isUnknown(key: string): boolean;
+}): WaitingFrames => {
+  const waiting = new Map<string, Pending[]>();
+  const held = new Set<string>();
+  const isolated = new LRUCache<string, number>({ max: isolatedMax });
+  let waitingBytes = 0;
+
+  return {
+    add(pending) {
+      const key = queueKey(pending.frame.hostId, pending.frame.queueId);
+      waitingBytes += pending.bytes;
+      const queue = waiting.get(key);
+      if (queue) queue.push(pending);
+      else waiting.set(key, [pending]);
+    },
+    take() {
+      const frames: Pending[] = [];
+      let bytes = 0;
+      let someBusy = false;
+      let someUnknown = false;
+      for (const [key, queued] of waiting) {
+        if (held.has(key)) continue;
+        const isAlone = isolated.size > 0 && (isolated.get(key) ?? 0) > clock.monotonic();
+        if (isAlone && frames.length > 0) continue;
+        const busy = isBusy(key);
+        const unknown = isUnknown(key);
+        if (busy ? unknown || someUnknown : unknown && someBusy) continue;
+        let taken = 0;
+        while (taken < queued.length) {
+          const next = queued[taken];
+          if (next === undefined || (frames.length > 0 && bytes + next.bytes > batchBytesMax)) break;
+          bytes += next.bytes;
+          waitingBytes -= next.bytes;
+          frames.push(next);
+          taken++;
+        }
+        if (taken === 0) break;
+        someBusy ||= busy;
+        someUnknown ||= unknown;
+        if (taken === queued.length) waiting.delete(key);
+        else waiting.set(key, queued.slice(taken));
+        if (taken < queued.length || isAlone) break;
+      }
+      return frames;
+    },
+    putBack(frames) {
+      for (const pending of frames.toReversed()) {
+        const key = queueKey(pending.frame.hostId, pending.frame.queueId);
+        waitingBytes += pending.bytes;
+        waiting.set(key, [pending, ...(waiting.get(key) ?? [])]);
+      }
+    },
+    hold(keys) {
+      for (const key of keys) held.add(key);
+    },
+    release(keys) {
+      for (const key of keys) held.delete(key);
+    },
+    isolate(keys) {
+      for (const key of keys) isolated.set(key, clock.monotonic() + isolatedMs);
+    },
+    rejoin(keys) {
+      if (isolated.size > 0) for (const key of keys) isolated.delete(key);
+    },
+    rejectAll(reason) {
+      for (const { reject } of [...waiting.values()].flat()) reject(reason);
+      waiting.clear();
+      waitingBytes = 0;
+    },
+    bytes: () => waitingBytes,
+    oldest() {
+      let oldest: number | undefined;
+      for (const [first] of waiting.values())
+        if (first && (oldest === undefined || first.since < oldest)) oldest = first.since;
+      return oldest;
+    },
+    isEmpty: () => waiting.size === 0,
+  };
+};
