@@ -21,6 +21,10 @@ export const commands: Record<string, { summary: string; load: () => Promise<Com
     summary: "show what the running collector does",
     load: () => import("./status.ts").then((module) => module.statusCommand),
   },
+  "dead-letters": {
+    summary: "list or export the records that core rejected",
+    load: () => import("./dead-letters.ts").then((module) => module.deadLettersCommand),
+  },
   diag: {
     summary: "print a diagnostics bundle without secrets",
     load: () => import("./diag.ts").then((module) => module.diagCommand),
