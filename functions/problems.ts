@@ -12,6 +12,8 @@ export type ProblemKind =
   | "unsupported_media_type"
   | "invalid"
   | "throttled"
+  | "timeout"
+  | "unimplemented"
   | "internal"
   | "bad_gateway"
   | "unavailable";
@@ -28,6 +30,8 @@ export const transportStatus = {
   unsupported_media_type: { http: 415, connect: "InvalidArgument" },
   invalid: { http: 422, connect: "InvalidArgument" },
   throttled: { http: 429, connect: "ResourceExhausted" },
+  timeout: { http: 408, connect: "DeadlineExceeded" },
+  unimplemented: { http: 404, connect: "Unimplemented" },
   internal: { http: 500, connect: "Internal" },
   bad_gateway: { http: 502, connect: "Unavailable" },
   unavailable: { http: 503, connect: "Unavailable" },
@@ -100,6 +104,9 @@ export const problemCatalog = {
   frame_too_large: entry("too_large", "fix_request", "The frame is over the limit"),
   frame_invalid: entry("invalid", "fix_request", "The frame is not valid"),
   too_many_streams: entry("throttled", "retry", "The identity has too many open streams"),
+  too_many_connections: entry("throttled", "retry", "The identity has too many connections"),
+  body_timeout: entry("timeout", "retry", "The body or message was not complete in time"),
+  method_unknown: entry("unimplemented", "fix_request", "The service has no such method"),
   shutting_down: entry("unavailable", "retry", "Core is shutting down"),
   overloaded: entry("unavailable", "retry", "Core is at its limit of uncommitted data"),
 } as const satisfies Record<string, Entry>;

@@ -232,9 +232,10 @@ const startIngest = async (
   // Only routes with a proof of possession: on this listener the TLS certificate alone identifies the caller.
   const management = routes.filter(({ guard }) => guard.kind === "collector");
   const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
+  const managementPaths = new Set(management.map(({ path }) => path));
   const { host, port } = config;
   const listener = await listenFor("SVC_INGEST_GRPC_ADDR", () =>
-    startIngestListener({ host, port, tls, ingest: ingest.routes, app, clock, log }),
+    startIngestListener({ host, port, tls, ingest: ingest.routes, app, managementPaths, clock, log }),
   );
   const { signal } = stop;
   const jobs = [

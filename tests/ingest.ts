@@ -139,6 +139,7 @@ export const startTestIngest = async (
     tls,
     ingest: ingest.routes,
     app,
+    managementPaths: new Set(),
     clock: systemClock,
     log,
     ...options.listener,

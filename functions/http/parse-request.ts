@@ -12,17 +12,17 @@ const strictUtf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 const depthMax = 32;
 
 /**
- * Reads at most `bodyBytesMax` bytes, with or without a Content-Length. Throws `payload_too_large`, and `unsupported_media_type` for a
+ * Reads at most `bytesMax` bytes, with or without a Content-Length. Throws `payload_too_large`, and `unsupported_media_type` for a
  * compressed body (RFC 9110, 15.5.16).
  */
-export const readBody = async (request: Request): Promise<Uint8Array<ArrayBuffer>> => {
+export const readBody = async (request: Request, bytesMax = bodyBytesMax): Promise<Uint8Array<ArrayBuffer>> => {
   if (/^(?!identity$)./i.test(request.headers.get("content-encoding") ?? ""))
     throw new Problem("unsupported_media_type", { detail: "Send the body without a content coding" });
   const length = request.headers.get("content-length");
-  if (Number(length ?? 0) > bodyBytesMax) throw new Problem("payload_too_large");
+  if (Number(length ?? 0) > bytesMax) throw new Problem("payload_too_large");
   // HTTP enforces a Content-Length, so the platform's own reader is safe, and three times as fast.
   if (length !== null) return new Uint8Array(await request.arrayBuffer());
-  const body = await readBytes(request.body ?? [], bodyBytesMax);
+  const body = await readBytes(request.body ?? [], bytesMax);
   if (body === null) throw new Problem("payload_too_large");
   return body;
 };
@@ -31,8 +31,8 @@ export const readBody = async (request: Request): Promise<Uint8Array<ArrayBuffer
  * Returns the JSON value of a request's body, or `absentAs` for an empty body. Throws 415 `unsupported_media_type`, 400
  * `malformed_json` (also for text that is not UTF-8 or nests deeper than 32), 413 `payload_too_large`.
  */
-export const readJson = async (request: Request, absentAs?: unknown): Promise<unknown> => {
-  const bytes = await readBody(request);
+export const readJson = async (request: Request, absentAs?: unknown, bytesMax = bodyBytesMax): Promise<unknown> => {
+  const bytes = await readBody(request, bytesMax);
   if (bytes.length === 0 && absentAs !== undefined) return absentAs;
   if (mediaTypeOf(request) !== "application/json")
     throw new Problem("unsupported_media_type", { detail: "Send the body as application/json" });

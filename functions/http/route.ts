@@ -1,7 +1,8 @@
 import type { Hono } from "hono";
 import * as v from "valibot";
+import { managementBytesMax } from "../../proto/management/proof.ts";
 import { Problem, type ProblemCode, type ProblemKind } from "../problems.ts";
-import { mediaTypeOf, parse, readBody, readJson, readText } from "./parse-request.ts";
+import { bodyBytesMax, mediaTypeOf, parse, readBody, readJson, readText } from "./parse-request.ts";
 import type { HttpContext, HttpEnv, RequestOrigin } from "./request.ts";
 
 /** The body of a request, read at most once, for operator routes after the guard has admitted the caller. */
@@ -153,16 +154,23 @@ export const route = <
   };
 };
 
-const bodyOf = (request: Request, definition: { bodyAbsentAs?: unknown; textBody?: TextBody }): Body => {
-  const { bodyAbsentAs, textBody } = definition;
+const bodyOf = (
+  request: Request,
+  {
+    bodyAbsentAs,
+    textBody,
+    guard,
+  }: { bodyAbsentAs?: unknown; textBody?: TextBody; guard: Pick<Guard<unknown>, "describe"> },
+): Body => {
+  const bytesMax = guard.describe.kind === "collector" ? managementBytesMax : bodyBytesMax;
   let value: Promise<unknown> | undefined;
   return {
-    bytes: () => readBody(request),
+    bytes: () => readBody(request, bytesMax),
     json: () => {
       value ??=
         textBody !== undefined && mediaTypeOf(request) === textBody.type
           ? readText(request).then(textBody.read)
-          : readJson(request, bodyAbsentAs);
+          : readJson(request, bodyAbsentAs, bytesMax);
       return value;
     },
   };

@@ -1,5 +1,6 @@
 import { createContextKey } from "@connectrpc/connect";
 import type { Clock } from "../../kit/clock.ts";
+import { singleFlight } from "../../kit/single-flight.ts";
 import type { IdentityResult } from "../../proto/identity.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 import type { CertificateState } from "../store/certificates.ts";
@@ -42,6 +43,11 @@ export interface CertificateRegister {
 export interface Admission {
   /** Returns the caller, or throws a Problem that says why it may not send. */
   admit(certificate: CallerCertificate | undefined): Promise<Caller>;
+  /**
+   * Returns why a certificate has no active row, and the Problem with which ingest rejects it for that. For a connection; `admit` decides
+   * on each call.
+   */
+  check(certificate: CallerCertificate): Promise<{ fault: ProblemCode | undefined; refuse: Problem | undefined }>;
   /** Returns why callers may send no longer; those who may are absent. Runs one query at most. */
   recheck(callers: readonly Caller[]): Promise<ReadonlyMap<Caller, Problem>>;
   /** Returns `certificate_expired` once the certificate has expired. */
@@ -61,7 +67,23 @@ export const createAdmission = ({
   const expiryFault = (caller: Caller): Problem | undefined =>
     clock.now() < caller.notAfter + 1000 ? undefined : new Problem("certificate_expired");
 
+  const recordRefusal = (identity: string, reason: ProblemCode, state: CertificateState | undefined) =>
+    certificates.refused({ identity, reason, ...(state ? { certificateId: state.certificateId } : {}) });
+  // Calls that arrive together share a query, however many there are.
+  const findState = singleFlight(
+    async (fingerprint: string) => (await certificates.find([fingerprint])).get(fingerprint),
+    (fingerprint) => fingerprint,
+  );
+
   return {
+    async check({ identity, fingerprintSha256 }) {
+      if (!identity.ok) return { fault: undefined, refuse: undefined };
+      const state = await findState(fingerprintSha256);
+      const fault = faultOf(state);
+      if (fault === undefined || !requireEnrollment) return { fault: fault?.code, refuse: undefined };
+      await recordRefusal(identity.identity, fault.code, state);
+      return { fault: fault.code, refuse: fault };
+    },
     async admit(certificate) {
       if (certificate === undefined) throw new Problem("client_certificate_required");
       const { identity, fingerprintSha256, notAfter } = certificate;
@@ -72,11 +94,10 @@ export const createAdmission = ({
         await certificates.refused({ identity: caller.identity, reason: expired.code });
         throw expired;
       }
-      const state = (await certificates.find([fingerprintSha256])).get(fingerprintSha256);
+      const state = await findState(fingerprintSha256);
       const fault = requireEnrollment ? faultOf(state) : undefined;
       if (fault) {
-        const { identity, certificateId } = { ...caller, ...state };
-        await certificates.refused({ identity, reason: fault.code, ...(certificateId ? { certificateId } : {}) });
+        await recordRefusal(caller.identity, fault.code, state);
         throw fault;
       }
       if (state && !state.used && faultOf(state) === undefined) await certificates.use(state);

@@ -69,6 +69,12 @@ export interface IngestRoutes {
   routes(router: ConnectRouter, gzip: Compression): void;
   readMaxBytes: number;
   requestGate(context: HandlerContext): Promise<void>;
+  /** Checks the certificate of a connection. */
+  check: Admission["check"];
+  /** Counts a call that the listener rejects, and translates the reason. */
+  refused(problem: Problem): ConnectError;
+  /** Reserves bytes for a body of a management request, in the budget of frames. Returns their release, or null beyond the budget. */
+  reserve(bytes: number): (() => void) | null;
   /** Ends every stream, and rejects new ones, with `shutting_down`. */
   stop(): void;
 }
@@ -87,15 +93,19 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, committer, observe });
 
-  /** Counts and translates an error. After `disconnected` aborts, what is no Problem is the failure of the connection. */
-  const refuse = (error: unknown, disconnected?: AbortSignal): never => {
-    const isOurs = error instanceof Problem || (error instanceof ConnectError && error.code !== Code.Canceled);
-    if (disconnected?.aborted && !isOurs) throw new ConnectError("the client disconnected", Code.Canceled);
+  const count = (error: unknown): ConnectError => {
     const refusal = toConnectError(error);
     // Without a reason it is a protocol error of Connect's own.
     observe.refused(refusal.findDetails(ErrorInfoSchema)[0]?.reason ?? Code[refusal.code].toLowerCase());
     if (refusal.code === Code.Internal) needs.log.error({ err: refusal.cause ?? error }, "ingest failed");
-    throw refusal;
+    return refusal;
+  };
+
+  /** Counts and translates an error. After `disconnected` aborts, what is no Problem is the failure of the connection. */
+  const refuse = (error: unknown, disconnected?: AbortSignal): never => {
+    const isOurs = error instanceof Problem || (error instanceof ConnectError && error.code !== Code.Canceled);
+    if (disconnected?.aborted && !isOurs) throw new ConnectError("the client disconnected", Code.Canceled);
+    throw count(error);
   };
 
   const examine = (frame: Frame, caller: Caller): ExaminedFrame =>
@@ -189,6 +199,16 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     },
     readMaxBytes,
     stop: streams.stop,
+    check: admission.check,
+    refused: count,
+    reserve(bytes) {
+      if (!budget.reserve(bytes)) return null;
+      let isReserved = true;
+      return () => {
+        if (isReserved) budget.release(bytes);
+        isReserved = false;
+      };
+    },
     async requestGate(context) {
       const caller = await admit(context.values.get(callerCertificateKey));
       context.values.set(callerKey, caller);

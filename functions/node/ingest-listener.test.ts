@@ -124,15 +124,23 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     }
   });
 
-  it("rejects a client without a certificate, with one of another CA, or with an expired one", async () => {
+  it("answers a client without a certificate, with one of another CA, or with an expired one, with the reason, and logs it", async () => {
     const queue = newQueue();
     const other = await startTestIngest({ database: test.database });
     const stranger = await other.client({});
     await other.close();
     const expired = await test.client({ notAfter: new Date(Date.now() - 60_000) });
-    for (const certificate of [undefined, stranger, expired]) {
-      const { error } = await submit(connect(certificate), frame(queue, 1, 1));
-      expect(error?.code).toBe(status.UNAVAILABLE);
+    const refusals = [
+      { certificate: undefined, reason: "client_certificate_required", logged: "client_certificate_required" },
+      { certificate: stranger, reason: "certificate_unknown", logged: "CERT_SIGNATURE_FAILURE" },
+      { certificate: expired, reason: "certificate_expired", logged: "CERT_HAS_EXPIRED" },
+    ];
+    for (const { certificate, reason, logged } of refusals) {
+      const refusal = { code: status.UNAUTHENTICATED, reason };
+      expect((await submit(connect(certificate), frame(queue, 1, 1))).error).toMatchObject(refusal);
+      expect((await forwardAll(connect(certificate), [open(queue)])).error).toMatchObject(refusal);
+      const fields = { remote_address: "127.0.0.1", reason: logged };
+      expect(test.log.lines).toContainEqual({ level: "warn", message: "connection rejected", fields });
     }
     expect(await stored(queue)).toEqual([]);
   });
@@ -175,17 +183,18 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     const certificate = await test.client({ uri: "spiffe://fleet.test/greedy" });
     const queue = newQueue();
     const first = open(queue, "spiffe://fleet.test/greedy");
-    const streams = Array.from({ length: 8 }, () => openForward(connect(certificate)));
+    const [one, other] = [connect(certificate), connect(certificate)];
+    const streams = Array.from({ length: 8 }, (_, index) => openForward(index % 2 === 0 ? one : other));
     for (const { call } of streams) {
       call.write(first);
       await once(call, "data");
     }
-    const ninth = await forwardAll(connect(certificate), [first]);
+    const ninth = await forwardAll(one, [first]);
     expect(ninth.error).toMatchObject({ code: status.RESOURCE_EXHAUSTED, reason: "too_many_streams" });
     expect((await forwardAll(connect(await test.client({})), [open(queue)])).error).toBeUndefined();
     streams[0]?.call.end();
     await streams[0]?.ended;
-    expect((await forwardAll(connect(certificate), [first])).error).toBeUndefined();
+    expect((await forwardAll(other, [first])).error).toBeUndefined();
     for (const { call } of streams.slice(1)) call.cancel();
     await expect.poll(() => test.ingest.gauges().openStreams).toBe(0);
   });

@@ -3,8 +3,6 @@
  * HTTP/1.1 clients too. The TLS certificate alone identifies the caller; headers do not.
  */
 
-import type { X509Certificate } from "node:crypto";
-import { createHash } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
   constants,
@@ -23,14 +21,22 @@ import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
 import { getRequestListener } from "@hono/node-server";
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
-import { identityOfCertificate } from "../../proto/identity.ts";
+import { managementBytesMax } from "../../proto/management/proof.ts";
 import type { HttpContext, Peer } from "../http/request.ts";
-import { type CallerCertificate, callerCertificateKey } from "../ingest/admission.ts";
+import { callerCertificateKey } from "../ingest/admission.ts";
 import { toConnectError } from "../ingest/connect-error.ts";
 import type { IngestRoutes } from "../ingest/service.ts";
 import { Problem } from "../problems.ts";
 import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
+import {
+  type CallerLimits,
+  type Connection,
+  callerLimits,
+  createIngestConnections,
+  type PeerOfConnection,
+} from "./ingest-connections.ts";
+import { type Exchange, pathOf, refuseCall } from "./refuse-call.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
 
@@ -45,8 +51,13 @@ export interface IngestListenerOptions {
   app: { fetch(request: Request, env: unknown): Response | Promise<Response> };
   clock: Pick<Clock, "monotonic">;
   log: { warn(fields: object, message: string): void };
+  /** The paths that `app` serves, whose callers need an active certificate row. */
+  managementPaths: ReadonlySet<string>;
   /** In place of the defaults. */
   handshakes?: Partial<HandshakeLimits>;
+  callers?: Partial<CallerLimits>;
+  /** Of a management request; 15 s by default. */
+  bodyTimeoutMs?: number;
 }
 
 /** A listening ingest port. */
@@ -56,32 +67,33 @@ export interface IngestListener {
   close(graceMs: number): Promise<void>;
 }
 
-const streamWindowBytes = 4 * 1024 * 1024;
-const connectionWindowBytes = 16 * 1024 * 1024;
+/** What a stream may send before core has read it. */
+const streamWindowBytes = 1024 * 1024;
+/** Far above the open calls of an identity, so that a client learns why the ninth is rejected. */
+const streamsOfConnectionMax = 16;
 const minVersion = "TLSv1.2";
 const pingIntervalMs = 30_000;
-
-interface PeerOfConnection {
-  caller: CallerCertificate;
-  der: Uint8Array<ArrayBuffer>;
-}
+const bodyTimeoutMsDefault = 15_000;
 
 /** Starts listening. Rejects when the address is not available. */
 export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
   const { ingest, app, clock, log } = options;
-  const peers = new WeakMap<TLSSocket, PeerOfConnection>();
-  const sessions = new Set<ServerHttp2Session>();
+  const limits = { ...callerLimits, ...options.callers };
+  const sessions = new Map<ServerHttp2Session, Connection>();
+  const http1 = new WeakMap<object, Connection>();
+  const connections = createIngestConnections({ limits, clock, log, check: ingest.check });
 
   const server = createSecureServer({
     ...options.tls.current(),
     requestCert: true,
-    rejectUnauthorized: true,
+    // A TLS failure would reach the client as a reset, which it retries: `createIngestConnections` rejects with the reason.
+    rejectUnauthorized: false,
     minVersion,
     allowHTTP1: true,
     settings: {
       initialWindowSize: streamWindowBytes,
-      maxConcurrentStreams: 128,
-      maxHeaderListSize: 32 * 1024,
+      maxConcurrentStreams: streamsOfConnectionMax,
+      maxHeaderListSize: 16 * 1024,
       enablePush: false,
     },
     // A flood of invalid frames, rejected streams or header fragments ends the connection (G2).
@@ -90,19 +102,15 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     maxSessionInvalidFrames: 100,
     maxSessionRejectedStreams: 100,
     maxSettings: 32,
-    maxSessionMemory: 64,
+    maxSessionMemory: 16,
   });
 
-  const peerOf = (request: IncomingMessage | Http2ServerRequest): PeerOfConnection | undefined => {
-    const socket = socketOf(request);
-    const known = peers.get(socket);
-    if (known) return known;
-    const certificate = socket.getPeerX509Certificate();
-    if (certificate === undefined) return undefined;
-    const peer = readPeer(certificate);
-    peers.set(socket, peer);
-    return peer;
-  };
+  const connectionOf = (request: IncomingMessage | Http2ServerRequest): Connection | undefined =>
+    "stream" in request
+      ? request.stream.session && sessions.get(request.stream.session as ServerHttp2Session)
+      : http1.get(request.socket);
+  const peerOf = (request: IncomingMessage | Http2ServerRequest): PeerOfConnection | undefined =>
+    connectionOf(request)?.peer ?? undefined;
 
   const management = getRequestListener(
     (request, bindings) => app.fetch(request, { ...bindings, peerCertificate: peerOf(bindings.incoming)?.der ?? null }),
@@ -121,17 +129,69 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
         log.warn({ err }, "a management request ended early"),
       ),
   });
-  const connections = limitHandshakes(server, { limits: { ...handshakeLimits, ...options.handshakes }, clock, log });
+  const refuse = (exchange: Exchange, problem: Problem): void => {
+    const connection = connectionOf(exchange.request);
+    // Management requests answer 401 with the codes that are PERMISSION_DENIED at ingest.
+    const isRow = options.managementPaths.has(pathOf(exchange.request)) && problem.code === connection?.rowFault();
+    const shown = isRow ? new Problem(problem.code, { kind: "unauthenticated" }) : problem;
+    refuseCall(exchange, shown, ingest.refused(shown));
+    connection?.reject();
+  };
+  /** Starts what a management request needs before its body is read; returns why it is rejected instead. */
+  const beginManagement = (exchange: Exchange, connection: Connection): Problem | undefined => {
+    const fault = connection.rowFault();
+    if (fault !== undefined) return new Problem(fault);
+    const release = ingest.reserve(managementBytesMax);
+    if (release === null) return new Problem("overloaded");
+    const { request, response } = exchange;
+    const timer = setTimeout(() => {
+      if (request.complete) return;
+      refuse(exchange, new Problem("body_timeout"));
+    }, options.bodyTimeoutMs ?? bodyTimeoutMsDefault);
+    response.once("close", () => {
+      clearTimeout(timer);
+      release();
+    });
+    return undefined;
+  };
+  const begin = (exchange: Exchange, connection: Connection): void => {
+    const { request, response } = exchange;
+    if (options.managementPaths.has(pathOf(request))) {
+      const rejected = beginManagement(exchange, connection);
+      if (rejected) {
+        refuse(exchange, rejected);
+        return;
+      }
+    }
+    adapter(request as Http2ServerRequest, response as Http2ServerResponse);
+  };
+  const sockets = limitHandshakes(server, { limits: { ...handshakeLimits, ...options.handshakes }, clock, log });
   answerUnreadable(server);
-  server.on("request", (request: Http2ServerRequest, response: Http2ServerResponse) => {
-    if ("stream" in request) endWithResponse(request.stream);
-    adapter(request, response);
+  server.on("request", (request: Exchange["request"], response: Exchange["response"]) => {
+    const exchange = { request, response };
+    const connection = connectionOf(request);
+    if (connection === undefined) return void request.socket.destroy();
+    const call = connection.enter();
+    if (call instanceof Problem) return refuse(exchange, call);
+    if ("stream" in request) {
+      const { stream } = request;
+      stream.once("close", () => call.leave(isReset(stream)));
+      endWithResponse(stream);
+    } else response.once("close", () => call.leave(false));
+    if (call.ready === undefined) return begin(exchange, connection);
+    void call.ready.then((rejected) => {
+      if (response.destroyed || ("stream" in request && request.stream.destroyed)) return;
+      if (rejected) refuse(exchange, rejected);
+      else begin(exchange, connection);
+    });
   });
   server.on("session", (session) => {
-    sessions.add(session);
-    session.setLocalWindowSize(connectionWindowBytes);
-    session.once("close", () => sessions.delete(session));
     session.on("error", () => undefined);
+    sessions.set(session, connections.open(session.socket as TLSSocket, session));
+    session.once("close", () => sessions.delete(session));
+  });
+  server.on("secureConnection", (socket) => {
+    if (socket.alpnProtocol !== "h2") http1.set(socket, connections.open(socket));
   });
   server.on("tlsClientError", (err: Error & { code?: string }, socket) => {
     log.warn({ code: err.code, remote_address: socket.remoteAddress }, "TLS handshake failed");
@@ -148,7 +208,8 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
   });
   options.tls.subscribe((material) => server.setSecureContext({ ...material, minVersion }));
   const pings = setInterval(() => {
-    for (const session of sessions) pingOrDestroy(session);
+    for (const session of sessions.keys()) pingOrDestroy(session);
+    connections.closeIdle();
   }, pingIntervalMs);
   pings.unref();
 
@@ -158,11 +219,11 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       clearInterval(pings);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       ingest.stop();
-      connections.destroyUnfinished();
-      for (const session of sessions) session.close();
+      sockets.destroyUnfinished();
+      for (const session of sessions.keys()) session.close();
       const timer = setTimeout(() => {
-        for (const session of sessions) session.destroy();
-        connections.destroyAll();
+        for (const session of sessions.keys()) session.destroy();
+        sockets.destroyAll();
       }, graceMs);
       await closed;
       clearTimeout(timer);
@@ -189,18 +250,6 @@ const socketOf = (request: IncomingMessage | Http2ServerRequest): TLSSocket => {
   return (socket ?? request.socket) as TLSSocket;
 };
 
-const readPeer = (certificate: X509Certificate): PeerOfConnection => {
-  const der = Uint8Array.from(certificate.raw);
-  return {
-    der,
-    caller: {
-      identity: identityOfCertificate(der),
-      fingerprintSha256: createHash("sha256").update(der).digest("hex"),
-      notAfter: certificate.validToDate.getTime(),
-    },
-  };
-};
-
 const inflate = promisify(gunzip);
 const inflateChunkBytes = 256 * 1024;
 
@@ -220,6 +269,9 @@ const limitedGzip: typeof compressionGzip = {
     }
   },
 };
+
+/** Whether the client has reset a stream, or given it up with its connection. */
+const isReset = (stream: ServerHttp2Stream): boolean => stream.rstCode !== constants.NGHTTP2_NO_ERROR;
 
 /** Resets a stream after its response, so that a rejected sender stops sending (RFC 9113, 8.1). */
 const endWithResponse = (stream: ServerHttp2Stream): void => {

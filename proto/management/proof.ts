@@ -5,6 +5,9 @@ import { Timestamp } from "./text.ts";
 /** The purpose of a proof; a proof is valid for its purpose alone. */
 export type ProofPurpose = "renew" | "heartbeat" | "config_desired";
 
+/** The largest body of a management request, which core buffers before it knows that the caller has signed it. */
+export const managementBytesMax = 64 * 1024;
+
 /** The largest difference between `sent_at` and core's clock, inclusive. */
 export const clockSkewMsMax = 120_000;
 

@@ -65,13 +65,8 @@ const encoder = new TextEncoder();
  * authentication failure.
  */
 export const proveCollector = async (core: ProveCore, presented: Presented): Promise<ProvenCollector> => {
-  const { clock, cryptography, clientCertificates } = core;
-  const read = await clientCertificates.read(presented.der);
-  if (!read.ok) {
-    const code = read.fault === "identity_invalid" ? "certificate_identity_invalid" : "certificate_unknown";
-    throw new Problem(code, { cause: new Error(`client certificate: ${read.identityFault ?? read.fault}`) });
-  }
-  const { certificate } = read;
+  const { clock, cryptography } = core;
+  const certificate = await verifyChain(core, presented.der);
   const now = clock.now();
   const sentAt = parseTimestamp(presented.sentAt);
   if (sentAt === undefined || Math.abs(now - sentAt) > clockSkewMsMax) {
@@ -93,6 +88,17 @@ export const proveCollector = async (core: ProveCore, presented: Presented): Pro
     throw new Problem("proof_invalid");
   }
   return { certificate, sentAt };
+};
+
+/** Returns a client certificate that chains to the bundle. Throws 401 `certificate_identity_invalid` or `certificate_unknown`. */
+export const verifyChain = async (
+  { clientCertificates }: Pick<ProveCore, "clientCertificates">,
+  der: Uint8Array,
+): Promise<ClientCertificate> => {
+  const read = await clientCertificates.read(der);
+  if (read.ok) return read.certificate;
+  const code = read.fault === "identity_invalid" ? "certificate_identity_invalid" : "certificate_unknown";
+  throw new Problem(code, { cause: new Error(`client certificate: ${read.identityFault ?? read.fault}`) });
 };
 
 /** Returns the proof use by which the store admits a caller at `now`. */

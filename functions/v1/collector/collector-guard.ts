@@ -3,7 +3,12 @@ import { readValue, tag } from "../../../proto/certificate-der.ts";
 import { ProofFields, type ProofPurpose, provableFault } from "../../../proto/management/proof.ts";
 import { decodePem } from "../../../proto/pem.ts";
 import type { Core } from "../../core.ts";
-import { type ProveCore, type ProvenCollector, proveCollector } from "../../domain/certificate/authenticate.ts";
+import {
+  type ProveCore,
+  type ProvenCollector,
+  proveCollector,
+  verifyChain,
+} from "../../domain/certificate/authenticate.ts";
 import { parse } from "../../http/parse-request.ts";
 import type { HttpContext } from "../../http/request.ts";
 import type { Body, DocumentedProblem, Guard } from "../../http/route.ts";
@@ -51,6 +56,8 @@ export const collector = (
 const admit = async (core: ManagementCore, purpose: ProofPurpose, c: HttpContext, body: Body) => {
   const der = clientCertificateOf(c, core.config.clientCertificateHeader);
   if (der === null) throw new Problem("client_certificate_required");
+  // Before the body: only who has a certificate may make core buffer one. The result is cached for the proof.
+  await verifyChain(core, der);
   const request = await body.json();
   if (!isObject(request)) throw unprovable("must be an object");
   const message = provableFault(request);

@@ -1,0 +1,161 @@
+import { once } from "node:events";
+import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
+import { json } from "node:stream/consumers";
+import { afterEach, describe, expect, it } from "vitest";
+import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+import { connectRaw, postHeaders, resetStream } from "../../tests/raw-http2.ts";
+
+const heartbeat = "/v1/collector/heartbeat";
+const managementPaths = new Set([heartbeat]);
+/** Reads bodies as the management routes do. */
+const app = { fetch: async (request: Request) => Response.json({ bytes: (await request.arrayBuffer()).byteLength }) };
+const active = {
+  certificateId: "certificate",
+  identityId: "identity",
+  status: "active" as const,
+  identityRevoked: false,
+  used: true,
+};
+
+let test: TestIngest;
+const sessions: ClientHttp2Session[] = [];
+afterEach(async () => {
+  for (const session of sessions.splice(0)) session.destroy();
+  await test.close();
+});
+
+/** Starts a listener that finds `state` for each certificate. */
+const start = async (listener: object = {}, state: object | null = active, requireEnrollment = false) => {
+  const certificates = {
+    find: async (fingerprints: readonly string[]) =>
+      new Map(fingerprints.flatMap((each) => (state ? [[each, state]] : []))),
+    use: async () => undefined,
+    refused: async () => undefined,
+  };
+  test = await startTestIngest({
+    config: { requireEnrollment },
+    needs: { certificates: certificates as never },
+    listener: { app, managementPaths, ...listener },
+  });
+};
+
+const open = async (certificate: TestClient): Promise<ClientHttp2Session> => {
+  const session = connect(`https://localhost:${test.port}`, { ca: test.caPem, ...certificate });
+  sessions.push(session);
+  session.on("error", () => undefined);
+  await once(session, "connect");
+  return session;
+};
+const begin = (session: ClientHttp2Session, path = heartbeat): ClientHttp2Stream => {
+  const stream = session.request({ ":method": "POST", ":path": path }, { endStream: false });
+  stream.on("error", () => undefined);
+  stream.write(Buffer.alloc(1_000));
+  return stream;
+};
+const answer = async (stream: ClientHttp2Stream) => {
+  const [headers] = await once(stream, "response");
+  const body = (await json(stream)) as { code?: string; bytes?: number };
+  return { status: headers[":status"], code: body.code, bytes: body.bytes };
+};
+
+describe("connections of the ingest listener", () => {
+  it("answers a management request whose body does not end with body_timeout, and serves the next", async () => {
+    await start({ bodyTimeoutMs: 100 });
+    const session = await open(await test.client({}));
+    const held = Array.from({ length: 8 }, () => begin(session));
+    for (const each of await Promise.all(held.map(answer)))
+      expect(each).toMatchObject({ status: 408, code: "body_timeout" });
+    const next = begin(session);
+    next.end();
+    expect(await answer(next)).toMatchObject({ status: 200, bytes: 1_000 });
+    await expect.poll(() => test.ingest.gauges().inFlightBytes).toBe(0);
+  });
+
+  it.each([
+    [null, "certificate_unknown"],
+    [{ ...active, status: "revoked" }, "certificate_revoked"],
+    [{ ...active, status: "replaced" }, "certificate_replaced"],
+    [{ ...active, identityRevoked: true }, "identity_revoked"],
+  ])("rejects a management request by the certificate's row before its body: %o", async (state, code) => {
+    for (const requireEnrollment of [false, true]) {
+      await start({}, state, requireEnrollment);
+      const held = begin(await open(await test.client({})));
+      expect(await answer(held)).toMatchObject({ status: 401, code });
+      if (!requireEnrollment) await test.close();
+    }
+  });
+
+  it("G8: rejects a ninth open call of an identity, on whatever connection and of whatever kind", async () => {
+    await start();
+    const certificate = await test.client({});
+    const [one, other] = [await open(certificate), await open(certificate)];
+    const held = Array.from({ length: 8 }, (_, index) => begin(index < 4 ? one : other));
+    await expect.poll(() => test.ingest.gauges().inFlightBytes).toBe(8 * 65_536);
+    expect(await answer(begin(other))).toMatchObject({ status: 429, code: "too_many_streams" });
+    const host = begin(await open(await test.client({ uri: "spiffe://fleet.test/host-2" })));
+    host.end();
+    expect(await answer(host)).toMatchObject({ status: 200 });
+    for (const stream of held) stream.close(8);
+    await expect.poll(() => test.ingest.gauges().inFlightBytes).toBe(0);
+  });
+
+  it("rejects a fifth connection of an identity with too_many_connections, and accepts one when another has closed", async () => {
+    await start();
+    const certificate = await test.client({});
+    const first = await open(certificate);
+    for (let index = 0; index < 3; index++) await open(certificate);
+    await expect
+      .poll(async () => {
+        const stream = begin(await open(certificate));
+        stream.end();
+        return answer(stream);
+      })
+      .toMatchObject({ status: 429, code: "too_many_connections" });
+    first.destroy();
+    await expect
+      .poll(async () => {
+        const stream = begin(await open(certificate));
+        stream.end();
+        return answer(stream);
+      })
+      .toMatchObject({ status: 200 });
+  });
+
+  it("rejects management bodies with overloaded while frames fill the byte budget", async () => {
+    await start();
+    const release = test.ingest.routes.reserve(64 * 1024 * 1024);
+    const session = await open(await test.client({}));
+    expect(await answer(begin(session))).toMatchObject({ status: 503, code: "overloaded" });
+    release?.();
+    const next = begin(session);
+    next.end();
+    expect(await answer(next)).toMatchObject({ status: 200 });
+  });
+
+  it("closes the connections of a certificate that resets too many calls, and accepts it again later", async () => {
+    let now = 0;
+    const clock = { monotonic: () => now };
+    await start({ clock, callers: { faultsBurst: 20, faultsPerSecond: 1 } });
+    const certificate = await test.client({});
+    const { socket, closed } = await connectRaw(test, certificate);
+    for (let id = 1; id < 100; id += 2) socket.write(Buffer.concat([postHeaders(id, heartbeat), resetStream(id)]));
+    await closed;
+    await (await connectRaw(test, certificate)).closed;
+    now += 60_000;
+    const stream = begin(await open(certificate));
+    stream.end();
+    expect(await answer(stream)).toMatchObject({ status: 200 });
+  });
+
+  it("sends GOAWAY on a connection after its number of calls, and answers them all", async () => {
+    await start({ callers: { callsOfConnectionMax: 3 } });
+    const session = await open(await test.client({}));
+    const gone = once(session, "goaway");
+    for (let index = 0; index < 3; index++) {
+      const stream = begin(session);
+      stream.end();
+      expect(await answer(stream)).toMatchObject({ status: 200 });
+    }
+    expect((await gone)[0]).toBe(0);
+  });
+});
