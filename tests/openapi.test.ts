@@ -67,6 +67,22 @@ describe("the OpenAPI document", () => {
     expect(named(503)).toEqual(["X-Request-Id", "Retry-After"]);
   });
 
+  it("states what core accepts: patterns, formats, what 0 means, caps and the answer to large headers", async () => {
+    const { paths } = JSON.parse(readFileSync("proto/openapi.json", "utf8"));
+    const bodyOf = (path: string) => paths[path].post.requestBody.content["application/json"].schema;
+    const [, failure] = bodyOf("/v1/operator/sign-ins").oneOf;
+    expect(failure.properties.reason_code.pattern).toBe("^[a-z][a-z0-9_]{0,63}$");
+    expect(failure.properties.remote_addr.anyOf).toEqual([{ format: "ipv4" }, { format: "ipv6" }]);
+    const token = bodyOf("/v1/collector/enrollment-policies/{id}/tokens").properties;
+    expect(token.max_uses.description).toContain("0 means unlimited");
+    expect(token.ttl_seconds).toMatchObject({ maximum: 604_800, description: "0 means 3600: an hour" });
+    const policy = bodyOf("/v1/collector/enrollment-policies").properties;
+    expect(policy.certificate_ttl_seconds.description).toContain("it is capped");
+    expect(new RegExp(policy.allowed_identity_prefixes.items.pattern).test("spiffe://a.test/hosts/")).toBe(true);
+    for (const methods of Object.values<Record<string, Operation>>(paths))
+      for (const { responses } of Object.values(methods)) expect(responses).toHaveProperty("431");
+  });
+
   it("is checked by every route test: an undocumented response fails the call", async () => {
     const answers = { status: 200, body: {} as unknown, fail: false };
     const liar = await createTestCore({

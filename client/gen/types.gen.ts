@@ -154,6 +154,10 @@ export type OpenapiData = {
 
 export type OpenapiErrors = {
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -202,6 +206,10 @@ export type WhoamiErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -258,6 +266,10 @@ export type DirectoryStatusErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -312,11 +324,11 @@ export type DirectoryStatusResponse = DirectoryStatusResponses[keyof DirectorySt
 export type RecordSignInData = {
     body: {
         outcome: 'success';
-        remote_addr: string;
+        remote_addr: unknown | unknown;
     } | {
         outcome: 'failure';
-        reason_code: unknown;
-        remote_addr: string;
+        reason_code: string;
+        remote_addr: unknown | unknown;
         user_id?: string | null;
         subject?: string | null;
     };
@@ -362,6 +374,10 @@ export type RecordSignInErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -417,6 +433,10 @@ export type ListEnrollmentPoliciesErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -453,16 +473,16 @@ export type CreateEnrollmentPolicyData = {
         description?: string | null;
         allowed_identity_prefixes: Array<string>;
         /**
-         * must be an integer within 2^53 - 1
+         * above 2592000 (30 days) it is capped, and the response has the capped value
          */
         certificate_ttl_seconds?: number;
         allowed_platforms?: Array<string>;
         /**
-         * must be an integer within 2^53 - 1
+         * first enrollments in all; 0 means unlimited
          */
         max_enrollments?: number;
         /**
-         * must be an integer within 2^53 - 1
+         * first enrollments in any hour; 0 means unlimited
          */
         max_enrollments_per_hour?: number;
         allowed_source_cidrs?: Array<string>;
@@ -516,6 +536,10 @@ export type CreateEnrollmentPolicyErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -575,6 +599,10 @@ export type GetEnrollmentPolicyErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -655,6 +683,10 @@ export type FreezeEnrollmentPolicyErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -717,6 +749,10 @@ export type ListBootstrapTokensErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -747,11 +783,11 @@ export type ListBootstrapTokensResponse = ListBootstrapTokensResponses[keyof Lis
 export type CreateBootstrapTokenData = {
     body?: {
         /**
-         * must be an integer within 2^53 - 1
+         * 0 means 3600: an hour
          */
         ttl_seconds?: number;
         /**
-         * must be an integer within 2^53 - 1
+         * 0 means unlimited until the token expires
          */
         max_uses?: number;
         description?: string | null;
@@ -814,6 +850,10 @@ export type CreateBootstrapTokenErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -910,6 +950,10 @@ export type RevokeBootstrapTokenErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -970,6 +1014,10 @@ export type ListCollectorIdentitiesErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -1048,6 +1096,10 @@ export type GetCollectorIdentityErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -1144,6 +1196,10 @@ export type RevokeCollectorIdentityErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -1212,6 +1268,10 @@ export type ListCertificatesErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -1310,6 +1370,10 @@ export type RevokeCertificateErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -1372,6 +1436,10 @@ export type ListCollectorConfigsErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -1457,6 +1525,10 @@ export type PublishCollectorConfigErrors = {
         code?: 'config_contains_secret' | 'config_invalid' | 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -1530,6 +1602,10 @@ export type GetCollectorConfigErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -1618,6 +1694,10 @@ export type AssignCollectorConfigErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -1681,6 +1761,10 @@ export type ClearDesiredConfigErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -1767,6 +1851,10 @@ export type SetDesiredConfigErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -1860,6 +1948,10 @@ export type RollBackDesiredConfigErrors = {
         code?: 'validation_failed';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -1952,6 +2044,10 @@ export type ReportFleetHealthErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -2054,6 +2150,10 @@ export type CountFleetHealthErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -2193,6 +2293,10 @@ export type ExportFleetHealthErrors = {
         code?: 'too_many_exports';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -2251,6 +2355,10 @@ export type GetFleetHealthErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -2348,6 +2456,10 @@ export type ListAuditEventsErrors = {
     422: Problem & {
         code?: 'validation_failed';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -2475,6 +2587,10 @@ export type EnrollCollectorErrors = {
         code?: 'enrollment_rate_limited' | 'throttled';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -2572,6 +2688,10 @@ export type RenewCertificateErrors = {
     429: Problem & {
         code?: 'rate_limited';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -2728,6 +2848,10 @@ export type SendHeartbeatErrors = {
         code?: 'rate_limited';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -2824,6 +2948,10 @@ export type FetchDesiredConfigErrors = {
         code?: 'rate_limited';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -2868,6 +2996,10 @@ export type HealthData = {
 
 export type HealthErrors = {
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -2907,6 +3039,10 @@ export type ReadinessData = {
 };
 
 export type ReadinessErrors = {
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */
@@ -2965,6 +3101,10 @@ export type IngestReadinessErrors = {
         code?: 'ops_access_denied';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -3022,6 +3162,10 @@ export type LicensingReadinessErrors = {
         code?: 'ops_access_denied';
     };
     /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
      * `internal`: Core failed
      */
     500: Problem & {
@@ -3078,6 +3222,10 @@ export type MetricsErrors = {
     403: Problem & {
         code?: 'ops_access_denied';
     };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
     /**
      * `internal`: Core failed
      */

@@ -19,6 +19,7 @@ const describeCheck: NonNullable<ConversionConfig["overrideAction"]> = ({ valibo
     valibotAction.type === "metadata" && "metadata" in valibotAction ? valibotAction.metadata : undefined;
   const { integer: bounds } = (metadata ?? {}) as { integer?: { minimum: number; maximum: number } };
   if (bounds !== undefined) return { type: "integer", ...bounds };
+  if (valibotAction.type === "ip") return { ...jsonSchema, anyOf: [{ format: "ipv4" }, { format: "ipv6" }] };
   const message = "message" in valibotAction ? valibotAction.message : undefined;
   if (valibotAction.type !== "check" || typeof message !== "string") return undefined;
   const described = jsonSchema.description ? `${jsonSchema.description}; ${message}` : message;

@@ -2,6 +2,7 @@ import type * as v from "valibot";
 import { type PossibleProblem, problemsOf } from "../../functions/http/documented-problems.ts";
 import type { Route } from "../../functions/http/route.ts";
 import { problemCatalog, transportStatus } from "../../functions/problems.ts";
+import { unreadableRequests } from "../../kit/problem-document.ts";
 import { createSchemaConverter, type JsonSchema, type SchemaConverter } from "./json-schema.ts";
 
 /** The parts of the document that describe the whole API. */
@@ -69,6 +70,15 @@ const Problem: JsonSchema = {
   },
 };
 
+const { headers_too_large: headersTooLarge } = unreadableRequests;
+
+/** The listener answers it before any route: headers over 16 KiB. */
+const HeadersTooLarge = {
+  description: `\`headers_too_large\`: ${headersTooLarge.title} (16 KiB)`,
+  headers: { "X-Request-Id": { schema: { type: "string" } } },
+  content: { "application/problem+json": { schema: { $ref: "#/components/schemas/Problem" } } },
+};
+
 /** Returns the OpenAPI 3.1 document of the routes; the same bytes for the same routes. */
 export const openApiOf = (routes: readonly Route[], { title, version, named }: OpenApiOptions): object => {
   const schemas = createSchemaConverter(named);
@@ -83,7 +93,12 @@ export const openApiOf = (routes: readonly Route[], { title, version, named }: O
     servers: [{ url: "/" }],
     security: [],
     paths,
-    components: { schemas: { ...schemas.components, Problem }, examples: problemExamples(routes), securitySchemes },
+    components: {
+      schemas: { ...schemas.components, Problem },
+      responses: { HeadersTooLarge },
+      examples: problemExamples(routes),
+      securitySchemes,
+    },
   };
 };
 
@@ -179,6 +194,7 @@ const responsesOf = (route: Route, schemas: SchemaConverter): object => {
   const problems = Map.groupBy(problemsOf(route), ({ status }) => status);
   for (const [status, possible] of problems)
     responses[status] = mergeResponses(responses[status], problemResponseOf(status, possible));
+  responses[headersTooLarge.status] = { $ref: "#/components/responses/HeadersTooLarge" };
   return responses;
 };
 

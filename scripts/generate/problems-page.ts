@@ -31,7 +31,7 @@ export const renderProblemsPage = (): string => {
 Every rejection by core has a stable \`code\`. Over HTTP it is an RFC 9457 document (\`application/problem+json\`, \`type\`
 \`urn:svc:problem:<code>\`); over gRPC and Connect the code is \`google.rpc.ErrorInfo.reason\`. A few routes return a code with another
 status than below; the OpenAPI document has each route's own. Generated from \`functions/problems.ts\` by
-\`bun run generate\`.
+\`npx -y bun@1.4.5 run generate\`.
 
 \`action\` names the remedy:
 
@@ -40,6 +40,26 @@ ${Object.entries(meaning)
   .join("\n")}
 
 ${markdownTable(["code", "HTTP", "Connect, gRPC", "action", "meaning"], rows)}
+
+## At ingest
+
+The ingest listener names a code in \`google.rpc.ErrorInfo.reason\` (domain \`svc.ingest.v1\`) and uses the gRPC code of the table above, with one
+exception. The certificate is authentic there and is not admitted: \`certificate_unknown\`, \`certificate_revoked\`, \`certificate_replaced\` and
+\`identity_revoked\` are PermissionDenied, not Unauthenticated. [protocol.md](protocol.md#errors) says what a client does about each.
+
+${markdownTable(
+  ["gRPC code", "number", "retry"],
+  [
+    ["InvalidArgument", "3", "no: fix the client"],
+    ["PermissionDenied", "7", "no: enroll, or stop"],
+    ["ResourceExhausted", "8", "no: send less at once"],
+    ["FailedPrecondition", "9", "from the cursor in the metadata"],
+    ["Unimplemented", "12", "no: the method does not exist"],
+    ["Internal", "13", "yes, after a pause"],
+    ["Unavailable", "14", "yes, after a pause"],
+    ["Unauthenticated", "16", "no: use a valid certificate"],
+  ],
+)}
 
 ## Any listener
 

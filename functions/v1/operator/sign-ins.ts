@@ -5,7 +5,7 @@ import type { Core } from "../../core.ts";
 import { recordSignIn } from "../../domain/audit/record-sign-in.ts";
 import { web } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
-import { ReasonBody } from "../shapes.ts";
+import { ReasonCode } from "../shapes.ts";
 
 const remote_addr = v.pipe(v.string("must be an IP address"), v.ip("must be an IP address"));
 
@@ -15,7 +15,7 @@ const SignInBody = v.variant(
     v.strictObject({ outcome: v.literal("success"), remote_addr }),
     v.strictObject({
       outcome: v.literal("failure"),
-      reason_code: v.required(ReasonBody).entries.reason_code,
+      reason_code: ReasonCode,
       remote_addr,
       user_id: v.nullish(Id, null),
       subject: v.nullish(Identifier(255), null),

@@ -10,8 +10,15 @@ import { CreatedTokenView, tokenView } from "../tokens/token.ts";
 import { Cidrs } from "./policy.ts";
 
 const TokenDraftBody = v.strictObject({
-  ttl_seconds: v.optional(v.pipe(Count(), v.maxValue(tokenTtlSecondsMax, `must be at most ${tokenTtlSecondsMax}`)), 0),
-  max_uses: v.optional(Count(), 1),
+  ttl_seconds: v.optional(
+    v.pipe(
+      Count(),
+      v.maxValue(tokenTtlSecondsMax, `must be at most ${tokenTtlSecondsMax}`),
+      v.description(`0 means ${tokenTtlSecondsDefault}: an hour`),
+    ),
+    0,
+  ),
+  max_uses: v.optional(v.pipe(Count(), v.description("0 means unlimited until the token expires")), 1),
   description: v.optional(v.nullable(Prose(1000)), null),
   allowed_source_cidrs: Cidrs,
   bound_device_id: v.optional(v.nullable(Identifier(128)), null),

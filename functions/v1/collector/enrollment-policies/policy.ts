@@ -5,14 +5,14 @@ import type { PolicyRow } from "../../../store/policies.ts";
 import { Count, Name, Prose } from "../../shapes.ts";
 
 const prefixPattern =
-  /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._-]+(:\d{1,5})?\/([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*$/;
+  /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._-]+(:\d{1,5})?\/(([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*\/)?$/;
 
 /** An identity prefix: an absolute URI in lower-case scheme and host that ends in `/`, without query or fragment. */
 const IdentityPrefix = v.pipe(
   v.string("must be a URI"),
   v.maxLength(2000, "must be at most 2000 characters"),
-  v.check(
-    (text) => prefixPattern.test(text) && text.endsWith("/"),
+  v.regex(
+    prefixPattern,
     "must be an absolute URI with lower-case scheme and host that ends in / and has no query or fragment",
   ),
 );
@@ -41,10 +41,16 @@ export const PolicyDraftBody = v.strictObject({
     v.minLength(1, "must have at least one entry"),
     v.maxLength(32, "must have at most 32 entries"),
   ),
-  certificate_ttl_seconds: v.optional(Count(300), 1_814_400),
+  certificate_ttl_seconds: v.optional(
+    v.pipe(Count(300), v.description("above 2592000 (30 days) it is capped, and the response has the capped value")),
+    1_814_400,
+  ),
   allowed_platforms: v.optional(v.pipe(v.array(PlatformRule), v.maxLength(64, "must have at most 64 entries")), []),
-  max_enrollments: v.optional(Count(), 0),
-  max_enrollments_per_hour: v.optional(Count(), 0),
+  max_enrollments: v.optional(v.pipe(Count(), v.description("first enrollments in all; 0 means unlimited")), 0),
+  max_enrollments_per_hour: v.optional(
+    v.pipe(Count(), v.description("first enrollments in any hour; 0 means unlimited")),
+    0,
+  ),
   allowed_source_cidrs: Cidrs,
   reenrollment: v.optional(v.picklist(["deny", "replace"], "must be deny or replace"), "deny"),
 });

@@ -191,7 +191,9 @@ export declare type Envelope = Message<"svc.ingest.v1.Envelope"> & {
   sequence: bigint;
 
   /**
-   * otel_span, otel_log, otel_metric, log_line, or another name of 1 to 64 characters of [a-z0-9_].
+   * What the payload is: otel_span, an ExportTraceServiceRequest of OTLP as protobuf; otel_log, an ExportLogsServiceRequest; otel_metric,
+   * an ExportMetricsServiceRequest; log_line, one line without its end, with the attribute file.path; or another name of 1 to 64
+   * characters of [a-z0-9_], whose payload core does not read.
    *
    * @generated from field: string kind = 2;
    */
@@ -213,6 +215,8 @@ export declare type Envelope = Message<"svc.ingest.v1.Envelope"> & {
   attributes: { [key: string]: string };
 
   /**
+   * At most SVC_INGEST_MAX_PAYLOAD_BYTES: a larger one is rejected alone. The limit of the frame is another.
+   *
    * @generated from field: bytes payload = 6;
    */
   payload: Uint8Array;
@@ -264,6 +268,8 @@ export declare type Rejection = Message<"svc.ingest.v1.Rejection"> & {
   sequence: bigint;
 
   /**
+   * payload_too_large, kind_invalid or envelope_invalid.
+   *
    * @generated from field: string code = 2;
    */
   code: string;
@@ -281,8 +287,19 @@ export declare type Rejection = Message<"svc.ingest.v1.Rejection"> & {
 export declare const RejectionSchema: GenMessage<Rejection>;
 
 /**
- * Served on the ingest listener over gRPC, gRPC-Web and Connect (HTTP/2, mTLS). Errors carry google.rpc.ErrorInfo with the
- * stable reason.
+ * Served on the ingest listener over gRPC, gRPC-Web and Connect (HTTP/2, mTLS). docs/protocol.md shows how to write a client.
+ *
+ * A call needs no metadata: the client certificate is the credential. Gzip is accepted and not required.
+ *
+ * An error carries google.rpc.ErrorInfo with the domain svc.ingest.v1 and a stable reason:
+ *   INVALID_ARGUMENT     frame_invalid, host_id_too_long: fix the client
+ *   PERMISSION_DENIED    host_identity_mismatch, certificate_unknown, certificate_revoked, certificate_replaced, identity_revoked
+ *   RESOURCE_EXHAUSTED   frame_too_large: halve the frame; too_many_streams: close a call
+ *   FAILED_PRECONDITION  sequence_gap: continue from the cursor in ErrorInfo.metadata["cursor"]
+ *   UNAVAILABLE          overloaded, database_unavailable, shutting_down: back off and reconnect
+ *   UNAUTHENTICATED      client_certificate_required, certificate_identity_invalid, certificate_expired
+ *
+ * One identity has at most 8 open calls on one core, and at most 256 frames of a call in flight. Resending is always safe.
  *
  * @generated from service svc.ingest.v1.IngestService
  */
