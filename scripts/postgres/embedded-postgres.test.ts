@@ -43,6 +43,24 @@ describe("embedded PostgreSQL", () => {
     expect(existsSync(decodeURIComponent(new URL(server.url()).hostname))).toBe(false);
   });
 
+  it("restarts at the same address after a crash and a shutdown, and keeps what was stored", async () => {
+    const server = await startEmbeddedPostgres();
+    try {
+      await query(server.url(), "create table kept (n int)");
+      const first = server.pid;
+      await server.restart();
+      await expectExit(first);
+      await query(server.url(), "insert into kept values (1)");
+      expect(await query(server.url(), "select n from kept")).toEqual([[1]]);
+      await server.restart({ mode: "fast" });
+      expect(await query(server.url(), "select n from kept")).toEqual([[1]]);
+    } finally {
+      await server.stop("immediate");
+    }
+    await expectExit(server.pid);
+    expect(existsSync(decodeURIComponent(new URL(server.url()).hostname))).toBe(false);
+  });
+
   it("ends with its parent, even after SIGKILL, and removes its files", async () => {
     const script = `
       import { startEmbeddedPostgres } from ${JSON.stringify(new URL("./embedded-postgres.ts", import.meta.url).href)};

@@ -32,11 +32,15 @@ export interface EmbeddedPostgres {
   url(database?: string): string;
   /** Returns the URL over loopback TCP with its password; throws unless started with `tcp`. */
   tcpUrl(database?: string): string;
-  /** Process id of the postmaster. */
+  /** Process id of the postmaster; another one after a restart. */
   readonly pid: number;
+  /** Stops the server (default: `immediate`), awaits `whileStopped`, and starts it at the same addresses. Not after `stop`. */
+  restart(options?: { mode?: StopMode; whileStopped?: (dataDir: string) => Promise<void> }): Promise<void>;
   /** Stops the server: `fast` (SIGINT) disconnects clients and writes a checkpoint, `immediate` (SIGQUIT) is a crash. Idempotent. */
-  stop(mode?: "fast" | "immediate"): Promise<void>;
+  stop(mode?: StopMode): Promise<void>;
 }
+
+type StopMode = "fast" | "immediate";
 
 const socketPort = 5432;
 
@@ -69,7 +73,10 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions = {
         if (password === undefined) throw new Error("the embedded server was started without tcp");
         return `postgres://postgres:${password}@127.0.0.1:${port}/${encodeURIComponent(database)}`;
       },
-      pid: server.pid,
+      get pid() {
+        return server.pid();
+      },
+      restart: server.restart,
       stop: server.stop,
     };
   } catch (cause) {
@@ -96,8 +103,50 @@ interface Launch {
   options: EmbeddedPostgresOptions;
 }
 
-const launch = async (launch: Launch): Promise<{ pid: number; stop: EmbeddedPostgres["stop"] }> => {
-  const { dataDir, runtimeDir, port, owner, options } = launch;
+const launch = async (launch: Launch): Promise<Pick<EmbeddedPostgres, "restart" | "stop"> & { pid: () => number }> => {
+  const { dataDir, runtimeDir, owner } = launch;
+  const watchdog = startWatchdog(runtimeDir, owner);
+  const start = async (): Promise<Server> => {
+    const server = await spawnServer(launch);
+    watchdog.watch(server.child.pid);
+    try {
+      await untilReady(dataDir, server);
+    } catch (cause) {
+      await end(server, "SIGQUIT");
+      throw cause;
+    }
+    server.child.unref();
+    return server;
+  };
+  let server = await start().catch(async (cause: unknown) => {
+    await watchdog.release();
+    throw cause;
+  });
+  let stopping: Promise<void> | undefined;
+  const stop = async (mode: StopMode): Promise<void> => {
+    await end(server, stopSignals[mode]);
+    await watchdog.release();
+  };
+  return {
+    pid: () => server.child.pid ?? 0,
+    async restart({ mode = "immediate", whileStopped = async () => undefined } = {}) {
+      await end(server, stopSignals[mode]);
+      await whileStopped(dataDir);
+      server = await start();
+    },
+    stop: (mode = "fast") => (stopping ??= stop(mode)),
+  };
+};
+
+const stopSignals = { fast: "SIGINT", immediate: "SIGQUIT" } as const;
+
+interface Server {
+  child: ChildProcess;
+  exited: Promise<void>;
+  hasExited(): boolean;
+}
+
+const spawnServer = async ({ dataDir, runtimeDir, port, postgres, owner, options }: Launch): Promise<Server> => {
   const settings: Record<string, string> = {
     ...options.settings,
     listen_addresses: options.tcp ? "127.0.0.1" : "",
@@ -109,7 +158,7 @@ const launch = async (launch: Launch): Promise<{ pid: number; stop: EmbeddedPost
   };
   const log = await open(join(dataDir, "server.log"), "a", 0o600);
   const child = spawn(
-    launch.postgres,
+    postgres,
     ["-D", dataDir, ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])],
     // Without the time zone and the locale of the developer's shell.
     { cwd: dataDir, env: { LC_ALL: "C", TZ: "UTC" }, detached: true, stdio: ["ignore", log.fd, log.fd], ...owner },
@@ -118,45 +167,38 @@ const launch = async (launch: Launch): Promise<{ pid: number; stop: EmbeddedPost
     child.once("exit", () => resolve());
     child.once("error", () => resolve());
   });
-  const hasExited = () => child.pid === undefined || child.exitCode !== null || child.signalCode !== null;
   await log.close();
-  const watchdog = startWatchdog(child, runtimeDir, owner);
-  try {
-    await untilReady(dataDir, child, hasExited);
-  } catch (cause) {
-    child.kill("SIGQUIT");
-    await exited;
-    watchdog.release();
-    throw cause;
-  }
-  child.unref();
-
-  let stopping: Promise<void> | undefined;
-  const stop = async (mode: "fast" | "immediate"): Promise<void> => {
-    child.ref();
-    if (!hasExited()) {
-      child.kill(mode === "fast" ? "SIGINT" : "SIGQUIT");
-      const timeout = setTimeout(() => child.kill("SIGQUIT"), 30_000);
-      await exited;
-      clearTimeout(timeout);
-    }
-    await watchdog.release();
+  return {
+    child,
+    exited,
+    hasExited: () => child.pid === undefined || child.exitCode !== null || child.signalCode !== null,
   };
-  return { pid: child.pid ?? 0, stop: (mode = "fast") => (stopping ??= stop(mode)) };
 };
 
-const watchdogScript = `cat >/dev/null
-kill -INT "$1" 2>/dev/null
-while kill -0 "$1" 2>/dev/null; do sleep 0.05; done
-rm -rf "$2"`;
+/** Ends a server by `signal`, and by SIGQUIT after 30 s. */
+const end = async ({ child, exited, hasExited }: Server, signal: "SIGINT" | "SIGQUIT"): Promise<void> => {
+  child.ref();
+  if (hasExited()) return;
+  child.kill(signal);
+  const timeout = setTimeout(() => child.kill("SIGQUIT"), 30_000);
+  await exited;
+  clearTimeout(timeout);
+};
 
-/** Starts the watchdog. `release` closes its pipe, as the end of this process does: one cleanup, always exercised. */
+const watchdogScript = `while read -r pid; do server=$pid; done
+kill -INT "$server" 2>/dev/null
+while kill -0 "$server" 2>/dev/null; do sleep 0.05; done
+rm -rf "$1"`;
+
+/**
+ * Starts the watchdog, which ends the server last passed to `watch`. `release` closes its pipe, as the end of this process does: one
+ * cleanup, always exercised.
+ */
 const startWatchdog = (
-  server: ChildProcess,
   runtimeDir: string,
   owner: Owner | undefined,
-): { release(): Promise<void> } => {
-  const watchdog = spawn("/bin/sh", ["-c", watchdogScript, "watchdog", String(server.pid), runtimeDir], {
+): { watch(pid: number | undefined): void; release(): Promise<void> } => {
+  const watchdog = spawn("/bin/sh", ["-c", watchdogScript, "watchdog", runtimeDir], {
     cwd: "/",
     detached: true,
     stdio: ["pipe", "ignore", "ignore"],
@@ -167,6 +209,7 @@ const startWatchdog = (
   // The pipe is a socket of this process, which would keep the event loop alive.
   if ("unref" in watchdog.stdin && typeof watchdog.stdin.unref === "function") watchdog.stdin.unref();
   return {
+    watch: (pid) => void (pid !== undefined && watchdog.stdin.write(`${pid}\n`)),
     release() {
       watchdog.ref();
       watchdog.stdin.end();
@@ -175,7 +218,7 @@ const startWatchdog = (
   };
 };
 
-const untilReady = async (dataDir: string, child: ChildProcess, hasExited: () => boolean): Promise<void> => {
+const untilReady = async (dataDir: string, { child, hasExited }: Server): Promise<void> => {
   const deadline = performance.now() + 90_000;
   while (!hasExited() && performance.now() < deadline) {
     const pidFile = await readPidFile(dataDir);
