@@ -71,6 +71,10 @@ that covers a case begins its name with the case's id; \`npx -y bun@1.4.5 run ge
 \`scripts/generate/reliability-cases.yaml\`. Of ${cases.length} cases, ${cases.length - untested - partial} are covered. ${partial} are covered **in part**: no test runs the
 whole fault, and the group's page says what is missing. ${untested} are not tested yet.
 
+\`npx -y bun@1.4.5 run chaos -- --minutes 5 --seed 1\` injects faults into a real core, PostgreSQL and a collector under load, in an order
+that the seed draws (\`--fault SIGSTOP\`: only those of that name; \`--minutes 0\`: each once). It prints recovery times and core's peak
+memory, and fails when an acknowledged record is missing, stored twice or out of order, or when a goal is missed.
+
 ${sections.join("\n\n")}
 `;
 };

@@ -13,7 +13,7 @@ import { coreEnvironment } from "./core-process.ts";
 
 const main = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));
 
-/** `svc-server` from its sources as a process of its own, with an ingest listener for `localhost` that needs no enrollment. */
+/** `svc-server` as a process of its own, with an ingest listener for `localhost` that needs no enrollment. */
 export interface IngestCore {
   /** PEM of the authority of its server certificate. */
   caPem: string;
@@ -27,11 +27,15 @@ export interface IngestCore {
 
 /**
  * Prepares files and environment of a core on a database; `env` replaces the usual variables. With `ingestPort` it listens on the same port
- * after each start.
+ * after each start. It runs from its sources unless `program` is a bundle.
  */
 export const prepareIngestCore = async (
   databaseUrl: string,
-  { ingestPort = 0, env: given = {} }: { ingestPort?: number; env?: Readonly<Record<string, string>> } = {},
+  {
+    ingestPort = 0,
+    env: given = {},
+    program = main,
+  }: { ingestPort?: number; env?: Readonly<Record<string, string>>; program?: string } = {},
 ): Promise<IngestCore> => {
   const dir = await mkdtemp(join(tmpdir(), "svc-core-"));
   const lab = join(dir, "lab");
@@ -46,7 +50,7 @@ export const prepareIngestCore = async (
   return {
     caPem: await readFile(pki.serverCaFile, "utf8"),
     async start() {
-      const child = spawn(process.execPath, [main], { env, stdio: ["ignore", "pipe", "inherit"] });
+      const child = spawn(process.execPath, [program], { env, stdio: ["ignore", "pipe", "inherit"] });
       const lines = createInterface({ input: child.stdout });
       const ready = new Promise<Record<string, number>>((resolve, reject) => {
         lines.on("line", (line) => {

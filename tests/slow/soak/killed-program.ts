@@ -6,6 +6,10 @@ import { programPaths } from "../../../scripts/bundle/bundle-programs.ts";
 /** A program that is killed repeatedly and restarted at once. */
 export interface KilledProgram {
   start(): Promise<void>;
+  /** Kills it and restarts it at once. */
+  restart(): Promise<void>;
+  /** Its process id; 0 before the first start. */
+  pid(): number;
   /** Kills and restarts it after each `pauseMs()`, until `signal` aborts; leaves it running. */
   killRepeatedly(pauseMs: () => number, signal: AbortSignal): Promise<void>;
   kills(): number;
@@ -29,16 +33,21 @@ export const createKilledProgram = (
     child.kill("SIGKILL");
     await once(child, "exit");
   };
+  const restart = async () => {
+    await kill();
+    kills += 1;
+    await start();
+  };
   return {
     start,
+    restart,
+    pid: () => child?.pid ?? 0,
     kills: () => kills,
     killRepeatedly: async (pauseMs, signal) => {
       for (;;) {
         await sleep(pauseMs(), undefined, { signal }).catch(() => undefined);
         if (signal.aborted) return;
-        await kill();
-        kills += 1;
-        await start();
+        await restart();
       }
     },
     end: async () => {

@@ -4,9 +4,9 @@
  * accepted span is stored once. Prints one JSON object; exit code 1 when that does not hold, or when the memory of the collector grew
  * from run to run.
  */
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { fraction, systemEntropy } from "../../../kit/entropy.ts";
 import { memoryOf } from "../../../scripts/bench/processes.ts";
@@ -15,6 +15,7 @@ import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
+import { writeCollectorFiles } from "./collector-files.ts";
 import { createKilledProgram } from "./killed-program.ts";
 import { startLoad } from "./load.ts";
 import { readStored, resultOf } from "./result.ts";
@@ -30,25 +31,7 @@ const soak = async (minutes: number, seed: number, rate: number) => {
   const [ingestPort = 0, otlpPort = 0] = await findPorts(2, systemEntropy);
   const files = await prepareIngestCore(database.url, { ingestPort });
   const pair = await files.client(hostId);
-  const host = join(dir, "host");
-  await mkdir(host);
-  const config = join(host, "collector.yaml");
-  const log = join(dir, "logs", "app.log");
-  await mkdir(dirname(log));
-  for (const [name, text] of Object.entries({
-    "tls.crt": pair.cert,
-    "tls.key": pair.key,
-    "ca.pem": files.caPem,
-    "collector.yaml": `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE
-sources:
-  - {type: otlp, grpc: {listen: "127.0.0.1:${otlpPort}"}}
-  - {type: file, include: ["${log}"], start_at: beginning}
-forwarder: {endpoint: "localhost:${ingestPort}", mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}
-buffer: {dir: data}
-`,
-  }))
-    await writeFile(join(host, name), text, { mode: 0o600 });
-  await writeFile(log, "");
+  const { config, log } = await writeCollectorFiles(dir, { ...pair, caPem: files.caPem, otlpPort, ingestPort });
 
   const memory: number[] = [];
   const core = createKilledProgram(async () => (await files.start()).process);

@@ -1,0 +1,13 @@
+import { expect, it } from "vitest";
+import { bundlePrograms } from "../../../scripts/bundle/bundle-programs.ts";
+import { runChaos } from "./chaos.ts";
+
+it("D1, G5: keeps everything acknowledged, once and in order, when PostgreSQL restarts and core and collector are killed", async () => {
+  await bundlePrograms(undefined, ["svc-collector"]);
+  const names = ["restart PostgreSQL (immediate)", "kill core (SIGKILL)", "kill the collector (SIGKILL)"];
+  const report = await runChaos({ seed: 1, minutes: 0, names });
+  expect(report).toMatchObject({ missing: 0, duplicates: 0, disordered: 0 });
+  expect(report.faults.map(({ fault }) => fault).sort()).toEqual(names.sort());
+  expect(report.faults.every(({ ack_ms: ack, error }) => ack !== null && error === undefined)).toBe(true);
+  expect(report.acked).toBeGreaterThan(100);
+});

@@ -1,0 +1,225 @@
+import { execFileSync } from "node:child_process";
+import { once } from "node:events";
+import { connect as connectHttp2, constants } from "node:http2";
+import { connect as connectTcp } from "node:net";
+import type { Duplex } from "node:stream";
+import { Worker } from "node:worker_threads";
+import type { ConnectedDatabase } from "../../../functions/store/database.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
+import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
+import type { KilledProgram } from "../soak/killed-program.ts";
+
+/** What faults act on. */
+export interface Scene {
+  postgres: EmbeddedPostgres;
+  /** Between core and PostgreSQL. */
+  proxy: TcpProxy;
+  /** A connection beside the proxy. */
+  sql: ConnectedDatabase["sql"];
+  core: KilledProgram;
+  collector: KilledProgram;
+  ingestPort: number;
+  /** The hosts that send, in the order of their queues. */
+  hostIds: readonly string[];
+  /** Credentials of a host that sends nothing. */
+  stranger: { cert: string; key: string; ca: string };
+}
+
+/** A fault, and the goals of issue and docs/reliability.md for it. */
+export interface Fault {
+  /** The case of docs/reliability.md. */
+  id: string;
+  /** Longest time from the end of the fault until every queue is acknowledged and core ready; the median, if it has a goal of its own. */
+  recoveryMs: { max: number; p50?: number };
+  /** Longest time, while it lasts, without an acknowledgement of `any` queue, or of `each` that the fault does not concern. */
+  pause?: { of: "any" | "each"; msMax: number };
+  /** The index of the one host that it concerns. */
+  concerned?(scene: Scene, draw: number): number;
+  /** Injects it, and resolves when it has ended; `draw` is in [0, 1). */
+  inject(scene: Scene, draw: number): Promise<void>;
+}
+
+const seconds = (draw: number, from: number, to: number) => (from + draw * (to - from)) * 1000;
+
+const signalPostgres = (postmaster: number, signal: "SIGSTOP" | "SIGCONT"): void => {
+  const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postmaster)], { encoding: "utf8" });
+  for (const pid of [postmaster, ...children.trim().split(/\s+/).map(Number)]) {
+    try {
+      process.kill(pid, signal);
+    } catch {
+      // It ended in between.
+    }
+  }
+};
+
+const resets = 20_000;
+
+/** Opens and resets streams as fast as it can, on a new connection whenever core closes one, in a thread of its own. */
+const resetScript = `
+  const { connect } = require("node:http2");
+  const { parentPort, workerData } = require("node:worker_threads");
+  let streams = 0;
+  let sessions = 0;
+  const open = () => {
+    if (streams >= workerData.resets || sessions++ >= 100) return parentPort.postMessage({ streams, sessions });
+    const session = connect(workerData.url, workerData.tls);
+    let isClosed = false;
+    const next = () => {
+      if (isClosed) return;
+      isClosed = true;
+      session.destroy();
+      setTimeout(open, 20);
+    };
+    for (const event of ["error", "goaway", "close"]) session.once(event, next);
+    const burst = () => {
+      for (let index = 0; index < 500 && !isClosed && !session.destroyed && streams < workerData.resets; index++, streams++) {
+        const stream = session.request({ ":method": "POST", ":path": "/svc.ingest.v1.IngestService/Forward", "content-type": "application/grpc" });
+        stream.on("error", () => undefined);
+        stream.close(8);
+      }
+      if (streams >= workerData.resets) next();
+      else if (!isClosed && !session.destroyed) session.ping((error) => (error ? next() : burst()));
+    };
+    session.once("connect", burst);
+  };
+  open();
+`;
+
+const unfinishedHandshakes = 300;
+const slowBodies = 100;
+
+/** Every fault by its name. */
+export const faults: Readonly<Record<string, Fault>> = {
+  "restart PostgreSQL (immediate)": {
+    id: "D1",
+    recoveryMs: { p50: 1_000, max: 5_000 },
+    inject: ({ postgres }) => postgres.restart(),
+  },
+  "stop PostgreSQL (SIGSTOP)": {
+    id: "D3",
+    recoveryMs: { max: 5_000 },
+    inject: async ({ postgres }, draw) => {
+      signalPostgres(postgres.pid, "SIGSTOP");
+      await systemClock.sleep(seconds(draw, 1, 8));
+      signalPostgres(postgres.pid, "SIGCONT");
+    },
+  },
+  "stop a committer's backend (SIGSTOP)": {
+    id: "D3",
+    recoveryMs: { max: 5_000 },
+    pause: { of: "any", msMax: 10_000 },
+    inject: async ({ sql }, draw) => {
+      const [backend] = await sql<{ pid: number }[]>`select pid from pg_stat_activity
+        where application_name = 'svc-server ingest' order by state <> 'active', state_change desc limit 1`;
+      if (backend === undefined) throw new Error("core has no committer connection");
+      process.kill(backend.pid, "SIGSTOP");
+      await systemClock.sleep(seconds(draw, 3, 15));
+      process.kill(backend.pid, "SIGCONT");
+    },
+  },
+  "lock a queue's cursor": {
+    id: "D3",
+    recoveryMs: { max: 5_000 },
+    pause: { of: "each", msMax: 10_000 },
+    concerned: ({ hostIds }, draw) => Math.floor(draw * hostIds.length),
+    inject: async ({ sql, hostIds }, draw) => {
+      const hostId = hostIds[Math.floor(draw * hostIds.length)] ?? "";
+      await sql.begin(async (transaction) => {
+        await transaction`select 1 from ingest_cursor where host_id = ${hostId} for update`;
+        await systemClock.sleep(seconds((draw * hostIds.length) % 1, 3, 15));
+      });
+    },
+  },
+  "black-hole the database connections": {
+    id: "D8",
+    recoveryMs: { max: 15_000 },
+    inject: async ({ proxy }) => {
+      proxy.swallowOpen();
+      // What was already on its way is acknowledged.
+      await systemClock.sleep(500);
+    },
+  },
+  "black-hole the database": {
+    id: "D8",
+    recoveryMs: { max: 15_000 },
+    inject: async ({ proxy }, draw) => {
+      proxy.swallow(true);
+      await systemClock.sleep(seconds(draw, 2, 10));
+      // A connection that lost bytes stays lost.
+      proxy.swallowOpen();
+      proxy.swallow(false);
+    },
+  },
+  "kill core (SIGKILL)": { id: "G5", recoveryMs: { max: 15_000 }, inject: ({ core }) => core.restart() },
+  "kill the collector (SIGKILL)": {
+    id: "Q1",
+    recoveryMs: { max: 5_000 },
+    inject: ({ collector }) => collector.restart(),
+  },
+  "leave TLS handshakes unfinished": {
+    id: "G2",
+    recoveryMs: { max: 5_000 },
+    pause: { of: "each", msMax: 5_000 },
+    inject: async ({ ingestPort }) => {
+      const sockets = Array.from({ length: unfinishedHandshakes }, () => connectTcp(ingestPort, "127.0.0.1"));
+      await withinMs(15_000, "core closes an unfinished handshake", Promise.all(sockets.map(closed)), () => {
+        for (const socket of sockets) socket.destroy();
+      });
+    },
+  },
+  "reset HTTP/2 streams": {
+    id: "G2",
+    recoveryMs: { max: 5_000 },
+    pause: { of: "each", msMax: 5_000 },
+    inject: async ({ ingestPort, stranger }) => {
+      const workerData = { url: `https://localhost:${ingestPort}`, tls: stranger, resets };
+      const worker = new Worker(resetScript, { eval: true, workerData });
+      await withinMs(60_000, "the resets end", once(worker, "message"), () => void worker.terminate());
+    },
+  },
+  "send bodies slowly": {
+    id: "G2",
+    recoveryMs: { max: 5_000 },
+    pause: { of: "each", msMax: 5_000 },
+    inject: async ({ ingestPort, stranger }) => {
+      const session = connectHttp2(`https://localhost:${ingestPort}`, stranger);
+      session.on("error", () => undefined);
+      await once(session, "connect");
+      const streams = Array.from({ length: slowBodies }, () => {
+        const headers = { ":method": "POST", ":path": "/v1/collector/heartbeat", "content-type": "application/json" };
+        const stream = session.request(headers);
+        stream.on("error", () => undefined).resume();
+        return stream;
+      });
+      const drip = setInterval(() => {
+        for (const stream of streams) if (!stream.destroyed) stream.write(" ");
+      }, 500);
+      const ended = Promise.all(streams.map(closed));
+      await withinMs(20_000, "core ends a slow body", ended, () => {
+        clearInterval(drip);
+        session.destroy(undefined, constants.NGHTTP2_NO_ERROR);
+      });
+    },
+  },
+};
+
+const closed = (stream: Duplex): Promise<void> =>
+  new Promise((resolve) => {
+    stream.on("error", () => undefined);
+    if (stream.destroyed) resolve();
+    else stream.once("close", () => resolve());
+  });
+
+/** Waits for `task` at most `ms`, then runs `cleanup`; throws when it was too late. */
+const withinMs = async (ms: number, what: string, task: Promise<unknown>, cleanup: () => void): Promise<void> => {
+  const late = new AbortController();
+  const isLate = systemClock.sleep(ms, late.signal).then(
+    () => true,
+    () => false,
+  );
+  const result = await Promise.race([task.then(() => false), isLate]);
+  late.abort();
+  cleanup();
+  if (result) throw new Error(`${what}: not within ${ms / 1000} s`);
+};
