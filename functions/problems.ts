@@ -103,6 +103,7 @@ export const problemCatalog = {
   sequence_gap: entry("conflict", "retry", "A frame before this one is missing"),
   frame_too_large: entry("too_large", "fix_request", "The frame is over the limit"),
   frame_invalid: entry("invalid", "fix_request", "The frame is not valid"),
+  queue_forked: entry("conflict", "retry", "Another copy of this queue has sent under its sequences"),
   too_many_streams: entry("throttled", "retry", "The identity has too many open streams"),
   too_many_connections: entry("throttled", "retry", "The identity has too many connections"),
   body_timeout: entry("timeout", "retry", "The body or message was not complete in time"),

@@ -203,7 +203,7 @@ const startIngest = async (
   },
 ): Promise<RunningIngest> => {
   const { config, tls, routes, database, servers, metrics, stop } = needs;
-  const { db, clock, log } = core;
+  const { db, clock, entropy, log } = core;
   const keepPartitions = () =>
     maintainIngestPartitions({ db: needs.jobs.db, clock, retentionDays: config.retentionDays });
   await keepPartitions();
@@ -213,6 +213,7 @@ const startIngest = async (
     databaseUrl: servers.locate,
     db,
     clock,
+    entropy,
     log,
     observe: metrics.observeIngest,
     fastPath: createFastPath,

@@ -61,10 +61,10 @@ export const openForward = (client: ForeignClient) => {
   return { call, messages, ended };
 };
 
-/** Sends one frame. */
-export const submit = (client: ForeignClient, frame: unknown): Promise<Ended> =>
+/** Sends one frame, with an Open if there is one. */
+export const submit = (client: ForeignClient, frame: unknown, open?: unknown): Promise<Ended> =>
   new Promise((resolve) =>
-    client.Submit({ frame }, (error, response) =>
+    client.Submit({ frame, open }, (error, response) =>
       resolve(error ? { messages: [], error: describeError(error) } : { messages: [response] }),
     ),
   );

@@ -16,6 +16,7 @@ import { readTlsFiles, type TlsMaterial } from "../functions/node/tls-files.ts";
 import { findCertificateStates } from "../functions/store/certificates.ts";
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
+import { systemEntropy } from "../kit/entropy.ts";
 import { encodePem } from "../proto/pem.ts";
 import {
   createTestCa,
@@ -118,8 +119,14 @@ export const startTestIngest = async (
     databaseUrl: async () => database.url,
     db: connection.db,
     clock: systemClock,
+    entropy: systemEntropy,
     log,
-    observe: { committed: record("committed"), refused: record("refused"), batch: record("batch") },
+    observe: {
+      committed: record("committed"),
+      refused: record("refused"),
+      gap: record("gap"),
+      batch: record("batch"),
+    },
     certificates: {
       find: (fingerprints) => findCertificateStates(connection.db, fingerprints),
       use: async () => undefined,

@@ -229,6 +229,7 @@ CREATE TABLE "ingest_cursor" (
 	"host_id" text NOT NULL,
 	"queue_id" "bytea" NOT NULL,
 	"cursor" bigint NOT NULL,
+	"session_id" "bytea",
 	"updated_at" timestamp (3) with time zone NOT NULL,
 	CONSTRAINT "ingest_cursor_host_id_queue_id_pk" PRIMARY KEY("host_id","queue_id")
 );

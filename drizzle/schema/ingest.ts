@@ -8,6 +8,8 @@ export const ingestCursor = pgTable(
     hostId: text("host_id").notNull(),
     queueId: bytea("queue_id").notNull(),
     cursor: bigint("cursor", { mode: "bigint" }).notNull(),
+    /** The session that opened the queue last: only its frames may move the cursor. Null while no client has named one. */
+    sessionId: bytea("session_id"),
     updatedAt: timestamp("updated_at").notNull(),
   },
   // No index holds a column that every commit changes, so that an update stays on its page (HOT). A host has few rows to sort by age.

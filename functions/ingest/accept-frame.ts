@@ -12,11 +12,13 @@ export interface IngestObserver {
   committed(facts: { envelopes: number; bytes: number; discarded: number; rejected: readonly string[] }): void;
   /** A frame or a stream was rejected. */
   refused(reason: string): void;
+  /** A restored database lacks so many acknowledged sequences of a queue; those that never had an envelope count too. */
+  gap(sequences: bigint): void;
 }
 
 /**
  * Makes the function that commits a frame and resolves with its ack. It reserves the frame's bytes at once, or throws `overloaded`; it
- * throws `sequence_gap` with the cursor when an earlier frame is missing.
+ * throws `sequence_gap` with the cursor when an earlier frame is missing, `queue_forked` when another session has opened the queue.
  */
 export const createFrameAcceptor =
   ({
@@ -35,6 +37,7 @@ export const createFrameAcceptor =
       const committed = await committer.commit(frame, bytes);
       const { outcome, before, cursor } = committed;
       if (outcome === "sequence_gap") throw new Problem("sequence_gap", { extensions: { cursor } });
+      if (outcome === "queue_forked") throw new Problem("queue_forked");
       if (cursor > before) observe.committed(consumedBy(committed, examined));
       const rejected = examined.rejected.map((rejection) => create(RejectionSchema, rejection));
       return create(AckSchema, { queueId: frame.queueId, ackedThrough: cursor, rejected });

@@ -3,9 +3,10 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
-import { cursorsOfHostMax, type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
+import { type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
 import { encodeRows } from "../store/envelope-rows.ts";
+import { cursorsOfHostMax } from "../store/ingest-cursors.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
 let database: TestDatabase;

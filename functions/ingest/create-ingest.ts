@@ -1,12 +1,14 @@
 import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { IngestConfig } from "../config.ts";
-import { findCursor, openCommitClient } from "../store/commit-frames.ts";
+import { openCommitClient } from "../store/commit-frames.ts";
 import type { Database } from "../store/database.ts";
 import type { IngestObserver } from "./accept-frame.ts";
 import { type CertificateRegister, createAdmission } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";
 import { type CommitObserver, createCommitter } from "./committer.ts";
+import { createQueueOpener } from "./open-queue.ts";
 import { createOpenStreams } from "./open-streams.ts";
 import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "./service.ts";
 
@@ -18,6 +20,7 @@ export interface IngestNeeds {
   databaseUrl(): Promise<string>;
   db: Database;
   clock: Clock;
+  entropy: Entropy;
   log: Log;
   observe: IngestObserver & CommitObserver;
   certificates: CertificateRegister;
@@ -67,7 +70,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     streams,
     budget,
     committer,
-    findCursor: (hostId, queueId) => findCursor(needs.db, hostId, queueId),
+    queues: createQueueOpener({ db: needs.db, clock, entropy: needs.entropy, observe, log }),
     limits: {
       frameBytesMax: config.frameBytesMax,
       payloadBytesMax: config.payloadBytesMax,

@@ -8,9 +8,11 @@ import {
   type ServiceImpl,
 } from "@connectrpc/connect";
 import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
+import { equalBytes } from "../../kit/bytes.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import {
+  type Ack,
   type ForwardRequest,
   ForwardRequestSchema,
   type Frame,
@@ -27,6 +29,7 @@ import { toConnectError } from "./connect-error.ts";
 import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits } from "./examine-frame.ts";
 import { type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
 import { checkEntries, frameField, limitMessages } from "./limit-messages.ts";
+import type { OpenedQueue, QueueOpener } from "./open-queue.ts";
 import type { OpenStreams } from "./open-streams.ts";
 
 /** What the service needs. */
@@ -35,7 +38,7 @@ export interface IngestDependencies {
   streams: OpenStreams;
   budget: ByteBudget;
   committer: Committer;
-  findCursor(hostId: string, queueId: Uint8Array): Promise<bigint>;
+  queues: QueueOpener;
   limits: FrameLimits & { frameBytesMax: number };
   /** Serves Forward over binary gRPC in place of `plain`. Without it Connect's handlers serve everything. */
   fastPath: ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler) | undefined;
@@ -89,9 +92,11 @@ const submitSignalKey = createContextKey<AbortSignal | undefined>(undefined, {
 
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
-  const { admission, streams, budget, committer, limits, clock, observe } = needs;
+  const { admission, streams, budget, committer, queues, limits, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, committer, observe });
+  /** Streams whose fork is recorded. */
+  const forked = new WeakSet<OpenedQueue>();
 
   const count = (error: unknown): ConnectError => {
     const refusal = toConnectError(error);
@@ -117,6 +122,29 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     throw new Problem("frame_invalid", { detail: "a message is neither open nor frame" });
   };
 
+  /** Commits a frame of an opened queue. When a copy of the queue has opened it since, records that: the sender is still there. */
+  const acceptOf = async (
+    queue: OpenedQueue | undefined,
+    examined: ExaminedFrame,
+    disconnected: AbortSignal,
+  ): Promise<Ack> => {
+    if (queue?.sessionId === undefined) return accept(examined);
+    const { queueId, sessionId } = queue;
+    if (!equalBytes(examined.frame.queueId, queueId)) {
+      examined.release?.();
+      throw new Problem("frame_invalid", { detail: "a frame is of another queue than open" });
+    }
+    try {
+      return await accept({ ...examined, frame: { ...examined.frame, sessionId } });
+    } catch (error) {
+      if (isForked(error) && !disconnected.aborted && !forked.has(queue)) {
+        forked.add(queue);
+        await queues.recordFork(queue);
+      }
+      throw error;
+    }
+  };
+
   const run = async function* (
     requests: AsyncIterable<readonly DecodeMessage[]>,
     caller: Caller,
@@ -125,14 +153,15 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     try {
       const stream = streams.enter(caller);
       try {
+        let queue: OpenedQueue | undefined;
         const steps = {
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
-            const cursor = await needs.findCursor(caller.identity, claims.queueId);
-            return { case: "opened", value: create(OpenedSchema, { cursor }) };
+            queue = await queues.open(claims);
+            return { case: "opened", value: create(OpenedSchema, { cursor: queue.cursor }) };
           },
           async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
-            return { case: "ack", value: await accept(frame) };
+            return { case: "ack", value: await acceptOf(queue, frame, disconnected) };
           },
           untilReadable: budget.untilReadable,
         };
@@ -173,11 +202,15 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       };
       for await (const group of run(decoding(), caller, context.signal)) for (const message of group) yield { message };
     },
-    async submit({ frame }, context) {
+    async submit({ frame, open }, context) {
       try {
         context.values.get(submitSignalKey)?.throwIfAborted();
         if (frame === undefined) throw new Problem("frame_invalid", { detail: "frame is missing" });
-        return { ack: await accept(examine(frame, callerOf(context))) };
+        const caller = callerOf(context);
+        const examined = examine(frame, caller);
+        if (open === undefined) return { ack: await accept(examined) };
+        checkClaims(open, caller.identity, limits);
+        return { ack: await acceptOf(await queues.open(open), examined, context.signal) };
       } catch (error) {
         return refuse(error);
       }
@@ -225,6 +258,8 @@ const parseRequest = (bytes: Uint8Array): ForwardRequest["message"] => {
     throw new Problem("frame_invalid", { detail: "the message is not a ForwardRequest", cause });
   }
 };
+
+const isForked = (error: unknown): boolean => error instanceof Problem && error.code === "queue_forked";
 
 const callerOf = (context: HandlerContext): Caller => {
   const caller = context.values.get(callerKey);

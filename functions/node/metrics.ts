@@ -105,6 +105,8 @@ const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObs
   const rows = total("rows", "Rows written");
   const rejected = labelled("rejected", "Envelopes rejected, by code", "code");
   const refused = labelled("refused", "Frames and streams rejected, by reason", "reason");
+  const gaps = total("gaps", "Times that a collector had deleted acknowledged envelopes which the database lacks");
+  const lost = total("gap_sequences", "Sequences in these gaps; those that never had an envelope count too");
   const commits = new Histogram({
     name: "core_ingest_commit_seconds",
     help: "Time of a group commit",
@@ -120,6 +122,10 @@ const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObs
       for (const code of facts.rejected) rejected.inc({ code });
     },
     refused: (reason) => refused.inc({ reason }),
+    gap: (sequences) => {
+      gaps.inc();
+      lost.inc(Number(sequences));
+    },
     batch: (facts) => {
       commits.observe(facts.seconds);
       rows.inc(facts.rows);

@@ -44,7 +44,10 @@ it("G5: two cores to which different queues of one batch are new do not deadlock
   const insertQueue = async (hostId: string): Promise<Client> => {
     const other = await connect();
     await other.query("begin");
-    await other.query("insert into ingest_cursor values ($1, $2, 0, now())", [hostId, Buffer.from(queueId)]);
+    await other.query("insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values ($1, $2, 0, now())", [
+      hostId,
+      Buffer.from(queueId),
+    ]);
     return other;
   };
   const [inserterOfA, inserterOfB] = [await insertQueue("a"), await insertQueue("b")];

@@ -4,21 +4,22 @@
  *   `commitFramesAhead`, after it, when the cursors must still be at their expected values.
  * - Envelopes at or below the cursor are skipped, the rest is stored, and the cursor's new value commits with them and with
  *   `ingest_host.last_envelope_at`: a frame sent twice is stored once, a frame acknowledged is stored.
- * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone.
+ * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone. So does one of a session that is not the
+ *   queue's, under the same lock: of two copies of a queue, only the one that opened it last can move the cursor.
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
  */
-import { and, eq } from "drizzle-orm";
 import type { Client } from "pg";
-import { ingestCursor } from "../../drizzle/schema/ingest.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import { openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
-import type { Executor } from "./database.ts";
 import { type CopyRows, type EncodedRows, rowsAbove } from "./envelope-rows.ts";
+import { cursorsOfHostMax } from "./ingest-cursors.ts";
 
 /** One frame, checked: its rows rise in sequence, above `previousSequence` and up to `lastSequence`. */
 export interface FrameToCommit {
   hostId: string;
   queueId: Uint8Array;
+  /** The session that opened the queue; absent for a client that names none, whose frames are not fenced. */
+  sessionId?: Uint8Array | undefined;
   /** Of this host and queue. */
   rows: EncodedRows;
   previousSequence: bigint;
@@ -28,7 +29,7 @@ export interface FrameToCommit {
 
 /** The outcome of a frame: `cursor` is its queue's after the commit, `before` its queue's just before this frame. */
 export interface CommittedFrame {
-  outcome: "committed" | "sequence_gap";
+  outcome: "committed" | "sequence_gap" | "queue_forked";
   before: bigint;
   cursor: bigint;
   storedRows: number;
@@ -36,23 +37,13 @@ export interface CommittedFrame {
   storedBytes: number;
 }
 
-/** How many queues of a host keep their cursor: the newest ones. */
-export const cursorsOfHostMax = 16;
-
-/** Returns the last committed sequence of a queue; 0 for one that core has not seen. */
-export const findCursor = async (db: Executor, hostId: string, queueId: Uint8Array): Promise<bigint> => {
-  const [row] = await db
-    .select({ cursor: ingestCursor.cursor })
-    .from(ingestCursor)
-    .where(and(eq(ingestCursor.hostId, hostId), eq(ingestCursor.queueId, queueId)));
-  return row?.cursor ?? 0n;
-};
-
 interface QueueState {
   hostId: string;
   queueHex: string;
   cursor: bigint;
   initial: bigint;
+  /** In hex; empty while no session has opened the queue. */
+  session: string;
   isNew: boolean;
 }
 
@@ -64,17 +55,17 @@ const statements = `
   set standard_conforming_strings = on; set lock_timeout = '8s'; set statement_timeout = '25s';
   set idle_in_transaction_session_timeout = '10s';
   prepare lock_queues (text[], text[]) as
-    select host_id, encode(queue_id, 'hex') as queue, cursor
+    select host_id, encode(queue_id, 'hex') as queue, cursor, coalesce(encode(session_id, 'hex'), '') as session
     from unnest($1, $2) as wanted (host, queue)
     join ingest_cursor on host_id = wanted.host and queue_id = decode(wanted.queue, 'hex')
     order by host_id collate "C", queue_id for update of ingest_cursor;
-  prepare expect_cursors (text[], text[], bigint[]) as select expect_ingest_cursors($1, $2, $3);
+  prepare expect_cursors (text[], text[], bigint[], text[]) as select expect_ingest_cursors($1, $2, $3, $4);
   prepare insert_queues (text[], text[], timestamptz) as
     insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
     select host, decode(queue, 'hex'), 0, $3 from unnest($1, $2) as wanted (host, queue)
     order by host collate "C", decode(queue, 'hex')
     on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
-    returning host_id, encode(queue_id, 'hex') as queue, cursor;
+    returning host_id, encode(queue_id, 'hex') as queue, cursor, coalesce(encode(session_id, 'hex'), '') as session;
   prepare move_cursors (text[], text[], bigint[], timestamptz) as
     update ingest_cursor set cursor = moved.cursor, updated_at = $4
     from unnest($1, $2, $3) as moved (host, queue, cursor)
@@ -114,9 +105,9 @@ export const commitFrames = async (
 };
 
 /**
- * Commits frames under the assumption that each queue's cursor is at its value in `expected`: it copies the rows at once, and awaits
+ * Commits frames under the assumption that each queue's cursor is at its value in `expected`, and of their session: it copies the rows at once, and awaits
  * `turn` before it locks the cursors, so that two batches of one queue copy in parallel and commit in their order. Returns undefined,
- * with nothing committed, when a cursor is not at its expected value.
+ * with nothing committed, when a cursor is not at its expected value, or of another session.
  */
 export const commitFramesAhead = async (
   client: Client,
@@ -130,6 +121,8 @@ export const commitFramesAhead = async (
   try {
     const queues = queuesIn(frames, expected);
     const all = [...queues.values()];
+    if (!frames.every((frame) => isOfSession(frame, queues.get(queueKey(frame.hostId, frame.queueId)))))
+      return undefined;
     const { outcomes, rows } = decide(frames, queues);
     if (rows.length === 0) await turn;
     const names = `${hostsOf(all)}, ${queuesOf(all)}`;
@@ -140,7 +133,7 @@ export const commitFramesAhead = async (
       turn,
       after: [
         `execute lock_queues(${names})`,
-        `execute expect_cursors(${names}, ${cursors})`,
+        `execute expect_cursors(${names}, ${cursors}, ${textArray(all.map(({ session }) => session))})`,
         ...movesOf(all.filter(hasMoved), now()),
         "commit",
       ],
@@ -200,32 +193,50 @@ const lockQueues = async (
 /** Returns the queues of a batch at their expected cursors; without one, as new. */
 const queuesIn = (frames: readonly FrameToCommit[], expected?: ReadonlyMap<string, bigint>) => {
   const queues = new Map<string, QueueState>();
-  for (const { hostId, queueId } of frames) {
+  for (const { hostId, queueId, sessionId } of frames) {
     const key = queueKey(hostId, queueId);
-    if (queues.has(key)) continue;
+    const known = queues.get(key);
+    // Frames without a session may come first.
+    if (known && sessionId && known.session === "") known.session = sessionId.toHex();
+    if (known) continue;
     const cursor = expected?.get(key);
     const initial = cursor ?? 0n;
-    queues.set(key, { hostId, queueHex: queueId.toHex(), cursor: initial, initial, isNew: cursor === undefined });
+    const session = sessionId?.toHex() ?? "";
+    queues.set(key, {
+      hostId,
+      queueHex: queueId.toHex(),
+      cursor: initial,
+      initial,
+      session,
+      isNew: cursor === undefined,
+    });
   }
   return queues;
 };
 
 const setCursors = (queues: Map<string, QueueState>, rows: readonly Record<string, string>[]): void => {
-  for (const { host_id, queue, cursor } of rows) {
+  for (const { host_id, queue, cursor, session = "" } of rows) {
     const state = queues.get(`${host_id}\0${queue}`);
     if (state === undefined || cursor === undefined) continue;
     state.cursor = state.initial = BigInt(cursor);
+    state.session = session;
     state.isNew = false;
   }
 };
+
+const isOfSession = ({ sessionId }: FrameToCommit, queue: QueueState | undefined): boolean =>
+  sessionId === undefined || queue?.session === sessionId.toHex();
 
 const decide = (frames: readonly FrameToCommit[], queues: ReadonlyMap<string, QueueState>) => {
   const copied: CopyRows[] = [];
   const outcomes = frames.map((frame): CommittedFrame => {
     const queue = queues.get(queueKey(frame.hostId, frame.queueId));
     const before = queue?.cursor ?? 0n;
-    if (queue === undefined || frame.previousSequence > before)
-      return { outcome: "sequence_gap", before, cursor: before, storedRows: 0, storedBytes: 0 };
+    const refused = { before, cursor: before, storedRows: 0, storedBytes: 0 };
+    if (queue === undefined || frame.previousSequence > before) return { outcome: "sequence_gap", ...refused };
+    if (!isOfSession(frame, queue))
+      // Without a session the row is not the one that was opened: the database was restored, or the queue is not of the newest.
+      return { outcome: queue.session === "" ? "sequence_gap" : "queue_forked", ...refused };
     if (frame.lastSequence <= before)
       return { outcome: "committed", before, cursor: before, storedRows: 0, storedBytes: 0 };
     const rows = frame.previousSequence === before ? frame.rows : rowsAbove(frame.rows, before);

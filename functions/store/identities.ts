@@ -71,6 +71,12 @@ export const findIdentity = async (db: Executor, id: string): Promise<IdentityRo
   return row;
 };
 
+/** Finds an identity by name. */
+export const findIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
+  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity));
+  return row;
+};
+
 /** Stores the version with which a collector renewed. */
 export const updateCollectorVersion = async (db: Executor, id: string, collectorVersion: string): Promise<void> => {
   await db.update(collectorIdentity).set({ collectorVersion }).where(eq(collectorIdentity.id, id));

@@ -19,6 +19,8 @@ export type AuditAction =
   | "certificate.reuse_refused"
   | "identity.revoke"
   | "identity.clone_suspected"
+  | "queue.forked"
+  | "ingest.gap"
   | "config.publish"
   | "config.assign"
   | "config.clear"

@@ -135,6 +135,8 @@ const eventTitles: Readonly<Record<string, readonly [success: string, failure: s
   "certificate.reuse_refused": ["Replaced certificate used again", "Replaced certificate used again and rejected"],
   "identity.revoke": ["Identity revoked", "Identity revocation failed"],
   "identity.clone_suspected": ["Two processes use one certificate", "Two processes use one certificate"],
+  "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],
+  "ingest.gap": ["Envelopes lost by a database restore", "Envelopes lost by a database restore"],
   "config.assign": ["Config assigned", "Config assignment failed"],
   "config.clear": ["Config assignment cleared", "Clearing the config assignment failed"],
   "config.rollback": ["Config rolled back", "Config rollback failed"],

@@ -77,6 +77,13 @@ export declare type SubmitRequest = Message<"svc.ingest.v1.SubmitRequest"> & {
    * @generated from field: svc.ingest.v1.Frame frame = 1;
    */
   frame?: Frame | undefined;
+
+  /**
+   * Opens the queue before the frame is committed, as the first message of Forward does. Without it the frame is not fenced.
+   *
+   * @generated from field: svc.ingest.v1.Open open = 2;
+   */
+  open?: Open | undefined;
 };
 
 /**
@@ -118,6 +125,37 @@ export declare type Open = Message<"svc.ingest.v1.Open"> & {
    * @generated from field: bytes queue_id = 2;
    */
   queueId: Uint8Array;
+
+  /**
+   * 16 random bytes, drawn for this stream and on disk before it is sent. Empty: the queue is not fenced, so a copy of it that sends
+   * other envelopes under the same sequences loses them unnoticed.
+   *
+   * @generated from field: bytes session_id = 3;
+   */
+  sessionId: Uint8Array;
+
+  /**
+   * The last 16 session ids of this queue, whether core has answered them or not, and always the last one that it has answered.
+   *
+   * @generated from field: repeated bytes previous_session_ids = 4;
+   */
+  previousSessionIds: Uint8Array[];
+
+  /**
+   * Everything at or below it was acknowledged and deleted. Above core's cursor it means that core's database lost what lies between:
+   * core records the range and moves the cursor.
+   *
+   * @generated from field: uint64 acked_through = 5;
+   */
+  ackedThrough: bigint;
+
+  /**
+   * The highest sequence that this queue can have sent. Below core's cursor it means that a copy of the queue sent the rest:
+   * queue_forked. Absent: the client compares the cursor itself.
+   *
+   * @generated from field: optional uint64 sent_through = 6;
+   */
+  sentThrough?: bigint | undefined;
 };
 
 /**
@@ -131,7 +169,8 @@ export declare const OpenSchema: GenMessage<Open>;
  */
 export declare type Opened = Message<"svc.ingest.v1.Opened"> & {
   /**
-   * The last committed sequence of this queue; 0 for a queue core has not seen.
+   * The last committed sequence of this queue; 0 for a queue core has not seen. Above what this queue has sent it means that the
+   * queue is a copy.
    *
    * @generated from field: uint64 cursor = 1;
    */
@@ -295,7 +334,7 @@ export declare const RejectionSchema: GenMessage<Rejection>;
  *   INVALID_ARGUMENT     frame_invalid, host_id_too_long: fix the client
  *   PERMISSION_DENIED    host_identity_mismatch, certificate_unknown, certificate_revoked, certificate_replaced, identity_revoked
  *   RESOURCE_EXHAUSTED   frame_too_large: halve the frame; too_many_streams: close a call
- *   FAILED_PRECONDITION  sequence_gap: continue from the cursor in ErrorInfo.metadata["cursor"]
+ *   FAILED_PRECONDITION  sequence_gap: continue from the cursor in ErrorInfo.metadata["cursor"]; queue_forked: see Open
  *   UNAVAILABLE          overloaded, database_unavailable, shutting_down: back off and reconnect
  *   UNAUTHENTICATED      client_certificate_required, certificate_identity_invalid, certificate_expired
  *

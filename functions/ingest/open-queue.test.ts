@@ -1,0 +1,209 @@
+import { status } from "@grpc/grpc-js";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { frame, newQueue, openSession, testHost } from "../../tests/frames.ts";
+import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../tests/grpc-client.ts";
+import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/ingest.ts";
+
+let test: TestIngest;
+const clients: ForeignClient[] = [];
+afterEach(() => {
+  for (const client of clients.splice(0)) client.close();
+});
+
+const connect = async (): Promise<ForeignClient> => {
+  const client = connectForeign(test, await test.client({}));
+  clients.push(client);
+  return client;
+};
+
+const forked = { code: status.FAILED_PRECONDITION, reason: "queue_forked" };
+
+/** Returns the cursors that a stream reported. */
+const cursorsOf = ({ messages }: { messages: { opened?: { cursor: string } | null; ack?: object | null }[] }) =>
+  messages.map((message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through);
+
+const storedSequences = async (queue: Buffer): Promise<number[]> => {
+  const rows = await test.connection.sql<{ sequence: number }[]>`
+    select sequence::int from ingest_envelope where queue_id = ${queue} order by sequence`;
+  return rows.map(({ sequence }) => sequence);
+};
+
+/** Returns the audit events of a queue, by their action. */
+const eventsOf = (queue: Buffer) => test.connection.sql<
+  { action: string; target_type: string; target_id: string; outcome: string; details: object }[]
+>`
+  select action, target_type, target_id, outcome, details - 'host_id' - 'queue_id' as details from audit_event
+  where details->>'queue_id' = ${queue.toString("hex")} order by action`;
+
+/** What a restore of the database to before `cursor` leaves of a queue. */
+const restoreDatabase = async (queue: Buffer, cursor: number, session: Buffer): Promise<void> => {
+  await test.connection.sql`delete from ingest_envelope where queue_id = ${queue} and sequence > ${cursor}`;
+  await test.connection
+    .sql`update ingest_cursor set cursor = ${cursor}, session_id = ${session} where queue_id = ${queue}`;
+};
+
+describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
+  beforeAll(async () => {
+    test = await startTestIngest({ needs: { fastPath } });
+  });
+  afterAll(() => test.close());
+
+  it("accepts a session whose history contains the one before, answered or not", async () => {
+    const client = await connect();
+    const queue = newQueue();
+    const [first, lost, third] = [newQueue(), newQueue(), newQueue()];
+    await forwardAll(client, [openSession(queue, { session_id: first }), { frame: frame(queue, 1, 2) }]);
+    const next = openSession(queue, { session_id: third, previous_session_ids: [first, lost] });
+    expect(cursorsOf(await forwardAll(client, [next, { frame: frame(queue, 3, 4) }]))).toEqual(["2", "4"]);
+    expect(cursorsOf(await forwardAll(client, [next]))).toEqual(["4"]);
+    expect(await eventsOf(queue)).toEqual([]);
+  });
+
+  it("Q11: rejects a copy whose history lacks the newest session, and records it once", async () => {
+    const client = await connect();
+    const queue = newQueue();
+    const [shared, mine, copy] = [newQueue(), newQueue(), newQueue()];
+    await forwardAll(client, [openSession(queue, { session_id: shared }), { frame: frame(queue, 1, 2) }]);
+    const own = openSession(queue, { session_id: mine, previous_session_ids: [shared] });
+    await forwardAll(client, [own, { frame: frame(queue, 3, 6) }]);
+    const other = openSession(queue, { session_id: copy, previous_session_ids: [shared] });
+    expect((await forwardAll(client, [other, { frame: frame(queue, 3, 4) }])).error).toMatchObject(forked);
+    expect((await submit(client, frame(queue, 3, 4), other.open)).error).toMatchObject(forked);
+    expect(await storedSequences(queue)).toEqual([1, 2, 3, 4, 5, 6]);
+    const event = {
+      action: "queue.forked",
+      target_type: "host",
+      target_id: testHost,
+      outcome: "failure",
+      details: { cursor: 6 },
+    };
+    expect(await eventsOf(queue)).toEqual([event, event]);
+    expect(test.observed).toContainEqual({ name: "refused", facts: "queue_forked" });
+  });
+
+  it("Q11: ends the open stream of a copy at its next frame once another copy has opened the queue", async () => {
+    const client = await connect();
+    const queue = newQueue();
+    const [shared, copy] = [newQueue(), newQueue()];
+    const older = openForward(client);
+    older.call.write(openSession(queue, { session_id: shared }));
+    older.call.write({ frame: frame(queue, 1, 2) });
+    await expect.poll(() => older.messages.length).toBe(2);
+    const newer = await forwardAll(client, [
+      openSession(queue, { session_id: copy, previous_session_ids: [shared] }),
+      { frame: frame(queue, 3, 4) },
+    ]);
+    expect(cursorsOf(newer)).toEqual(["2", "4"]);
+    // A resend of what the other has stored must not be acknowledged either: it holds other envelopes.
+    older.call.write({ frame: frame(queue, 3, 3) });
+    older.call.write({ frame: frame(queue, 4, 4) });
+    expect((await older.ended).error).toMatchObject(forked);
+    expect(await storedSequences(queue)).toEqual([1, 2, 3, 4]);
+    expect((await eventsOf(queue)).map(({ action }) => action)).toEqual(["queue.forked"]);
+  });
+
+  it("Q11: rejects a queue whose cursor is above what it can have sent", async () => {
+    const client = await connect();
+    const queue = newQueue();
+    const [session, restored] = [newQueue(), newQueue()];
+    await forwardAll(client, [openSession(queue, { session_id: session }), { frame: frame(queue, 1, 6) }]);
+    const claims = { session_id: restored, previous_session_ids: [session] };
+    expect((await forwardAll(client, [openSession(queue, { ...claims, sent_through: 5 })])).error).toMatchObject(
+      forked,
+    );
+    expect(cursorsOf(await forwardAll(client, [openSession(queue, { ...claims, sent_through: 6 })]))).toEqual(["6"]);
+  });
+
+  it("Q12: moves the cursor over what a restored database lost, and records the range once", async () => {
+    const client = await connect();
+    const queue = newQueue();
+    const [before, after, again] = [newQueue(), newQueue(), newQueue()];
+    await forwardAll(client, [openSession(queue, { session_id: before }), { frame: frame(queue, 1, 3) }]);
+    const claims = { session_id: after, previous_session_ids: [before] };
+    await forwardAll(client, [openSession(queue, claims), { frame: frame(queue, 4, 10) }]);
+    await restoreDatabase(queue, 3, before);
+    const reopened = openSession(queue, {
+      session_id: again,
+      previous_session_ids: [before, after],
+      acked_through: 8,
+      sent_through: 10,
+    });
+    const answer = await forwardAll(client, [reopened, { frame: frame(queue, 9, 11) }]);
+    expect(cursorsOf(answer)).toEqual(["8", "11"]);
+    expect(cursorsOf(await forwardAll(client, [{ open: { ...reopened.open, sent_through: 11 } }]))).toEqual(["11"]);
+    expect(await storedSequences(queue)).toEqual([1, 2, 3, 9, 10, 11]);
+    expect(await eventsOf(queue)).toMatchObject([{ action: "ingest.gap", details: { from: 4, through: 8 } }]);
+    expect(test.observed).toContainEqual({ name: "gap", facts: 5n });
+  });
+
+  it("Q12: records the range also of a queue that it rejects as a copy", async () => {
+    const client = await connect();
+    const queue = newQueue();
+    const session = newQueue();
+    await forwardAll(client, [openSession(queue, { session_id: session }), { frame: frame(queue, 1, 3) }]);
+    const other = openSession(queue, { session_id: newQueue(), acked_through: 7 });
+    expect((await forwardAll(client, [other])).error).toMatchObject(forked);
+    expect(await eventsOf(queue)).toMatchObject([
+      { action: "ingest.gap", details: { from: 4, through: 7 } },
+      { action: "queue.forked", details: { cursor: 3 } },
+    ]);
+  });
+
+  it("Q12: goes on with a stream that was open during the restore by asking it to open again", async () => {
+    const client = await connect();
+    const queue = newQueue();
+    const session = newQueue();
+    const stream = openForward(client);
+    stream.call.write(openSession(queue, { session_id: session }));
+    stream.call.write({ frame: frame(queue, 1, 3) });
+    await expect.poll(() => stream.messages.length).toBe(2);
+    await test.connection.sql`delete from ingest_cursor where queue_id = ${queue}`;
+    stream.call.write({ frame: frame(queue, 4, 4) });
+    expect((await stream.ended).error).toMatchObject({ reason: "sequence_gap", cursor: "0" });
+    const again = { session_id: newQueue(), previous_session_ids: [session], acked_through: 3 };
+    expect(cursorsOf(await forwardAll(client, [openSession(queue, again)]))).toEqual(["3"]);
+    expect(await eventsOf(queue)).toMatchObject([{ action: "ingest.gap", details: { from: 1, through: 3 } }]);
+  });
+
+  it("fences a Submit that carries an Open, and not one without", async () => {
+    const client = await connect();
+    const queue = newQueue();
+    const [session, next] = [newQueue(), newQueue()];
+    const first = await submit(client, frame(queue, 1, 2), openSession(queue, { session_id: session }).open);
+    expect(cursorsOf(first)).toEqual(["2"]);
+    const second = openSession(queue, { session_id: next, previous_session_ids: [session] }).open;
+    expect(cursorsOf(await submit(client, frame(queue, 3, 4), second))).toEqual(["4"]);
+    const stale = openSession(queue, { session_id: session }).open;
+    expect((await submit(client, frame(queue, 5, 5), stale)).error).toMatchObject(forked);
+    expect(cursorsOf(await submit(client, frame(queue, 5, 5)))).toEqual(["5"]);
+  });
+
+  it("rejects claims that are no sessions, and frames of another queue than open's", async () => {
+    const client = await connect();
+    const [queue, session] = [newQueue(), newQueue()];
+    const invalid = { code: status.INVALID_ARGUMENT, reason: "frame_invalid" };
+    const short = session.subarray(1);
+    const claims = [
+      { session_id: short },
+      { session_id: session, previous_session_ids: [short] },
+      { session_id: session, previous_session_ids: Array.from({ length: 17 }, newQueue) },
+      { session_id: session, acked_through: "9223372036854775808" as never },
+    ];
+    for (const claim of claims)
+      expect((await forwardAll(client, [openSession(queue, claim)])).error).toMatchObject(invalid);
+    const other = [openSession(queue, { session_id: session }), { frame: frame(newQueue(), 1, 1) }];
+    expect((await forwardAll(client, other)).error).toMatchObject(invalid);
+    expect(
+      (await submit(client, frame(newQueue(), 1, 1), other[0] && openSession(queue, { session_id: session }).open))
+        .error,
+    ).toMatchObject(invalid);
+  });
+
+  it("keeps the 16 newest cursors of a host, however many queues it opens", async () => {
+    const client = await connect();
+    for (let opened = 0; opened < 20; opened++)
+      await forwardAll(client, [openSession(newQueue(), { session_id: newQueue() })]);
+    const [row] = await test.connection.sql<{ cursors: number }[]>`select count(*)::int as cursors from ingest_cursor`;
+    expect(row).toEqual({ cursors: 16 });
+  });
+});
