@@ -70,6 +70,7 @@ describe("diag", () => {
         oldest_record_age_seconds: 0,
         dropped_records_total: 0,
         dead_letters: 0,
+        forks_total: 0,
       },
       quarantine: { files: 0, records: 0 },
       redactions: expect.arrayContaining([expect.stringContaining("private keys")]),

@@ -77,4 +77,5 @@ const queueFigures = (stats: QueueStats) => ({
   oldest_record_age_seconds: stats.oldestRecordAgeSeconds,
   dropped_records_total: stats.droppedRecordsTotal,
   dead_letters: stats.deadLetters,
+  forks_total: stats.forks,
 });

@@ -93,6 +93,7 @@ describe("describeStatus", () => {
         oldest_record_age_seconds: 3,
         dropped_records_total: 0,
         dead_letters: 1,
+        forks_total: 0,
         at_risk: false,
       },
       quarantine: { files: 1, records: 7 },

@@ -5,7 +5,7 @@ import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
 import { createConnector, type ForwarderTls, readFailure } from "./connection.ts";
 import { createRateLimiter } from "./rate-limiter.ts";
-import { QueueRestoredError, runStream, type SentFrame } from "./stream.ts";
+import { QueueForkedError, runStream, type SentFrame } from "./stream.ts";
 
 /** What a forwarder needs. */
 export interface ForwarderOptions {
@@ -58,8 +58,6 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   let maxBytes = options.batch.maxBytes;
   /** Frames still to be sent one at a time, to find which of those in flight core rejected. */
   let sendAlone = 0;
-  // Only records on disk are sent, so those stored from here on have not been sent.
-  let sentThrough = queue.lastSequence;
   /** Sends uncompressed: when a compressed frame is too large, only a library inside core may notice, which gives no reason. */
   let uncompressed = false;
 
@@ -99,10 +97,6 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           batch: { ...options.batch, maxBytes },
           maxInFlightFrames: () => (sendAlone > 0 ? 1 : limiter.framesInFlight()),
           answerTimeoutMs,
-          sentThrough,
-          onSent: (through) => {
-            sentThrough = Math.max(sentThrough, through);
-          },
           onOpened: () => {
             status.connected = true;
             status.lastError = null;
@@ -127,7 +121,13 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       log.warn({ reason: failure.reason, error: failure.message }, "forwarding interrupted");
       options.onFailure?.(failure.reason);
       uncompressed = failure.exhausted;
-      if (error instanceof QueueRestoredError) queue.rotateQueueId();
+      if (error instanceof QueueForkedError || failure.reason === "queue_forked") {
+        queue.fork();
+        log.warn(
+          { queue_id: queue.queueId.toHex() },
+          "core knows a copy of the queue; continuing under a new queue id",
+        );
+      }
       if (failure.reason === "frame_too_large") {
         shrink(inFlight);
         return 0;

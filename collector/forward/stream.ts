@@ -13,11 +13,12 @@ import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecord } from "../queue/record.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 
-/** Core has acknowledged more than this process ever sent: the disk was restored to an older state. */
-export class QueueRestoredError extends Error {
+/** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
+export class QueueForkedError extends Error {
+  override readonly name = "QueueForkedError";
+
   constructor() {
-    super("core is ahead of this queue: the disk was restored");
-    this.name = "QueueRestoredError";
+    super("core is ahead of this queue: its disk was restored or its machine cloned");
   }
 }
 
@@ -39,11 +40,8 @@ export interface ForwardStreamOptions {
   maxInFlightFrames(): number;
   /** The stream fails after so long without an answer while one is due. */
   answerTimeoutMs: number;
-  /** The highest sequence that can ever have been sent: a higher cursor in core means that this queue's disk was restored. */
-  sentThrough: number;
   clock: Clock;
   onOpened(): void;
-  onSent(through: number): void;
   onAck(ack: Ack): void;
 }
 
@@ -66,7 +64,7 @@ export const runStream = async (
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
 
-  const { queueId } = queue;
+  let queueId = queue.queueId;
   const opened = Promise.withResolvers<void>();
   let slot = Promise.withResolvers<void>();
   let answerDueSince: number | null = clock.monotonic();
@@ -74,8 +72,28 @@ export const runStream = async (
   /** The last sequence that this stream has sent, or does not have to send. */
   let sent = 0;
 
+  /** Runs once the connection is there: an outage does not fill the history of sessions. */
+  const beginSession = () => {
+    try {
+      const session = queue.beginSession(options.hostId);
+      queueId = session.queueId;
+      return {
+        hostId: options.hostId,
+        queueId,
+        sessionId: session.sessionId,
+        previousSessionIds: [...session.previousSessionIds],
+        ackedThrough: BigInt(session.ackedThrough),
+        sentThrough: BigInt(session.sentThrough),
+      };
+    } catch (error) {
+      // Core would see a stream without messages.
+      end.abort(error);
+      throw error;
+    }
+  };
+
   const requests = async function* (): AsyncGenerator<MessageInitShape<typeof ForwardRequestSchema>> {
-    yield { message: { case: "open", value: { hostId: options.hostId, queueId } } };
+    yield { message: { case: "open", value: beginSession() } };
     await opened.promise;
     while (!end.signal.aborted) {
       while (inFlight.length >= (sent < cursor ? 1 : options.maxInFlightFrames())) {
@@ -87,14 +105,15 @@ export const runStream = async (
       const frame = frameOf(records, previous);
       inFlight.push(frame);
       sent = frame.lastSequence;
-      options.onSent(sent);
+      queue.markSent(sent);
       answerDueSince ??= clock.monotonic();
       yield encodeFrame({ hostId: options.hostId, queueId, previousSequence: previous }, records);
     }
   };
 
   const open = (committed: number) => {
-    if (committed > options.sentThrough) throw new QueueRestoredError();
+    if (committed > queue.sentThrough) throw new QueueForkedError();
+    queue.sessionAnswered();
     answerDueSince = null;
     cursor = committed;
     const [oldest] = queue.read(0, { maxRecords: 1, maxBytes: 0 });
@@ -104,6 +123,7 @@ export const runStream = async (
   };
 
   const acknowledge = (ack: Ack) => {
+    if (Number(ack.ackedThrough) > Math.max(cursor, sent)) throw new QueueForkedError();
     for (const { sequence, code, message } of ack.rejected) queue.moveToDeadLetters(Number(sequence), code, message);
     // For a resent frame core's cursor is ahead; records that were not resent may still be rejected.
     const through = Math.min(Number(ack.ackedThrough), sent);

@@ -10,7 +10,7 @@ import { QueueCorruptError, QueueVersionError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
 import type { Checkpoint } from "./record.ts";
 
-const formatVersion = 4;
+const formatVersion = 5;
 
 /** A row of `block` holds the records from `sequence` to `last_sequence` (block.ts); `bytes` is the sum of their sizes. */
 const tables = `
@@ -18,7 +18,9 @@ CREATE TABLE state (
   id INTEGER PRIMARY KEY CHECK (id = 1),
   queue_id BLOB NOT NULL, next_sequence INTEGER NOT NULL, records INTEGER NOT NULL, bytes INTEGER NOT NULL,
   dropped_records INTEGER NOT NULL, dead_letters INTEGER NOT NULL, age_ms INTEGER NOT NULL, wall_ms INTEGER NOT NULL,
-  quarantined INTEGER NOT NULL, quarantined_records INTEGER NOT NULL
+  quarantined INTEGER NOT NULL, quarantined_records INTEGER NOT NULL,
+  host_id TEXT NOT NULL, sessions BLOB NOT NULL, answered_session BLOB NOT NULL, is_answered INTEGER NOT NULL,
+  acked_through INTEGER NOT NULL, sent_through INTEGER NOT NULL, forks INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE block (
   sequence INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, bytes INTEGER NOT NULL, age_ms INTEGER NOT NULL,
@@ -48,7 +50,30 @@ export interface QueueState {
   quarantined: number;
   /** Records in those databases, as far as their own state was readable. */
   quarantinedRecords: number;
+  /** The host that the queue was opened for in core; empty before. */
+  hostId: string;
+  /** The history of sessions under this queue id, oldest first, 16 bytes each (sessions.ts). */
+  sessions: Uint8Array<ArrayBuffer>;
+  /** The last one that core has answered; empty before. */
+  answeredSession: Uint8Array<ArrayBuffer>;
+  /** Whether core has answered a session since the queue was opened: 1, else 0. */
+  isAnswered: number;
+  /** Everything at or below it was acknowledged under this queue id, and is deleted. */
+  ackedThrough: number;
+  /** The highest sequence that can have been sent under this queue id before the queue was opened. */
+  sentThrough: number;
+  /** How often this queue continued under a new queue id, because core knows a copy of it. */
+  forks: number;
 }
+
+/** What a queue with a new id starts with. */
+export const unsent = {
+  sessions: new Uint8Array(),
+  answeredSession: new Uint8Array(),
+  isAnswered: 0,
+  ackedThrough: 0,
+  sentThrough: 0,
+} satisfies Partial<QueueState>;
 
 /** What a new database starts with. */
 export interface QueueOrigin extends Omit<QueueState, "records" | "bytes"> {
@@ -83,6 +108,28 @@ export const readState = (database: DatabaseSync): QueueState => {
     wallMs: numberOf(row.wall_ms),
     quarantined: numberOf(row.quarantined),
     quarantinedRecords: numberOf(row.quarantined_records),
+    hostId: String(row.host_id),
+    sessions: Uint8Array.from(bytesOf(row.sessions)),
+    answeredSession: Uint8Array.from(bytesOf(row.answered_session)),
+    isAnswered: numberOf(row.is_answered),
+    ackedThrough: numberOf(row.acked_through),
+    sentThrough: numberOf(row.sent_through),
+    forks: numberOf(row.forks),
+  };
+};
+
+/** Prepares the statement that stores the state row, except what its creation fixes. */
+export const prepareSaveState = (database: DatabaseSync): ((state: QueueState) => void) => {
+  const save = database.prepare(
+    `UPDATE state SET queue_id = ?, next_sequence = ?, records = ?, bytes = ?, dropped_records = ?, dead_letters = ?,
+     age_ms = ?, wall_ms = ?, host_id = ?, sessions = ?, answered_session = ?, is_answered = ?, acked_through = ?, sent_through = ?,
+     forks = ?`,
+  );
+  return (state) => {
+    const { queueId, nextSequence, records, bytes, droppedRecords, deadLetters, ageMs, wallMs } = state;
+    const { hostId, sessions, answeredSession, isAnswered, ackedThrough, sentThrough, forks } = state;
+    const totals = [queueId, nextSequence, records, bytes, droppedRecords, deadLetters, ageMs, wallMs];
+    save.run(...totals, hostId, sessions, answeredSession, isAnswered, ackedThrough, sentThrough, forks);
   };
 };
 
@@ -134,10 +181,11 @@ export const prepareQueueDatabase = (database: DatabaseSync, dir: string, origin
 };
 
 const insertOrigin = (database: DatabaseSync, origin: QueueOrigin): void => {
-  const { queueId, nextSequence, droppedRecords, deadLetters, ageMs, wallMs, quarantined, quarantinedRecords } = origin;
+  const { quarantined, quarantinedRecords } = origin;
   database
-    .prepare("INSERT INTO state VALUES (1, ?, ?, 0, 0, ?, ?, ?, ?, ?, ?)")
-    .run(queueId, nextSequence, droppedRecords, deadLetters, ageMs, wallMs, quarantined, quarantinedRecords);
+    .prepare("INSERT INTO state VALUES (1, x'', 0, 0, 0, 0, 0, 0, 0, ?, ?, '', x'', x'', 0, 0, 0, 0)")
+    .run(quarantined, quarantinedRecords);
+  prepareSaveState(database)({ ...origin, records: 0, bytes: 0 });
   const insert = database.prepare("INSERT INTO checkpoint VALUES (?, ?, ?)");
   for (const { source, key, value } of origin.checkpoints) insert.run(source, key, value);
 };

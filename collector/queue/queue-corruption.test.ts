@@ -67,7 +67,7 @@ describe("Q5: a queue whose database is corrupt", () => {
     "without its state row": () => change("DELETE FROM state"),
     "with a sequence beyond 2^53": () => change("UPDATE state SET next_sequence = 1 << 62"),
     "without a format number": () => change("PRAGMA user_version = 0"),
-    "with a negative format number": () => change("PRAGMA user_version = -4"),
+    "with a negative format number": () => change("PRAGMA user_version = -5"),
   };
   const overwrite = (from: number, length: number) => {
     const bytes = readFileSync(database());
@@ -236,7 +236,7 @@ describe("Q10: a queue of another format", () => {
   it.each([
     ["older", 1, "WAL"],
     ["older", 3, "DELETE"],
-    ["newer", 5, "WAL"],
+    ["newer", 6, "WAL"],
     ["newer", 99, "DELETE"],
   ])(
     "(%s: %i, journal %s) is refused with a clear message, and nothing changes on disk",
@@ -248,12 +248,12 @@ describe("Q10: a queue of another format", () => {
         expect(() => open({ onQuarantined: () => expect.fail("the file is intact") })).toThrow(
           expect.objectContaining({
             name: "QueueVersionError",
-            message: expect.stringContaining(`has format ${format}, and this collector reads format 4 alone`),
+            message: expect.stringContaining(`has format ${format}, and this collector reads format 5 alone`),
           }),
         );
       expect(snapshot()).toEqual(before);
       expect(() => readQueueStats(dir, { ...limits, clock: { now: Date.now } })).toThrow("has format");
-      change("PRAGMA user_version = 4");
+      change("PRAGMA user_version = 5");
       expect(open().stats().records).toBe(60);
     },
   );

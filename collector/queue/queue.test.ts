@@ -187,18 +187,6 @@ describe("the files", () => {
   });
 });
 
-it("changes its queue id on demand and keeps the records under their sequences", async () => {
-  const queue = open();
-  await queue.append([record("a")]);
-  const before = queue.queueId;
-  queue.rotateQueueId();
-  expect(queue.queueId).not.toEqual(before);
-  const { queueId } = queue;
-  await queue.close();
-  const again = open();
-  expect([again.queueId, sequences(again)]).toEqual([queueId, [1]]);
-});
-
 it("rejects every append of a transaction that fails, and stores the next one", async () => {
   const queue = open();
   await queue.append([record("a")]);

@@ -7,16 +7,20 @@
  * - Appends are admitted in the order of the calls. Those admitted in one turn of the event loop share a transaction.
  * - The total size (`measureRecord`) of the stored and the admitted records never exceeds `maxDiskUsageBytes`.
  * - One process has a queue open; `openQueue` throws `QueueLockedError` in any other.
+ * - Each session with core has an id of its own, on disk before it is sent. `sentThrough` is never below a sequence that was sent: what
+ *   was stored since the last start of a process that core has answered was not.
  */
 import { acquireFileLock } from "../files/lock.ts";
 import { createAgeClock } from "./age.ts";
 import { type MeasuredRecord, measureRecord } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import { createQueueDirectory, queueFiles } from "./files.ts";
+import { unsent } from "./format.ts";
 import type { Checkpoint, NewRecord, QueuedRecord } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
+import { addSession, drawSessionId, newestSession, previousSessions, type QueueSession } from "./sessions.ts";
 import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
-import type { QueueStore } from "./store.ts";
+import type { QueueStore, QueueTransaction } from "./store.ts";
 import { createRecordWaiters, takeFitting, waitForRoom } from "./waiters.ts";
 
 /** An open queue. */
@@ -45,8 +49,22 @@ export interface Queue {
   moveToDeadLetters(sequence: number, code: string, message: string): boolean;
   /** Drops and counts the records older than `maxRecordAgeSeconds`; returns their number. */
   dropExpired(): number;
-  /** Changes `queueId`, for a disk that was restored to an older state than core has acknowledged. */
-  rotateQueueId(): void;
+  /**
+   * Starts a session with core, for one stream of `hostId`: its id is on disk when this returns. While the disk cannot be written, it
+   * continues the last session instead. A queue that was another host's gets a new queue id first.
+   */
+  beginSession(hostId: string): QueueSession;
+  /** Core has opened the queue for the current session. Call it before the first frame is sent. */
+  sessionAnswered(): void;
+  /** Records up to `sequence` are about to be sent. */
+  markSent(sequence: number): void;
+  /** The highest sequence that can have been sent under this queue id. */
+  readonly sentThrough: number;
+  /**
+   * Continues under a new queue id with everything that is not acknowledged, and counts it: core knows a copy of this queue, which has
+   * used its sequences for other records (docs/protocol.md, "Fencing").
+   */
+  fork(): void;
   /** Returns the stored checkpoints of a source, by key. */
   checkpoints(source: string): Map<string, string>;
   stats(): QueueStats;
@@ -115,7 +133,18 @@ export const openQueue = (options: QueueOptions): Queue => {
   let lingering: AbortController | undefined;
   let closed = false;
   let unsavedDrops = 0; // dropped while the disk cannot be written
+  let isAnswered = 0;
+  /** What can have been sent by earlier processes. */
+  let sentBefore = store.state.isAnswered ? store.state.nextSequence - 1 : store.state.sentThrough;
+  let sentNow = 0;
   let expiryCheckedAt = Number.NEGATIVE_INFINITY;
+
+  /** Runs a transaction that also has this process's part of the state: without it, what is appended would count as sent. */
+  const write = (change: Parameters<QueueStore["transaction"]>[0]): void =>
+    store.transaction((transaction) => {
+      Object.assign(transaction.state, { isAnswered, sentThrough: sentBefore });
+      change(transaction);
+    });
 
   const fits = (total: number) => store.state.bytes + admittedBytes + total <= maxDiskUsageBytes;
 
@@ -145,6 +174,32 @@ export const openQueue = (options: QueueOptions): Queue => {
     clock.sleep(ms, lingering.signal).then(schedule, () => undefined);
   };
 
+  const deleteAcked = ({ deleteThrough, state }: QueueTransaction) => {
+    deleteThrough(ackThrough);
+    state.ackedThrough = Math.max(state.ackedThrough, ackThrough);
+  };
+
+  const changeQueueId = (forks: number) => {
+    const acking = acks;
+    acks = [];
+    try {
+      write((transaction) => {
+        // What core has acknowledged leaves with the old queue id, and does not count under the new one.
+        deleteAcked(transaction);
+        Object.assign(transaction.state, unsent, {
+          queueId: entropy.bytes(16),
+          forks: transaction.state.forks + forks,
+        });
+      });
+    } catch (error) {
+      acks = [...acking, ...acks];
+      throw error;
+    }
+    for (const { resolve } of acking) resolve();
+    [ackThrough, isAnswered, sentBefore, sentNow] = [0, 0, 0, 0];
+    admitWaiting();
+  };
+
   const flush = () => {
     lingering?.abort();
     lingering = undefined;
@@ -154,8 +209,8 @@ export const openQueue = (options: QueueOptions): Queue => {
     admittedBytes = 0;
     acks = [];
     try {
-      store.transaction((transaction) => {
-        if (acking.length > 0) transaction.deleteThrough(ackThrough);
+      write((transaction) => {
+        if (acking.length > 0) deleteAcked(transaction);
         for (const { records, checkpoints, dropped } of appends) {
           for (const record of records) transaction.insert(record);
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
@@ -184,7 +239,7 @@ export const openQueue = (options: QueueOptions): Queue => {
   /** Commits a change that makes room; false while the disk cannot be written: the change may wait. */
   const writeIfPossible = (change: Parameters<QueueStore["transaction"]>[0]): boolean => {
     try {
-      store.transaction(change);
+      write(change);
     } catch (error) {
       if (isDiskUnwritable(error)) return false;
       throw error;
@@ -264,17 +319,39 @@ export const openQueue = (options: QueueOptions): Queue => {
     },
     moveToDeadLetters: (sequence, code, message) => {
       let moved = false;
-      store.transaction((transaction) => {
+      write((transaction) => {
         moved = transaction.moveToDeadLetters(sequence, code, message, deadLetterBounds);
       });
       admitWaiting();
       return moved;
     },
     dropExpired,
-    rotateQueueId: () =>
-      store.transaction(({ state }) => {
-        state.queueId = entropy.bytes(16);
-      }),
+    beginSession: (hostId) => {
+      if (store.state.hostId !== hostId && store.state.hostId !== "") changeQueueId(0);
+      writeIfPossible(({ state }) => {
+        state.hostId = hostId;
+        state.sessions = addSession(state, drawSessionId(entropy));
+      });
+      const { queueId, sessions, ackedThrough } = store.state;
+      const sessionId = newestSession(sessions);
+      if (sessionId === undefined) throw new Error("the queue's disk cannot be written, and it has no session yet");
+      const sentThrough = Math.max(sentBefore, sentNow);
+      return { queueId, sessionId, previousSessionIds: previousSessions(sessions), ackedThrough, sentThrough };
+    },
+    sessionAnswered: () => {
+      isAnswered = 1;
+      // If the disk cannot be written, the queue may be taken for a copy after a restart: that loses nothing.
+      writeIfPossible(({ state }) => {
+        state.answeredSession = newestSession(state.sessions) ?? state.answeredSession;
+      });
+    },
+    markSent: (sequence) => {
+      sentNow = Math.max(sentNow, sequence);
+    },
+    get sentThrough() {
+      return Math.max(sentBefore, sentNow);
+    },
+    fork: () => changeQueueId(1),
     checkpoints: (source) => store.checkpoints(source),
     stats: () => {
       dropExpired();

@@ -13,7 +13,7 @@ import { fsyncDirectorySync } from "../files/private-files.ts";
 import type { AgeReading } from "./age.ts";
 import { QueueCorruptError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
-import { isCorruption, type QueueOrigin, readRemains } from "./format.ts";
+import { isCorruption, type QueueOrigin, readRemains, unsent } from "./format.ts";
 import { openStore, type QueueStore } from "./store.ts";
 
 /** What the store of a queue needs. */
@@ -48,6 +48,9 @@ export const openRecoveringStore = (
     wallMs: clock.now(),
     quarantined: lastQuarantined(dir),
     quarantinedRecords: 0,
+    hostId: "",
+    ...unsent,
+    forks: 0,
     checkpoints: [],
   });
 
@@ -57,8 +60,8 @@ export const openRecoveringStore = (
     } catch (error) {
       if (!(error instanceof QueueCorruptError)) throw error;
       const { state, checkpoints } = readRemains(dir);
-      const { droppedRecords = 0, deadLetters = 0, records = 0, quarantinedRecords = 0 } = state ?? {};
-      const totals = { droppedRecords, deadLetters, quarantinedRecords: quarantinedRecords + records };
+      const { droppedRecords = 0, deadLetters = 0, forks = 0, records = 0, quarantinedRecords = 0 } = state ?? {};
+      const totals = { droppedRecords, deadLetters, forks, quarantinedRecords: quarantinedRecords + records };
       return replace({ ...origin(), ...totals, checkpoints: checkpoints ?? [] }, error.cause);
     }
   };

@@ -24,6 +24,8 @@ export interface QueueStats {
   droppedRecordsTotal: number;
   /** All dead letters since the queue was created; the table keeps the newest. */
   deadLetters: number;
+  /** How often the queue continued under a new queue id, because core knows a copy of it. */
+  forks: number;
   /** Corrupt databases that were quarantined in this directory, ever. */
   quarantined: number;
   /** Records in those databases, as far as it is known. */
@@ -43,6 +45,7 @@ export const statsOf = (state: QueueState, oldestAgeMs: number | null, nowAgeMs:
     oldestRecordAgeSeconds,
     droppedRecordsTotal: state.droppedRecords + state.quarantinedRecords,
     deadLetters: state.deadLetters,
+    forks: state.forks,
     quarantined: state.quarantined,
     quarantinedRecords: state.quarantinedRecords,
     atRisk:

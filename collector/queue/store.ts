@@ -15,6 +15,7 @@ import { queueFiles } from "./files.ts";
 import {
   isCorruption,
   prepareQueueDatabase,
+  prepareSaveState,
   type QueueOrigin,
   type QueueState,
   readCheckpoints,
@@ -75,10 +76,7 @@ export const openStore = (
 const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs: number }): QueueStore => {
   const begin = database.prepare("BEGIN IMMEDIATE");
   const commit = database.prepare("COMMIT");
-  const saveState = database.prepare(
-    `UPDATE state SET queue_id = ?, next_sequence = ?, records = ?, bytes = ?, dropped_records = ?, dead_letters = ?,
-     age_ms = ?, wall_ms = ?`,
-  );
+  const saveState = prepareSaveState(database);
   const insertDeadLetter = database.prepare("INSERT INTO dead_letter VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)");
   const trimDeadLetters = database.prepare(
     `DELETE FROM dead_letter WHERE id IN (
@@ -163,8 +161,7 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
         const writer = createBlockWriter(draft);
         change(changesOf(draft, writer.add));
         writer.write();
-        const { queueId, nextSequence, records, bytes, droppedRecords, deadLetters, ageMs, wallMs } = draft;
-        saveState.run(queueId, nextSequence, records, bytes, droppedRecords, deadLetters, ageMs, wallMs);
+        saveState(draft);
         commit.run();
       } catch (error) {
         // A failed COMMIT may have rolled back already.

@@ -46,6 +46,7 @@ export const composeStatus = (parts: {
       oldest_record_age_seconds: queue.oldestRecordAgeSeconds,
       dropped_records_total: queue.droppedRecordsTotal,
       dead_letters: queue.deadLetters,
+      forks_total: queue.forks,
       at_risk: queue.atRisk,
     },
     quarantine: { files: queue.quarantined, records: queue.quarantinedRecords },

@@ -23,6 +23,9 @@ export const describeStatus = (status: CollectorStatus): string => {
       "queue",
       describeQueue(queue),
       ...(queue.at_risk ? ["at risk: too full, or its oldest record is too old"] : []),
+      ...(queue.forks_total > 0
+        ? [`continued under a new queue id, as a copy of the queue exists: ${queue.forks_total} times`]
+        : []),
       ...(quarantine.files > 0
         ? [
             `quarantined files: ${quarantine.files}, with ${quarantine.records} records; see quarantine-* in the data directory`,

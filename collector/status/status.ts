@@ -25,6 +25,8 @@ export const CollectorStatus = v.object({
     oldest_record_age_seconds: v.nullable(v.number()),
     dropped_records_total: v.number(),
     dead_letters: v.number(),
+    /** How often the queue continued under a new queue id, because core knows a copy of it. */
+    forks_total: v.number(),
     at_risk: v.boolean(),
   }),
   /** Corrupt queue files that were quarantined, and their records. */

@@ -1,0 +1,133 @@
+import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { openTestQueue, readAll, testRecord } from "../../tests/queue.ts";
+import type { Queue } from "./queue.ts";
+
+const host = "spiffe://fleet.test/host-1";
+let dir: string;
+const opened: Queue[] = [];
+
+const open = (at = join(dir, "queue")): Queue => {
+  const queue = openTestQueue(at);
+  opened.push(queue);
+  return queue;
+};
+
+const append = (queue: Queue, ...texts: string[]) => queue.append(texts.map((text) => testRecord(text)));
+const sequences = (queue: Queue) => readAll(queue).map(({ sequence }) => sequence);
+const hex = (ids: readonly Uint8Array[]) => ids.map((id) => id.toHex());
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "queue-sessions-"));
+});
+afterEach(async () => {
+  for (const queue of opened.splice(0)) await queue.close();
+  rmSync(dir, { recursive: true });
+});
+
+describe("sessions of a queue", () => {
+  it("Q11: are drawn anew for each stream, and on disk before they are returned", async () => {
+    const queue = open();
+    const first = queue.beginSession(host);
+    const second = queue.beginSession(host);
+    expect(first.previousSessionIds).toEqual([]);
+    expect(hex(second.previousSessionIds)).toEqual([first.sessionId.toHex()]);
+    // A kill now: the copy has what is on disk.
+    cpSync(join(dir, "queue"), join(dir, "killed"), { recursive: true });
+    const third = open(join(dir, "killed")).beginSession(host);
+    expect(third.queueId).toEqual(first.queueId);
+    expect(hex(third.previousSessionIds)).toEqual(hex([first.sessionId, second.sessionId]));
+  });
+
+  it("Q11: differ between machines that were cloned with the state of their random numbers", () => {
+    const ids = ["a", "b"].map((name) => openSeeded(name).beginSession(host).sessionId.toHex());
+    expect(ids[0]).not.toBe(ids[1]);
+  });
+
+  it("Q11: keep the last one that core answered, and the newest 15 besides", () => {
+    const queue = open();
+    queue.beginSession(host);
+    const answered = queue.beginSession(host).sessionId;
+    queue.sessionAnswered();
+    const later = Array.from({ length: 40 }, () => queue.beginSession(host).sessionId);
+    const { sessionId, previousSessionIds } = queue.beginSession(host);
+    expect(hex([...previousSessionIds, sessionId])).toEqual(hex([answered, ...later.slice(-14), sessionId]));
+  });
+
+  it("Q11: state as sent what is on disk at a start, but nothing that was appended since core last answered", async () => {
+    let queue = open();
+    const restart = async () => {
+      await queue.close();
+      queue = open();
+    };
+    expect(queue.beginSession(host).sentThrough).toBe(0);
+    await append(queue, "a", "b");
+    await restart();
+    // Core has never answered: nothing was sent, however often the collector starts.
+    expect(queue.beginSession(host).sentThrough).toBe(0);
+    queue.sessionAnswered();
+    queue.markSent(2);
+    await append(queue, "c");
+    expect(queue.beginSession(host).sentThrough).toBe(2);
+    await restart();
+    expect(queue.beginSession(host).sentThrough).toBe(3);
+    await append(queue, "d");
+    await restart();
+    expect(queue.beginSession(host).sentThrough).toBe(3);
+  });
+
+  it("Q12: state what was acknowledged and deleted, also after a restart", async () => {
+    let queue = open();
+    await append(queue, "a", "b", "c");
+    await queue.ack(2);
+    expect(queue.beginSession(host).ackedThrough).toBe(2);
+    await queue.close();
+    queue = open();
+    expect(queue.beginSession(host).ackedThrough).toBe(2);
+  });
+});
+
+describe("a fork", () => {
+  it("Q11: continues under a new queue id with everything that is not acknowledged, under its sequences", async () => {
+    let queue = open();
+    await append(queue, "a", "b", "c", "d");
+    const before = queue.beginSession(host);
+    queue.sessionAnswered();
+    queue.markSent(4);
+    // Acknowledged, and not yet deleted: it must not count under the new queue id.
+    const acknowledged = queue.ack(2, { lingerMs: 60_000 });
+    queue.fork();
+    await acknowledged;
+    const after = queue.beginSession(host);
+    expect(after.queueId).not.toEqual(before.queueId);
+    expect(after).toMatchObject({ previousSessionIds: [], ackedThrough: 0, sentThrough: 0 });
+    await append(queue, "e");
+    await queue.close();
+    queue = open();
+    expect(sequences(queue)).toEqual([3, 4, 5]);
+    expect(queue.queueId).toEqual(after.queueId);
+    expect(queue.stats()).toMatchObject({ records: 3, forks: 1 });
+    expect(queue.beginSession(host)).toMatchObject({ ackedThrough: 0, sentThrough: 0 });
+  });
+
+  it("happens, uncounted, when the queue is another host's: its acknowledgements are of the other", async () => {
+    const queue = open();
+    await append(queue, "a", "b");
+    const before = queue.beginSession(host);
+    await queue.ack(1);
+    const after = queue.beginSession("spiffe://fleet.test/host-2");
+    expect(after.queueId).not.toEqual(before.queueId);
+    expect(after).toMatchObject({ previousSessionIds: [], ackedThrough: 0 });
+    expect(sequences(queue)).toEqual([2]);
+    expect(queue.stats().forks).toBe(0);
+  });
+});
+
+const openSeeded = (name: string): Queue => {
+  const queue = openTestQueue(join(dir, name), { entropy: createSeededEntropy(7) });
+  opened.push(queue);
+  return queue;
+};
