@@ -93,12 +93,8 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log }: QueueOpe
       const decision = await db.transaction(async (tx) => {
         const now = new Date(clock.now());
         const row = await lockCursor(tx, queue, now);
-        const sessions = [sessionId, ...previousSessionIds];
-        const isOwn =
-          !isFenced || row.sessionId === null || sessions.some((known) => equalBytes(known, row.sessionId ?? known));
-        const isForked = !isOwn || (sentThrough !== undefined && row.cursor > sentThrough);
-        const lost = ackedThrough > row.cursor ? { from: row.cursor + 1n, through: ackedThrough } : undefined;
-        const cursor = lost && !isForked ? lost.through : row.cursor;
+        const claimed = { sessionId, previousSessionIds, ackedThrough, sentThrough };
+        const { isForked, lost, cursor } = decideOpen(row, claimed);
         if (!isForked) await updateCursor(tx, queue, { cursor, ...(isFenced && { sessionId }), updatedAt: now });
         if (row.sessionId === null && row.cursor === 0n) await trimCursors(tx, hostId);
         const facts = [...(lost ? [gapFact(lost)] : []), ...(isForked ? [forkFact(row.cursor)] : [])];
@@ -113,6 +109,27 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log }: QueueOpe
       await db.transaction((tx) => record(tx, queue, [forkFact(queue.cursor)]));
     },
   };
+};
+
+/** The claims that decide whether a queue may be opened. */
+type OpenClaims = Pick<Open, "sessionId" | "previousSessionIds" | "ackedThrough"> & {
+  sentThrough?: bigint | undefined;
+};
+
+/**
+ * Decides whether a queue may be opened, at which cursor, and what the database has lost of it: see the invariants above. A client
+ * without a session is no copy of anything.
+ */
+export const decideOpen = (
+  row: { cursor: bigint; sessionId: Uint8Array | null },
+  { sessionId, previousSessionIds, ackedThrough, sentThrough }: OpenClaims,
+): { isForked: boolean; cursor: bigint; lost: { from: bigint; through: bigint } | undefined } => {
+  const { sessionId: held } = row;
+  const isOwn =
+    sessionId.length === 0 || held === null || [sessionId, ...previousSessionIds].some((id) => equalBytes(id, held));
+  const isForked = !isOwn || (sentThrough !== undefined && row.cursor > sentThrough);
+  const lost = ackedThrough > row.cursor ? { from: row.cursor + 1n, through: ackedThrough } : undefined;
+  return { isForked, cursor: lost && !isForked ? lost.through : row.cursor, lost };
 };
 
 /** What happened to a queue, for the log and the audit log. */

@@ -105,9 +105,9 @@ export const commitFrames = async (
 };
 
 /**
- * Commits frames under the assumption that each queue's cursor is at its value in `expected`, and of their session: it copies the rows at once, and awaits
- * `turn` before it locks the cursors, so that two batches of one queue copy in parallel and commit in their order. Returns undefined,
- * with nothing committed, when a cursor is not at its expected value, or of another session.
+ * Commits frames under the assumption that each queue's cursor is at its value in `expected` and of the frames' session: it copies the
+ * rows at once, and awaits `turn` before it locks the cursors, so that two batches of one queue copy in parallel and commit in their
+ * order. Returns undefined, with nothing committed, when a cursor is elsewhere or of another session.
  */
 export const commitFramesAhead = async (
   client: Client,
