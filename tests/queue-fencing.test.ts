@@ -126,7 +126,7 @@ const createMachine = (scenario: Scenario, from?: string) => {
       if (fate === "lost" || fate === "late") return;
       const answer = core.open(session);
       if (fate !== "answered") return;
-      if (answer === "queue_forked" || Number(answer) > queue.sentThrough) return fork();
+      if (answer === "queue_forked" || Number(answer) > queue.sentThrough()) return fork();
       queue.sessionAnswered();
       const cursor = Number(answer);
       const sent = Math.min(cursor, (read(0, 1)[0]?.sequence ?? Number.POSITIVE_INFINITY) - 1);

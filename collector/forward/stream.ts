@@ -112,7 +112,7 @@ export const runStream = async (
   };
 
   const open = (committed: number) => {
-    if (committed > queue.sentThrough) throw new QueueForkedError();
+    if (committed > queue.sentThrough()) throw new QueueForkedError();
     queue.sessionAnswered();
     answerDueSince = null;
     cursor = committed;

@@ -15,16 +15,15 @@ import { createAgeClock } from "./age.ts";
 import { type MeasuredRecord, measureRecord } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import { createQueueDirectory, queueFiles } from "./files.ts";
-import { unsent } from "./format.ts";
 import type { Checkpoint, NewRecord, QueuedRecord } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
-import { addSession, drawSessionId, newestSession, previousSessions, type QueueSession } from "./sessions.ts";
+import { createQueueSessions, type QueueSessions } from "./sessions.ts";
 import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
 import { createRecordWaiters, takeFitting, waitForRoom } from "./waiters.ts";
 
 /** An open queue. */
-export interface Queue {
+export interface Queue extends QueueSessions {
   /** 16 random bytes that identify this queue's sequences to core. */
   readonly queueId: Uint8Array<ArrayBuffer>;
   /** The sequence of the newest record ever stored; 0 in a new queue. */
@@ -49,22 +48,6 @@ export interface Queue {
   moveToDeadLetters(sequence: number, code: string, message: string): boolean;
   /** Drops and counts the records older than `maxRecordAgeSeconds`; returns their number. */
   dropExpired(): number;
-  /**
-   * Starts a session with core, for one stream of `hostId`: its id is on disk when this returns. While the disk cannot be written, it
-   * continues the last session instead. A queue that was another host's gets a new queue id first.
-   */
-  beginSession(hostId: string): QueueSession;
-  /** Core has opened the queue for the current session. Call it before the first frame is sent. */
-  sessionAnswered(): void;
-  /** Records up to `sequence` are about to be sent. */
-  markSent(sequence: number): void;
-  /** The highest sequence that can have been sent under this queue id. */
-  readonly sentThrough: number;
-  /**
-   * Continues under a new queue id with everything that is not acknowledged, and counts it: core knows a copy of this queue, which has
-   * used its sequences for other records (docs/protocol.md, "Fencing").
-   */
-  fork(): void;
   /** Returns the stored checkpoints of a source, by key. */
   checkpoints(source: string): Map<string, string>;
   stats(): QueueStats;
@@ -133,18 +116,7 @@ export const openQueue = (options: QueueOptions): Queue => {
   let lingering: AbortController | undefined;
   let closed = false;
   let unsavedDrops = 0; // dropped while the disk cannot be written
-  let isAnswered = 0;
-  /** What can have been sent by earlier processes. */
-  let sentBefore = store.state.isAnswered ? store.state.nextSequence - 1 : store.state.sentThrough;
-  let sentNow = 0;
   let expiryCheckedAt = Number.NEGATIVE_INFINITY;
-
-  /** Runs a transaction that also has this process's part of the state: without it, what is appended would count as sent. */
-  const write = (change: Parameters<QueueStore["transaction"]>[0]): void =>
-    store.transaction((transaction) => {
-      Object.assign(transaction.state, { isAnswered, sentThrough: sentBefore });
-      change(transaction);
-    });
 
   const fits = (total: number) => store.state.bytes + admittedBytes + total <= maxDiskUsageBytes;
 
@@ -179,26 +151,14 @@ export const openQueue = (options: QueueOptions): Queue => {
     state.ackedThrough = Math.max(state.ackedThrough, ackThrough);
   };
 
-  const changeQueueId = (forks: number) => {
-    const acking = acks;
-    acks = [];
-    try {
-      write((transaction) => {
-        // What core has acknowledged leaves with the old queue id, and does not count under the new one.
-        deleteAcked(transaction);
-        Object.assign(transaction.state, unsent, {
-          queueId: entropy.bytes(16),
-          forks: transaction.state.forks + forks,
-        });
-      });
-    } catch (error) {
-      acks = [...acking, ...acks];
-      throw error;
-    }
-    for (const { resolve } of acking) resolve();
-    [ackThrough, isAnswered, sentBefore, sentNow] = [0, 0, 0, 0];
-    admitWaiting();
-  };
+  const { sessions, write, writeIfPossible } = createQueueSessions(store, entropy, {
+    deleteAcked,
+    onNewQueueId: () => {
+      for (const { resolve } of acks.splice(0)) resolve();
+      ackThrough = 0;
+    },
+    onWritten: admitWaiting,
+  });
 
   const flush = () => {
     lingering?.abort();
@@ -236,18 +196,6 @@ export const openQueue = (options: QueueOptions): Queue => {
     admitWaiting();
   };
 
-  /** Commits a change that makes room; false while the disk cannot be written: the change may wait. */
-  const writeIfPossible = (change: Parameters<QueueStore["transaction"]>[0]): boolean => {
-    try {
-      write(change);
-    } catch (error) {
-      if (isDiskUnwritable(error)) return false;
-      throw error;
-    }
-    admitWaiting();
-    return true;
-  };
-
   const dropExpired = (): number => {
     const checkedAt = clock.monotonic();
     if (closed || checkedAt - expiryCheckedAt < expiryCheckMs) return 0;
@@ -271,6 +219,7 @@ export const openQueue = (options: QueueOptions): Queue => {
     });
 
   return {
+    ...sessions,
     get queueId() {
       return store.state.queueId;
     },
@@ -326,32 +275,6 @@ export const openQueue = (options: QueueOptions): Queue => {
       return moved;
     },
     dropExpired,
-    beginSession: (hostId) => {
-      if (store.state.hostId !== hostId && store.state.hostId !== "") changeQueueId(0);
-      writeIfPossible(({ state }) => {
-        state.hostId = hostId;
-        state.sessions = addSession(state, drawSessionId(entropy));
-      });
-      const { queueId, sessions, ackedThrough } = store.state;
-      const sessionId = newestSession(sessions);
-      if (sessionId === undefined) throw new Error("the queue's disk cannot be written, and it has no session yet");
-      const sentThrough = Math.max(sentBefore, sentNow);
-      return { queueId, sessionId, previousSessionIds: previousSessions(sessions), ackedThrough, sentThrough };
-    },
-    sessionAnswered: () => {
-      isAnswered = 1;
-      // If the disk cannot be written, the queue may be taken for a copy after a restart: that loses nothing.
-      writeIfPossible(({ state }) => {
-        state.answeredSession = newestSession(state.sessions) ?? state.answeredSession;
-      });
-    },
-    markSent: (sequence) => {
-      sentNow = Math.max(sentNow, sequence);
-    },
-    get sentThrough() {
-      return Math.max(sentBefore, sentNow);
-    },
-    fork: () => changeQueueId(1),
     checkpoints: (source) => store.checkpoints(source),
     stats: () => {
       dropExpired();

@@ -1,7 +1,9 @@
 import { createHash } from "node:crypto";
 import { hrtime } from "node:process";
 import type { Entropy } from "../../kit/entropy.ts";
-import type { QueueState } from "./format.ts";
+import { isDiskUnwritable } from "./errors.ts";
+import { type QueueState, unsent } from "./format.ts";
+import type { QueueStore, QueueTransaction } from "./store.ts";
 
 /** What the collector states when it opens the queue in core (docs/protocol.md, "Fencing"). */
 export interface QueueSession {
@@ -15,6 +17,104 @@ export interface QueueSession {
   readonly sentThrough: number;
 }
 
+/** The sessions of a queue with core. */
+export interface QueueSessions {
+  /** The highest sequence that can have been sent under this queue id. */
+  sentThrough(): number;
+  /**
+   * Starts a session with core, for one stream of `hostId`: its id is on disk when this returns. While the disk cannot be written, it
+   * continues the last session instead. A queue that was another host's gets a new queue id first.
+   */
+  beginSession(hostId: string): QueueSession;
+  /** Core has opened the queue for the current session. Call it before the first frame is sent. */
+  sessionAnswered(): void;
+  /** Records up to `sequence` are about to be sent. */
+  markSent(sequence: number): void;
+  /**
+   * Continues under a new queue id with everything that is not acknowledged, and counts it: core knows a copy of this queue, which has
+   * used its sequences for other records (docs/protocol.md, "Fencing").
+   */
+  fork(): void;
+}
+
+type Change = (transaction: QueueTransaction) => void;
+
+/**
+ * Creates the sessions of an open queue, which must make all its changes by `write` or `writeIfPossible`: these also store whether core
+ * has answered since the start. Without that, a restart would count as sent what was appended meanwhile, and take a copy's records for
+ * its own.
+ */
+export const createQueueSessions = (
+  store: QueueStore,
+  entropy: Entropy,
+  /** Deletes in the transaction of a new queue id what core has acknowledged: it does not count under the new one. */
+  { deleteAcked, onNewQueueId, onWritten }: { deleteAcked: Change; onNewQueueId(): void; onWritten(): void },
+) => {
+  let isAnswered = 0;
+  /** What can have been sent by earlier processes. */
+  let sentBefore = store.state.isAnswered ? store.state.nextSequence - 1 : store.state.sentThrough;
+  let sentNow = 0;
+
+  const write = (change: Change): void =>
+    store.transaction((transaction) => {
+      Object.assign(transaction.state, { isAnswered, sentThrough: sentBefore });
+      change(transaction);
+    });
+
+  /** Returns false while the disk cannot be written: the change may wait. */
+  const writeIfPossible = (change: Change): boolean => {
+    try {
+      write(change);
+    } catch (error) {
+      if (isDiskUnwritable(error)) return false;
+      throw error;
+    }
+    onWritten();
+    return true;
+  };
+
+  const changeQueueId = (forks: number): void => {
+    write((transaction) => {
+      const { state } = transaction;
+      deleteAcked(transaction);
+      Object.assign(state, unsent, { queueId: entropy.bytes(idBytes), forks: state.forks + forks });
+    });
+    [isAnswered, sentBefore, sentNow] = [0, 0, 0];
+    onNewQueueId();
+    onWritten();
+  };
+
+  const sentThrough = () => Math.max(sentBefore, sentNow);
+
+  const sessions: QueueSessions = {
+    sentThrough,
+    beginSession: (hostId) => {
+      if (store.state.hostId !== hostId && store.state.hostId !== "") changeQueueId(0);
+      writeIfPossible(({ state }) => {
+        state.hostId = hostId;
+        state.sessions = addSession(state, drawSessionId(entropy));
+      });
+      const { queueId, sessions: history, ackedThrough } = store.state;
+      const ids = idsOf(history);
+      const sessionId = ids.pop();
+      if (sessionId === undefined) throw new Error("the queue's disk cannot be written, and it has no session yet");
+      return { queueId, sessionId, previousSessionIds: ids, ackedThrough, sentThrough: sentThrough() };
+    },
+    sessionAnswered: () => {
+      isAnswered = 1;
+      // If the disk cannot be written, the queue may be taken for a copy after a restart: that loses nothing.
+      writeIfPossible(({ state }) => {
+        state.answeredSession = idsOf(state.sessions).at(-1) ?? state.answeredSession;
+      });
+    },
+    markSent: (sequence) => {
+      sentNow = Math.max(sentNow, sequence);
+    },
+    fork: () => changeQueueId(1),
+  };
+  return { sessions, write, writeIfPossible };
+};
+
 const idBytes = 16;
 /** Of a queue's history, with the current session. */
 const sessionsMax = 16;
@@ -23,13 +123,13 @@ const sessionsMax = 16;
  * Draws the id of a session. A machine that was cloned with its memory has a clone's random numbers too, until the kernel draws new
  * ones: the time in nanoseconds makes the ids differ.
  */
-export const drawSessionId = (entropy: Entropy): Uint8Array<ArrayBuffer> =>
+const drawSessionId = (entropy: Entropy): Uint8Array<ArrayBuffer> =>
   Uint8Array.from(
     createHash("sha256").update(entropy.bytes(32)).update(`${Date.now()} ${hrtime.bigint()}`).digest(),
   ).slice(0, idBytes);
 
 /** Adds a session to the history of a queue; the oldest leaves it, but never the last one that core has answered. */
-export const addSession = (
+const addSession = (
   { sessions, answeredSession }: Pick<QueueState, "sessions" | "answeredSession">,
   sessionId: Uint8Array<ArrayBuffer>,
 ): Uint8Array<ArrayBuffer> => {
@@ -38,14 +138,6 @@ export const addSession = (
   while (ids.length > sessionsMax) ids.splice(ids[0]?.toHex() === answered ? 1 : 0, 1);
   return Uint8Array.from(Buffer.concat(ids));
 };
-
-/** Returns the newest session of a history; undefined when it is empty. */
-export const newestSession = (sessions: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> | undefined =>
-  idsOf(sessions).at(-1);
-
-/** Returns all sessions of a history but the newest, oldest first. */
-export const previousSessions = (sessions: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] =>
-  idsOf(sessions).slice(0, -1);
 
 const idsOf = (sessions: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer>[] =>
   Array.from({ length: Math.floor(sessions.length / idBytes) }, (_, index) =>
