@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { encodePem } from "../../proto/pem.ts";
 import {
@@ -26,7 +26,7 @@ export const issueBenchCredentials = async (ca: TestCa, name: TestName): Promise
   return { cert: encodePem(der, "CERTIFICATE"), key: key.pem };
 };
 
-/** Writes credentials and config of a collector with these `sources` (YAML) into `folder`; returns the path of the config. */
+/** Writes credentials and config of a collector with these `sources` (YAML) into `folder`, created if missing; returns the path of the config. */
 export const writeCollector = async (
   folder: string,
   { sources, endpoint, tls }: { sources: string; endpoint: string; tls: BenchCredentials & { ca: string } },
@@ -44,6 +44,7 @@ forwarder:
 buffer: {dir: data}
 `,
   };
+  await mkdir(folder, { recursive: true });
   for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text, { mode: 0o600 });
   return join(folder, "collector.yaml");
 };

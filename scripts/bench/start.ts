@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { systemClock } from "../../kit/clock.ts";
 import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
-import { coreEnvironment } from "../lab/in-process-core.ts";
+import { coreEnvironment } from "../lab/core-environment.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
 import { createTestCa } from "../lab-ca/test-pki.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
@@ -42,7 +42,7 @@ export const startBench: Bench = async () => {
     };
     const ca = await createTestCa();
     const credentials = await issueBenchCredentials(ca, { type: "url", value: "https://fleet.test/d/host-1" });
-    const config = await writeCollector(folder, {
+    const config = await writeCollector(join(folder, "host"), {
       tls: { ...credentials, ca: ca.pem },
       endpoint: "core.example.net:8443",
       sources: `  - {type: otlp, grpc: {listen: "127.0.0.1:0"}, http: {listen: "127.0.0.1:0"}}
