@@ -4,6 +4,7 @@
  * alone drops heartbeats and frames that it missed, for instance while its machine slept. A host retries an enrollment that failed
  * temporarily, because the rest of its timeline depends on it.
  */
+import TinyQueue from "tinyqueue";
 import type { Clock } from "../../../kit/clock.ts";
 import type { Step } from "../scenario/steps.ts";
 import type { DrivenHost } from "./driven-host.ts";
@@ -63,41 +64,16 @@ export interface Schedule<Item extends { at: number }> {
   take(): Item | undefined;
 }
 
-/** Creates an empty schedule: a binary heap, because it may have 100,000 items. */
+/** Creates an empty schedule; it may have 100,000 items. */
 export const createSchedule = <Item extends { at: number }>(): Schedule<Item> => {
-  const heap: { item: Item; order: number }[] = [];
+  const queue = new TinyQueue<{ item: Item; order: number }>([], (one, other) =>
+    one.item.at === other.item.at ? one.order - other.order : one.item.at - other.item.at,
+  );
   let added = 0;
-  const isBefore = (one: (typeof heap)[number], other: (typeof heap)[number]): boolean =>
-    one.item.at === other.item.at ? one.order < other.order : one.item.at < other.item.at;
   return {
-    add(item) {
-      const entry = { item, order: added++ };
-      let index = heap.length;
-      while (index > 0) {
-        const parent = heap[(index - 1) >> 1];
-        if (parent === undefined || isBefore(parent, entry)) break;
-        heap[index] = parent;
-        index = (index - 1) >> 1;
-      }
-      heap[index] = entry;
-    },
-    nextAt: () => heap[0]?.item.at ?? Number.POSITIVE_INFINITY,
-    take() {
-      const [first] = heap;
-      const last = heap.pop();
-      if (last === undefined || heap.length === 0) return last?.item;
-      for (let index = 0; ; ) {
-        const [left, right] = [heap[2 * index + 1], heap[2 * index + 2]];
-        const isRight = left !== undefined && right !== undefined && isBefore(right, left);
-        const child = isRight ? right : left;
-        if (child === undefined || isBefore(last, child)) {
-          heap[index] = last;
-          return first?.item;
-        }
-        heap[index] = child;
-        index = 2 * index + (isRight ? 2 : 1);
-      }
-    },
+    add: (item) => queue.push({ item, order: added++ }),
+    nextAt: () => queue.peek()?.item.at ?? Number.POSITIVE_INFINITY,
+    take: () => queue.pop()?.item,
   };
 };
 

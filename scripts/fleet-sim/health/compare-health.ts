@@ -60,26 +60,20 @@ const rowDifferences = (
 ): Difference[] => {
   if (predicted === undefined || live === undefined)
     return [{ identity, field: "row", predicted: predicted?.state ?? null, live: live?.state ?? null }];
-  const differing = <Value>(
-    valuesOf: (row: FleetHealthRow) => Record<string, Value>,
-    isSame: (one: Value, other: Value) => boolean,
-  ): Difference[] => {
-    const others = valuesOf(live);
-    return Object.entries(valuesOf(predicted))
-      .map(([field, value]) => ({ identity, field, predicted: value, live: others[field] as Value }))
-      .filter((pair) => !isSame(pair.predicted, pair.live));
-  };
-  return [
-    ...differing(exactFields, (one, other) => JSON.stringify(one) === JSON.stringify(other)),
-    ...differing(
-      (row) => ({ ...timestamps(row), ...(isLifetimeKnown ? certificateTimestamps(row) : {}) }),
-      (one, other) =>
-        one === null || other === null ? one === other : Math.abs(Date.parse(one) - Date.parse(other)) <= toleranceMs,
-    ),
-  ];
+  const isSameTime = (one: unknown, other: unknown) =>
+    Math.abs(Date.parse(String(one)) - Date.parse(String(other))) <= toleranceMs;
+  const [fields, others] = [comparedFields(predicted, isLifetimeKnown), comparedFields(live, isLifetimeKnown)];
+  return Object.entries(fields)
+    .map(([field, value]) => ({ identity, field, predicted: value, live: others[field] }))
+    .filter(({ field, predicted: one, live: other }) => {
+      if (JSON.stringify(one) === JSON.stringify(other)) return false;
+      return !(timestampFields.test(field) && isSameTime(one, other));
+    });
 };
 
-const exactFields = (row: FleetHealthRow): Record<string, unknown> => ({
+const timestampFields = /_(at|after)$/;
+
+const comparedFields = (row: FleetHealthRow, isLifetimeKnown: boolean): Record<string, unknown> => ({
   state: row.state,
   conditions: row.conditions.map(({ state }) => state),
   device_id: row.device_id,
@@ -92,16 +86,12 @@ const exactFields = (row: FleetHealthRow): Record<string, unknown> => ({
   queue: row.queue,
   renewal: row.renewal,
   last_auth_failure: row.last_auth_failure?.reason ?? null,
-});
-
-const timestamps = (row: FleetHealthRow): Record<string, string | null> => ({
   enrolled_at: row.enrolled_at,
   last_heartbeat_at: row.last_heartbeat_at,
   last_envelope_at: row.last_envelope_at,
-});
-
-const certificateTimestamps = (row: FleetHealthRow): Record<string, string | null> => ({
-  certificate_not_after: row.certificate.not_after,
-  certificate_renew_after: row.certificate.renew_after,
-  successor_not_after: row.successor?.not_after ?? null,
+  ...(isLifetimeKnown && {
+    certificate_not_after: row.certificate.not_after,
+    certificate_renew_after: row.certificate.renew_after,
+    successor_not_after: row.successor?.not_after ?? null,
+  }),
 });
