@@ -11,7 +11,7 @@ import * as fleet from "../client/index.ts";
 import { connectFleet, type FleetClient, FleetError, items, pages } from "../client/index.ts";
 import { systemClock } from "../kit/clock.ts";
 import { encodePem } from "../proto/pem.ts";
-import { coreEnvironment } from "../scripts/lab/core-process.ts";
+import { labCoreEnvironment } from "../scripts/lab/core-environment.ts";
 import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "../scripts/lab/operator-api.ts";
 import { seedPeople } from "../scripts/lab/people.ts";
@@ -41,7 +41,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
   await seedPeople(database.connect().db, Date.now());
   core = startProgram("functions/main.ts", [], {
-    ...coreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
+    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
     SVC_OPS_BEARER_TOKEN: "an-ops-token",
   });

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { parseDocument } from "yaml";
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
-import { coreEnvironment } from "../scripts/lab/core-process.ts";
+import { labCoreEnvironment } from "../scripts/lab/core-environment.ts";
 import { type Edge, startEdge } from "../scripts/lab/edge.ts";
 import { mintBridgeToken, people, seedPeople } from "../scripts/lab/people.ts";
 import { createLabPki, type LabPki } from "../scripts/lab-ca/pki.ts";
@@ -60,7 +60,7 @@ beforeAll(async () => {
   db = database.connect();
   await seedPeople(db.db, Date.now());
   core = startProgram("functions/main.ts", [], {
-    ...coreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
+    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
     SVC_HEARTBEAT_INTERVAL: "11s",
   });

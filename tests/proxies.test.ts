@@ -11,7 +11,7 @@ import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import { encodePem } from "../proto/pem.ts";
-import { coreEnvironment } from "../scripts/lab/core-process.ts";
+import { labCoreEnvironment } from "../scripts/lab/core-environment.ts";
 import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
 import { createOperatorApi, type OperatorApi } from "../scripts/lab/operator-api.ts";
 import { seedPeople } from "../scripts/lab/people.ts";
@@ -55,7 +55,7 @@ beforeAll(async () => {
   database = await createTestDatabase();
   db = database.connect();
   await seedPeople(db.db, Date.now());
-  const env = coreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret });
+  const env = labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret });
   core = startProgram("functions/main.ts", [], { ...env, SVC_ENROLLMENT_CLIENT_CERT_HEADER: header });
   headerless = startProgram("functions/main.ts", [], env);
   const ready = await logged(core, "ready");

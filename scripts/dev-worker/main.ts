@@ -8,33 +8,21 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
-import { readMigrations } from "../../functions/node/read-migrations.ts";
-import { connectDatabase } from "../../functions/store/database.ts";
-import { migrate } from "../../functions/store/migrate.ts";
-import { mintBridgeToken, people, seedPeople } from "../lab/people.ts";
+import { coreEnvironment } from "../lab/core-environment.ts";
+import { bridgeTokenOf } from "../lab/operator-api.ts";
+import { seedPeople } from "../lab/people.ts";
 import { createTestCa } from "../lab-ca/test-pki.ts";
-import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
+import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 
 const { values } = parseArgs({ options: { port: { type: "string", default: "8787" } } });
-const authTokenSecret = crypto.getRandomValues(new Uint8Array(32)).toBase64();
 
-const postgres = await startEmbeddedPostgres({ tcp: true });
 const folder = await mkdtemp(join(tmpdir(), "svc-dev-worker-"));
+const database = await openEmbeddedDatabase({ tcp: true });
 try {
-  const { db, sql, close } = connectDatabase({ url: postgres.url(), openSocket: openDatabaseSocket });
-  await migrate(sql, await readMigrations());
-  await seedPeople(db, Date.now());
-  await close();
-
+  await seedPeople(database.db, Date.now());
   const ca = await createTestCa();
   const variables = {
-    SVC_DATABASE_URL: postgres.tcpUrl(),
-    SVC_TENANT_ID: crypto.randomUUID(),
-    SVC_AUTH_TOKEN_SECRET: authTokenSecret,
-    SVC_DIRECTORY_DOMAIN: "example.test",
-    SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
-    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere",
+    ...coreEnvironment(database.tcpUrl()),
     SVC_TRUST_LOOPBACK_OPS: "true",
     SVC_ENROLLMENT_CA_CERT: ca.pem,
     SVC_ENROLLMENT_CA_KEY: ca.key.pem,
@@ -44,9 +32,8 @@ try {
   await writeFile(envFile, lines.join("\n"), { mode: 0o600 });
 
   console.log("\nCore in workerd. Try, while it runs:\n");
-  for (const [name, { userId }] of Object.entries(people)) {
-    const exp = Math.floor(Date.now() / 1000) + 3600;
-    const token = await mintBridgeToken(authTokenSecret, { sub: userId, now: Date.now(), claims: { exp } });
+  for (const name of ["admin", "auditor", "reader"] as const) {
+    const token = await bridgeTokenOf(variables.SVC_AUTH_TOKEN_SECRET, name);
     console.log(`# ${name}\ncurl -H "Authorization: Bearer ${token}" http://127.0.0.1:${values.port}/v1/whoami\n`);
   }
 
@@ -70,5 +57,5 @@ try {
   process.exitCode = code ?? 0;
 } finally {
   await rm(folder, { recursive: true, force: true });
-  await postgres.stop();
+  await database.close();
 }

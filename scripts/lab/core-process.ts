@@ -3,38 +3,12 @@ import { join } from "node:path";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabPki } from "../lab-ca/pki.ts";
 import type { LabContext } from "./context.ts";
-import { testTenantId } from "./people.ts";
+import { labCoreEnvironment } from "./core-environment.ts";
 import type { Processes, Running } from "./processes.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** Header in which the edge passes the client certificate to core. */
 export const clientCertificateHeader = "X-Client-Cert";
-
-/** Returns the environment of a core on loopback with a lab's certificates. Ports are free ones unless given. */
-export const coreEnvironment = (options: {
-  databaseUrl: string;
-  pki: LabPki;
-  authTokenSecret: string;
-  httpPort?: number;
-  ingestPort?: number;
-}): Record<string, string> => ({
-  PORT: String(options.httpPort ?? 0),
-  SVC_HTTP_HOST: "127.0.0.1",
-  SVC_DATABASE_URL: options.databaseUrl,
-  SVC_TENANT_ID: testTenantId,
-  SVC_AUTH_TOKEN_SECRET: options.authTokenSecret,
-  SVC_DIRECTORY_DOMAIN: "example.test",
-  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
-  // Required. A sync that cannot read it fails, and core keeps the people that were seeded.
-  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
-  SVC_INGEST_GRPC_ADDR: `127.0.0.1:${options.ingestPort ?? 0}`,
-  SVC_INGEST_SERVER_CERT_FILE: options.pki.ingest.certFile,
-  SVC_INGEST_SERVER_KEY_FILE: options.pki.ingest.keyFile,
-  SVC_INGEST_CLIENT_CA_FILE: options.pki.enrollmentCa.certFile,
-  SVC_INGEST_REQUIRE_ENROLLMENT: "true",
-  SVC_ENROLLMENT_CA_CERT_FILE: options.pki.enrollmentCa.certFile,
-  SVC_ENROLLMENT_CA_KEY_FILE: options.pki.enrollmentCa.keyFile,
-});
 
 /** Core as a process of its own, which can be killed and started again on the same ports. */
 export interface CoreProcess {
@@ -68,7 +42,7 @@ export const createCoreProcess = async (
 ): Promise<CoreProcess> => {
   const secretFile = join(settings.dir, "auth-token-secret");
   await writeFile(secretFile, `${settings.authTokenSecret}\n`, { mode: 0o600 });
-  const { SVC_AUTH_TOKEN_SECRET: _, ...usual } = coreEnvironment(settings);
+  const { SVC_AUTH_TOKEN_SECRET: _, ...usual } = labCoreEnvironment(settings);
   const env = {
     ...usual,
     SVC_AUTH_TOKEN_SECRET_FILE: secretFile,

@@ -5,17 +5,7 @@ import type { HttpContext, Peer } from "../../functions/http/request.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import { createClientCertificateReader } from "../../functions/signer/certificate.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
-import { testTenantId } from "./people.ts";
-
-/** The environment of a core on this database that syncs no directory. */
-export const coreEnvironment = (databaseUrl: string) => ({
-  SVC_DATABASE_URL: databaseUrl,
-  SVC_TENANT_ID: testTenantId,
-  SVC_AUTH_TOKEN_SECRET: systemEntropy.bytes(32).toHex(),
-  SVC_DIRECTORY_DOMAIN: "example.test",
-  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
-  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere",
-});
+import { coreEnvironment } from "./core-environment.ts";
 
 /** The options of a core in this process; without a signer it enrolls no host. */
 export interface InProcessCoreOptions

@@ -9,7 +9,7 @@ import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { issueClient } from "../lab-ca/issue-client.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
-import { coreEnvironment } from "./core-process.ts";
+import { labCoreEnvironment } from "./core-environment.ts";
 
 const main = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));
 
@@ -42,7 +42,7 @@ export const prepareIngestCore = async (
   const pki = await createLabPki({ dir: lab, clock: systemClock });
   const authTokenSecret = systemEntropy.bytes(32).toHex();
   const env = {
-    ...coreEnvironment({ databaseUrl, pki, authTokenSecret, ingestPort }),
+    ...labCoreEnvironment({ databaseUrl, pki, authTokenSecret, ingestPort }),
     PATH: process.env.PATH,
     SVC_INGEST_REQUIRE_ENROLLMENT: "false",
     ...given,

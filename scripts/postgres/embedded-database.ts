@@ -2,10 +2,13 @@ import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
 import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database.ts";
 import { migrate } from "../../functions/store/migrate.ts";
-import { type EmbeddedPostgresOptions, startEmbeddedPostgres } from "./embedded-postgres.ts";
+import { type EmbeddedPostgres, type EmbeddedPostgresOptions, startEmbeddedPostgres } from "./embedded-postgres.ts";
 
 /** A migrated, empty PostgreSQL of its own; `close` stops the server, and so does leaving the scope of `await using`. */
-export interface EmbeddedDatabase extends Pick<ConnectedDatabase, "db" | "sql">, AsyncDisposable {
+export interface EmbeddedDatabase
+  extends Pick<ConnectedDatabase, "db" | "sql">,
+    Pick<EmbeddedPostgres, "tcpUrl">,
+    AsyncDisposable {
   url: string;
   /** Process id of the postmaster. */
   pid: number;
@@ -13,9 +16,7 @@ export interface EmbeddedDatabase extends Pick<ConnectedDatabase, "db" | "sql">,
 }
 
 /** Starts one with PostgreSQL's own settings, durable (fsync and synchronous_commit on) unless the options differ. */
-export const openEmbeddedDatabase = async (
-  options: Pick<EmbeddedPostgresOptions, "durable" | "settings"> = {},
-): Promise<EmbeddedDatabase> => {
+export const openEmbeddedDatabase = async (options: EmbeddedPostgresOptions = {}): Promise<EmbeddedDatabase> => {
   const server = await startEmbeddedPostgres(options);
   const url = server.url();
   const { db, sql, close: disconnect } = connectDatabase({ url, openSocket: openDatabaseSocket });
@@ -29,5 +30,5 @@ export const openEmbeddedDatabase = async (
     await close();
     throw error;
   }
-  return { url, pid: server.pid, db, sql, close, [Symbol.asyncDispose]: close };
+  return { url, tcpUrl: server.tcpUrl, pid: server.pid, db, sql, close, [Symbol.asyncDispose]: close };
 };

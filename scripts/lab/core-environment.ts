@@ -1,0 +1,35 @@
+import { systemEntropy } from "../../kit/entropy.ts";
+import type { LabPki } from "../lab-ca/pki.ts";
+import { testTenantId } from "./people.ts";
+
+/** The environment of a core on this database that syncs no directory. */
+export const coreEnvironment = (databaseUrl: string) => ({
+  SVC_DATABASE_URL: databaseUrl,
+  SVC_TENANT_ID: testTenantId,
+  SVC_AUTH_TOKEN_SECRET: systemEntropy.bytes(32).toHex(),
+  SVC_DIRECTORY_DOMAIN: "example.test",
+  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere",
+});
+
+/** Returns the environment of a core on loopback with a lab's certificates. Ports are free ones unless given. */
+export const labCoreEnvironment = (options: {
+  databaseUrl: string;
+  pki: LabPki;
+  authTokenSecret: string;
+  httpPort?: number;
+  ingestPort?: number;
+}): Record<string, string> => ({
+  // Its directory's key file does not exist: a sync fails, and core keeps the people that were seeded.
+  ...coreEnvironment(options.databaseUrl),
+  PORT: String(options.httpPort ?? 0),
+  SVC_HTTP_HOST: "127.0.0.1",
+  SVC_AUTH_TOKEN_SECRET: options.authTokenSecret,
+  SVC_INGEST_GRPC_ADDR: `127.0.0.1:${options.ingestPort ?? 0}`,
+  SVC_INGEST_SERVER_CERT_FILE: options.pki.ingest.certFile,
+  SVC_INGEST_SERVER_KEY_FILE: options.pki.ingest.keyFile,
+  SVC_INGEST_CLIENT_CA_FILE: options.pki.enrollmentCa.certFile,
+  SVC_INGEST_REQUIRE_ENROLLMENT: "true",
+  SVC_ENROLLMENT_CA_CERT_FILE: options.pki.enrollmentCa.certFile,
+  SVC_ENROLLMENT_CA_KEY_FILE: options.pki.enrollmentCa.keyFile,
+});
