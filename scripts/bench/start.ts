@@ -5,8 +5,9 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
-import { coreEnvironment } from "../lab/core-environment.ts";
+import { labCoreEnvironment } from "../lab/core-environment.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
 import { createTestCa } from "../lab-ca/test-pki.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
@@ -30,16 +31,11 @@ export const startBench: Bench = async () => {
   await using database = await openEmbeddedDatabase();
   try {
     const lab = await createLabPki({ dir: join(folder, "pki"), clock: systemClock });
-    const env = {
-      ...coreEnvironment(database.url),
-      PORT: "0",
-      SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
-      SVC_INGEST_SERVER_CERT_FILE: lab.ingest.certFile,
-      SVC_INGEST_SERVER_KEY_FILE: lab.ingest.keyFile,
-      SVC_INGEST_CLIENT_CA_FILE: lab.enrollmentCa.certFile,
-      SVC_ENROLLMENT_CA_CERT_FILE: lab.enrollmentCa.certFile,
-      SVC_ENROLLMENT_CA_KEY_FILE: lab.enrollmentCa.keyFile,
-    };
+    const env = labCoreEnvironment({
+      databaseUrl: database.url,
+      pki: lab,
+      authTokenSecret: systemEntropy.bytes(32).toHex(),
+    });
     const ca = await createTestCa();
     const credentials = await issueBenchCredentials(ca, { type: "url", value: "https://fleet.test/d/host-1" });
     const config = await writeCollector(join(folder, "host"), {

@@ -5,29 +5,18 @@ import { type PersonName, people } from "../lab/people.ts";
 import { createUserAgent, type UserAgent } from "../lab/user-agent.ts";
 import { walkSignIn } from "../lab/walk-sign-in.ts";
 
-/** The demo's people as core and web know them. */
-export interface OperatorsReport {
-  /** The outcome of the newest directory sync, and the people that it wrote. */
-  directory: { outcome: string; people: readonly { email: string; scopes: readonly string[] }[] };
-  /** After a sign-in through the provider as each person: the scopes in core, and the status of the fleet report. */
-  sign_ins: readonly { email: string; scopes: readonly string[]; fleet: number }[];
-  /** The report as web returns it to the auditor. */
-  fleet: { rows: number; by_state: FleetHealthReport["summary"]["by_state"] };
-  ok: boolean;
-}
-
 /** Signs in as each person and reads what their scopes allow, as a browser does. Expects `collectors` rows in the fleet. */
 export const checkOperators = async (
   { api, sql }: Deployment,
   { origin, collectors }: { origin: string; collectors: number },
-): Promise<OperatorsReport> => {
+) => {
   const { last_sync } = await api<{ last_sync: { outcome: string } | null }>("reader", "GET", "/v1/directory/status");
   const rowsOfPeople = await sql<{ email: string; scopes: string }[]>`
     select primary_email as email, array_to_string(scopes, ' ') as scopes from person where status = 'active' order by 1`;
   const synced = rowsOfPeople.map(({ email, scopes }) => ({ email, scopes: scopes.split(" ") }));
   const names = Object.keys(people) as PersonName[];
   const agents = new Map<PersonName, UserAgent>();
-  const signIns: OperatorsReport["sign_ins"][number][] = [];
+  const signIns: { email: string; scopes: readonly string[]; fleet: number }[] = [];
   for (const name of names) {
     const agent = createUserAgent();
     agents.set(name, agent);
@@ -41,8 +30,11 @@ export const checkOperators = async (
   const byState = fleet.summary?.by_state ?? {};
   const rows = fleet.items?.length ?? 0;
   return {
+    // The outcome of the newest directory sync, and the people that it wrote.
     directory: { outcome: last_sync?.outcome ?? "none", people: synced },
+    // After a sign-in through the provider as each person: the scopes in core, and the status of the fleet report.
     sign_ins: signIns,
+    // The report as web returns it to the auditor.
     fleet: { rows, by_state: byState },
     ok:
       last_sync?.outcome === "synced" &&

@@ -15,22 +15,6 @@ import type { EnrolledCollector } from "../lab/enroll-collector.ts";
 import { heartbeatBody } from "../lab/heartbeat-body.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 
-/** Core's responses to a host before and after its identity is revoked. */
-export interface RevocationReport {
-  identity: string;
-  /** The code of a signed heartbeat: `accepted` before, a refusal after. */
-  heartbeat_before: string;
-  heartbeat_after: string;
-  /** The reason with which core ended the open stream, the time it took, and the reason with which it rejects a new one. */
-  stream_end: string;
-  stream_cut_seconds: number;
-  new_stream: string;
-  /** As the fleet health report shows it. */
-  state: string;
-  last_auth_failure: string;
-  ok: boolean;
-}
-
 const cutSecondsMax = 5;
 const refusals = ["identity_revoked", "certificate_revoked"];
 
@@ -39,7 +23,7 @@ export const checkRevocation = async (
   { api, edge, pki, ingestEndpoint, readHealth }: Deployment,
   collector: EnrolledCollector,
   context: LabContext,
-): Promise<RevocationReport> => {
+) => {
   const { clock } = context;
   const credentials = await collector.credentials();
   const caPem = await readFile(pki.serverCaFile, "utf8");
@@ -67,11 +51,14 @@ export const checkRevocation = async (
     });
     return {
       identity: collector.identity,
+      // `accepted` before, the status and code of a refusal after.
       heartbeat_before: before.code,
       heartbeat_after: `${after.status} ${after.code}`,
+      // Why and how fast core ended the open stream, and the reason with which it rejects a new one.
       stream_end: end.reason,
       stream_cut_seconds: Number(cutSeconds.toFixed(3)),
       new_stream: newStream,
+      // As the fleet health report shows it.
       state: shown.state,
       last_auth_failure: shown.reason,
       ok:

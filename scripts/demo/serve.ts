@@ -7,7 +7,7 @@ import { bridgeTokenOf } from "../lab/operator-api.ts";
 import { type PersonName, people } from "../lab/people.ts";
 import { driveHosts, versionMin } from "./drive-hosts.ts";
 import { createSpanSender } from "./send-spans.ts";
-import { type DemoWeb, startWeb } from "./start-web.ts";
+import { startWeb } from "./start-web.ts";
 
 const simulatedHosts = 300;
 const simulatedSeconds = 20;
@@ -85,7 +85,7 @@ const writeTokens = async ({ authTokenSecret, userIds }: Deployment, file: strin
   await writeFile(file, (await Promise.all(lines)).join(""), { mode: 0o600 });
 };
 
-const introduction = (deployment: Deployment, { origin }: DemoWeb, dir: string): string => {
+const introduction = (deployment: Deployment, { origin }: { origin: string }, dir: string): string => {
   const { httpUrl, ingestEndpoint, edge, pki, otlp, lines } = deployment;
   const person = (name: PersonName, sees: string) =>
     `  ${people[name].email.padEnd(22)} ${people[name].displayName.padEnd(18)} ${name.padEnd(8)} ${sees}`;

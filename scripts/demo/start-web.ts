@@ -10,21 +10,15 @@ import { people, testTenantId } from "../lab/people.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 import { findPorts, isPortFree } from "../ports.ts";
 
-/** Where operators sign in. */
-export interface DemoWeb {
-  /** `http://localhost:<port>`. */
-  origin: string;
-}
-
 /**
  * Starts the identity provider and web, which reads the database as the role that docs/deploy.md describes. Web listens on `usualPort`
- * if that is free, else on another port, which it reports.
+ * if that is free, else on another port, which it reports. Returns its `http://localhost:<port>`.
  */
 export const startWeb = async (
   { httpUrl, sql, databaseUrl, processes, authTokenSecret }: LabCore,
   { dir, clock, entropy, signal, progress }: LabContext,
   { cleanup, usualPort }: { cleanup: AsyncDisposableStack; usualPort: number | null },
-): Promise<DemoWeb> => {
+): Promise<{ origin: string }> => {
   const [freePort = 0] = await findPorts(1, entropy);
   const port = usualPort !== null && (await isPortFree(usualPort)) ? usualPort : freePort;
   if (usualPort !== null && port !== usualPort) progress(`port ${usualPort} is taken: web listens on ${port}`);

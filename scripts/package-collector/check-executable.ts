@@ -7,28 +7,11 @@ import { enrollCollector } from "../lab/enroll-collector.ts";
 import { createPolicyWithToken } from "../lab/operator-api.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 
-/** The results of running the executable with an empty PATH. */
-export interface ExecutableReport {
-  ok: boolean;
-  enroll_seconds: number;
-  /** From the start of `run` until core has answered it. */
-  connected_seconds: number;
-  lines_written: number;
-  lines_stored: number;
-  diag_ok: boolean;
-  /** Exit code of `run` after SIGTERM. */
-  stopped: number | null;
-}
-
 const identityPrefix = "spiffe://fleet.example.test/packaged/";
 const lines = 1_000;
 
 /** Lets the executable enroll at a real core over TLS, run, forward the lines of a file, answer `diag` and `status`, and stop. */
-export const checkExecutable = async (
-  executable: string,
-  context: LabContext,
-  cleanup: AsyncDisposableStack,
-): Promise<ExecutableReport> => {
+export const checkExecutable = async (executable: string, context: LabContext, cleanup: AsyncDisposableStack) => {
   const deployment = await startDeployment({}, context, cleanup);
   const { api, sql, edge, processes } = deployment;
   const dir = join(context.dir, "packaged");
@@ -73,10 +56,12 @@ export const checkExecutable = async (
   return {
     ok: stored === lines && diagOk && stopped === 0,
     enroll_seconds: seconds(runStartedAt - enrollStartedAt),
+    // From the start of `run` until core has answered it.
     connected_seconds: seconds(connectedAt - runStartedAt),
     lines_written: lines,
     lines_stored: stored,
     diag_ok: diagOk,
+    // Exit code of `run` after SIGTERM.
     stopped,
   };
 };
