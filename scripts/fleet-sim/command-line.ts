@@ -1,5 +1,6 @@
-import { open, rename, rm, stat } from "node:fs/promises";
+import { rm, stat, writeFile } from "node:fs/promises";
 import { CommandFailure, exitCode } from "../../collector/commands/command-failure.ts";
+import { writeDurably } from "../../collector/files/private-files.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { readOptions, type SimOptions, usage } from "./options.ts";
@@ -69,34 +70,21 @@ const simulationText = async (
   return printSimulation(simulation);
 };
 
-/** Throws `CommandFailure` if `path` cannot be written now. Does not change an existing file. */
+/** Throws `CommandFailure` if `path` cannot be written now. What is there does not change. */
 const checkWritable = (path: string): Promise<void> =>
-  withTemporaryFile(path, async () => {
+  orUnwritable(async () => {
+    const temporary = `${path}.${systemEntropy.bytes(6).toHex()}.tmp`;
+    await writeFile(temporary, "", { flag: "wx" });
+    await rm(temporary);
     if ((await stat(path).catch(() => undefined))?.isDirectory()) throw new Error("a directory is there");
   });
 
 /** Writes a file so that a reader gets the old text or all of the new, also after a crash. Throws `CommandFailure`. */
 const writeAtomically = (path: string, text: string): Promise<void> =>
-  withTemporaryFile(path, async (temporary) => {
-    const file = await open(temporary, "r+");
-    try {
-      await file.writeFile(text);
-      await file.sync();
-    } finally {
-      await file.close();
-    }
-    await rename(temporary, path);
-  });
+  orUnwritable(() => writeDurably(path, text, { entropy: systemEntropy }, 0o644));
 
-const withTemporaryFile = async (path: string, use: (temporary: string) => Promise<void>): Promise<void> => {
-  const temporary = `${path}.${systemEntropy.bytes(6).toHex()}.tmp`;
-  try {
-    await (await open(temporary, "wx")).close();
-    await use(temporary);
-  } catch (cause) {
+const orUnwritable = (work: () => Promise<void>): Promise<void> =>
+  work().catch((cause: unknown) => {
     const message = "the file of --out cannot be written";
     throw new CommandFailure(exitCode.failed, "file_unwritable", message, { cause });
-  } finally {
-    await rm(temporary, { force: true });
-  }
-};
+  });

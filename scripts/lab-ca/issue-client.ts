@@ -4,16 +4,8 @@ import { loadLocalCa } from "../../functions/node/load-signer.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
-import { type CredentialFiles, labPkiIn, writeCredentialFiles } from "./pki.ts";
+import { labPkiIn, writeCredentialFiles } from "./pki.ts";
 import { createTestKey } from "./test-pki.ts";
-
-/** A manually provisioned client certificate. */
-export interface ProvisionedClient extends CredentialFiles {
-  identity: string;
-  serialNumber: string;
-  fingerprintSha256: string;
-  notAfter: number;
-}
 
 /**
  * Provisions a client manually: a key and a certificate for `identity` from the lab's enrollment CA, in the profile that core issues, at
@@ -26,7 +18,7 @@ export const issueClient = async (options: {
   lifetimeSeconds: number;
   clock: Pick<Clock, "now">;
   entropy: Entropy;
-}): Promise<ProvisionedClient> => {
+}) => {
   const { dir, identity, lifetimeSeconds, clock, entropy } = options;
   if (!URL.canParse(identity) || !/^[\x21-\x7e]{1,253}$/.test(identity))
     throw new Error("the identity must be an absolute URI of 1 to 253 printable ASCII characters");

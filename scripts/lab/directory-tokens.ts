@@ -1,41 +1,24 @@
 import { exportPKCS8, generateKeyPair, jwtVerify } from "jose";
-
-/** A response of the token endpoint. */
-export interface TokenAnswer {
-  status: number;
-  body: Record<string, unknown>;
-}
-
-/** The token endpoint of a Google-like provider for one service account with domain-wide delegation. */
-export interface DirectoryTokens {
-  clientEmail: string;
-  privateKeyPem: string;
-  /** The JWT bearer grant (RFC 7523) of a form body; `audience` is the token endpoint's own URL. */
-  grant(form: URLSearchParams, audience: string): Promise<TokenAnswer>;
-  /** Returns the scopes of the token in this `Authorization` header; null unless it is valid. */
-  scopesOf(authorization: string | undefined): readonly string[] | null;
-}
+import type { DirectoryReply } from "./directory-api.ts";
 
 const grantType = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 const lifetimeSeconds = 3599;
 const clientEmail = "svc-directory@fleet-lab.iam.gserviceaccount.test";
 
-const refused = (status: number, error: string, error_description: string): TokenAnswer => ({
+const refused = (status: number, error: string, error_description: string): DirectoryReply => ({
   status,
   body: { error, error_description },
 });
 
-/** Creates a service account that may impersonate `delegates`, for `scopes` only. */
-export const createDirectoryTokens = async (options: {
-  delegates: readonly string[];
-  scopes: readonly string[];
-}): Promise<DirectoryTokens> => {
+/** Creates the token endpoint of a Google-like provider, with one service account that may impersonate `delegates`, for `scopes` only. */
+export const createDirectoryTokens = async (options: { delegates: readonly string[]; scopes: readonly string[] }) => {
   const { publicKey, privateKey } = await generateKeyPair("RS256", { extractable: true });
   const issued = new Map<string, { scopes: readonly string[]; expiresAt: number }>();
   return {
     clientEmail,
     privateKeyPem: await exportPKCS8(privateKey),
-    async grant(form, audience) {
+    /** Answers the JWT bearer grant (RFC 7523) of a form body; `audience` is the token endpoint's own URL. */
+    async grant(form: URLSearchParams, audience: string): Promise<DirectoryReply> {
       if (form.get("grant_type") !== grantType) return refused(400, "unsupported_grant_type", "Invalid grant_type");
       const verified = await jwtVerify(form.get("assertion") ?? "", publicKey, {
         algorithms: ["RS256"],
@@ -60,7 +43,8 @@ export const createDirectoryTokens = async (options: {
       issued.set(token, { scopes, expiresAt: Date.now() + lifetimeSeconds * 1000 });
       return { status: 200, body: { access_token: token, expires_in: lifetimeSeconds, token_type: "Bearer" } };
     },
-    scopesOf(authorization) {
+    /** Returns the scopes of the token in this `Authorization` header; null unless it is valid. */
+    scopesOf(authorization: string | undefined): readonly string[] | null {
       const token = issued.get(/^Bearer (\S+)$/.exec(authorization ?? "")?.[1] ?? "");
       return token && token.expiresAt > Date.now() ? token.scopes : null;
     },

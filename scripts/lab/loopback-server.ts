@@ -1,18 +1,9 @@
 import { once } from "node:events";
-import { createServer, type Server } from "node:http";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 
-/** An HTTP server on loopback whose `request` events the caller handles. */
-export interface LoopbackServer {
-  server: Server;
-  /** `http://127.0.0.1:<port>`. */
-  url: string;
-  /** Closes every connection. */
-  close(): Promise<void>;
-}
-
-/** Starts one on a free port. */
-export const startLoopbackServer = async (): Promise<LoopbackServer> => {
+/** Starts an HTTP server on a free port of loopback. The caller handles its `request` events; `close` ends every connection. */
+export const startLoopbackServer = async () => {
   const server = createServer();
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
