@@ -110,9 +110,7 @@ export const createAdmission = ({
       const states = await certificates.find(fingerprints);
       for (const caller of callers) {
         const fault = faultOf(states.get(caller.fingerprintSha256));
-        if (fault === undefined) continue;
-        await certificates.refused({ identity: caller.identity, reason: fault.code });
-        faults.set(caller, fault);
+        if (fault) faults.set(caller, fault);
       }
       return faults;
     },

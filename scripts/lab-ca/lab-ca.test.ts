@@ -37,6 +37,10 @@ describe("the lab CA", () => {
       expect(certificate.checkHost("core.lab.test")).toBe("core.lab.test");
       expect(certificate.checkIP("127.0.0.1")).toBe("127.0.0.1");
       expect(certificate.keyUsage).toEqual(["1.3.6.1.5.5.7.3.1"]);
+      const { validFromDate, validToDate } = certificate;
+      // Browsers count from not_before, which is a minute before the lab was made.
+      expect(validFromDate.getTime()).toBeLessThan(clock.now());
+      expect(validToDate.getTime() - validFromDate.getTime()).toBe(397 * 86_400_000);
       createSecureContext({ cert: await readFile(certFile), key: readKeyFile(keyFile) });
     }
   });
