@@ -13,6 +13,7 @@ import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { runAuditJobs } from "./jobs/audit-jobs.ts";
+import { createDatabaseClock, type DatabaseClock } from "./jobs/database-clock.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
@@ -105,13 +106,15 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       clientCertificates:
         files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),
     };
+    const databaseClock = createDatabaseClock(database.db, systemClock);
+    await databaseClock.measure();
     const jobCore = { ...core, db: background.db };
     const jobs = Promise.all([
       runAuditJobs(jobCore, stop.signal),
       startFollowing(core, files, stop.signal),
       runEvery(
         { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },
-        createDatabaseProbe(core),
+        createDatabaseProbe(core, databaseClock),
       ),
     ]);
     const routes = routesOf(core);
@@ -123,7 +126,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
         tls: files.tls,
         routes,
         database,
-        jobs: background,
+        jobs: { core: jobCore, clock: databaseClock },
         servers,
         metrics,
         stop,
@@ -135,6 +138,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       metrics: metrics.render,
       checks: checksOf(core, {
         pendingMigrations: async () => pendingMigrations(database.sql, await readMigrations()),
+        clock: databaseClock,
         ingest,
         files,
         license,
@@ -196,23 +200,27 @@ const startIngest = async (
     tls: Reloaded<TlsMaterial>;
     routes: readonly Route[];
     database: ConnectedDatabase;
-    jobs: ConnectedDatabase;
+    jobs: { core: Core; clock: DatabaseClock };
     servers: DatabaseServers;
     metrics: Metrics;
     stop: AbortController;
   },
 ): Promise<RunningIngest> => {
-  const { config, tls, routes, database, servers, metrics, stop } = needs;
+  const { config, tls, routes, database, jobs: background, servers, metrics, stop } = needs;
   const { db, clock, entropy, log } = core;
   const keepPartitions = () =>
-    maintainIngestPartitions({ db: needs.jobs.db, clock, retentionDays: config.retentionDays });
+    maintainIngestPartitions(background.core, {
+      retentionDays: config.retentionDays,
+      databaseTime: background.clock.measure,
+    });
   await keepPartitions();
   const ingest = createIngest({
     config,
     hostIdBytesMax: core.config.hostIdBytesMax,
     databaseUrl: servers.locate,
     db,
-    clock,
+    // Its rows are dropped by the database's clock.
+    clock: { ...clock, now: background.clock.now },
     entropy,
     log,
     observe: metrics.observeIngest,

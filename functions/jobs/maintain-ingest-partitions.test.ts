@@ -1,20 +1,32 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
 import { maintainIngestPartitions } from "./maintain-ingest-partitions.ts";
 
 let database: TestDatabase;
 let connection: ConnectedDatabase;
 let clock: TestClock;
+/** Of the database, where it differs from core's. */
+let databaseNow: number | undefined;
+const entropy = createSeededEntropy();
 beforeEach(async () => {
   database = await createTestDatabase();
   connection = database.connect();
   clock = createTestClock(Date.UTC(2026, 5, 1, 12));
+  databaseNow = undefined;
 });
 afterEach(() => database.drop());
 
-const tick = (retentionDays = 30) => maintainIngestPartitions({ db: connection.db, clock, retentionDays });
+const tick = (retentionDays = 30, db = connection.db) =>
+  maintainIngestPartitions(
+    { db, clock, entropy },
+    { retentionDays, databaseTime: async () => databaseNow ?? clock.now() },
+  );
+
+const dropped = () => connection.sql<{ target: string; details: object }[]>`
+  select target_id as target, details from audit_event where action = 'ingest_partition.drop' order by target_id`;
 
 const store = (receivedAt: number) => connection.sql`
   insert into ingest_envelope (host_id, queue_id, sequence, kind, received_at, source, attributes, payload)
@@ -67,9 +79,41 @@ describe("maintainIngestPartitions", () => {
     expect(await held()).toEqual([]);
   });
 
+  it("A4: drops nothing while core's clock is 40 days ahead of the database's, or behind", async () => {
+    await tick();
+    await store(clock.now());
+    databaseNow = clock.now();
+    for (const days of [40, -40, 0.004]) {
+      clock.set(databaseNow + days * day);
+      expect((await tick())?.clocks_differ).toBe(true);
+    }
+    expect((await held()).length).toBe(1);
+    expect(await dropped()).toEqual([]);
+  });
+
+  it("A4: drops one day at a tick, the oldest first, each audited with its row count", async () => {
+    await tick();
+    for (const days of [-1, 0, 0, 1]) await store(clock.now() + days * day);
+    await store(clock.now() - 400 * day);
+    clock.set(Date.UTC(2026, 7, 1));
+    expect((await tick())?.dropped).toEqual(["2026-05-31"]);
+    expect((await held()).length).toBe(4);
+    expect((await tick())?.dropped).toEqual(["2026-06-01"]);
+    expect(await dropped()).toEqual([
+      { target: "2026-05-31", details: { rows: 1, exact: true, partition: "day", retention_days: 30 } },
+      { target: "2026-06-01", details: { rows: 2, exact: true, partition: "day", retention_days: 30 } },
+    ]);
+    for (let days = 0; days < 9; days++) await tick();
+    expect((await dropped())[0]).toEqual({
+      target: "2025-04-27",
+      details: { rows: 1, exact: true, partition: "default", retention_days: 30 },
+    });
+    expect(await held()).toEqual([]);
+  });
+
   it("two concurrent cores create each partition once", async () => {
     const other = database.connect();
-    await Promise.all([tick(), maintainIngestPartitions({ db: other.db, clock, retentionDays: 30 })]);
+    await Promise.all([tick(), tick(30, other.db)]);
     expect(await tick()).toBeUndefined();
   });
 

@@ -1,9 +1,11 @@
-import type { Clock } from "../../kit/clock.ts";
-import type { Database } from "../store/database.ts";
+import type { Core } from "../core.ts";
+import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
+import { clockDifferenceMsMax, type Executor } from "../store/database.ts";
 import {
+  countPartition,
   createPartition,
   dayMs,
-  deleteFromDefaultPartition,
+  deleteOldestDefaultDay,
   dropPartition,
   findPartitionDays,
 } from "../store/ingest-partitions.ts";
@@ -12,36 +14,62 @@ import {
 export interface PartitionReport {
   created: string[];
   dropped: string[];
+  /** Core's clock and the database's are too far apart: nothing was dropped. */
+  clocks_differ?: true;
 }
 
 const daysAhead = 7;
+const actor: Actor = { type: "system", id: "ingest-partitions", display: "ingest retention" };
 
 /**
- * Creates the partitions from yesterday to a week ahead, and drops those whose last envelope is older than `retentionDays` (0: none).
- * Idempotent; runs before the listener opens, and every hour. Returns undefined when there was nothing to do.
+ * Creates the partitions from yesterday to a week ahead, and drops the oldest one whose last envelope is older than `retentionDays` (0:
+ * none), audited with its row count: one day at a tick, by the database's clock, and only while core's agrees with it. So a clock that is
+ * wrong loses little before somebody sees it. Idempotent; runs before the listener opens, and every hour. Returns undefined when there was
+ * nothing to do.
  */
-export const maintainIngestPartitions = async ({
-  db,
-  clock,
-  retentionDays,
-}: {
-  db: Database;
-  clock: Pick<Clock, "now">;
-  retentionDays: number;
-}): Promise<PartitionReport | undefined> => {
-  const now = clock.now();
+export const maintainIngestPartitions = async (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  { retentionDays, databaseTime }: { retentionDays: number; databaseTime: () => Promise<number> },
+): Promise<PartitionReport | undefined> => {
+  const { db, clock } = core;
+  const now = await databaseTime();
   const today = now - (now % dayMs);
   const present = await findPartitionDays(db);
   const wanted = Array.from({ length: daysAhead + 2 }, (_, index) => today + (index - 1) * dayMs);
   const missing = wanted.filter((day) => !present.includes(day));
   for (const day of missing) await createPartition(db, day);
 
-  const keptFrom = now - retentionDays * dayMs;
-  const expired = retentionDays === 0 ? [] : present.filter((day) => day + dayMs <= keptFrom);
-  for (const day of expired) await dropPartition(db, day);
-  if (retentionDays > 0) await deleteFromDefaultPartition(db, keptFrom);
-  if (missing.length === 0 && expired.length === 0) return undefined;
-  return { created: missing.map(nameOf), dropped: expired.map(nameOf) };
+  const created = missing.map(nameOf);
+  if (retentionDays === 0) return created.length === 0 ? undefined : { created, dropped: [] };
+  if (Math.abs(clock.now() - now) > clockDifferenceMsMax) return { created, dropped: [], clocks_differ: true };
+  const dropped = await dropOldest(core, { keptFrom: now - retentionDays * dayMs, present, retentionDays });
+  if (created.length === 0 && dropped === undefined) return undefined;
+  return { created, dropped: dropped === undefined ? [] : [nameOf(dropped)] };
+};
+
+const dropOldest = async (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  { keptFrom, present, retentionDays }: { keptFrom: number; present: readonly number[]; retentionDays: number },
+): Promise<number | undefined> => {
+  const { db } = core;
+  const record = (tx: Executor, day: number, details: { rows: number; exact: boolean; partition: "day" | "default" }) =>
+    recordAudit(tx, core, {
+      actor,
+      action: "ingest_partition.drop",
+      target: { type: "ingest_partition", id: nameOf(day) },
+      outcome: "success",
+      details: { ...details, retention_days: retentionDays },
+    });
+  const [oldest] = present.filter((day) => day + dayMs <= keptFrom);
+  if (oldest === undefined)
+    return deleteOldestDefaultDay(db, keptFrom, (tx, { day, rows }) =>
+      record(tx, day, { rows, exact: true, partition: "default" }),
+    );
+  const { rows, isExact } = await countPartition(db, oldest);
+  const isDropped = await dropPartition(db, oldest, (tx) =>
+    record(tx, oldest, { rows, exact: isExact, partition: "day" }),
+  );
+  return isDropped ? oldest : undefined;
 };
 
 const nameOf = (day: number): string => new Date(day).toISOString().slice(0, 10);

@@ -1,15 +1,18 @@
 import type { Core } from "../core.ts";
-import { readServerSettings } from "../store/database.ts";
+import type { DatabaseClock } from "./database-clock.ts";
 
 /**
  * Creates a tick that queries the server. Under load, requests detect an unavailable server; without load only this tick does, before
  * the next request waits for it. A tick that fails is logged once, and so is the first that succeeds again.
  */
-export const createDatabaseProbe = ({ db, log }: Pick<Core, "db" | "log">): (() => Promise<undefined>) => {
+export const createDatabaseProbe = (
+  { log }: Pick<Core, "log">,
+  clock: Pick<DatabaseClock, "measure">,
+): (() => Promise<undefined>) => {
   let isAvailable = true;
   return async () => {
     try {
-      await readServerSettings(db);
+      await clock.measure();
       if (!isAvailable) log.info({}, "the database is available again");
       isAvailable = true;
     } catch (err) {

@@ -3,7 +3,7 @@ import { errorCode } from "../../kit/describe-error.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
 import { checkLicense, type LicenseSource } from "../domain/licensing/license.ts";
 import type { Signer } from "../signer/signer.ts";
-import { type Database, readServerSettings } from "../store/database.ts";
+import { clockDifferenceMsMax, type Database, readServerSettings } from "../store/database.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 import { countHeld, findDirectorySync } from "../store/directory.ts";
 import { countCollectors } from "../store/identities.ts";
@@ -76,6 +76,19 @@ const heldFact = (held: number, reasonCode: string | null | undefined): string =
     ? `${held} people are outside SVC_DIRECTORY_DOMAIN in it and held: check that setting`
     : `${held} people are missing from it and held`;
 };
+
+/** Core's clock agrees with the database's, by which retention goes. */
+export const clockCheck = (clock: { measure(): Promise<number>; aheadMs(): number }): Check => ({
+  name: "clock",
+  find: () =>
+    withDatabase(async () => {
+      await clock.measure();
+      const ahead = clock.aheadMs();
+      if (Math.abs(ahead) <= clockDifferenceMsMax) return ready("agrees with the database's");
+      const seconds = Math.round(Math.abs(ahead) / 1000);
+      return notReady(`core's clock is ${seconds} s ${ahead > 0 ? "ahead of" : "behind"} the database's`);
+    }),
+});
 
 /** Commits succeed, or there are none. */
 export const committerCheck = (health: () => { healthy: boolean; detail: string }): Check => ({

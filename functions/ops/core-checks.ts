@@ -1,6 +1,7 @@
 import type { Core } from "../core.ts";
 import type { LicenseSource } from "../domain/licensing/license.ts";
 import {
+  clockCheck,
   committerCheck,
   databaseCheck,
   directoryCheck,
@@ -16,6 +17,7 @@ import type { Check } from "./readiness.ts";
 /** The parts of core that the checks query. */
 export interface CheckedParts {
   pendingMigrations(): Promise<readonly string[]>;
+  clock: Parameters<typeof clockCheck>[0];
   ingest: { health(): { healthy: boolean; detail: string } } | null;
   files: { signing: { files: ReloadedFiles } | null; tls: ReloadedFiles | null };
   license: LicenseSource | null;
@@ -26,13 +28,14 @@ type ReloadedFiles = Parameters<typeof filesCheck>[1];
 /** Returns the checks of `/readyz`, `/readyz/ingest` and `/readyz/licensing`. */
 export const checksOf = (
   core: Core,
-  { pendingMigrations, ingest, files, license }: CheckedParts,
+  { pendingMigrations, clock, ingest, files, license }: CheckedParts,
 ): Record<"core" | "ingest" | "licensing", readonly Check[]> => {
   const { db } = core;
   const { signing, tls } = files;
   return {
     core: [
       databaseCheck(db),
+      clockCheck(clock),
       migrationsCheck(pendingMigrations),
       directoryCheck(core),
       signerCheck(core),

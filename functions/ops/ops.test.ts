@@ -6,9 +6,10 @@ import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import type { Core } from "../core.ts";
 import { checkLicense } from "../domain/licensing/license.ts";
+import { createDatabaseClock } from "../jobs/database-clock.ts";
 import { createMetrics } from "../node/metrics.ts";
 import { connectDatabase } from "../store/database.ts";
-import { databaseCheck, durabilityCheck, signerCheck } from "./checks.ts";
+import { clockCheck, databaseCheck, durabilityCheck, signerCheck } from "./checks.ts";
 import { opsRoutesOf } from "./index.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
@@ -128,6 +129,22 @@ describe("readiness", () => {
       detail: "the database cannot be reached",
     });
     await away.close(0);
+  });
+
+  it("A4: is not ready while core's clock differs by more than five minutes from the database's", async () => {
+    const { core, clock } = await coreWith();
+    const databaseClock = createDatabaseClock(core.db, clock);
+    for (const [minutes, status] of [
+      [0, "ready"],
+      [4, "ready"],
+      [6, "not_ready"],
+      [-6, "not_ready"],
+    ] as const) {
+      clock.set(Date.now() + minutes * 60_000);
+      expect((await clockCheck(databaseClock).find()).status).toBe(status);
+    }
+    expect((await clockCheck(databaseClock).find()).detail).toMatch(/^core's clock is 3\d\d s behind the database's$/);
+    expect(Math.abs(databaseClock.now() - Date.now())).toBeLessThan(30_000);
   });
 
   it("the database is durable, and a CA that ends too soon makes the signer not ready", async () => {

@@ -170,6 +170,17 @@ export const readServerSettings = async (db: Executor): Promise<ServerSettings> 
   return { version: row.version, fsync: row.fsync, writable: row.writable };
 };
 
+/** Up to here core's clock and the database's agree: beyond it core is not ready and drops nothing. */
+export const clockDifferenceMsMax = 5 * 60_000;
+
+/** Returns the time of the server in milliseconds: retention and partitions go by it, since cores may disagree. */
+export const readDatabaseTime = async (db: Executor): Promise<number> => {
+  const [row] = await db.execute<{ ms: string }>(sql`
+    select floor(extract(epoch from clock_timestamp()) * 1000)::bigint::text as ms`);
+  if (row === undefined) throw new Error("the server returned no row");
+  return Number(row.ms);
+};
+
 /** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */
 export const claimDeployment = async (db: Executor, tenantId: string, now: Date): Promise<string> => {
   await db.insert(schema.deployment).values({ tenantId, createdAt: now }).onConflictDoNothing();

@@ -4,7 +4,7 @@
  * blocks ingest for longer; a step that timed out runs again at the next tick.
  */
 import { sql } from "drizzle-orm";
-import type { Database } from "./database.ts";
+import type { Database, Executor } from "./database.ts";
 
 /** Length of a UTC day in milliseconds. */
 export const dayMs = 86_400_000;
@@ -45,20 +45,60 @@ export const createPartition = async (db: Database, day: number): Promise<void> 
   });
 };
 
-/** Drops the partition of a day. */
-export const dropPartition = async (db: Database, day: number): Promise<void> => {
-  await db.transaction(async (tx) => {
-    await lockPartitions(tx);
-    await tx.execute(sql`drop table if exists ${sql.identifier(nameOf(day))}`);
-  });
+/** Returns how many rows the partition of a day has. A count that takes longer than a few seconds is an estimate of the planner. */
+export const countPartition = async (db: Database, day: number): Promise<{ rows: number; isExact: boolean }> => {
+  const name = sql.identifier(nameOf(day));
+  try {
+    const [counted] = await db.transaction(async (tx) => {
+      await tx.execute(sql`set local statement_timeout = '8s'`);
+      return tx.execute<{ rows: string }>(sql`select count(*) as rows from ${name}`);
+    });
+    return { rows: Number(counted?.rows ?? 0), isExact: true };
+  } catch {
+    const [estimated] = await db.execute<{ rows: string }>(sql`
+      select greatest(reltuples, 0)::bigint as rows from pg_class where oid = to_regclass(${nameOf(day)})`);
+    return { rows: Number(estimated?.rows ?? 0), isExact: false };
+  }
 };
 
-/** Deletes the rows of the default partition that were received before `day`. */
-export const deleteFromDefaultPartition = async (db: Database, day: number): Promise<void> => {
-  await db.execute(
-    sql`delete from ingest_envelope_default where received_at < ${new Date(day).toISOString()}::timestamptz`,
-  );
-};
+/** Drops the partition of a day and runs `record` in the same transaction, unless another core has dropped it. */
+export const dropPartition = async (
+  db: Database,
+  day: number,
+  record: (tx: Executor) => Promise<void>,
+): Promise<boolean> =>
+  db.transaction(async (tx) => {
+    await lockPartitions(tx);
+    if (!(await findPartitionDays(tx)).includes(day)) return false;
+    await tx.execute(sql`drop table ${sql.identifier(nameOf(day))}`);
+    await record(tx);
+    return true;
+  });
+
+/**
+ * Deletes from the default partition the rows received on its oldest day, if all of that day is before `keptFrom`, and runs `record` with
+ * the day and their count in the same transaction.
+ */
+export const deleteOldestDefaultDay = async (
+  db: Database,
+  keptFrom: number,
+  record: (tx: Executor, deleted: { day: number; rows: number }) => Promise<void>,
+): Promise<number | undefined> =>
+  db.transaction(async (tx) => {
+    await lockPartitions(tx);
+    const [oldest] = await tx.execute<{ ms: string | null }>(sql`
+      select (extract(epoch from min(received_at)) * 1000)::bigint::text as ms from ingest_envelope_default`);
+    if (oldest?.ms == null) return undefined;
+    const day = Math.floor(Number(oldest.ms) / dayMs) * dayMs;
+    if (day + dayMs > keptFrom) return undefined;
+    const [deleted] = await tx.execute<{ rows: string }>(sql`
+      with deleted as (
+        delete from ingest_envelope_default where received_at < ${new Date(day + dayMs).toISOString()}::timestamptz
+        returning 1)
+      select count(*) as rows from deleted`);
+    await record(tx, { day, rows: Number(deleted?.rows ?? 0) });
+    return day;
+  });
 
 /** Admits one replica at a time. The timeout keeps writers from queueing behind a step that waits for a long read. */
 const lockPartitions = async (tx: Pick<Database, "execute">): Promise<void> => {

@@ -28,7 +28,8 @@ export type AuditAction =
   | "fleet.export"
   | "operator.sign_in"
   | "directory.sync"
-  | "directory.refuse";
+  | "directory.refuse"
+  | "ingest_partition.drop";
 
 /** The actor of an event, and the name that the log shows. */
 export interface Actor {
