@@ -18,9 +18,10 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-/** Copies the migrated template, in 30 to 55 ms. */
-export const createTestDatabase = async (): Promise<TestDatabase> => {
-  const { maintenanceUrl, template, prefix } = inject("database");
+/** Copies the migrated template, or another database that nobody is connected to, in 30 to 55 ms. */
+export const createTestDatabase = async (from?: Pick<TestDatabase, "url">): Promise<TestDatabase> => {
+  const { maintenanceUrl, prefix, ...migrated } = inject("database");
+  const template = from === undefined ? migrated.template : new URL(from.url).pathname.slice(1);
   const name = `${prefix}_${crypto.randomUUID().replaceAll("-", "")}`;
   await maintain(maintenanceUrl, `create database ${name} template ${template} strategy wal_log`);
   const url = Object.assign(new URL(maintenanceUrl), { pathname: `/${name}` }).href;
