@@ -1,3 +1,4 @@
+import type { ContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { unpooled } from "../../kit/buffer-pool.ts";
 import { readBytes } from "../../kit/bytes.ts";
@@ -18,6 +19,11 @@ export interface MessageLimits {
   bytesMax: number;
   /** Bounds its output before it makes it. */
   gzip: Compression;
+  /**
+   * Decodes a message in place of Connect, which reports bytes that are no message as its own failure; returns what Connect decodes
+   * instead. Throws a Problem.
+   */
+  take?(message: Bytes, codec: string, values: ContextValues | undefined): Bytes;
 }
 
 /**
@@ -36,10 +42,11 @@ export const limitMessages = (handler: UniversalHandler, limits: MessageLimits):
     const encoding = (encodingHeader && header.get(encodingHeader)) ?? "identity";
     if (encodingHeader === undefined || !isStream(body) || !["identity", "gzip"].includes(encoding))
       return handler(request);
-    const check = (message: Uint8Array): void => {
+    const check = (message: Bytes): Bytes => {
       try {
         if (codec === "json") checkJsonEntries(message);
         else checkEntries(message, limits.field);
+        return limits.take?.(message, codec, request.contextValues) ?? message;
       } catch (error) {
         throw toConnectError(error);
       }
@@ -62,7 +69,7 @@ const encodingHeaders: Readonly<Record<string, string>> = {
 };
 
 type Bytes = Uint8Array<ArrayBuffer>;
-type Check = (message: Uint8Array) => void;
+type Check = (message: Bytes) => Bytes;
 
 const isStream = (body: UniversalServerRequest["body"]): body is AsyncIterable<Bytes> =>
   typeof body === "object" && body !== null && Symbol.asyncIterator in body;
@@ -76,8 +83,7 @@ async function* checkStream(
   for await (const chunk of body)
     for (const { compressed, data } of reader.push(chunk)) {
       const message = compressed ? await gzip.decompress(data, bytesMax) : data;
-      check(message);
-      yield frameGrpcMessages([message]);
+      yield frameGrpcMessages([check(message)]);
     }
   if (!reader.isComplete())
     throw toConnectError(new Problem("frame_invalid", { detail: "the body ends inside a message" }));
@@ -92,8 +98,7 @@ async function* checkBody(
   const sent = await readBytes(body, bytesMax);
   if (sent === null) throw tooLarge();
   const message = compressed ? await gzip.decompress(sent, bytesMax) : sent;
-  check(message);
-  yield message;
+  yield check(message);
 }
 
 const tooLarge = () => toConnectError(new Problem("frame_too_large"));

@@ -1,8 +1,9 @@
-import { create, fromBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, fromJsonString } from "@bufbuild/protobuf";
 import {
   Code,
   ConnectError,
   type ConnectRouter,
+  type ContextValues,
   createContextKey,
   type HandlerContext,
   type ServiceImpl,
@@ -19,6 +20,8 @@ import {
   IngestService,
   type Open,
   OpenedSchema,
+  type SubmitRequest,
+  SubmitRequestSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";
@@ -88,6 +91,11 @@ const wrapperBytesMax = 16;
 /** Set by the gate for a Submit: aborts once its caller may send no longer. */
 const submitSignalKey = createContextKey<AbortSignal | undefined>(undefined, {
   description: "why a Submit is rejected",
+});
+
+/** A Submit's message, decoded before Connect sees it. */
+const submittedKey = createContextKey<SubmitRequest | undefined>(undefined, {
+  description: "the decoded SubmitRequest",
 });
 
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
@@ -202,8 +210,9 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       };
       for await (const group of run(decoding(), caller, context.signal)) for (const message of group) yield { message };
     },
-    async submit({ frame, open }, context) {
+    async submit(request, context) {
       try {
+        const { frame, open } = context.values.get(submittedKey) ?? request;
         context.values.get(submitSignalKey)?.throwIfAborted();
         if (frame === undefined) throw new Problem("frame_invalid", { detail: "frame is missing" });
         const caller = callerOf(context);
@@ -223,7 +232,8 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       const handlers = router.handlers.map((handler) => {
         const isForward = handler.method === IngestService.method.forward;
         const field = isForward ? frameField.forward : frameField.submit;
-        const plain = limitMessages(handler, { field, bytesMax: readMaxBytes, gzip });
+        const take = isForward ? {} : { take: takeSubmit };
+        const plain = limitMessages(handler, { field, bytesMax: readMaxBytes, gzip, ...take });
         if (!isForward || needs.fastPath === undefined) return plain;
         const decodeBytes = (message: Uint8Array, caller: Caller) => decode(parseRequest(message), caller);
         return needs.fastPath(plain, { admit, run, decode: decodeBytes, limits, clock, bytesMax: readMaxBytes, gzip });
@@ -260,6 +270,25 @@ const parseRequest = (bytes: Uint8Array): ForwardRequest["message"] => {
 };
 
 const isForked = (error: unknown): boolean => error instanceof Problem && error.code === "queue_forked";
+
+/** Decodes a SubmitRequest into the context's values, and leaves Connect an empty one. */
+const takeSubmit = (message: Uint8Array<ArrayBuffer>, codec: string, values: ContextValues | undefined) => {
+  if (values === undefined) return message;
+  try {
+    const isJson = codec === "json";
+    values.set(
+      submittedKey,
+      isJson
+        ? fromJsonString(SubmitRequestSchema, strictUtf8.decode(message), { ignoreUnknownFields: true })
+        : fromBinary(SubmitRequestSchema, message, { readUnknownFields: false }),
+    );
+    return isJson ? Uint8Array.of(0x7b, 0x7d) : new Uint8Array();
+  } catch (cause) {
+    throw new Problem("frame_invalid", { detail: "the message is not a SubmitRequest", cause });
+  }
+};
+
+const strictUtf8 = new TextDecoder("utf-8", { fatal: true });
 
 const callerOf = (context: HandlerContext): Caller => {
   const caller = context.values.get(callerKey);

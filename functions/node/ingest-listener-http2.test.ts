@@ -147,8 +147,7 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     const junk = Buffer.from("ffffffffffffffffffff", "hex");
     for (const name of ["Forward", "Submit"])
       expect(await post(certificate, { ...method(name), ...grpc }, enveloped(junk))).toMatchObject({
-        // Connect parses a Submit itself, and answers INTERNAL.
-        "grpc-status": name === "Forward" ? "3" : "13",
+        "grpc-status": "3",
       });
     const brotli = { "grpc-encoding": "br" };
     expect(await post(certificate, { ...method("Submit"), ...grpc, ...brotli }, enveloped(junk, 1))).toMatchObject({
@@ -182,6 +181,33 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     const large = await post(certificate, connectJson, Buffer.alloc(1_000_100, 0x20));
     expect(large).toMatchObject({ ":status": 429 });
     expect(JSON.parse(large.body).details).toHaveLength(1);
+  });
+
+  it("G3: answers bytes that are no SubmitRequest, and text that is not UTF-8, with INVALID_ARGUMENT and its reason", async () => {
+    const certificate = await test.client({});
+    const text = (field: number, value: Buffer) => Buffer.concat([Buffer.of((field << 3) | 2, value.length), value]);
+    const invalid = [Buffer.from("ffff", "hex"), text(1, text(1, Buffer.of(0xc3, 0x28)))];
+    for (const bytes of invalid) {
+      for (const type of ["application/grpc", "application/grpc-web+proto", "application/proto"]) {
+        const body = type === "application/proto" ? bytes : enveloped(bytes);
+        const answer = await post(certificate, { ...method("Submit"), "content-type": type }, body);
+        const shown = `${JSON.stringify(answer)}${details(answer)}`;
+        expect(shown).toMatch(/grpc-status"?: ?"?3|invalid_argument/);
+        expect(shown).toMatch(/frame_invalid|not(%20| )a(%20| )SubmitRequest/);
+      }
+      const forwarded = await post(certificate, { ...method("Forward"), ...grpc }, enveloped(bytes));
+      expect(forwarded["grpc-status"]).toBe("3");
+      expect(details(forwarded)).toContain("frame_invalid");
+    }
+  });
+
+  it("answers an unknown method of gRPC with UNIMPLEMENTED and its reason", async () => {
+    const certificate = await test.client({});
+    for (const path of ["/svc.ingest.v1.IngestService/Nothing", "/other.Service/Method"]) {
+      const answer = await post(certificate, { ":path": path, ...grpc }, enveloped(Buffer.alloc(0)));
+      expect(answer["grpc-status"]).toBe("12");
+      expect(details(answer)).toContain("method_unknown");
+    }
   });
 
   it("P6: serves management paths with the TLS certificate over HTTP/2 and HTTP/1.1", async () => {

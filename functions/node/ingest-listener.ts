@@ -36,7 +36,7 @@ import {
   createIngestConnections,
   type PeerOfConnection,
 } from "./ingest-connections.ts";
-import { type Exchange, pathOf, refuseCall } from "./refuse-call.ts";
+import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
 
@@ -124,10 +124,13 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     requestGate: ingest.requestGate,
     acceptCompression: [limitedGzip],
     contextValues: (request) => createContextValues().set(callerCertificateKey, peerOf(request)?.caller),
-    fallback: (request, response) =>
+    fallback(request, response) {
+      const exchange = { request, response } as Exchange;
+      if (isGrpc(exchange)) return refuse(exchange, new Problem("method_unknown"));
       void management(request as IncomingMessage, response as ServerResponse).catch((err: unknown) =>
         log.warn({ err }, "a management request ended early"),
-      ),
+      );
+    },
   });
   const refuse = (exchange: Exchange, problem: Problem): void => {
     const connection = connectionOf(exchange.request);
