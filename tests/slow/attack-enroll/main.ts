@@ -13,7 +13,7 @@ import { attackThrottle } from "./throttle.ts";
 const attacks: Readonly<Record<string, Attack>> = {
   "200 enrollments on a limit of 7": attackLimit,
   "10 parallel renewals of one certificate": attackLineage,
-  "2,000 bad tokens beside good ones": attackThrottle,
+  "10,000 bad tokens beside good ones": attackThrottle,
   "freeze in the middle": attackFreeze,
 };
 

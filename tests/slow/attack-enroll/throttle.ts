@@ -4,12 +4,12 @@ import { systemEntropy } from "../../../kit/entropy.ts";
 import { type Attack, inParallel, upTo } from "./attack.ts";
 import { type Answer, createCaller, createCandidate, createPolicy, tally } from "./caller.ts";
 
-const badTokens = 2_000;
+const badTokens = 10_000;
 const atOnce = 50;
 const address = "127.0.2.1";
 const freeFailures = 10;
 
-/** Sends 2,000 well-formed tokens that core never issued, while hosts with a valid token enroll from the same address. */
+/** Sends 10,000 well-formed tokens that core never issued, while hosts with a valid token enroll from the same address. */
 export const attackThrottle: Attack = async (core) => {
   const { token } = await createPolicy(core);
   const [attacker, neighbour] = [createCaller(core, address), createCaller(core, address)];

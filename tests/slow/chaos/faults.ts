@@ -53,6 +53,24 @@ const signalPostgres = (postmaster: number, signal: "SIGSTOP" | "SIGCONT"): void
   }
 };
 
+/**
+ * Stops a backend of the committer that holds no cursor's lock, and returns its pid. One that holds locks keeps the queues of its batch
+ * waiting until it continues: no client can take a lock from a stopped process.
+ */
+const stopBackend = async (sql: Scene["sql"]): Promise<number> => {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const [backend] = await sql<{ pid: number }[]>`select pid from pg_stat_activity
+      where application_name = 'svc-server ingest' order by state <> 'idle', random() limit 1`;
+    if (backend === undefined) continue;
+    process.kill(backend.pid, "SIGSTOP");
+    const locks = await sql`select 1 from pg_locks where pid = ${backend.pid} and relation = 'ingest_cursor'::regclass`;
+    if (locks.length === 0) return backend.pid;
+    process.kill(backend.pid, "SIGCONT");
+    await systemClock.sleep(7);
+  }
+  throw new Error("the committer has no backend without locks");
+};
+
 const resets = 20_000;
 
 /** Opens and resets streams as fast as it can, on a new connection whenever core closes one, in a thread of its own. */
@@ -110,12 +128,9 @@ export const faults: Readonly<Record<string, Fault>> = {
     recoveryMs: { max: 5_000 },
     pause: { of: "any", msMax: 10_000 },
     inject: async ({ sql }, draw) => {
-      const [backend] = await sql<{ pid: number }[]>`select pid from pg_stat_activity
-        where application_name = 'svc-server ingest' order by state <> 'active', state_change desc limit 1`;
-      if (backend === undefined) throw new Error("core has no committer connection");
-      process.kill(backend.pid, "SIGSTOP");
+      const pid = await stopBackend(sql);
       await systemClock.sleep(seconds(draw, 3, 15));
-      process.kill(backend.pid, "SIGCONT");
+      process.kill(pid, "SIGCONT");
     },
   },
   "lock a queue's cursor": {
