@@ -109,6 +109,7 @@ export type FleetHealthRow = {
         oldest_record_age_seconds: number | null;
         dropped_records_total: number | null;
         dead_letters: number | null;
+        forks_total: number | null;
     };
     renewal: {
         status: string | null;
@@ -2785,6 +2786,10 @@ export type SendHeartbeatData = {
              * must be an integer from 0 to 2^53 - 1
              */
             dead_letters?: number;
+            /**
+             * must be an integer from 0 to 2^53 - 1
+             */
+            forks_total?: number;
             at_risk: boolean;
         };
         forwarder: {

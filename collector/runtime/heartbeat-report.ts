@@ -36,6 +36,7 @@ export interface Figures {
     oldestRecordAgeSeconds: number | null;
     droppedRecordsTotal: number;
     deadLetters: number;
+    forks: number;
     atRisk: boolean;
   };
   forwarder: { connected: boolean; lastAckAt: number | null; lastError: string | null };
@@ -74,6 +75,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       oldest_record_age_seconds: queue.oldestRecordAgeSeconds,
       dropped_records_total: queue.droppedRecordsTotal,
       dead_letters: queue.deadLetters,
+      forks_total: queue.forks,
       at_risk: queue.atRisk,
     },
     forwarder: {

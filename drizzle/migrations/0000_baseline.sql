@@ -186,6 +186,7 @@ CREATE TABLE "collector_health" (
 	"queue_oldest_record_age_seconds" bigint,
 	"dropped_records_total" bigint NOT NULL,
 	"dead_letters" bigint DEFAULT 0 NOT NULL,
+	"queue_forks" bigint DEFAULT 0 NOT NULL,
 	"dropped_since_previous" boolean NOT NULL,
 	"queue_at_risk" boolean NOT NULL,
 	"forwarder_connected" boolean NOT NULL,

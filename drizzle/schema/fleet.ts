@@ -37,6 +37,8 @@ export const collectorHealth = pgTable("collector_health", {
   droppedRecordsTotal: bigint("dropped_records_total", { mode: "number" }).notNull(),
   /** With a default, since a previous core on this schema does not write it. */
   deadLetters: bigint("dead_letters", { mode: "number" }).notNull().default(0),
+  /** How often the queue continued under a new queue id, because core knew a copy of it. */
+  queueForks: bigint("queue_forks", { mode: "number" }).notNull().default(0),
   /** Records were dropped or became dead letters since the previous heartbeat. */
   droppedSincePrevious: boolean("dropped_since_previous").notNull(),
   queueAtRisk: boolean("queue_at_risk").notNull(),

@@ -58,6 +58,7 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   queue_oldest_record_age_seconds: string | null;
   dropped_records_total: string | null;
   dead_letters: string | null;
+  queue_forks: string | null;
   dropped_since_previous: boolean | null;
   renewal_status: RenewalStatus | null;
   renewal_last_error: string | null;
@@ -150,7 +151,7 @@ const selectRows = async (
       h.config_errors[1] as config_error, h.running_config_hash, h.last_known_good_config_hash,
       coalesce(f.assigned_config_hash, h.desired_config_hash) as desired_config_hash,
       h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total,
-      h.dead_letters, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
+      h.dead_letters, h.queue_forks, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
       h.queue_at_risk_since, h.renewal_failed_since, h.version_since
     from (
       select identity_id as selected_id, row_number() over () as rank

@@ -27,6 +27,7 @@ const report: HealthReport = {
   queue_oldest_record_age_seconds: null,
   dropped_records_total: 0,
   dead_letters: 0,
+  queue_forks: 0,
   queue_at_risk: false,
   forwarder_connected: true,
   forwarder_last_ack_at: null,

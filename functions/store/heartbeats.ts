@@ -28,6 +28,7 @@ export const healthReportOf = (request: HeartbeatRequest) => {
     queue_oldest_record_age_seconds: queue.oldest_record_age_seconds,
     dropped_records_total: queue.dropped_records_total,
     dead_letters: queue.dead_letters,
+    queue_forks: queue.forks_total,
     queue_at_risk: queue.at_risk,
     forwarder_connected: forwarder.connected,
     forwarder_last_ack_at: forwarder.last_ack_at,

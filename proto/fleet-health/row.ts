@@ -52,6 +52,8 @@ export const FleetHealthRow = v.strictObject({
     dropped_records_total: NumberOrNull,
     /** Records that core rejected, in all. */
     dead_letters: NumberOrNull,
+    /** How often the queue continued under a new queue id, because core knew a copy of it. */
+    forks_total: NumberOrNull,
   }),
   renewal: v.strictObject({ status: TextOrNull, last_error: TextOrNull }),
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),

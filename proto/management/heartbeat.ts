@@ -37,6 +37,8 @@ export const HeartbeatRequest = v.object({
     dropped_records_total: Counter,
     /** Records that core rejected, since the queue was created; a client without dead letters may omit it. */
     dead_letters: v.optional(Counter, 0),
+    /** How often the queue continued under a new queue id, because core knew a copy of it; may be omitted. */
+    forks_total: v.optional(Counter, 0),
     at_risk: v.boolean("must be true or false"),
   }),
   forwarder: v.object({

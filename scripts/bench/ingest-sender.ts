@@ -68,7 +68,9 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
     stream.once("trailers", (trailers) => reject(new Error(`the stream ended: ${trailers["grpc-message"]}`)));
   });
   failed.catch(() => undefined);
-  const open = create(ForwardRequestSchema, { message: { case: "open", value: { hostId, queueId } } });
+  const open = create(ForwardRequestSchema, {
+    message: { case: "open", value: { hostId, queueId, sessionId: queueId } },
+  });
   // The frame moves the cursor to where sequences take five bytes.
   const messages = [toBinary(ForwardRequestSchema, open), frameOf(options, queueId, 0, firstSequence - 1, 1)];
   stream.write(frameGrpcMessages(messages));

@@ -86,6 +86,7 @@ export const composeReport = (host: Host, at: number, { queue, config, ...status
     oldest_record_age_seconds: queue.oldestSeconds,
     dropped_records_total: queue.dropped,
     dead_letters: 0,
+    forks_total: 0,
     at_risk: queue.bytes >= atRiskBytes || (queue.oldestSeconds ?? 0) >= atRiskSeconds,
   },
   forwarder: {

@@ -53,6 +53,7 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
     oldest_record_age_seconds: numberOrNull(row.queue_oldest_record_age_seconds),
     dropped_records_total: numberOrNull(row.dropped_records_total),
     dead_letters: numberOrNull(row.dead_letters),
+    forks_total: numberOrNull(row.queue_forks),
   },
   renewal: { status: row.renewal_status, last_error: row.renewal_last_error },
   last_auth_failure:

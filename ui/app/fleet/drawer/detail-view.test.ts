@@ -53,6 +53,7 @@ describe("the drawer", () => {
       oldest_record_age_seconds: 90,
       dropped_records_total: 0,
       dead_letters: 4,
+      forks_total: 1,
     };
     expect(queueFacts({ queue })).toEqual([
       ["Size", "50 MiB of 100 MiB, 50 %"],
@@ -60,6 +61,7 @@ describe("the drawer", () => {
       ["Oldest record", "1 min"],
       ["Dropped in all", "0"],
       ["Dead letters", "4"],
+      ["New queue ids", "1"],
     ]);
     const unknown = {
       records: null,
@@ -68,6 +70,7 @@ describe("the drawer", () => {
       oldest_record_age_seconds: null,
       dropped_records_total: null,
       dead_letters: null,
+      forks_total: null,
     };
     expect(queueFacts({ queue: unknown })).toEqual([]);
   });

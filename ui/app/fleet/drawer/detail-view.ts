@@ -116,6 +116,7 @@ export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => 
     ...fact("Oldest record", queue.oldest_record_age_seconds, formatDuration),
     ...fact("Dropped in all", queue.dropped_records_total, formatCount),
     ...fact("Dead letters", queue.dead_letters, formatCount),
+    ...fact("New queue ids", queue.forks_total, formatCount),
   ];
 };
 

@@ -38,6 +38,7 @@ const healthy: FleetHealthRow = {
     oldest_record_age_seconds: 3,
     dropped_records_total: 0,
     dead_letters: 0,
+    forks_total: 0,
   },
   renewal: { status: "ok", last_error: null },
   last_auth_failure: null,
@@ -125,6 +126,7 @@ describe("a row of the table", () => {
       oldest_record_age_seconds: null,
       dropped_records_total: null,
       dead_letters: null,
+      forks_total: null,
     };
     const renewal = { status: null, last_error: null };
     expect(rowView({ ...healthy, queue, renewal, last_heartbeat_at: null }, now)).toMatchObject({
