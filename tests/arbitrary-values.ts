@@ -35,8 +35,9 @@ export const valuesOf = (schema: JsonSchema, known: KnownValues, name = ""): fc.
 };
 
 const freeValuesOf = (schema: JsonSchema, known: KnownValues, name: string): fc.Arbitrary<unknown> => {
-  const alternatives = schema.anyOf ?? schema.oneOf;
-  if (alternatives) return fc.oneof(...alternatives.map((one) => valuesOf(one, known, name)));
+  const { anyOf, oneOf, ...common } = schema;
+  const alternatives = anyOf ?? oneOf;
+  if (alternatives) return fc.oneof(...alternatives.map((one) => valuesOf({ ...common, ...one }, known, name)));
   if (schema.enum) return fc.constantFrom(...schema.enum);
   if ("const" in schema) return fc.constant(schema.const);
   if (schema.type === "string") return stringsOf(schema);
@@ -63,6 +64,8 @@ const boundsOf = ({ minimum = Number.MIN_SAFE_INTEGER, maximum = Number.MAX_SAFE
 
 const stringsOf = ({ format, pattern, minLength = 0, maxLength = 200 }: JsonSchema): fc.Arbitrary<string> => {
   if (format === "uuid") return fc.uuid();
+  if (format === "ipv4") return fc.ipV4();
+  if (format === "ipv6") return fc.ipV6();
   // RFC 3339 has years of four digits.
   const years = { min: new Date("0001-01-01"), max: new Date("9999-12-31"), noInvalidDate: true };
   if (format === "date-time") return fc.date(years).map((date) => date.toISOString());
