@@ -78,7 +78,7 @@ const createCore = () => {
 
 type Core = ReturnType<typeof createCore>;
 
-/** What happens to a message: it arrives and is answered, its answer is lost, it arrives later, or never. */
+/** The fate of a message: it arrives and is answered, its answer is lost, it arrives later, or never. */
 type Fate = "answered" | "answer lost" | "late" | "lost";
 
 const host = "spiffe://fleet.test/host-1";
@@ -87,7 +87,7 @@ interface Scenario {
   core: Core;
   root: string;
   late: SentFrame[];
-  /** What was acknowledged and deleted: each text, with the queue ids and sequences under which it was. */
+  /** The acknowledged and deleted texts, each with its queue ids and sequences. */
   acknowledged: Map<string, { queueId: string; sequence: number }[]>;
   texts: number;
   directories: number;

@@ -5,7 +5,7 @@ import type { QueuedRecord } from "../queue/record.ts";
 /** Limits of a frame, which is sent when it reaches either, or `lingerMs` after its first record was read. */
 export interface BatchLimits {
   maxEnvelopes: number;
-  /** Of `QueuedRecord.bytes`, which is at least the encoded size. A larger record is a frame of its own. */
+  /** The limit of `QueuedRecord.bytes`, which is at least the encoded size. A larger record is a frame of its own. */
   maxBytes: number;
   lingerMs: number;
 }

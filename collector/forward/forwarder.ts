@@ -7,7 +7,7 @@ import { createConnector, type ForwarderTls, readFailure } from "./connection.ts
 import { createRateLimiter } from "./rate-limiter.ts";
 import { QueueForkedError, runStream, type SentFrame } from "./stream.ts";
 
-/** What a forwarder needs. */
+/** The dependencies of a forwarder. */
 export interface ForwarderOptions {
   /** `host:port` of core's ingest listener. */
   endpoint: string;

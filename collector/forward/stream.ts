@@ -30,7 +30,7 @@ export interface SentFrame {
   readonly bytes: number;
 }
 
-/** What one stream needs, and its callbacks. */
+/** The dependencies and callbacks of one stream. */
 export interface ForwardStreamOptions {
   transport: Transport;
   hostId: string;

@@ -66,7 +66,7 @@ export interface QueueState {
   forks: number;
 }
 
-/** What a queue with a new id starts with. */
+/** The initial values of a queue with a new id. */
 export const unsent = {
   sessions: new Uint8Array(),
   answeredSession: new Uint8Array(),
@@ -75,7 +75,7 @@ export const unsent = {
   sentThrough: 0,
 } satisfies Partial<QueueState>;
 
-/** What a new database starts with. */
+/** The initial values of a new database. */
 export interface QueueOrigin extends Omit<QueueState, "records" | "bytes"> {
   checkpoints: readonly Checkpoint[];
 }

@@ -55,7 +55,7 @@ export interface Queue extends QueueSessions {
   close(): Promise<void>;
 }
 
-/** What happened to the records of one `append`. */
+/** The outcome of one `append`. */
 export type AppendOutcome = "stored" | "dropped";
 
 /** Optional parts of an `append`. */
@@ -66,7 +66,7 @@ export interface AppendOptions {
   isWanted?: () => boolean;
 }
 
-/** What a queue is opened with. `dir` is created with mode 0700 if it is missing. */
+/** The options of a queue. `dir` is created with mode 0700 if it is missing. */
 export interface QueueOptions extends QueueLimits, RecoveringStoreOptions {
   dropNewestOnFull: boolean;
   /** Called after records whose checksums are wrong were moved to the dead letters. */

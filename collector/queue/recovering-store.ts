@@ -16,7 +16,7 @@ import { queueFiles } from "./files.ts";
 import { isCorruption, type QueueOrigin, readRemains, unsent } from "./format.ts";
 import { openStore, type QueueStore } from "./store.ts";
 
-/** What the store of a queue needs. */
+/** The dependencies of a queue's store. */
 export interface RecoveringStoreOptions {
   dir: string;
   clock: Clock;

@@ -5,7 +5,7 @@ import { isDiskUnwritable } from "./errors.ts";
 import { type QueueState, unsent } from "./format.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
 
-/** What the collector states when it opens the queue in core (docs/protocol.md, "Fencing"). */
+/** The claims with which the collector opens the queue in core (docs/protocol.md, "Fencing"). */
 export interface QueueSession {
   readonly queueId: Uint8Array<ArrayBuffer>;
   readonly sessionId: Uint8Array<ArrayBuffer>;
@@ -51,7 +51,7 @@ export const createQueueSessions = (
   { deleteAcked, onNewQueueId, onWritten }: { deleteAcked: Change; onNewQueueId(): void; onWritten(): void },
 ) => {
   let isAnswered = 0;
-  /** What can have been sent by earlier processes. */
+  /** The highest sequence that earlier processes can have sent. */
   let sentBefore = store.state.isAnswered ? store.state.nextSequence - 1 : store.state.sentThrough;
   let sentNow = 0;
 
@@ -116,7 +116,7 @@ export const createQueueSessions = (
 };
 
 const idBytes = 16;
-/** Of a queue's history, with the current session. */
+/** The length of a queue's history, with the current session. */
 const sessionsMax = 16;
 
 /**

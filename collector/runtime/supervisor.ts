@@ -26,7 +26,7 @@ import { configReportOf, createRunState, isSame, type RunState, recordErrors, re
 const drainMs = 5_000;
 const drainPollMs = 20;
 
-/** What a collector runs with. */
+/** The dependencies of a running collector. */
 export interface SupervisorOptions {
   loaded: UsableConfig;
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;

@@ -13,7 +13,7 @@ export interface FileRules {
 
 type FileConfig = Extract<SourceConfig, { type: "file" }>;
 
-/** What a source is created with: its config, and for files which of them it may read. */
+/** The settings of a source: its config, and for a file source the rules of which files it may read. */
 export type SourceSettings = Exclude<SourceConfig, FileConfig> | (FileConfig & { readonly rules: FileRules });
 
 /** Appends records to the queue while it runs. */

@@ -46,7 +46,7 @@ export interface Committer {
   close(graceMs?: number): Promise<void>;
 }
 
-/** What a committer needs. */
+/** The dependencies of a committer. */
 export interface CommitterOptions {
   /** Opens a connection for COPY. It must reject within seconds when the server does not answer. */
   connect(): Promise<Client>;

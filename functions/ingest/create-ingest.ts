@@ -12,7 +12,7 @@ import { createQueueOpener } from "./open-queue.ts";
 import { createOpenStreams } from "./open-streams.ts";
 import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "./service.ts";
 
-/** What ingest needs of core. */
+/** The parts of core that ingest uses. */
 export interface IngestNeeds {
   config: Pick<IngestConfig, "frameBytesMax" | "payloadBytesMax" | "discardSpanNames" | "requireEnrollment">;
   hostIdBytesMax: number;

@@ -28,7 +28,7 @@ export interface ExaminedFrame {
   frame: FrameToCommit;
   rejected: readonly Rejected[];
   discarded: readonly bigint[];
-  /** What it holds in memory until it is committed. */
+  /** The memory that it occupies until it is committed. */
   bytes: number;
   /** Called once the frame is committed or rejected, and nothing reads its rows any more. */
   release?(): void;
@@ -36,13 +36,13 @@ export interface ExaminedFrame {
 
 /** Bytes of a queue's id. */
 export const queueIdBytes = 16;
-/** What a signed 64-bit column can hold. */
+/** The largest value of a signed 64-bit column. */
 export const sequenceMax = 2n ** 63n - 1n;
 /** Bytes of a kind at most. */
 export const kindBytesMax = 64;
 const kindPattern = new RegExp(`^[a-z0-9_]{1,${kindBytesMax}}$`);
 const nul = "\0";
-/** What an envelope costs beside its bytes: the objects that protobuf decoding makes, and what a row has more. */
+/** The memory of an envelope beside its bytes: the objects of protobuf decoding and the overhead of a row. */
 export const envelopeOverheadBytes = 256;
 /** The same of an attribute. */
 export const attributeOverheadBytes = 96;

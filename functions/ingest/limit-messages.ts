@@ -13,9 +13,9 @@ export const frameField = { forward: 2, submit: 1 } as const;
 
 /** Limits of the messages of one method. */
 export interface MessageLimits {
-  /** Of `frameField`. */
+  /** The number of the field that holds the frame, from `frameField`. */
   field: number;
-  /** Of a message, before and after decompression. */
+  /** The limit of a message, before and after decompression. */
   bytesMax: number;
   /** Bounds its output before it makes it. */
   gzip: Compression;

@@ -35,7 +35,7 @@ const eventsOf = (queue: Buffer) => test.connection.sql<
   select action, target_type, target_id, outcome, details - 'host_id' - 'queue_id' as details from audit_event
   where details->>'queue_id' = ${queue.toString("hex")} order by action`;
 
-/** What a restore of the database to before `cursor` leaves of a queue. */
+/** Sets a queue to the state that a restore of the database to before `cursor` leaves. */
 const restoreDatabase = async (queue: Buffer, cursor: number, session: Buffer): Promise<void> => {
   await test.connection.sql`delete from ingest_envelope where queue_id = ${queue} and sequence > ${cursor}`;
   await test.connection

@@ -31,7 +31,7 @@ export interface QueueOpener {
   recordFork(queue: OpenedQueue): Promise<void>;
 }
 
-/** What the opener needs. */
+/** The dependencies of opening a queue. */
 export interface QueueOpenerNeeds {
   db: Database;
   clock: Clock;
@@ -132,7 +132,7 @@ export const decideOpen = (
   return { isForked, cursor: lost && !isForked ? lost.through : row.cursor, lost };
 };
 
-/** What happened to a queue, for the log and the audit log. */
+/** An event of a queue, for the log and the audit log. */
 interface QueueFact {
   action: "queue.forked" | "ingest.gap";
   reason: string;

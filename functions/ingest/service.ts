@@ -35,7 +35,7 @@ import { checkEntries, frameField, limitMessages } from "./limit-messages.ts";
 import type { OpenedQueue, QueueOpener } from "./open-queue.ts";
 import type { OpenStreams } from "./open-streams.ts";
 
-/** What the service needs. */
+/** The dependencies of the service. */
 export interface IngestDependencies {
   admission: Admission;
   streams: OpenStreams;
@@ -50,7 +50,7 @@ export interface IngestDependencies {
   log: { error(fields: object, message: string): void };
 }
 
-/** What the fast path shares with the plain one. */
+/** The parts that the fast path shares with the plain one. */
 export interface SharedWithFastPath {
   admit(certificate: CallerCertificate | undefined): Promise<Caller>;
   /** Runs a stream of messages; `disconnected` aborts when the client disconnects. */
@@ -63,7 +63,7 @@ export interface SharedWithFastPath {
   decode(message: Uint8Array, caller: Caller): ForwardMessage;
   limits: FrameLimits;
   clock: Pick<Clock, "now">;
-  /** Of a message, before and after decompression. */
+  /** The limit of a message, before and after decompression. */
   bytesMax: number;
   /** Bounds its output before it makes it. */
   gzip: Compression;

@@ -8,7 +8,7 @@ import { maintainIngestPartitions } from "./maintain-ingest-partitions.ts";
 let database: TestDatabase;
 let connection: ConnectedDatabase;
 let clock: TestClock;
-/** Of the database, where it differs from core's. */
+/** The clock of the database, where it differs from core's. */
 let databaseNow: number | undefined;
 const entropy = createSeededEntropy();
 beforeEach(async () => {

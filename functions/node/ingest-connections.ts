@@ -241,7 +241,7 @@ export const createIngestConnections = (needs: {
   };
 };
 
-/** What an admitted connection may send before core has read it. */
+/** The bytes that an admitted connection may send before core has read them. */
 const connectionWindowBytes = 4 * 1024 * 1024;
 
 interface PeerRead {

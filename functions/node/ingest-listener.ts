@@ -56,7 +56,7 @@ export interface IngestListenerOptions {
   /** In place of the defaults. */
   handshakes?: Partial<HandshakeLimits>;
   callers?: Partial<CallerLimits>;
-  /** Of a management request; 15 s by default. */
+  /** The deadline of a management request; 15 s by default. */
   bodyTimeoutMs?: number;
 }
 
@@ -67,7 +67,7 @@ export interface IngestListener {
   close(graceMs: number): Promise<void>;
 }
 
-/** What a stream may send before core has read it. */
+/** The bytes that a stream may send before core has read them. */
 const streamWindowBytes = 1024 * 1024;
 /** Far above the open calls of an identity, so that a client learns why the ninth is rejected. */
 const streamsOfConnectionMax = 16;

@@ -14,7 +14,7 @@ const timeoutMs = 60_000;
 const retryDelayMs = 500;
 const variable = "SVC_DATABASE_URL";
 
-/** What a restart of core does not mend, by SQLSTATE. */
+/** Faults that a restart of core does not fix, by SQLSTATE. */
 const faultsOfSetting: Readonly<Record<string, string>> = {
   "28000": "names a role that the server does not admit",
   "28P01": "has a password that the server refuses",

@@ -20,7 +20,7 @@ export interface FrameToCommit {
   queueId: Uint8Array;
   /** The session that opened the queue; absent for a client that names none, whose frames are not fenced. */
   sessionId?: Uint8Array | undefined;
-  /** Of this host and queue. */
+  /** The rows of this host and queue. */
   rows: EncodedRows;
   previousSequence: bigint;
   /** The last sequence that the frame consumes, stored or not. Equal to `previousSequence` for an empty frame. */
@@ -33,7 +33,7 @@ export interface CommittedFrame {
   before: bigint;
   cursor: bigint;
   storedRows: number;
-  /** Of the payloads stored. */
+  /** The bytes of the stored payloads. */
   storedBytes: number;
 }
 

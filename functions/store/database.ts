@@ -67,7 +67,7 @@ export interface ConnectedDatabase {
 
 /** Creates the client of every query of core except COPY. */
 export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => {
-  // Of several servers, `servers` chooses; without it, the first.
+  // `servers` chooses among several servers; without it, the first is used.
   const [first = options.url] = splitDatabaseUrl(options.url).servers;
   const { url, host } = splitUnixSocket(first);
   const { servers, deadlineMs = callDeadlineMs.api, connectTimeoutSeconds = 3 } = options;
@@ -112,7 +112,7 @@ type ServerError = Readonly<Record<string, string | undefined>>;
 /** Calls that wait for a connection; further ones fail at once. */
 const waitingMax = 1_000;
 const readOnlyTransaction = "25006";
-/** What ends a connection: the server closes it. */
+/** Errors after which the server closes the connection. */
 const isEnd = (severity: string | undefined): boolean => severity === "FATAL" || severity === "PANIC";
 /** The server reports both when a connection opens, and again when they change. */
 const acceptsNoWrites = ({ in_hot_standby, default_transaction_read_only }: ServerError): boolean =>
@@ -152,7 +152,7 @@ const splitUnixSocket = (text: string): { url: string; host?: string } => {
   return { url: url.href, host: directory };
 };
 
-/** What decides whether a committed row survives a crash, and whether the server accepts writes. */
+/** The settings that decide whether a committed row survives a crash and whether the server accepts writes. */
 export interface ServerSettings {
   /** The major version. */
   version: number;

@@ -28,7 +28,7 @@ export interface CopyRows {
 
 /** The rows of one frame, which rise in sequence, with where each of them begins. */
 export interface EncodedRows extends CopyRows {
-  /** Of each row; may be longer than `count`. */
+  /** An entry for each row; may be longer than `count`. */
   sequences: BigInt64Array;
   /** For each row, where it begins in `bytes` and the bytes of its payload; may be longer. */
   extents: Uint32Array;
@@ -108,7 +108,7 @@ export const encodePrefix = (hostId: string, queueId: Uint8Array): Uint8Array<Ar
 
 const postgresEpochSeconds = 946_684_800;
 
-/** What a writer starts with. `bytes` is an estimate of all rows, `rows` their number at most. */
+/** The initial sizes of a writer. `bytes` estimates all rows, `rows` is their maximum number. */
 export interface RowWriterOptions {
   prefix: Uint8Array;
   /** Milliseconds since the Unix epoch. */

@@ -73,7 +73,7 @@ describe("migrate", () => {
 
   it("rejects a database that an unreleased version made, and leaves it as it is", async () => {
     const { sql } = (await emptyDatabase()).connect();
-    // What the migrator of before wrote.
+    // The table of the previous migrator.
     await sql`create table schema_migration (name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
     await sql`insert into schema_migration (name, sha256) values ('0000_initial', 'a'), ('0001_ingest_envelope', 'b')`;
     const schema = await readMigrations();

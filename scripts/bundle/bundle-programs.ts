@@ -29,7 +29,7 @@ export const programPaths = {
 /** The names of all programs. */
 export const programNames = Object.keys(entries) as ProgramName[];
 
-/** What changes a bundle beside the sources that it contains. */
+/** Inputs that change a bundle beside the sources that it contains. */
 const buildInputs = ["bun.lock", "tsconfig.json", "scripts/bundle/bundle-programs.ts"];
 
 /**

@@ -31,7 +31,7 @@ export type Consume = (signal: Signal, payload: Uint8Array, isWanted: () => bool
 export interface ConsumerLimits {
   /** How long a request waits for room in the queue. */
   roomTimeoutMs: number;
-  /** Of all requests that wait for room, together. */
+  /** The limit of all requests that wait for room, together. */
   waitingBytesMax: number;
   /** An export request above this becomes several envelopes. */
   envelopeBytesMax: number;

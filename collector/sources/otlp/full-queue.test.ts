@@ -1,5 +1,5 @@
 /*
- * What foreign senders do when the queue has no room. A request is rejected as a whole or stored as a whole, so that one that is resent
+ * The behaviour of foreign senders when the queue has no room. A request is rejected as a whole or stored as a whole, so that one that is resent
  * after a rejection is stored once; and success is never reported for a request that is not stored.
  */
 import { connect, constants } from "node:http2";

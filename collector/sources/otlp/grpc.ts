@@ -46,7 +46,7 @@ export const otlpMethods = (signals: readonly Signal[], consume: Consume): Map<s
 
 /** Limits of the methods, and the callback for their failures. */
 export interface UnaryGrpcOptions {
-  /** Of a message, before decompression; `gunzip` limits its output. */
+  /** The limit of a message before decompression; `gunzip` limits its output. */
   messageBytesMax: number;
   inFlight: InFlightRequests;
   gunzip: Gunzip;
@@ -132,7 +132,7 @@ const readMessage = async (
   });
 };
 
-/** Of the framing, beside the message. */
+/** The bytes of the framing beside the message. */
 const prefixBytes = 5;
 
 /** Reads a body. By events, as an iterator of a stream costs more than the rest of the request. */

@@ -17,9 +17,9 @@ export type Gunzip = (compressed: Uint8Array) => Promise<Buffer>;
 
 /** Limits of a `Gunzip`. */
 export interface GunzipLimits {
-  /** Of each output. */
+  /** The limit of each output. */
   bytesMax: number;
-  /** Of all waiting inputs, together. */
+  /** The limit of all waiting inputs together. */
   waitingBytesMax: number;
 }
 

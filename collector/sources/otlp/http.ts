@@ -34,7 +34,7 @@ class HttpRefusal extends Error {
 
 /** Limits of the handler, and the callback for its failures. */
 export interface OtlpHttpOptions {
-  /** Of a body, before decompression; `gunzip` limits its output. */
+  /** The limit of a body before decompression; `gunzip` limits its output. */
   bodyBytesMax: number;
   inFlight: InFlightRequests;
   gunzip: Gunzip;

@@ -25,7 +25,7 @@ export interface OtlpSource extends Source {
 
 interface SourceLimits extends ConsumerLimits {
   bodyBytesMax: number;
-  /** Of all requests in flight, together. */
+  /** The limit of all in-flight requests together. */
   inFlightBytesMax: number;
 }
 

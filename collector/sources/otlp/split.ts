@@ -12,7 +12,7 @@ interface Group {
 /** Field numbers, the same for every signal: of the resources in a request, and of the children in a resource and in a scope. */
 const resourcesField = 1;
 const childrenField = 2;
-/** Of all parts together: a small request could otherwise repeat a large resource for thousands of items. */
+/** The limit of all parts together: a small request could otherwise repeat a large resource for thousands of items. */
 const partsBytesMax = 64 * 1024 * 1024;
 /** Tag and length of the messages around an item. */
 const framingBytes = 24;

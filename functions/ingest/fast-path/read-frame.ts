@@ -25,7 +25,7 @@ import {
 } from "../examine-frame.ts";
 import { JsonObject } from "./json-object.ts";
 
-/** What a frame is read with. */
+/** The context of reading a frame. */
 export interface FrameReading {
   /** The caller's. */
   identity: string;

@@ -50,7 +50,7 @@ export const createDrivenHost = (host: Host, context: DriveContext): DrivenHost 
   let identityId = "";
   let lastSentAt = 0;
   let sequence = 0;
-  /** Of an enrollment without a response: for the same key core returns the certificate that it issued. */
+  /** The key of an enrollment without a response: for the same key core returns the certificate that it issued. */
   let enrollmentKey: Uint8Array | undefined;
 
   const credentialsOf = (certificate: number): IssuedCredentials => {

@@ -19,7 +19,7 @@ export const beaconSource = "svc-fleet-sim";
 export interface Beacon {
   identity: string;
   queueId: Uint8Array<ArrayBuffer>;
-  /** Of the envelope; the one before it is committed. */
+  /** The sequence of the envelope; the one before it is committed. */
   sequence: number;
 }
 

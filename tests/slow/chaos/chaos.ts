@@ -34,7 +34,7 @@ export interface FaultReport {
   error?: string;
 }
 
-/** What a run found. */
+/** The result of a run. */
 export interface ChaosReport {
   seed: number;
   minutes: number;

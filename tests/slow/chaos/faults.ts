@@ -10,7 +10,7 @@ import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgr
 import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
 import type { KilledProgram } from "../soak/killed-program.ts";
 
-/** What faults act on. */
+/** The targets of faults. */
 export interface Scene {
   postgres: EmbeddedPostgres;
   /** Between core and PostgreSQL. */
@@ -151,7 +151,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     recoveryMs: { max: 15_000 },
     inject: async ({ proxy }) => {
       proxy.swallowOpen();
-      // What was already on its way is acknowledged.
+      // Frames in flight are still acknowledged.
       await systemClock.sleep(500);
     },
   },

@@ -51,7 +51,7 @@ export const startNumberedLoad = async (
   };
 };
 
-/** What the database holds of a load. */
+/** The rows of a load in the database. */
 export interface NumberedResult {
   acked: number;
   stored: number;

@@ -3,7 +3,7 @@ import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { connectRaw, frameTypes, http2Frame, postHeaders, resetStream } from "../../raw-http2.ts";
 
-/** What an attack needs. It runs until the signal aborts. */
+/** The context of an attack, which runs until the signal aborts. */
 export interface Target {
   port: number;
   caPem: string;
