@@ -19,7 +19,7 @@ import { createClientCertificateReader } from "./signer/certificate.ts";
 import { createLocalCa } from "./signer/local-ca.ts";
 import type { Signer } from "./signer/signer.ts";
 import { createWebCryptography, createWebSigningKey } from "./signer/web-cryptography.ts";
-import { connectDatabase } from "./store/database.ts";
+import { callDeadlineMs, connectDatabase } from "./store/database.ts";
 import { routesOf } from "./v1/index.ts";
 
 /** The execution context that workerd passes with a request. */
@@ -110,6 +110,9 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         const database = connectDatabase({
           url: config.databaseUrl.reveal(),
           connectionsMax: connectionsPerRequest,
+          // Each request opens its own connections: a burst waits for them, and a slow request delays no other.
+          connectTimeoutSeconds: 10,
+          deadlineMs: callDeadlineMs.jobs,
           applicationName: "svc-server worker",
         });
         const log = platform.log ?? consoleLog(config.logLevel);
