@@ -5,7 +5,7 @@ import { renewalNotConfigured } from "../renewal/renewals.ts";
 import type { Source } from "../sources/source.ts";
 import type { CollectorStatus } from "../status/status.ts";
 import type { CoreSession } from "./core-session.ts";
-import type { ConfigReport, ProcessFacts } from "./heartbeat-report.ts";
+import { type ConfigReport, type ProcessFacts, queueReport } from "./heartbeat-report.ts";
 
 const time = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
 
@@ -39,16 +39,7 @@ export const composeStatus = (parts: {
       desired_config_hash: report.desiredConfigHash ?? null,
       last_known_good_config_hash: report.lastKnownGoodConfigHash ?? null,
     },
-    queue: {
-      records: queue.records,
-      bytes: queue.bytes,
-      max_bytes: queue.maxBytes,
-      oldest_record_age_seconds: queue.oldestRecordAgeSeconds,
-      dropped_records_total: queue.droppedRecordsTotal,
-      dead_letters: queue.deadLetters,
-      forks_total: queue.forks,
-      at_risk: queue.atRisk,
-    },
+    queue: queueReport(queue),
     quarantine: { files: queue.quarantined, records: queue.quarantinedRecords },
     forwarder: {
       endpoint: config.forwarder.endpoint,

@@ -68,16 +68,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       ...(desiredConfigHash === undefined ? {} : { desired_config_hash: desiredConfigHash }),
       ...(lastKnownGoodConfigHash === undefined ? {} : { last_known_good_config_hash: lastKnownGoodConfigHash }),
     },
-    queue: {
-      records: queue.records,
-      bytes: queue.bytes,
-      max_bytes: queue.maxBytes,
-      oldest_record_age_seconds: queue.oldestRecordAgeSeconds,
-      dropped_records_total: queue.droppedRecordsTotal,
-      dead_letters: queue.deadLetters,
-      forks_total: queue.forks,
-      at_risk: queue.atRisk,
-    },
+    queue: queueReport(queue),
     forwarder: {
       connected: forwarder.connected,
       last_ack_at: time(forwarder.lastAckAt),
@@ -91,3 +82,15 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
     },
   };
 };
+
+/** Returns the queue's figures as heartbeat and status report them. */
+export const queueReport = (queue: Figures["queue"]) => ({
+  records: queue.records,
+  bytes: queue.bytes,
+  max_bytes: queue.maxBytes,
+  oldest_record_age_seconds: queue.oldestRecordAgeSeconds,
+  dropped_records_total: queue.droppedRecordsTotal,
+  dead_letters: queue.deadLetters,
+  forks_total: queue.forks,
+  at_risk: queue.atRisk,
+});

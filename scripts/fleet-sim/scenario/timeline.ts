@@ -35,7 +35,7 @@ export interface TimelineContext {
   random: Random;
   steady: Timeline;
   interval: number;
-  /** Of certificates. */
+  /** The lifetimes of certificates. */
   lifetime: { usual: number; short: number };
   /** The timestamp at a part of the history: 0 is its start, 1 its end. */
   at(part: number): number;

@@ -32,7 +32,7 @@ export interface Attempts {
 }
 
 const ttlSeconds = 600;
-/** Per browser: each takes up to 4 KiB of its `Cookie` header. */
+/** The limit per browser: each attempt takes up to 4 KiB of its `Cookie` header. */
 const attemptsMax = 5;
 const type = "sign-in+jwt";
 const audience = "sign-in";
