@@ -119,6 +119,11 @@ export type FleetHealthRow = {
         at: string;
         reason: string;
     } | null;
+    ingest_gap: {
+        ranges: number;
+        records_max: number;
+        last_at: string;
+    } | null;
 };
 
 /**

@@ -235,6 +235,13 @@ CREATE TABLE "ingest_cursor" (
 	CONSTRAINT "ingest_cursor_host_id_queue_id_pk" PRIMARY KEY("host_id","queue_id")
 );
 --> statement-breakpoint
+CREATE TABLE "ingest_gap" (
+	"host_id" text PRIMARY KEY NOT NULL,
+	"ranges" bigint NOT NULL,
+	"records_max" bigint NOT NULL,
+	"last_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "ingest_host" (
 	"host_id" text PRIMARY KEY NOT NULL,
 	"last_envelope_at" timestamp (3) with time zone NOT NULL

@@ -22,4 +22,13 @@ export const ingestHost = pgTable("ingest_host", {
   lastEnvelopeAt: timestamp("last_envelope_at").notNull(),
 });
 
+/** What a database that was restored from a backup lost of a host's acknowledged envelopes. Only affected hosts have a row. */
+export const ingestGap = pgTable("ingest_gap", {
+  hostId: text("host_id").primaryKey(),
+  ranges: bigint("ranges", { mode: "number" }).notNull(),
+  /** Sequences in these ranges; those that never had an envelope count too. At most 2^53 - 1, since hosts report them. */
+  recordsMax: bigint("records_max", { mode: "number" }).notNull(),
+  lastAt: timestamp("last_at").notNull(),
+});
+
 // `ingest_envelope` is partitioned, which drizzle-kit cannot express: it is in drizzle/sql/ingest-envelope.sql, and only COPY writes it.

@@ -136,6 +136,25 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     expect(test.observed).toContainEqual({ name: "gap", facts: 5n });
   });
 
+  it("Q12: adds up what a host has lost, however much it claims", async () => {
+    const gaps = async () => [
+      ...(await test.connection.sql<{ ranges: string; most: string }[]>`
+        select ranges, records_max as most from ingest_gap where host_id = ${testHost}`),
+    ];
+    await test.connection.sql`delete from ingest_gap`;
+    const client = await connect();
+    const claim = (acked_through: number | string) =>
+      forwardAll(client, [openSession(newQueue(), { session_id: newQueue(), acked_through: acked_through as number })]);
+    await claim(3);
+    expect(await gaps()).toEqual([{ ranges: "1", most: "3" }]);
+    await claim(4);
+    expect(await gaps()).toEqual([{ ranges: "2", most: "7" }]);
+    for (let claims = 0; claims < 2; claims++) {
+      expect((await claim("9223372036854775807")).error).toBeUndefined();
+      expect(await gaps()).toEqual([{ ranges: String(3 + claims), most: "9007199254740991" }]);
+    }
+  });
+
   it("Q12: records the range also of a queue that it rejects as a copy", async () => {
     const client = await connect();
     const queue = newQueue();

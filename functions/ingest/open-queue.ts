@@ -15,6 +15,7 @@ import { Problem } from "../problems.ts";
 import type { Database, Executor } from "../store/database.ts";
 import { findIdentityByName } from "../store/identities.ts";
 import { findCursor, lockCursor, type QueueName, trimCursors, updateCursor } from "../store/ingest-cursors.ts";
+import { addGap } from "../store/ingest-gaps.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
 
 /** An opened queue: the session of its frames, absent for a client that names none. */
@@ -99,6 +100,7 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log }: QueueOpe
         if (row.sessionId === null && row.cursor === 0n) await trimCursors(tx, hostId);
         const facts = [...(lost ? [gapFact(lost)] : []), ...(isForked ? [forkFact(row.cursor)] : [])];
         if (facts.length > 0) await record(tx, queue, facts);
+        if (lost) await addGap(tx, hostId, lost.through - lost.from + 1n, now);
         return { isForked, cursor, lost };
       });
       if (decision.lost) observe.gap(decision.lost.through - decision.lost.from + 1n);

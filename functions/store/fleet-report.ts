@@ -59,6 +59,9 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   dropped_records_total: string | null;
   dead_letters: string | null;
   queue_forks: string | null;
+  gap_ranges: string | null;
+  gap_records_max: string | null;
+  gap_last_at: string | null;
   dropped_since_previous: boolean | null;
   renewal_status: RenewalStatus | null;
   renewal_last_error: string | null;
@@ -152,7 +155,8 @@ const selectRows = async (
       coalesce(f.assigned_config_hash, h.desired_config_hash) as desired_config_hash,
       h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total,
       h.dead_letters, h.queue_forks, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
-      h.queue_at_risk_since, h.renewal_failed_since, h.version_since
+      h.queue_at_risk_since, h.renewal_failed_since, h.version_since,
+      g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
     from (
       select identity_id as selected_id, row_number() over () as rank
       from (select identity_id from fleet_host where ${where} order by ${orderBy} limit ${limit}) sorted
@@ -169,6 +173,7 @@ const selectRows = async (
     left join certificate s on s.id = f.unused_successor_id and s.not_after > ${timestampAt(rules.now)}
     left join collector_health h on h.identity_id = f.identity_id
     left join ingest_host e on e.host_id = i.identity
+    left join ingest_gap g on g.host_id = i.identity
     order by selected.rank`);
   return rows.map((row) => ({ ...row, state: stateAtIndex(row.state_index) }));
 };

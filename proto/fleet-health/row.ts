@@ -57,6 +57,8 @@ export const FleetHealthRow = v.strictObject({
   }),
   renewal: v.strictObject({ status: TextOrNull, last_error: TextOrNull }),
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
+  /** Acknowledged records that a restored database lost: at most `records_max`, in `ranges` audit events `ingest.gap`. */
+  ingest_gap: v.nullable(v.strictObject({ ranges: v.number(), records_max: v.number(), last_at: IsoTimestamp })),
 });
 
 /** One collector of the report. */

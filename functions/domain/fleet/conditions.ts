@@ -29,6 +29,9 @@ const ageSeconds = (text: string | null, now: number): number => Math.max(0, Mat
 /** The start of a condition without a recorded start: at the latest, the newest heartbeat. */
 const lastReport = (row: FleetRow): string => row.last_heartbeat_at ?? row.enrolled_at;
 
+const gapEvidence = ({ gap_records_max: most }: FleetRow): string =>
+  most === null ? "" : `, up to ${most} lost by a database restore`;
+
 const explanations: Record<FleetCondition, Explain> = {
   revoked: (row) =>
     row.revoked_at !== null
@@ -78,7 +81,7 @@ const explanations: Record<FleetCondition, Explain> = {
   queue_at_risk: (row) => ({
     since: row.queue_at_risk_since ?? lastReport(row),
     evidence: row.dropped_since_previous
-      ? `records were dropped or rejected since the previous heartbeat, ${row.dropped_records_total} dropped and ${row.dead_letters} dead letters in all`
+      ? `records were dropped, rejected or lost since the previous heartbeat, ${row.dropped_records_total} dropped and ${row.dead_letters} dead letters in all${gapEvidence(row)}`
       : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s`,
   }),
 };

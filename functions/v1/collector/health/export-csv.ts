@@ -54,6 +54,8 @@ export const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
     ["queue_oldest_record_age_seconds", (row) => row.queue.oldest_record_age_seconds],
     ["dropped_records_total", (row) => row.queue.dropped_records_total],
     ["dead_letters", (row) => row.queue.dead_letters],
+    ["ingest_gap_records_max", (row) => row.ingest_gap?.records_max ?? null],
+    ["ingest_gap_last_at", (row) => row.ingest_gap?.last_at ?? null],
     ...seen,
   ],
   renewal_failures: [

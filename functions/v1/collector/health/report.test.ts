@@ -10,6 +10,7 @@ import {
   type TestCollector,
 } from "../../../../tests/collector.ts";
 import { createTestCore } from "../../../../tests/core.ts";
+import { addGap } from "../../../store/ingest-gaps.ts";
 
 interface Row {
   identity_id: string;
@@ -106,6 +107,31 @@ describe("the states of the health report", () => {
     await test.clock.advance(60_000);
     expect(await state({ renewal: { ...renewal, status: "failed", last_error: "reenroll" } })).toBe("renewal_failed");
     expect(await state({ renewal: { ...renewal, status: "retrying" } })).toBe("healthy");
+  });
+
+  it("Q12: shows what a database restore lost, at risk until the next heartbeat and as a figure for ever", async () => {
+    const { test, stateOf } = await startFleet();
+    const [host, silent, other] = [await test.enroll("lost"), await test.enroll("silent"), await test.enroll("other")];
+    for (const each of [host, other]) await test.beat(each);
+    const at = new Date(test.clock.now() + 5000);
+    for (const { identity } of [host, host, silent]) await addGap(test.db, identity, 1234n, at);
+    const gap = { ranges: 2, records_max: 2468, last_at: at.toISOString() };
+    expect(await stateOf(host)).toMatchObject({
+      ingest_gap: gap,
+      conditions: [
+        {
+          state: "queue_at_risk",
+          since: at.toISOString(),
+          evidence:
+            "records were dropped, rejected or lost since the previous heartbeat, 0 dropped and 0 dead letters in all, up to 2468 lost by a database restore",
+        },
+      ],
+    });
+    expect(await stateOf(silent)).toMatchObject({ ingest_gap: { ranges: 1, records_max: 1234 } });
+    expect(await stateOf(other)).toMatchObject({ ingest_gap: null, state: "healthy" });
+    await test.clock.advance(60_000);
+    await test.beat(host);
+    expect(await stateOf(host)).toMatchObject({ state: "healthy", ingest_gap: gap });
   });
 
   it("dates a condition from the first of the consecutive heartbeats that report it", async () => {

@@ -60,6 +60,14 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
     row.last_auth_failure_at !== null && row.last_auth_failure_reason !== null
       ? { at: timestamp(row.last_auth_failure_at), reason: row.last_auth_failure_reason }
       : null,
+  ingest_gap:
+    row.gap_last_at !== null
+      ? {
+          ranges: Number(row.gap_ranges),
+          records_max: Number(row.gap_records_max),
+          last_at: timestamp(row.gap_last_at),
+        }
+      : null,
 });
 
 /** Returns the view of thresholds. */

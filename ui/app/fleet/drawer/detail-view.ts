@@ -33,7 +33,7 @@ export interface EvidencePart {
 
 type Condition = Pick<FleetHealthRow["conditions"][number], "state" | "evidence">;
 
-const amounts = /(\d+) s\b|(\d+) of (\d+) bytes|\d{4,}(?= (?:dropped|dead letters)\b)/g;
+const amounts = /(\d+) s\b|(\d+) of (\d+) bytes|\d{4,}(?= (?:dropped|dead letters|lost)\b)/g;
 
 /** Whether core measured the evidence; a host's own words are left unchanged. */
 const isMeasured = ({ state, evidence }: Condition): boolean =>

@@ -2,7 +2,7 @@ import { Index, type JSX, Show } from "solid-js";
 import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
-import { plainText } from "../../format/format.ts";
+import { formatCount, plainText } from "../../format/format.ts";
 import { driftNames } from "../table/row-view.ts";
 import { CopyButton } from "./copy-button.tsx";
 import {
@@ -65,6 +65,16 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
               )}
             </Show>
           </dd>
+          <Show when={item().ingest_gap}>
+            {(gap) => (
+              <>
+                <dt>Lost by a database restore</dt>
+                <dd>
+                  up to {formatCount(gap().records_max)} records, <When at={pastView(gap().last_at, asOf())} />
+                </dd>
+              </>
+            )}
+          </Show>
           <TimestampFact name="Enrolled" at={pastView(item().enrolled_at, asOf())} />
         </dl>
       </Section>

@@ -42,6 +42,7 @@ const healthy: FleetHealthRow = {
   },
   renewal: { status: "ok", last_error: null },
   last_auth_failure: null,
+  ingest_gap: null,
 };
 
 describe("a row of the table", () => {
