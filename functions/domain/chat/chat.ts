@@ -1,0 +1,20 @@
+import type { ReceiptKey } from "../../../proto/chat/receipt.ts";
+import type { ChatSql } from "../../chat-sql/chat-sql.ts";
+import type { Inference } from "../../inference/inference.ts";
+
+/** The key that signs receipts. */
+export interface ReceiptSigner {
+  /** `kid` is the key id that receipts name. */
+  key: ReceiptKey;
+  /** Returns the Ed25519 signature (RFC 8032) of bytes. */
+  sign(data: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>>;
+}
+
+/** What the chat agent needs beside core's own dependencies; null in core when no model is configured. */
+export interface Chat {
+  inference: Inference;
+  /** Null with `sqlOffReason` when the tools are not offered. */
+  sql: ChatSql | null;
+  sqlOffReason: string | null;
+  signer: ReceiptSigner;
+}
