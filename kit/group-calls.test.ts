@@ -65,4 +65,17 @@ describe("groupCalls", () => {
     expect((await isolated).map(({ status }) => status)).toEqual(["fulfilled", "rejected", "fulfilled"]);
     expect(alone.items()).toEqual(["a", "b c", "b", "c"]);
   });
+
+  it("rejects calls beyond the bound, and those that wait for a run that fails as a whole", async () => {
+    const full = new Error("full");
+    const { runs, call, items } = createGroup({ waiting: { max: 2, full: () => full } });
+    const outcomes = Promise.allSettled(["a", "b", "c", "d"].map(call));
+    await runs[0]?.end(new Error("away"));
+    const reasons = (await outcomes).map((outcome) => (outcome.status === "rejected" ? outcome.reason.message : ""));
+    expect(reasons).toEqual(["away", "away", "away", "full"]);
+    expect(items()).toEqual(["a"]);
+    const next = call("e");
+    await runs[1]?.end();
+    expect(await next).toBe("E");
+  });
 });

@@ -1,6 +1,6 @@
 /**
  * Invariants: at most `concurrency` runs at a time, each of at most `itemsMax` items; two items of one key are never in one run nor
- * in two runs at once, and keep their order; every call settles exactly once.
+ * in two runs at once, and keep their order; every call settles exactly once; none waits longer than for one run that fails as a whole.
  */
 
 /** The options of a group of calls. */
@@ -10,7 +10,12 @@ export interface GroupOptions<Item, Result> {
   keyOf(item: Item): string;
   concurrency: number;
   itemsMax: number;
-  /** Whether to retry each item on its own after this failure, so that one bad item fails alone. */
+  /** Bounds the calls that wait for a run: further ones reject with the error of `full`. */
+  waiting?: { max: number; full(): Error };
+  /**
+   * Whether to retry each item on its own after this failure, so that one bad item fails alone. Otherwise the calls that wait fail too:
+   * the failure is not one of items, and each further run would take as long to fail.
+   */
   isolate(error: unknown): boolean;
 }
 
@@ -57,7 +62,8 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
       });
     } catch (error) {
       if (calls.length > 1 && isolate(error)) for (const call of calls) await settle([call]);
-      else for (const call of calls) call.reject(error);
+      else if (isolate(error)) for (const call of calls) call.reject(error);
+      else for (const call of [...calls, ...waiting.splice(0)]) call.reject(error);
     }
   };
 
@@ -76,6 +82,7 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
 
   return (item) =>
     new Promise((resolve, reject) => {
+      if (options.waiting && waiting.length >= options.waiting.max) throw options.waiting.full();
       waiting.push({ item, key: keyOf(item), resolve, reject });
       start();
     });

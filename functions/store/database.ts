@@ -109,8 +109,8 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
 type PatchedSql = Sql & { drop: DropConnections };
 type ServerError = Readonly<Record<string, string | undefined>>;
 
-/** Calls that wait for a connection; further ones fail at once. */
-const waitingMax = 1_000;
+/** Calls that wait for a connection, or for a shared transaction; further ones fail at once. */
+export const waitingMax = 1_000;
 const readOnlyTransaction = "25006";
 /** Errors after which the server closes the connection. */
 const isEnd = (severity: string | undefined): boolean => severity === "FATAL" || severity === "PANIC";

@@ -57,25 +57,33 @@ export const countReservations = (db: Executor, policyIds: readonly string[]) =>
     .groupBy(policyId, tokenId);
 };
 
-/** Counts the failed uses of an address after `since`. */
-export const countFailures = async (db: Executor, addressKey: string, since: Date): Promise<number> => {
-  const [row] = await db
-    .select({ failures: count() })
+/** Counts the failed uses of each of these addresses after `since`. */
+export const countFailures = async (
+  db: Executor,
+  addressKeys: readonly string[],
+  since: Date,
+): Promise<Map<string, number>> => {
+  const { addressKey, occurredAt } = enrollmentFailure;
+  const rows = await db
+    .select({ addressKey, failures: count() })
     .from(enrollmentFailure)
-    .where(and(eq(enrollmentFailure.addressKey, addressKey), gt(enrollmentFailure.occurredAt, since)));
-  return row?.failures ?? 0;
+    .where(and(anyOf(addressKey, addressKeys), gt(occurredAt, since)))
+    .groupBy(addressKey);
+  return new Map(rows.map((row) => [row.addressKey, row.failures]));
 };
 
-/** Inserts a failed use and deletes those of the address from before `forgetBefore`. */
-export const insertFailure = async (
+/** Inserts failed uses and deletes those of their addresses from before `forgetBefore`. */
+export const insertFailures = async (
   db: Executor,
-  row: typeof enrollmentFailure.$inferInsert,
+  rows: readonly (typeof enrollmentFailure.$inferInsert)[],
   forgetBefore: Date,
 ): Promise<void> => {
+  if (rows.length === 0) return;
+  const addressKeys = [...new Set(rows.map(({ addressKey }) => addressKey))];
   await db
     .delete(enrollmentFailure)
-    .where(and(eq(enrollmentFailure.addressKey, row.addressKey), lt(enrollmentFailure.occurredAt, forgetBefore)));
-  await db.insert(enrollmentFailure).values(row);
+    .where(and(anyOf(enrollmentFailure.addressKey, addressKeys), lt(enrollmentFailure.occurredAt, forgetBefore)));
+  await insertRows(db, enrollmentFailure, rows);
 };
 
 /** Deletes the failed uses from before `forgetBefore`, of addresses that did not come back. */
@@ -87,39 +95,47 @@ export const deleteFailures = async (db: Executor, forgetBefore: Date): Promise<
 export type RefusalRow = typeof enrollmentRefusal.$inferSelect;
 
 /**
- * Whether a rejected enrollment is counted under its own address: its address has a count in this minute, or fewer than `keysMax` others
- * have. Concurrent calls may exceed `keysMax` by one each.
+ * Finds which of these addresses have a count of rejected enrollments in this minute, and how many counts it has: at most `countsMax`,
+ * as more make no difference.
  */
-export const hasRefusalSlot = async (
+export const findRefusalCounts = async (
   db: Executor,
-  { addressKey, minuteStartedAt }: { addressKey: string; minuteStartedAt: Date },
-  keysMax: number,
-): Promise<boolean> => {
+  { addressKeys, minuteStartedAt }: { addressKeys: readonly string[]; minuteStartedAt: Date },
+  countsMax: number,
+): Promise<{ known: Set<string>; counts: number }> => {
+  const { addressKey } = enrollmentRefusal;
   const inMinute = eq(enrollmentRefusal.minuteStartedAt, minuteStartedAt);
-  const known = db
-    .select()
-    .from(enrollmentRefusal)
-    .where(and(inMinute, eq(enrollmentRefusal.addressKey, addressKey)));
-  const counted = db.select({ one: sql`1` }).from(enrollmentRefusal).where(inMinute).limit(keysMax).as("counted");
-  const [row] = await db.select({ known: sql<boolean>`exists ${known}`, counts: count() }).from(counted);
-  return row === undefined || row.known || row.counts < keysMax;
+  const counted = db.select({ one: sql`1` }).from(enrollmentRefusal).where(inMinute).limit(countsMax).as("counted");
+  const [known, [row]] = await Promise.all([
+    db
+      .selectDistinct({ addressKey })
+      .from(enrollmentRefusal)
+      .where(and(inMinute, anyOf(addressKey, addressKeys))),
+    db.select({ counts: count() }).from(counted),
+  ]);
+  return { known: new Set(known.map((found) => found.addressKey)), counts: row?.counts ?? 0 };
 };
 
-/** Counts a rejected enrollment. Returns true for the first one of its address, minute and reason only. */
-export const countRefusal = async (
-  db: Executor,
-  { addressKey, minuteStartedAt, reason, at }: { addressKey: string; minuteStartedAt: Date; reason: string; at: Date },
-): Promise<boolean> => {
+/**
+ * Adds rejected enrollments to their counts, which stay locked until the transaction ends. Returns which of them began a count: the first
+ * of an address, minute and reason. Locks in the order of addresses and reasons, so that two cores cannot deadlock.
+ */
+export const addRefusals = async (db: Executor, rows: readonly RefusalRow[]): Promise<RefusalRow[]> => {
   const { refusals, lastAt } = enrollmentRefusal;
-  const [row] = await db
-    .insert(enrollmentRefusal)
-    .values({ addressKey, minuteStartedAt, reason, refusals: 1, lastAt: at })
-    .onConflictDoUpdate({
-      target: [enrollmentRefusal.addressKey, enrollmentRefusal.minuteStartedAt, enrollmentRefusal.reason],
-      set: { refusals: sql`${refusals} + 1`, lastAt: sql`greatest(${lastAt}, excluded.last_at)` },
-    })
-    .returning({ refusals });
-  return row?.refusals === 1;
+  const orderOf = ({ addressKey, reason }: { addressKey: string; reason: string }) => `${addressKey} ${reason}`;
+  const ordered = rows.toSorted((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
+  const counted = await insertRows(
+    db,
+    enrollmentRefusal,
+    ordered,
+    sql`on conflict (address_key, minute_started_at, reason) do update
+      set refusals = ${refusals} + excluded.refusals, last_at = greatest(${lastAt}, excluded.last_at)
+      returning address_key, reason, refusals`,
+  );
+  const totals = new Map(
+    counted.map((row) => [orderOf({ addressKey: String(row.address_key), reason: String(row.reason) }), row.refusals]),
+  );
+  return ordered.filter((row) => Number(totals.get(orderOf(row))) === row.refusals);
 };
 
 /** Deletes and returns at most `limit` counts of minutes that began before `before`. Skips those that another core has locked. */

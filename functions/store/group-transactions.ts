@@ -1,11 +1,12 @@
 import { groupCalls } from "../../kit/group-calls.ts";
-import type { Database, Executor } from "./database.ts";
+import { type Database, type Executor, waitingMax } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
 
 /**
  * Creates a function that runs concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes
  * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never
- * share one. Unless the database is unavailable, retries each item of a failed transaction on its own.
+ * share one. Unless the database is unavailable, retries each item of a failed transaction on its own. Otherwise all calls fail, and so do
+ * those that wait, at most `waitingMax`.
  */
 export const groupTransactions = <Item, Result>(
   db: Database,
@@ -20,5 +21,9 @@ export const groupTransactions = <Item, Result>(
     keyOf: work.keyOf,
     concurrency: 1,
     itemsMax: 128,
+    waiting: {
+      max: waitingMax,
+      full: () => Object.assign(new Error("too many calls wait for a transaction"), { code: "TOO_MANY_WAITING" }),
+    },
     isolate: canRetryIndividually,
   });

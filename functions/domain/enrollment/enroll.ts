@@ -9,7 +9,7 @@ import { findTokenByHash } from "../../store/policies.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { createRecord } from "./record.ts";
-import { EnrollmentRefusal, type RefusalCore, type RefusedUse, recordRefusals } from "./refuse.ts";
+import { EnrollmentRefusal, type RecordRefusals, type RefusalCore, type RefusedUse } from "./refuse.ts";
 import { admitUse, createReserve, type EnrollmentRequest } from "./reserve.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./rules.ts";
 
@@ -30,7 +30,10 @@ export type AdmitToken = (rawToken: string | null, origin: Origin) => Promise<Ad
  * Creates the check of a bootstrap token before the request's body is read. The check consumes no use; the reservation and the record
  * repeat it. Throws 401 `token_invalid`, 403 `policy_frozen` or `source_not_allowed`, 429 `throttled`.
  */
-export const createAdmitToken = (core: RefusalCore): AdmitToken => {
+export const createAdmitToken = (
+  core: Pick<RefusalCore, "db" | "clock">,
+  recordRefusals: RecordRefusals,
+): AdmitToken => {
   // Concurrent requests may share a look-up: its result is checked again under the policy's lock.
   const findToken = singleFlight(
     (tokenSha256: Uint8Array) => findTokenByHash(core.db, tokenSha256),
@@ -38,7 +41,7 @@ export const createAdmitToken = (core: RefusalCore): AdmitToken => {
   );
   return (rawToken, origin) => {
     const use: RefusedUse = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
-    return recordRefusals(core, use, origin, async () => {
+    return recordRefusals(use, origin, async () => {
       if (rawToken === null || !isWellFormedToken(rawToken)) {
         throw new EnrollmentRefusal("token_invalid", {
           reason: rawToken === null ? "token_missing" : "token_malformed",
@@ -63,11 +66,11 @@ export type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin)
  * between the steps leaves a reservation that expires after 60 s and a certificate without a row, which core rejects. Refusals are audited; failed
  * uses count against the remote address. Concurrent enrollments share the transactions of both steps.
  */
-export const createEnroll = (core: EnrollCore): Enroll => {
+export const createEnroll = (core: EnrollCore, recordRefusals: RecordRefusals): Enroll => {
   const steps: Steps = { reserve: createReserve(core), record: createRecord(core) };
   return (token, body, origin) => {
     const use: RefusedUse = { ...token, identity: null };
-    return recordRefusals(core, use, origin, async () => {
+    return recordRefusals(use, origin, async () => {
       const request = await checkedRequest(core, body, origin);
       use.identity = request.identity;
       const { enrolled, outcome } = await attempt(core, steps, token, request, origin);

@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import { addressKey } from "../../../kit/address.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
@@ -5,14 +6,16 @@ import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
 import { SignerFault } from "../../signer/signer.ts";
 import type { Executor } from "../../store/database.ts";
 import {
+  addRefusals,
   countFailures,
-  countRefusal,
   deleteFailures,
   deleteRefusals,
-  hasRefusalSlot,
-  insertFailure,
+  findRefusalCounts,
+  insertFailures,
+  type RefusalRow,
 } from "../../store/enrollments.ts";
-import { type Origin, recordAudit } from "../audit/audit-log.ts";
+import { groupTransactions } from "../../store/group-transactions.ts";
+import { type AuditEntry, type Origin, recordAudit, recordAudits } from "../audit/audit-log.ts";
 
 const windowMs = 5 * 60_000;
 const failuresMax = 10;
@@ -22,6 +25,8 @@ const minuteMs = 60_000;
 const countsPerMinuteMax = 100;
 /** The address of that shared count. */
 const otherAddresses = "other";
+/** Addresses whose failed uses this process alone counts. */
+const unstoredMax = 10_000;
 
 /** A refusal of an enrollment: the public problem, and the reason that only the audit event holds. */
 export class EnrollmentRefusal extends Error {
@@ -69,75 +74,140 @@ export interface RefusedUse {
 export type RefusalCore = Pick<Core, "db" | "clock" | "entropy" | "observe">;
 
 /** Runs a step of an enrollment. Records an `EnrollmentRefusal` and throws its problem; counts every failure. */
-export const recordRefusals = async <Result>(
-  core: RefusalCore,
-  use: RefusedUse,
-  origin: Origin,
-  step: () => Promise<Result>,
-): Promise<Result> => {
-  try {
-    return await step();
-  } catch (error) {
-    const thrown =
-      error instanceof EnrollmentRefusal
-        ? await core.db.transaction((tx) => refuse({ ...core, db: tx }, error, use, origin))
-        : error;
-    core.observe.enroll(thrown instanceof Problem ? thrown.code : "error");
-    throw thrown;
-  }
-};
+export type RecordRefusals = <Result>(use: RefusedUse, origin: Origin, step: () => Promise<Result>) => Promise<Result>;
 
 /**
- * Records a refused use and returns the problem to answer with. A 401 or 403 counts against the remote address; after ten in five
- * minutes the problem is 429 `throttled`. Valid uses are never throttled, so a valid token enrolls from any address. Audits the first refusal
- * of an address, reason and minute; `flushRefusalCounts` audits the count of the others. From the hundredth count of a minute on, new
- * addresses are counted and audited together, and their failed uses are not stored.
+ * Creates the record of refusals. Concurrent refusals share transactions, one at a time: a burst of them needs one connection, and each
+ * counts the failed uses before it.
  */
-const refuse = async (
-  { db, clock, entropy }: Pick<Core, "clock" | "entropy"> & { db: Executor },
-  refusal: EnrollmentRefusal,
-  use: RefusedUse,
-  origin: Origin,
-): Promise<Problem> => {
-  const now = clock.now();
-  const at = new Date(now);
-  const key = addressKey(origin.remoteAddress);
-  const { reason } = refusal;
-  const minuteStartedAt = new Date(now - (now % minuteMs));
-  const status = transportStatus[refusal.problem.kind].http;
-  const isFailedUse = status === 401 || status === 403;
-  const windowStart = new Date(now - windowMs);
-  const throttled = isFailedUse && (await countFailures(db, key, windowStart)) >= failuresMax;
-  const problem = throttled
-    ? new Problem("throttled", { cause: refusal, retryAfterSeconds: windowMs / 1000 })
-    : refusal.problem;
-  const isCountedAlone = await hasRefusalSlot(db, { addressKey: key, minuteStartedAt }, countsPerMinuteMax);
-  const countedKey = isCountedAlone ? key : otherAddresses;
-  if (await countRefusal(db, { addressKey: countedKey, minuteStartedAt, reason, at })) {
-    await recordAudit(
-      db,
-      { clock, entropy },
-      {
-        actor: { type: "collector", id: use.identity ?? "", display: use.identity ?? "unknown" },
-        action: "collector.enroll",
-        target: { type: "bootstrap_token", id: use.tokenId ?? "" },
-        outcome: "failure",
-        reason,
-        origin,
-        details: {
-          policy_id: use.policyId,
-          token_prefix: use.tokenPrefix,
-          code: problem.code,
-          ...signerFault(refusal),
-        },
-      },
-    );
-  }
-  if (isFailedUse && !throttled && isCountedAlone) {
-    await insertFailure(db, { id: uuidv7({ clock, entropy }), addressKey: key, reason, occurredAt: at }, windowStart);
-  }
-  return problem;
+export const createRecordRefusals = ({ db, clock, entropy, observe }: RefusalCore): RecordRefusals => {
+  let refusals = 0;
+  const unstored: UnstoredFailures = new LRUCache({ max: unstoredMax });
+  const refuse = groupTransactions<RefusedRequest, Problem>(db, {
+    run: (tx, requests) => refuseAll(tx, { clock, entropy, unstored }, requests),
+    // Any two may share a transaction.
+    keyOf: () => String(refusals++),
+  });
+  return async (use, origin, step) => {
+    try {
+      return await step();
+    } catch (error) {
+      const thrown = error instanceof EnrollmentRefusal ? await refuse({ refusal: error, use, origin }) : error;
+      observe.enroll(thrown instanceof Problem ? thrown.code : "error");
+      throw thrown;
+    }
+  };
 };
+
+/** The failed uses of addresses that are counted together, and when the first was: not in the database, which such a flood would fill. */
+type UnstoredFailures = LRUCache<string, { since: number; failures: number }>;
+
+interface RefusedRequest {
+  refusal: EnrollmentRefusal;
+  use: RefusedUse;
+  origin: Origin;
+}
+
+/**
+ * Records refused uses and returns the problems to answer with. A 401 or 403 counts against the remote address; after ten in five
+ * minutes the problem is 429 `throttled`. Valid uses are never throttled, so a valid token enrolls from any address. Audits the first
+ * refusal of an address, reason and minute; `flushRefusalCounts` audits the count of the others. From the hundredth count of a minute on,
+ * new addresses are counted and audited together, and this core counts their failed uses without storing them.
+ */
+const refuseAll = async (
+  db: Executor,
+  { unstored, ...needs }: Pick<Core, "clock" | "entropy"> & { unstored: UnstoredFailures },
+  requests: readonly RefusedRequest[],
+): Promise<Problem[]> => {
+  const now = needs.clock.now();
+  const windowStart = new Date(now - windowMs);
+  const uses = await countUses(db, requests, now);
+  const addressKeys = [...new Set(uses.filter(({ isFailedUse }) => isFailedUse).map(({ key }) => key))];
+  // After the counts are locked: what another core has stored for the same address and reason is committed by then.
+  const failures =
+    addressKeys.length > 0 ? await countFailures(db, addressKeys, windowStart) : new Map<string, number>();
+  const failed: (typeof uses)[number][] = [];
+  const problems = uses.map((use) => {
+    const { refusal, key, isFailedUse, isCountedAlone } = use;
+    if (!isFailedUse) return refusal.problem;
+    const found = unstored.get(key);
+    const others = found && now - found.since < windowMs ? found : { since: now, failures: 0 };
+    const count = failures.get(key) ?? 0;
+    if (count + others.failures >= failuresMax)
+      return new Problem("throttled", { cause: refusal, retryAfterSeconds: windowMs / 1000 });
+    if (isCountedAlone) {
+      failed.push(use);
+      failures.set(key, count + 1);
+    } else unstored.set(key, { ...others, failures: others.failures + 1 });
+    return refusal.problem;
+  });
+  const entries = uses.flatMap((use, index) =>
+    use.isAudited ? [refusalEntry(use, problems[index] ?? use.refusal.problem)] : [],
+  );
+  if (entries.length > 0) await recordAudits(db, needs, entries);
+  const occurredAt = new Date(now);
+  const rows = failed.map(({ key, refusal }) => ({
+    id: uuidv7(needs),
+    addressKey: key,
+    reason: refusal.reason,
+    occurredAt,
+  }));
+  await insertFailures(db, rows, windowStart);
+  return problems;
+};
+
+/** A refused use with the key of its address, and how it is counted. */
+interface CountedUse extends RefusedRequest {
+  key: string;
+  isFailedUse: boolean;
+  /** Whether its address has counts of its own in this minute. */
+  isCountedAlone: boolean;
+  /** Whether it is the first of its count. */
+  isAudited: boolean;
+}
+
+/** Adds refused uses to the counts of their minute. */
+const countUses = async (db: Executor, requests: readonly RefusedRequest[], now: number): Promise<CountedUse[]> => {
+  const minuteStartedAt = new Date(now - (now % minuteMs));
+  const keys = requests.map(({ origin }) => addressKey(origin.remoteAddress));
+  const asked = { addressKeys: [...new Set(keys)], minuteStartedAt };
+  let { known, counts } = await findRefusalCounts(db, asked, countsPerMinuteMax);
+  const rows = new Map<string, RefusalRow>();
+  const uses = requests.map((request, index) => {
+    const key = keys[index] ?? otherAddresses;
+    if (!known.has(key) && counts < countsPerMinuteMax) {
+      known.add(key);
+      counts++;
+    }
+    const isCountedAlone = known.has(key);
+    const { reason, problem } = request.refusal;
+    const counted = { addressKey: isCountedAlone ? key : otherAddresses, minuteStartedAt, reason };
+    const rowKey = `${counted.addressKey} ${reason}`;
+    const row = rows.get(rowKey);
+    rows.set(rowKey, { ...counted, refusals: (row?.refusals ?? 0) + 1, lastAt: new Date(now) });
+    const status = transportStatus[problem.kind].http;
+    return {
+      ...request,
+      key,
+      rowKey,
+      isFirst: row === undefined,
+      isFailedUse: status === 401 || status === 403,
+      isCountedAlone,
+    };
+  });
+  const begun = new Set((await addRefusals(db, [...rows.values()])).map((row) => `${row.addressKey} ${row.reason}`));
+  return uses.map(({ rowKey, isFirst, ...use }) => ({ ...use, isAudited: isFirst && begun.has(rowKey) }));
+};
+
+const refusalEntry = ({ refusal, use, origin }: RefusedRequest, { code }: Problem): AuditEntry => ({
+  actor: { type: "collector", id: use.identity ?? "", display: use.identity ?? "unknown" },
+  action: "collector.enroll",
+  target: { type: "bootstrap_token", id: use.tokenId ?? "" },
+  outcome: "failure",
+  reason: refusal.reason,
+  origin,
+  details: { policy_id: use.policyId, token_prefix: use.tokenPrefix, code, ...signerFault(refusal) },
+});
 
 /** Returns a signer's message for the audit event; the caller never gets it. */
 const signerFault = ({ problem: { options } }: EnrollmentRefusal): { signer_fault?: string } =>

@@ -1,30 +1,34 @@
 import { CertificateIssued, EnrollRequest } from "../../../proto/management/enroll.ts";
-import { type AdmittedToken, createAdmitToken, createEnroll, type EnrollCore } from "../../domain/enrollment/enroll.ts";
-import type { RefusalCore } from "../../domain/enrollment/refuse.ts";
+import {
+  type AdmitToken,
+  type AdmittedToken,
+  createAdmitToken,
+  createEnroll,
+  type EnrollCore,
+} from "../../domain/enrollment/enroll.ts";
+import { createRecordRefusals } from "../../domain/enrollment/refuse.ts";
 import { type Guard, route } from "../../http/route.ts";
 import { issuedView } from "./issued.ts";
 
 /** Admits a bootstrap token that may be used from the caller's address. Counts and audits every refusal, also of a missing token. */
-const bootstrapToken = (core: RefusalCore): Guard<AdmittedToken> => {
-  const admitToken = createAdmitToken(core);
-  return {
-    describe: { kind: "bootstrap_token" },
-    admit: (c) => {
-      const raw = /^Bearer ([!-~]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1] ?? null;
-      return admitToken(raw, c.get("origin"));
-    },
-  };
-};
+const bootstrapToken = (admitToken: AdmitToken): Guard<AdmittedToken> => ({
+  describe: { kind: "bootstrap_token" },
+  admit: (c) => {
+    const raw = /^Bearer ([!-~]{1,4096})$/i.exec(c.req.header("authorization") ?? "")?.[1] ?? null;
+    return admitToken(raw, c.get("origin"));
+  },
+});
 
 /** `POST /v1/collector/enroll`: issues a host's certificate for a bootstrap token and a certificate request. */
 export const enrollRoute = (core: EnrollCore) => {
-  const enroll = createEnroll(core);
+  const recordRefusals = createRecordRefusals(core);
+  const enroll = createEnroll(core, recordRefusals);
   return route({
     method: "POST",
     path: "/v1/collector/enroll",
     operationId: "enrollCollector",
     summary: "Enroll a host: a client certificate for a bootstrap token and a certificate request",
-    guard: bootstrapToken(core),
+    guard: bootstrapToken(createAdmitToken(core, recordRefusals)),
     body: EnrollRequest,
     bodyExample: {
       csr_pem: "-----BEGIN CERTIFICATE REQUEST-----\n…\n-----END CERTIFICATE REQUEST-----\n",
