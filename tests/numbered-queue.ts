@@ -11,6 +11,8 @@ export interface NumberedQueue {
   acked(): bigint;
   /** Acks and cursors below an earlier ack, of which there must be none. */
   violations: readonly string[];
+  /** Core's database is restored from a backup: the next cursor may be below an earlier ack. */
+  expectRewind(): void;
   /** Sends over one connection from core's cursor, until everything is acknowledged or the connection breaks. */
   connect(port: number): Promise<void>;
 }
@@ -88,5 +90,8 @@ export const createNumberedQueue = (options: {
       sessionManager.abort();
     }
   };
-  return { hostId, queueId, acked: () => acked, violations, connect };
+  const expectRewind = () => {
+    acked = 0n;
+  };
+  return { hostId, queueId, acked: () => acked, violations, expectRewind, connect };
 };

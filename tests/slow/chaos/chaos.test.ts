@@ -11,3 +11,13 @@ it("D1, G5: keeps everything acknowledged, once and in order, when PostgreSQL re
   expect(report.faults.every(({ ack_ms: ack, error }) => ack !== null && error === undefined)).toBe(true);
   expect(report.acked).toBeGreaterThan(100);
 });
+
+it("Q11, Q12: keeps or reports everything acknowledged when queues are restored and copied, and core's database is restored", async () => {
+  await bundlePrograms(undefined, ["svc-collector"]);
+  const names = ["restore a copy of a queue", "run a copy of a queue", "restore the database from a backup"];
+  const report = await runChaos({ seed: 1, minutes: 0, names });
+  expect(report).toMatchObject({ missing: 0, duplicates: 0, disordered: 0, event_faults: [] });
+  expect(report.faults.map(({ fault }) => fault).sort()).toEqual(names.sort());
+  expect(report.forks).toBeGreaterThanOrEqual(2);
+  expect(report.lost_reported).toBeGreaterThan(0);
+});

@@ -1,3 +1,4 @@
+import { writeFileSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,25 +15,12 @@ import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
 import { writeCollectorFiles } from "../soak/collector-files.ts";
 import { createKilledProgram } from "../soak/killed-program.ts";
 import { startLoad } from "../soak/load.ts";
-import { readStored, resultOf } from "../soak/result.ts";
-import { type Fault, faults, type Scene } from "./faults.ts";
+import { startCopiedHost } from "./copied-hosts.ts";
+import type { Scene } from "./fault.ts";
+import { faults } from "./faults.ts";
+import { brokenGoals, type FaultReport, faultOf } from "./goals.ts";
 import { checkStored, longestPauseMs, type NumberedLoad, startNumberedLoad, untilAllAcked } from "./load.ts";
-
-/** One fault as it happened, with whole milliseconds; null is longer than a minute. */
-export interface FaultReport {
-  fault: string;
-  id: string;
-  /** Since the start of the run. */
-  at_seconds: number;
-  lasted_ms: number;
-  /** From its end until every queue was acknowledged again, and until core was ready. */
-  ack_ms: number | null;
-  ready_ms: number | null;
-  /** The longest time without an acknowledgement while it lasted. */
-  pause_ms: number;
-  /** Why it could not be injected as written. */
-  error?: string;
-}
+import { judge, readStoredQueues, type StoredQueues } from "./stored-queues.ts";
 
 /** The result of a run. */
 export interface ChaosReport {
@@ -44,6 +32,12 @@ export interface ChaosReport {
   duplicates: number;
   missing: number;
   disordered: number;
+  /** Acknowledged, lost with a database that was restored, and reported by `ingest.gap`. */
+  lost_reported: number;
+  /** Queues that continued under a new id. */
+  forks: number;
+  /** What audit events of forks and gaps lack or make up. */
+  event_faults: readonly string[];
   core_peak_mb: number;
   /** The goals that were not met; empty when `ok`. */
   broken: string[];
@@ -52,12 +46,14 @@ export interface ChaosReport {
 
 const linesAndSpansPerSecond = 200;
 const hostIds = ["a", "b", "c", "d"].map((name) => `https://fleet.chaos/d/${name}`);
+const copiedHostIds = ["e", "f"].map((name) => `https://fleet.chaos/d/${name}`);
+const collectorHostId = "https://fleet.chaos/d/collector";
 const corePeakMbMax = 350;
 const drainTimeoutMs = 60_000;
 
 /**
- * Runs a core, PostgreSQL behind a proxy, a collector and four senders, and injects faults one after another in an order that the seed
- * draws, each of `names` once before one comes again: for `minutes`, or each once when that is 0. `program` is a bundle of core.
+ * Runs a core, PostgreSQL behind a proxy, a collector, four senders and two hosts whose disks are copied, and injects faults one after
+ * another in an order that the seed draws, each of `names` once before one comes again: for `minutes`, or each once when that is 0. `program` is a bundle of core.
  */
 export const runChaos = async (options: {
   seed: number;
@@ -89,13 +85,10 @@ export const runChaos = async (options: {
   });
   cleanup.defer(() => files.remove());
 
-  let peakMb = 0;
-  const sampleMemory = (pid: number) => {
-    peakMb = Math.max(peakMb, memoryOf(pid).peakMb);
-  };
-  const core = createKilledProgram(async () => (await files.start()).process, sampleMemory);
+  const memory = createPeakMeter();
+  const core = createKilledProgram(async () => (await files.start()).process, memory.sample);
   cleanup.defer(() => core.end());
-  const collectorOptions = { ...(await files.client("https://fleet.chaos/d/collector")), caPem: files.caPem };
+  const collectorOptions = { ...(await files.client(collectorHostId)), caPem: files.caPem };
   const { config, log } = await writeCollectorFiles(dir, { ...collectorOptions, otlpPort, ingestPort });
   const collector = createKilledProgram(["run", "--config", config]);
   cleanup.defer(() => collector.end());
@@ -105,12 +98,26 @@ export const runChaos = async (options: {
   cleanup.defer(() => collected.stop());
   const numbered = await startNumberedLoad(hostIds, { port: ingestPort, ...files });
   const stranger = { ...(await files.client("https://fleet.chaos/d/stranger")), ca: files.caPem };
-  const scene: Scene = { postgres: server, proxy, sql, core, collector, ingestPort, hostIds, stranger };
+  const copied = await Promise.all(
+    copiedHostIds.map(async (hostId) =>
+      startCopiedHost(dir, { hostId, ingestPort, tls: { ...(await files.client(hostId)), ca: files.caPem } }),
+    ),
+  );
+  for (const host of copied) cleanup.defer(() => host.finish());
+  const discarded: StoredQueues[] = [];
+  const judgedHostIds = [...copiedHostIds, collectorHostId];
+  const discardDatabase = async (since: Date) => {
+    discarded.push(await readStoredQueues(sql, judgedHostIds, since));
+    for (const queue of numbered.queues) queue.expectRewind();
+  };
+  const targets = { postgres: server, proxy, sql, core, collector, ingestPort };
+  const scene: Scene = { ...targets, hostIds, copied, discardDatabase, stranger };
+  const ackTimes = [...numbered.ackTimes, ...copied.map((host) => host.ackTimes)];
 
   const startedAt = performance.now();
   const untilReady = (signal: AbortSignal) => waitForReadiness(httpPort, signal);
   await Promise.all([
-    untilAllAcked(numbered.ackTimes, startedAt, AbortSignal.timeout(drainTimeoutMs)),
+    untilAllAcked(ackTimes, startedAt, AbortSignal.timeout(drainTimeoutMs)),
     untilReady(AbortSignal.timeout(drainTimeoutMs)),
   ]);
   progress("everything runs");
@@ -121,41 +128,82 @@ export const runChaos = async (options: {
     const name = order.pop() ?? "";
     const draw = fraction(random);
     await systemClock.sleep(500 + 1_500 * fraction(random));
-    const report = await injectFault({ name, draw, scene, numbered, untilReady, startedAt });
+    memory.reset(core.pid());
+    const measured = await injectFault({ name, draw, scene, ackTimes, untilReady, startedAt });
+    memory.sample(core.pid());
+    const report = { ...measured, core_peak_mb: memory.sinceReset() };
     reports.push(report);
     progress(JSON.stringify(report));
   } while (minutes === 0 ? order.length > 0 : performance.now() - startedAt < minutes * 60_000);
 
   collected.stop();
-  await numbered.finish();
-  await systemClock.sleep(1_000);
-  const fromCollector = resultOf(collected, await readStored(sql, collected, drainTimeoutMs), []);
+  await Promise.all([numbered.finish(), ...copied.map((host) => host.finish())]);
   const fromSenders = await checkStored(sql, numbered.queues);
-  sampleMemory(core.pid());
+  const ofCollector = [
+    ...Array.from({ length: collected.lines() }, (_, line) => `line ${line}`),
+    ...Array.from(collected.accepted, (span) => `span-${span}`),
+  ];
+  const collectorHost = { hostId: collectorHostId, owed: new Set(ofCollector), forked: new Set<string>() };
+  const judged = [{ ...collectorHost, isCopied: false }, ...copied.map((host) => ({ ...host, isCopied: true }))];
+  const deadline = performance.now() + drainTimeoutMs;
+  const judgeNow = async () => judge(await readStoredQueues(sql, judgedHostIds), discarded, judged);
+  let fromQueues = await judgeNow();
+  while (fromQueues.missing > 0 && performance.now() < deadline) {
+    await systemClock.sleep(500);
+    fromQueues = await judgeNow();
+  }
+  memory.sample(core.pid());
+  const peakMb = memory.overall();
   const counts = {
-    acked: fromSenders.acked + fromCollector.accepted,
-    stored: fromSenders.stored + fromCollector.stored,
-    duplicates: fromSenders.duplicates + fromCollector.duplicates,
-    missing: fromSenders.missing + fromCollector.missing,
-    disordered: fromSenders.disordered,
+    acked: judged.reduce((sum, { owed }) => sum + owed.size, fromSenders.acked),
+    stored: fromSenders.stored + fromQueues.stored,
+    duplicates: fromSenders.duplicates + fromQueues.duplicates,
+    missing: fromSenders.missing + fromQueues.missing,
+    disordered: fromSenders.disordered + fromQueues.disordered,
+    lost_reported: fromQueues.lostReported,
+    forks: fromQueues.forks,
+    event_faults: fromQueues.faults,
   };
   const broken = [
     ...(["duplicates", "missing", "disordered"] as const).filter((count) => counts[count] > 0),
+    ...fromQueues.faults,
     ...(peakMb > corePeakMbMax ? [`core's memory: ${peakMb} MB, at most ${corePeakMbMax} MB`] : []),
     ...names.flatMap((name) => brokenGoals(name, reports)),
   ];
   return { seed, minutes, faults: reports, ...counts, core_peak_mb: peakMb, broken, ok: broken.length === 0 };
 };
 
+/** Measures the peak memory of a process that may be restarted: overall, and since the last reset. */
+const createPeakMeter = () => {
+  let overallMb = 0;
+  let sinceResetMb = 0;
+  const sample = (pid: number): void => {
+    const { peakMb } = memoryOf(pid);
+    overallMb = Math.max(overallMb, peakMb);
+    sinceResetMb = Math.max(sinceResetMb, peakMb);
+  };
+  return {
+    sample,
+    overall: () => overallMb,
+    sinceReset: () => sinceResetMb,
+    reset(pid: number) {
+      sample(pid);
+      sinceResetMb = 0;
+      // Linux takes 5 for "reset the peak".
+      writeFileSync(`/proc/${pid}/clear_refs`, "5");
+    },
+  };
+};
+
 const injectFault = async (context: {
   name: string;
   draw: number;
   scene: Scene;
-  numbered: NumberedLoad;
+  ackTimes: NumberedLoad["ackTimes"];
   untilReady(signal: AbortSignal): Promise<number>;
   startedAt: number;
-}): Promise<FaultReport> => {
-  const { name, draw, scene, numbered, untilReady, startedAt } = context;
+}): Promise<Omit<FaultReport, "core_peak_mb">> => {
+  const { name, draw, scene, ackTimes, untilReady, startedAt } = context;
   const fault = faultOf(name);
   const begin = performance.now();
   let error: string | undefined;
@@ -166,8 +214,8 @@ const injectFault = async (context: {
   }
   const end = performance.now();
   const signal = AbortSignal.timeout(drainTimeoutMs);
-  const [ackedAt, readyAt] = await Promise.all([untilAllAcked(numbered.ackTimes, end, signal), untilReady(signal)]);
-  const others = numbered.ackTimes.filter((_, index) => index !== fault.concerned?.(scene, draw));
+  const [ackedAt, readyAt] = await Promise.all([untilAllAcked(ackTimes, end, signal), untilReady(signal)]);
+  const others = ackTimes.filter((_, index) => index !== fault.concerned?.(scene, draw));
   const measured = fault.pause?.of === "any" ? [others.flat().sort((a, b) => a - b)] : others;
   const ms = (value: number) => (Number.isFinite(value) ? Math.round(value) : null);
   return {
@@ -180,12 +228,6 @@ const injectFault = async (context: {
     pause_ms: Math.round(Math.max(...measured.map((times) => longestPauseMs(times, begin, end)))),
     ...(error === undefined ? {} : { error }),
   };
-};
-
-const faultOf = (name: string): Fault => {
-  const fault = faults[name];
-  if (fault === undefined) throw new Error(`no such fault: ${name}`);
-  return fault;
 };
 
 /** Resolves to when `/readyz` and `/readyz/ingest` answered 200; Infinity once `signal` aborts. */
@@ -207,37 +249,6 @@ const waitForReadiness = async (port: number, signal: AbortSignal): Promise<numb
     await systemClock.sleep(20);
   }
   return Number.POSITIVE_INFINITY;
-};
-
-/** The recovery of each fault that happened: the longer of acknowledgement and readiness. */
-export const recoveryOf = (
-  reports: readonly FaultReport[],
-  name: string,
-): { count: number; p50: number; max: number } => {
-  const times = reports
-    .filter(({ fault }) => fault === name)
-    .map(({ ack_ms: ack, ready_ms: ready }) =>
-      Math.max(ack ?? Number.POSITIVE_INFINITY, ready ?? Number.POSITIVE_INFINITY),
-    )
-    .sort((a, b) => a - b);
-  return { count: times.length, p50: times[times.length >> 1] ?? 0, max: times.at(-1) ?? 0 };
-};
-
-const brokenGoals = (name: string, reports: readonly FaultReport[]): string[] => {
-  const { recoveryMs, pause } = faultOf(name);
-  const { p50, max } = recoveryOf(reports, name);
-  const ofFault = reports.filter(({ fault }) => fault === name);
-  const longest = Math.max(0, ...ofFault.map(({ pause_ms: ms }) => ms));
-  return [
-    ...ofFault.flatMap(({ error }) => (error === undefined ? [] : [`${name}: ${error}`])),
-    ...(max > recoveryMs.max ? [`${name}: recovery took ${max} ms, at most ${recoveryMs.max} ms`] : []),
-    ...(recoveryMs.p50 !== undefined && p50 > recoveryMs.p50
-      ? [`${name}: recovery took ${p50} ms (p50), at most ${recoveryMs.p50} ms`]
-      : []),
-    ...(pause !== undefined && longest > pause.msMax
-      ? [`${name}: ${longest} ms without an acknowledgement, at most ${pause.msMax} ms`]
-      : []),
-  ];
 };
 
 const shuffle = (names: readonly string[], draw: () => number): string[] => {

@@ -4,43 +4,9 @@ import { connect as connectHttp2, constants } from "node:http2";
 import { connect as connectTcp } from "node:net";
 import type { Duplex } from "node:stream";
 import { Worker } from "node:worker_threads";
-import type { ConnectedDatabase } from "../../../functions/store/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
-import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
-import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
-import type { KilledProgram } from "../soak/killed-program.ts";
-
-/** The targets of faults. */
-export interface Scene {
-  postgres: EmbeddedPostgres;
-  /** Between core and PostgreSQL. */
-  proxy: TcpProxy;
-  /** A connection beside the proxy. */
-  sql: ConnectedDatabase["sql"];
-  core: KilledProgram;
-  collector: KilledProgram;
-  ingestPort: number;
-  /** The hosts that send, in the order of their queues. */
-  hostIds: readonly string[];
-  /** Credentials of a host that sends nothing. */
-  stranger: { cert: string; key: string; ca: string };
-}
-
-/** A fault, and the goals of issue and docs/reliability.md for it. */
-export interface Fault {
-  /** The case of docs/reliability.md. */
-  id: string;
-  /** Longest time from the end of the fault until every queue is acknowledged and core ready; the median, if it has a goal of its own. */
-  recoveryMs: { max: number; p50?: number };
-  /** Longest time, while it lasts, without an acknowledgement of `any` queue, or of `each` that the fault does not concern. */
-  pause?: { of: "any" | "each"; msMax: number };
-  /** The index of the one host that it concerns. */
-  concerned?(scene: Scene, draw: number): number;
-  /** Injects it, and resolves when it has ended; `draw` is in [0, 1). */
-  inject(scene: Scene, draw: number): Promise<void>;
-}
-
-const seconds = (draw: number, from: number, to: number) => (from + draw * (to - from)) * 1000;
+import { type Fault, type Scene, seconds } from "./fault.ts";
+import { restoreFaults } from "./restore-faults.ts";
 
 const signalPostgres = (postmaster: number, signal: "SIGSTOP" | "SIGCONT"): void => {
   const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postmaster)], { encoding: "utf8" });
@@ -172,6 +138,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     recoveryMs: { max: 5_000 },
     inject: ({ collector }) => collector.restart(),
   },
+  ...restoreFaults,
   "leave TLS handshakes unfinished": {
     id: "G2",
     recoveryMs: { max: 5_000 },

@@ -1,13 +1,14 @@
 /**
- * `bun run chaos -- [--minutes 5] [--seed 1] [--fault <part of a name>]`: a real core, PostgreSQL behind a proxy, a collector and four
- * senders, on loopback. Injects faults in an order that the seed draws; `--minutes 0` injects each once. In the end everything that was
- * acknowledged is stored once and in order. Progress and a table go to stderr; stdout ends with one JSON object. Exit code 1 when
+ * `bun run chaos -- [--minutes 5] [--seed 1] [--fault <part of a name>]`: a real core, PostgreSQL behind a proxy, a collector, four
+ * senders and two hosts whose disks are copied, on loopback. Injects faults in an order that the seed draws; `--minutes 0` injects each
+ * once. In the end everything that was acknowledged is stored once in its queue and in order, or in a range that `ingest.gap` reports. Progress and a table go to stderr; stdout ends with one JSON object. Exit code 1 when
  * something was lost, doubled or disordered, or a goal for recovery, pauses or memory was missed.
  */
 import { parseArgs } from "node:util";
 import { bundlePrograms, programPaths } from "../../../scripts/bundle/bundle-programs.ts";
-import { recoveryOf, runChaos } from "./chaos.ts";
+import { runChaos } from "./chaos.ts";
 import { faults } from "./faults.ts";
+import { recoveryOf } from "./goals.ts";
 
 const { values } = parseArgs({
   args: process.argv.slice(2).filter((arg) => arg !== "--"),
@@ -32,15 +33,21 @@ const report = await runChaos({
 });
 const cell = (value: unknown, width: number) => String(value).padStart(width);
 console.error(
-  `\n${"fault".padEnd(40)}${["times", "p50 ms", "max ms", "pause ms"].map((name) => cell(name, 10)).join("")}`,
+  `\n${"fault".padEnd(40)}${["times", "p50 ms", "max ms", "pause ms", "core MB"].map((name) => cell(name, 10)).join("")}`,
 );
 for (const name of names) {
   const { count, p50, max } = recoveryOf(report.faults, name);
-  const pauses = report.faults.filter(({ fault }) => fault === name).map((fault) => fault.pause_ms);
-  const cells = [count, p50, max, Math.max(0, ...pauses)];
+  const ofFault = report.faults.filter(({ fault }) => fault === name);
+  const mostOf = (figure: "pause_ms" | "core_peak_mb") => Math.max(0, ...ofFault.map((fault) => fault[figure]));
+  const cells = [count, p50, max, mostOf("pause_ms"), mostOf("core_peak_mb")];
   if (count > 0) console.error(name.padEnd(40) + cells.map((value) => cell(value, 10)).join(""));
 }
-console.error(`\ncore's peak memory: ${report.core_peak_mb} MB`);
+const { acked, stored, missing, duplicates, disordered, forks, lost_reported: lost } = report;
+console.error(
+  `\n${acked} acknowledged, ${stored} stored: ${missing} missing, ${duplicates} twice, ${disordered} out of order; ` +
+    `${forks} forks, each with its event; ${lost} lost with a restored database, all reported`,
+);
+console.error(`core's peak memory: ${report.core_peak_mb} MB`);
 for (const goal of report.broken) console.error(`BROKEN  ${goal}`);
 console.log(JSON.stringify(report));
 process.exitCode = report.ok ? 0 : 1;

@@ -1,0 +1,174 @@
+import { cp, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { createForwarder } from "../../../collector/forward/forwarder.ts";
+import type { Queue } from "../../../collector/queue/queue.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import { systemEntropy } from "../../../kit/entropy.ts";
+import { createTestLog } from "../../fakes/log.ts";
+import { openTestQueue, readAll } from "../../queue.ts";
+
+const appendMs = 50;
+const recordsPerAppend = 5;
+/** So that a recovery is core's, not the forwarder's backoff. */
+const retryMs = 50;
+const drainTimeoutMs = 60_000;
+
+/** A host with the collector's queue and forwarder, on a directory that is restored and copied. */
+export interface CopiedHost {
+  readonly hostId: string;
+  /** The times of its acknowledgements, in ms of `performance.now()`. */
+  readonly ackTimes: readonly number[];
+  /** What it accepted and what did not vanish with a disk: the texts that must be stored. */
+  readonly owed: ReadonlySet<string>;
+  /** The queue ids that it left, as core knew a copy of them. */
+  readonly forked: ReadonlySet<string>;
+  /** Copies the directory, runs for `ms`, and continues on the copy. */
+  restore(ms: number): Promise<void>;
+  /** Runs a second host on a copy of the directory for `ms`, and until core has acknowledged all of it. */
+  runCopy(ms: number): Promise<void>;
+  /** Accepts nothing more; resolves when everything is acknowledged, or after 60 s. Idempotent. */
+  finish(): Promise<void>;
+}
+
+interface Connection {
+  hostId: string;
+  tls: { cert: string; key: string; ca: string };
+  ingestPort: number;
+}
+
+/** Starts a host that accepts and forwards numbered records at a steady rate. */
+export const startCopiedHost = (root: string, connection: Connection): CopiedHost => {
+  const { hostId } = connection;
+  const name = new URL(hostId).pathname.replaceAll("/", "-");
+  const dir = join(root, `queue${name}`);
+  const owed = new Set<string>();
+  const forked = new Set<string>();
+  const ackTimes: number[] = [];
+  let copies = 0;
+  const start = (at = dir, word = "original"): Run =>
+    run(at, connection, {
+      word: `${hostId} ${word}`,
+      onAccepted: (texts) => {
+        for (const text of texts) owed.add(text);
+      },
+      onAck: () => void (at === dir && ackTimes.push(performance.now())),
+      onForked: (queueId) => void forked.add(queueId),
+    });
+  let original = start();
+  let finishing: Promise<void> | undefined;
+  const finish = async () => {
+    await original.drain();
+    await original.stop();
+  };
+  return {
+    hostId,
+    ackTimes,
+    owed,
+    forked,
+    async restore(ms) {
+      const backup = `${dir}-backup-${++copies}`;
+      const kept = new Set(await original.stop());
+      await cp(dir, backup, { recursive: true });
+      original = start();
+      await systemClock.sleep(ms);
+      for (const text of await original.stop()) if (!kept.has(text)) owed.delete(text);
+      await rm(dir, { recursive: true });
+      await cp(backup, dir, { recursive: true });
+      original = start();
+    },
+    async runCopy(ms) {
+      const at = `${dir}-copy-${++copies}`;
+      await original.stop();
+      await cp(dir, at, { recursive: true });
+      original = start();
+      const copy = start(at, `copy ${copies}`);
+      await systemClock.sleep(ms);
+      const isEmpty = await copy.drain();
+      await copy.stop();
+      if (!isEmpty) throw new Error("a copy's queue is not acknowledged within 60 s");
+    },
+    finish: () => (finishing ??= finish()),
+  };
+};
+
+interface Run {
+  /** Accepts nothing more; resolves with true once the queue is empty, or with false after 60 s. */
+  drain(): Promise<boolean>;
+  /** Ends it; resolves with the texts that are still in its queue. */
+  stop(): Promise<string[]>;
+}
+
+let numbered = 0;
+
+/** Runs queue and forwarder on a directory, as a collector does between two starts. */
+const run = (
+  dir: string,
+  { hostId, tls, ingestPort }: Connection,
+  to: {
+    word: string;
+    onAccepted(texts: readonly string[]): void;
+    onAck(): void;
+    onForked(queueId: string): void;
+  },
+): Run => {
+  const queue: Queue = openTestQueue(dir, { entropy: systemEntropy });
+  const end = new AbortController();
+  let isDraining = false;
+  let queueId = queue.queueId.toHex();
+  const noteFork = () => {
+    const now = queue.queueId.toHex();
+    if (now !== queueId) to.onForked(queueId);
+    queueId = now;
+  };
+  const accept = async () => {
+    while (!isDraining) {
+      const texts = Array.from({ length: recordsPerAppend }, () => `${to.word} ${++numbered}`);
+      await queue.append(
+        texts.map((text) => ({
+          kind: "copied",
+          observedAtMs: systemClock.now(),
+          source: "chaos",
+          attributes: {},
+          payload: new TextEncoder().encode(text),
+        })),
+      );
+      to.onAccepted(texts);
+      await systemClock.sleep(appendMs);
+    }
+  };
+  const accepting = accept();
+  const forwarding = createForwarder({
+    endpoint: `localhost:${ingestPort}`,
+    tls: { ...tls, serverName: "localhost" },
+    hostId,
+    queue,
+    batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 10 },
+    maxInFlightFrames: 8,
+    compression: "none",
+    clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, retryMs), signal) },
+    entropy: systemEntropy,
+    log: { ...createTestLog(), warn: noteFork },
+    onAck: to.onAck,
+  }).run(end.signal);
+  const endAccepting = async () => {
+    isDraining = true;
+    await accepting;
+  };
+  return {
+    async drain() {
+      await endAccepting();
+      const deadline = performance.now() + drainTimeoutMs;
+      while (queue.stats().records > 0 && performance.now() < deadline) await systemClock.sleep(20);
+      return queue.stats().records === 0;
+    },
+    async stop() {
+      await endAccepting();
+      end.abort(new Error("stop"));
+      await forwarding;
+      noteFork();
+      const left = readAll(queue).map(({ payload }) => new TextDecoder().decode(payload));
+      await queue.close();
+      return left;
+    },
+  };
+};

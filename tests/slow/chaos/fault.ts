@@ -1,0 +1,42 @@
+import type { ConnectedDatabase } from "../../../functions/store/database.ts";
+import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
+import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
+import type { KilledProgram } from "../soak/killed-program.ts";
+import type { CopiedHost } from "./copied-hosts.ts";
+
+/** The targets of faults. */
+export interface Scene {
+  postgres: EmbeddedPostgres;
+  /** Between core and PostgreSQL. */
+  proxy: TcpProxy;
+  /** A connection beside the proxy. */
+  sql: ConnectedDatabase["sql"];
+  core: KilledProgram;
+  collector: KilledProgram;
+  ingestPort: number;
+  /** The hosts that send, in the order of their queues. */
+  hostIds: readonly string[];
+  /** Hosts whose disks are restored and copied; their queues follow those of `hostIds`. */
+  copied: readonly CopiedHost[];
+  /** Notes what the database has that a backup of `since` lacks: it is about to be discarded. */
+  discardDatabase(since: Date): Promise<void>;
+  /** Credentials of a host that sends nothing. */
+  stranger: { cert: string; key: string; ca: string };
+}
+
+/** A fault, and the goals of issue and docs/reliability.md for it. */
+export interface Fault {
+  /** The case of docs/reliability.md. */
+  id: string;
+  /** Longest time from the end of the fault until every queue is acknowledged and core ready; the median, if it has a goal of its own. */
+  recoveryMs: { max: number; p50?: number };
+  /** Longest time, while it lasts, without an acknowledgement of `any` queue, or of `each` that the fault does not concern. */
+  pause?: { of: "any" | "each"; msMax: number };
+  /** The index of the one host that it concerns. */
+  concerned?(scene: Scene, draw: number): number;
+  /** Injects it, and resolves when it has ended; `draw` is in [0, 1). */
+  inject(scene: Scene, draw: number): Promise<void>;
+}
+
+/** Returns a duration between two numbers of seconds, in ms, for a draw in [0, 1). */
+export const seconds = (draw: number, from: number, to: number): number => (from + draw * (to - from)) * 1000;

@@ -1,0 +1,51 @@
+import { execFileSync } from "node:child_process";
+import { rename, rm } from "node:fs/promises";
+import { systemClock } from "../../../kit/clock.ts";
+import type { CopiedHost } from "./copied-hosts.ts";
+import { type Fault, type Scene, seconds } from "./fault.ts";
+
+const copiedIndex = ({ copied }: Scene, draw: number) => Math.floor(draw * copied.length);
+const copiedHost = (scene: Scene, draw: number): CopiedHost => {
+  const host = scene.copied[copiedIndex(scene, draw)];
+  if (host === undefined) throw new Error("no host is there to be copied");
+  return host;
+};
+
+/** Faults after which two copies of one thing exist, or an older one: queues and core's database. */
+export const restoreFaults: Readonly<Record<string, Fault>> = {
+  "restore a copy of a queue": {
+    id: "Q11",
+    recoveryMs: { max: 5_000 },
+    pause: { of: "each", msMax: 5_000 },
+    concerned: (scene, draw) => scene.hostIds.length + copiedIndex(scene, draw),
+    inject: (scene, draw) => copiedHost(scene, draw).restore(seconds(draw, 1, 4)),
+  },
+  "run a copy of a queue": {
+    id: "Q11",
+    recoveryMs: { max: 5_000 },
+    pause: { of: "each", msMax: 5_000 },
+    concerned: (scene, draw) => scene.hostIds.length + copiedIndex(scene, draw),
+    inject: (scene, draw) => copiedHost(scene, draw).runCopy(seconds(draw, 1, 4)),
+  },
+  "restore the database from a backup": {
+    id: "Q12",
+    recoveryMs: { max: 15_000 },
+    inject: async ({ postgres, core, discardDatabase }, draw) => {
+      const since = new Date(systemClock.now() - 10_000);
+      await postgres.restart({
+        whileStopped: async (dataDir) => void execFileSync("cp", ["-Rp", dataDir, `${dataDir}-backup`]),
+      });
+      await systemClock.sleep(seconds(draw, 1, 5));
+      // As docs/restore.md has it: stop core, restore, start.
+      await core.end();
+      await discardDatabase(since);
+      await postgres.restart({
+        whileStopped: async (dataDir) => {
+          await rm(dataDir, { recursive: true });
+          await rename(`${dataDir}-backup`, dataDir);
+        },
+      });
+      await core.start();
+    },
+  },
+};

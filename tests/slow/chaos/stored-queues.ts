@@ -1,0 +1,127 @@
+import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
+
+/** The queue and sequence under which a record is stored. */
+interface Place {
+  queueId: string;
+  sequence: number;
+}
+
+/** What one database has of some hosts. */
+export interface StoredQueues {
+  /** The places of each record, in the order in which they were stored. */
+  places: ReadonlyMap<string, readonly Place[]>;
+  rows: number;
+  /** Rows whose sequence is at or below one that the same queue stored before. */
+  disordered: number;
+  /** The audit events `ingest.gap`. */
+  gaps: readonly { queueId: string; from: number; through: number }[];
+  /** The queue ids of the audit events `queue.forked`, each with its host. */
+  forks: ReadonlyMap<string, string>;
+}
+
+/**
+ * Reads what is stored of these hosts since `since`, and every event. A record's name is `line <number>`, `span-<number>`, or its payload
+ * if it is another's than the collector's.
+ */
+export const readStoredQueues = async (
+  sql: EmbeddedDatabase["sql"],
+  hostIds: readonly string[],
+  since = new Date(0),
+): Promise<StoredQueues> => {
+  const rows = await sql<{ name: string; queueId: string; sequence: string }[]>`
+    select encode(queue_id, 'hex') as "queueId", sequence::text as sequence,
+      case kind
+        when 'log_line' then 'line ' || substring(convert_from(payload, 'utf8') from '^[0-9]+')
+        when 'otel_span' then substring(
+          convert_from(substring(payload from position('span-'::bytea in payload)), 'utf8') from 'span-[0-9]+')
+        else convert_from(payload, 'utf8') end as name
+    from ingest_envelope where host_id in ${sql([...hostIds])} and received_at >= ${since.toISOString()}::text::timestamptz
+    order by received_at, ingest_envelope.sequence`;
+  const places = new Map<string, Place[]>();
+  const newest = new Map<string, number>();
+  let disordered = 0;
+  for (const { name, queueId, sequence } of rows) {
+    const place = { queueId, sequence: Number(sequence) };
+    if (place.sequence <= (newest.get(queueId) ?? 0)) disordered++;
+    newest.set(queueId, place.sequence);
+    places.set(name, [...(places.get(name) ?? []), place]);
+  }
+  const events = await sql<{ action: string; details: Record<string, string | number> }[]>`
+    select action, details from audit_event where action in ('ingest.gap', 'queue.forked')`;
+  const queueOf = (details: Record<string, string | number>) => String(details.queue_id);
+  return {
+    places,
+    rows: rows.length,
+    disordered,
+    gaps: events
+      .filter(({ action }) => action === "ingest.gap")
+      .map(({ details }) => ({
+        queueId: queueOf(details),
+        from: Number(details.from),
+        through: Number(details.through),
+      })),
+    forks: new Map(
+      events
+        .filter(({ action }) => action === "queue.forked")
+        .map(({ details }) => [queueOf(details), String(details.host_id)]),
+    ),
+  };
+};
+
+/** What the oracle found. */
+export interface Judgement {
+  stored: number;
+  /** Owed, neither stored nor in a range that an event reports. */
+  missing: number;
+  /** Stored twice in one queue, or in two of which core rejected none as a copy. */
+  duplicates: number;
+  disordered: number;
+  /** Owed, lost with a discarded database, and in a range that an event reports. */
+  lostReported: number;
+  forks: number;
+  /** What the audit events lack or make up. */
+  faults: string[];
+}
+
+/**
+ * Judges what is `stored` in the end, and what was in the databases that were `discarded` since, against what hosts are owed: everything
+ * acknowledged is stored or reported, nothing twice, each queue in order, and every fork has its event and its cause.
+ */
+export const judge = (
+  stored: StoredQueues,
+  discarded: readonly StoredQueues[],
+  hosts: readonly { hostId: string; owed: ReadonlySet<string>; forked: ReadonlySet<string>; isCopied: boolean }[],
+): Judgement => {
+  const databases = [stored, ...discarded];
+  const gaps = databases.flatMap((database) => database.gaps);
+  const forks = new Map(databases.flatMap((database) => [...database.forks]));
+  const isReported = (name: string) =>
+    discarded
+      .flatMap(({ places }) => places.get(name) ?? [])
+      .some(({ queueId, sequence }) =>
+        gaps.some((gap) => gap.queueId === queueId && gap.from <= sequence && sequence <= gap.through),
+      );
+  const absent = hosts.flatMap(({ owed }) => [...owed].filter((name) => !stored.places.has(name)));
+  const lostReported = absent.filter(isReported).length;
+  const isTwice = (places: readonly Place[]) => {
+    const ids = new Set(places.map(({ queueId }) => queueId));
+    return ids.size < places.length || (ids.size > 1 && !places.some(({ queueId }) => forks.has(queueId)));
+  };
+  const copied = new Set(hosts.filter(({ isCopied }) => isCopied).map(({ hostId }) => hostId));
+  const left = hosts.flatMap(({ forked }) => [...forked]);
+  return {
+    stored: stored.rows,
+    missing: absent.length - lostReported,
+    duplicates: [...stored.places.values()].filter(isTwice).length,
+    disordered: databases.reduce((sum, database) => sum + database.disordered, 0),
+    lostReported,
+    forks: left.length,
+    faults: [
+      ...left.filter((queueId) => !forks.has(queueId)).map((queueId) => `no event of the fork of queue ${queueId}`),
+      ...[...forks]
+        .filter(([, hostId]) => !copied.has(hostId))
+        .map(([, hostId]) => `${hostId} was never copied: forked`),
+      ...(discarded.length === 0 && gaps.length > 0 ? ["a gap is reported, and no database was restored"] : []),
+    ],
+  };
+};
