@@ -4,7 +4,10 @@ import { destroyClient } from "../store/copy-transaction.ts";
 
 /** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state. */
 export interface CommitConnections {
-  /** Runs work on an idle or a new connection, which is closed when the work fails or exceeds the timeout. */
+  /**
+   * Runs work on an idle or a new connection, which is closed when the work fails or exceeds the timeout; then it rejects with
+   * `DEADLINE_EXCEEDED`.
+   */
   run<Result>(work: (client: Client) => Promise<Result>): Promise<Result>;
   /** Resolves once a connection has been opened; returns false if `close` came first. */
   untilAvailable(): Promise<boolean>;
@@ -35,8 +38,12 @@ export const createCommitConnections = ({
       active.add(client);
       // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
       const ended = new AbortController();
+      let isLate = false;
       clock.sleep(timeoutMs, ended.signal).then(
-        () => destroyClient(client),
+        () => {
+          isLate = true;
+          destroyClient(client);
+        },
         () => undefined,
       );
       try {
@@ -45,7 +52,8 @@ export const createCommitConnections = ({
         return result;
       } catch (cause) {
         destroyClient(client);
-        throw cause;
+        if (!isLate) throw cause;
+        throw Object.assign(new Error("the server did not finish in time", { cause }), { code: "DEADLINE_EXCEEDED" });
       } finally {
         active.delete(client);
         ended.abort();

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
-import { type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
+import { commitDeadlineMs, type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
 import { encodeRows } from "../store/envelope-rows.ts";
 import { cursorsOfHostMax } from "../store/ingest-cursors.ts";
@@ -322,6 +322,39 @@ describe("committer", () => {
     // Whether it committed is unknown to the sender, and known to the cursor: resent, it is stored once.
     expect(await committer.commit(frame(2, 2), 1)).toMatchObject({ cursor: 2n });
     expect(await stored()).toEqual(["host-a 01 1", "host-a 01 2"]);
+  });
+
+  it("D3: batches are at most half as large after one that exceeded its deadline, until they commit fast again", async () => {
+    const clock = createTestClock(systemClock.now());
+    const sizes: number[] = [];
+    const { committer } = start({
+      clock,
+      connections: 1,
+      batchBytesMax: parallelBytes,
+      observe: { batch: ({ frames }) => sizes.push(frames) },
+    });
+    const hosts = Array.from({ length: 16 }, (_, index) => `host-${index}`);
+    const [first = "", ...others] = hosts;
+    // Sixteen of them are one batch.
+    const send = (hostId: string, sequence: number) =>
+      committer.commit(frame(sequence, sequence, { hostId }), parallelBytes / 16);
+    /** One frame is in a batch of its own, and the others are in the next ones. */
+    const round = (sequence: number) => [send(first, sequence), ...others.map((hostId) => send(hostId, sequence))];
+    await Promise.all(round(1));
+    expect(sizes.splice(0)).toEqual([1, 15]);
+    const { sql } = database.connect();
+    await sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor where host_id <> ${first} for update`;
+      const failed = round(2).slice(1).map(failure);
+      await expect.poll(async () => (await waitingBatches(sql)).length).toBe(1);
+      await clock.advance(commitDeadlineMs);
+      for (const cause of await Promise.all(failed)) expect(cause).toMatchObject({ code: "database_unavailable" });
+    });
+    sizes.splice(0);
+    await Promise.all([send(first, 3), ...others.map((hostId) => send(hostId, 2))]);
+    expect(sizes.splice(0)).toEqual([1, 7, 8]);
+    // The first queue's three, and two of each other.
+    expect((await stored()).length).toBe(3 + 2 * others.length);
   });
 
   it("copies two batches of one queue in parallel, and commits them in order", async () => {

@@ -10,6 +10,9 @@
  *   the transaction checks, wrong when the earlier batch failed or another core wrote. Then the batch runs again without it.
  * - A batch that the server does not finish delays its own queues only: it no longer counts against the connections, no other batch waits
  *   for it, and frames of its queues wait until it ends. A batch that waits for a lock of one queue is split into one for each queue.
+ * - A batch that exceeds its deadline fails, and those after it are at most half as large until batches commit fast again: a slow disk
+ *   gets batches that it can finish. Whether the late one committed after all does not matter: its frames come again, and the cursor
+ *   knows.
  * - Frames that go back to `waiting` go before every later frame of their queue; batches with later ones go back first.
  * - The committer has no bound of its own: the caller's byte budget bounds what is pending.
  */
@@ -17,9 +20,11 @@
 import { LRUCache } from "lru-cache";
 import type { Client } from "pg";
 import type { Clock } from "../../kit/clock.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import { Problem } from "../problems.ts";
 import {
   type CommittedFrame,
+  commitDeadlineMs,
   commitFrames,
   commitFramesAhead,
   type FrameToCommit,
@@ -76,6 +81,10 @@ const slowAfterMs = 50;
 const stuckAfterMs = 1_000;
 /** Bounds the connections, those of stuck batches included. */
 const connectionsMax = 8;
+/** A batch of at most this size is not too large, however slow. */
+const batchBytesMin = 256 * 1024;
+
+const bytesOf = (frames: Batch["frames"]): number => frames.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Makes a committer; it connects with the first frame. */
 export const createCommitter = ({
@@ -83,15 +92,16 @@ export const createCommitter = ({
   clock,
   observe,
   connections = 2,
-  batchTimeoutMs = 10_000,
+  batchTimeoutMs = commitDeadlineMs,
   batchBytesMax = 16 * 1024 * 1024,
 }: CommitterOptions): Committer => {
   const busy = new Map<string, Busy>();
   /** The cursor of each queue once its running batches have committed. */
   const expected = new LRUCache<string, bigint>({ max: expectedMax });
+  let bytesMax = batchBytesMax;
   const waiting = createWaitingFrames({
     clock,
-    batchBytesMax,
+    batchBytesMax: () => bytesMax,
     isBusy: (key) => busy.has(key),
     isUnknown: (key) => expected.get(key) === undefined,
   });
@@ -182,6 +192,9 @@ export const createCommitter = ({
     } catch (cause) {
       if (batch.state.hasYielded) return;
       for (const key of keys) expected.delete(key);
+      const bytes = bytesOf(frames);
+      if (bytes > batchBytesMin && errorCode(cause) === "DEADLINE_EXCEEDED")
+        bytesMax = Math.max(batchBytesMin, bytes / 2);
       if (isLockTimeout(cause)) {
         waiting.isolate(keys);
         if (keys.size > 1) {
@@ -232,7 +245,10 @@ export const createCommitter = ({
         }
       }
       const rows = outcomes.reduce((sum, { storedRows }) => sum + storedRows, 0);
-      observe.batch({ seconds: (clock.monotonic() - startedAt) / 1000, frames: frames.length, rows });
+      const ms = clock.monotonic() - startedAt;
+      if (bytesMax < batchBytesMax && ms < batchTimeoutMs / 2 && bytesOf(frames) > bytesMax / 2)
+        bytesMax = Math.min(batchBytesMax, bytesMax * 2);
+      observe.batch({ seconds: ms / 1000, frames: frames.length, rows });
       return outcomes;
     });
 

@@ -45,7 +45,7 @@ export const createWaitingFrames = ({
   isUnknown,
 }: {
   clock: Pick<Clock, "monotonic">;
-  batchBytesMax: number;
+  batchBytesMax(): number;
   /** Whether a queue is in a running batch. */
   isBusy(key: string): boolean;
   /** Whether a queue has no expected cursor. */
@@ -66,6 +66,7 @@ export const createWaitingFrames = ({
     },
     take() {
       const frames: Pending[] = [];
+      const bytesMax = batchBytesMax();
       let bytes = 0;
       let someBusy = false;
       let someUnknown = false;
@@ -79,7 +80,7 @@ export const createWaitingFrames = ({
         let taken = 0;
         while (taken < queued.length) {
           const next = queued[taken];
-          if (next === undefined || (frames.length > 0 && bytes + next.bytes > batchBytesMax)) break;
+          if (next === undefined || (frames.length > 0 && bytes + next.bytes > bytesMax)) break;
           bytes += next.bytes;
           waitingBytes -= next.bytes;
           frames.push(next);

@@ -50,10 +50,19 @@ interface QueueState {
 /** Returns a unique key of a queue: host ids hold no NUL. */
 export const queueKey = (hostId: string, queueId: Uint8Array): string => `${hostId}\0${queueId.toHex()}`;
 
-/** Planned once for each connection: for small batches, planning would cost more than running them. */
+/**
+ * How long a batch may take. With the time to reconnect and resend, all queues go on within ten seconds after the process that serves a
+ * batch was stopped.
+ */
+export const commitDeadlineMs = 6_000;
+
+/**
+ * Planned once for each connection: for small batches, planning would cost more than running them. The server ends a wait for a lock
+ * before the deadline, and what has no client any more soon after it.
+ */
 const statements = `
-  set standard_conforming_strings = on; set lock_timeout = '8s'; set statement_timeout = '25s';
-  set idle_in_transaction_session_timeout = '10s';
+  set standard_conforming_strings = on; set lock_timeout = ${commitDeadlineMs - 1_000};
+  set statement_timeout = ${commitDeadlineMs + 1_000}; set idle_in_transaction_session_timeout = '10s';
   prepare lock_queues (text[], text[]) as
     select host_id, encode(queue_id, 'hex') as queue, cursor, coalesce(encode(session_id, 'hex'), '') as session
     from unnest($1, $2) as wanted (host, queue)
