@@ -34,6 +34,12 @@ export type SignerConfig =
   | { kind: "local-ca"; caCertFile: string; caKeyFile: string }
   | { kind: "external-command"; command: string; caCertFile: string };
 
+/** The language model of the chat agent (docs/chat.md). `baseUrl` null: the provider's own. */
+export type InferenceConfig =
+  | { provider: "mock"; model: string }
+  | { provider: "openai" | "anthropic"; model: string; apiKey: Secret; baseUrl: string | null }
+  | { provider: "openai-compatible" | "litellm"; model: string; apiKey: Secret; baseUrl: string };
+
 /** Core's configuration: parsed once, complete, frozen. */
 export interface CoreConfig {
   port: number;

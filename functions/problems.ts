@@ -78,6 +78,8 @@ export const problemCatalog = {
   signer_failed: entry("bad_gateway", "retry", "The certificate signer failed"),
   // Fleet health.
   too_many_exports: entry("throttled", "retry", "This operator has too many exports in flight"),
+  // Chat.
+  inference_failed: entry("bad_gateway", "retry", "The language model failed"),
   // Central config.
   config_invalid: entry("invalid", "fix_request", "The collector config does not validate"),
   config_contains_secret: entry("invalid", "fix_request", "The collector config contains a secret"),

@@ -9,6 +9,16 @@ export const ToolName = v.picklist(toolNames);
 /** The name of a tool. */
 export type ToolName = v.InferOutput<typeof ToolName>;
 
+/** Whether a text is the name of a tool. */
+export const isToolName = (text: string): text is ToolName => (toolNames as readonly string[]).includes(text);
+
+/** The input of each tool. */
+export const toolInputs = {
+  list_tables: v.strictObject({}),
+  describe_table: v.strictObject({ name: v.string() }),
+  query_sql: v.strictObject({ statement: v.string() }),
+} as const satisfies Record<ToolName, v.GenericSchema>;
+
 /** The most rows of a query. */
 export const rowsMax = 200;
 

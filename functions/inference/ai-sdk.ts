@@ -1,0 +1,164 @@
+import { createAnthropic } from "@ai-sdk/anthropic";
+import { createOpenAI } from "@ai-sdk/openai";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { type JSONValue, jsonSchema, type LanguageModel, type ModelMessage, streamText, type ToolSet, tool } from "ai";
+import { fullJitterMs } from "../../kit/backoff.ts";
+import { withTimeout } from "../../kit/with-timeout.ts";
+import { isToolName } from "../../proto/chat/tools.ts";
+import type { InferenceConfig } from "../config.ts";
+import { Problem } from "../problems.ts";
+import type { InferenceDependencies } from "./create-inference.ts";
+import type { Inference, InferenceMessage, InferencePart, InferenceRequest } from "./inference.ts";
+import { createProviderFetch, faultOf, ProviderFault } from "./provider-fetch.ts";
+
+// The SDK would write its warnings to the console; they can quote a setting.
+globalThis.AI_SDK_LOG_WARNINGS = false;
+
+type SdkConfig = Exclude<InferenceConfig, { provider: "mock" }>;
+
+/** The longest silence of a stream. */
+const idleMsMax = 20_000;
+const retriesMax = 4;
+/** A provider that asks for a longer wait is not asked again: a turn has 60 s. */
+const retryAfterSecondsMax = 20;
+
+/**
+ * Creates a language model of a provider through the `ai` SDK. Each `stream` is one round: the SDK neither runs tools nor retries. A tool
+ * call whose input is no JSON object is yielded with an empty input, which the tool rejects, so that the model can correct it; a call of an
+ * unknown tool is `inference_failed`. The causes of `inference_failed` name the fault and hold no key, prompt or response body.
+ */
+export const createSdkInference = (config: SdkConfig, { clock, entropy, log }: InferenceDependencies): Inference => {
+  const model = createModel(config, createProviderFetch(clock));
+  const { provider } = config;
+  return {
+    provider,
+    model: config.model,
+    async *stream(request) {
+      for (let attempt = 0; ; attempt++) {
+        let yielded = false;
+        try {
+          for await (const part of streamRound(model, request, clock)) {
+            yielded = true;
+            yield part;
+          }
+          return;
+        } catch (error) {
+          request.signal.throwIfAborted();
+          const fault = faultOf(error, clock.now());
+          const { retryAfterSeconds } = fault;
+          const wait =
+            retryAfterSeconds === null
+              ? fullJitterMs({ attempt, baseMs: 1_000, capMs: 8_000, entropy })
+              : retryAfterSeconds * 1_000;
+          if (yielded || !fault.transient || attempt === retriesMax || wait > retryAfterSecondsMax * 1_000)
+            throw new Problem("inference_failed", {
+              cause: fault,
+              ...(retryAfterSeconds === null ? {} : { retryAfterSeconds }),
+            });
+          log.warn({ provider, fault: fault.message, retry_in_ms: wait }, "the language model failed; core retries");
+          await clock.sleep(wait, request.signal);
+        }
+      }
+    },
+  };
+};
+
+const createModel = (config: SdkConfig, fetch: typeof globalThis.fetch): LanguageModel => {
+  const apiKey = config.apiKey.reveal();
+  // Always explicit, since the SDK would otherwise read the base URL from variables of its own.
+  switch (config.provider) {
+    case "openai":
+      return createOpenAI({ apiKey, baseURL: config.baseUrl ?? "https://api.openai.com/v1", fetch }).chat(config.model);
+    case "anthropic":
+      return createAnthropic({ apiKey, baseURL: config.baseUrl ?? "https://api.anthropic.com/v1", fetch })(
+        config.model,
+      );
+    default:
+      return createOpenAICompatible({ name: config.provider, apiKey, baseURL: config.baseUrl, fetch })(config.model);
+  }
+};
+
+async function* streamRound(
+  model: LanguageModel,
+  { system, messages, tools, signal }: InferenceRequest,
+  clock: InferenceDependencies["clock"],
+): AsyncGenerator<InferencePart> {
+  const stopped = new AbortController();
+  const offered = tools.map(({ name, description, parameters }) => [
+    name,
+    tool({ description, inputSchema: jsonSchema(parameters) }),
+  ]);
+  const { fullStream } = streamText({
+    model,
+    instructions: system,
+    messages: messages.flatMap(toModelMessage),
+    tools: Object.fromEntries(offered) as ToolSet,
+    maxRetries: 0,
+    abortSignal: AbortSignal.any([signal, stopped.signal]),
+    telemetry: { isEnabled: false },
+    // Without it the SDK writes errors to the console.
+    onError: () => undefined,
+  });
+  const parts = fullStream[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      const { done, value: part } = await withTimeout(idleMsMax, clock, parts.next());
+      if (done) throw new ProviderFault("the stream ended early");
+      if (part.type === "text-delta" && part.text !== "") yield { type: "text", text: part.text };
+      else if (part.type === "tool-call") yield toToolCall(part);
+      else if (part.type === "error") throw part.error;
+      else if (part.type === "abort") throw new ProviderFault("the stream was aborted");
+      else if (part.type === "finish") {
+        if (!["stop", "tool-calls", "length"].includes(part.finishReason))
+          throw new ProviderFault(`the model stopped because of ${part.finishReason}`);
+        return;
+      }
+    }
+  } finally {
+    stopped.abort();
+  }
+}
+
+const toToolCall = (call: { toolCallId: string; toolName: string; input: unknown }): InferencePart => {
+  if (!isToolName(call.toolName)) throw new ProviderFault("the model called an unknown tool");
+  const { input } = call;
+  return {
+    type: "tool_call",
+    callId: call.toolCallId,
+    name: call.toolName,
+    input:
+      typeof input === "object" && input !== null && !Array.isArray(input) ? (input as Record<string, unknown>) : {},
+  };
+};
+
+const toModelMessage = (message: InferenceMessage): ModelMessage[] => {
+  switch (message.role) {
+    case "user":
+      return [{ role: "user", content: message.text }];
+    case "assistant": {
+      const content = message.parts
+        .filter((part) => part.type !== "text" || part.text.trim() !== "")
+        .map((part) =>
+          part.type === "text"
+            ? part
+            : { type: "tool-call" as const, toolCallId: part.callId, toolName: part.name, input: part.input },
+        );
+      return content.length > 0 ? [{ role: "assistant", content }] : [];
+    }
+    case "tool":
+      return [
+        {
+          role: "tool",
+          content: message.results.map(({ callId, name, result }) => ({
+            type: "tool-result" as const,
+            toolCallId: callId,
+            toolName: name,
+            output: {
+              type: result.kind === "error" ? ("error-json" as const) : ("json" as const),
+              value: result as JSONValue,
+            },
+          })),
+        },
+      ];
+  }
+};
