@@ -1,35 +1,12 @@
 import type { ActorType } from "../../../drizzle/schema/audit.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
+import type { AuditAction } from "../../../proto/audit-actions.ts";
 import type { Core } from "../../core.ts";
 import { type AuditFilter, insertAuditEvents, type ListedAuditEvent, listAuditEvents } from "../../store/audit.ts";
 import type { Executor } from "../../store/database.ts";
 import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import type { Operator } from "../operator/authenticate.ts";
-
-/** The actions of the audit log, `noun.verb`. */
-export type AuditAction =
-  | "enrollment_policy.create"
-  | "enrollment_policy.freeze"
-  | "bootstrap_token.create"
-  | "bootstrap_token.revoke"
-  | "collector.enroll"
-  | "certificate.renew"
-  | "certificate.revoke"
-  | "certificate.reuse_refused"
-  | "identity.revoke"
-  | "identity.clone_suspected"
-  | "queue.forked"
-  | "ingest.gap"
-  | "config.publish"
-  | "config.assign"
-  | "config.clear"
-  | "config.rollback"
-  | "fleet.export"
-  | "operator.sign_in"
-  | "directory.sync"
-  | "directory.refuse"
-  | "ingest_partition.drop";
 
 /** The actor of an event, and the name that the log shows. */
 export interface Actor {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { auditActions } from "../../../../proto/audit-actions.ts";
 import { type FleetCondition, fleetConditions } from "../../../../proto/fleet-health/vocabulary.ts";
 import {
   conditionAdvice,
@@ -80,6 +81,13 @@ describe("the drawer", () => {
     expect(eventTitle({ action: "certificate.renew", outcome: "failure" })).toBe("Renewal failed");
     expect(eventTitle({ action: "host.moved", outcome: "success" })).toBe("host.moved");
     expect(eventTitle({ action: "host.moved", outcome: "failure" })).toBe("host.moved: failed");
+  });
+
+  it("has a title in words for every action that core writes", () => {
+    for (const action of auditActions)
+      for (const outcome of ["success", "failure"] as const)
+        expect(eventTitle({ action, outcome }), action).toMatch(/^[A-Z][a-z][^._]*$/);
+    expect(eventTitle({ action: "toString", outcome: "success" })).toBe("toString");
   });
 
   it("lists the details of an event, nested ones as JSON, without empty ones", () => {

@@ -1,3 +1,4 @@
+import type { AuditAction } from "../../../../proto/audit-actions.ts";
 import type { FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
@@ -125,11 +126,17 @@ const fact = <Value>(name: string, value: Value | null, format: (value: Value) =
 
 /** Returns an event in words, by its outcome; an unknown one by its name. */
 export const eventTitle = ({ action, outcome }: Pick<FleetHistoryEvent, "action" | "outcome">): string => {
-  const [done, failed] = eventTitles[action] ?? [action, `${action}: failed`];
+  const [done, failed] = isKnown(action) ? eventTitles[action] : [action, `${action}: failed`];
   return outcome === "success" ? done : failed;
 };
 
-const eventTitles: Readonly<Record<string, readonly [success: string, failure: string]>> = {
+const isKnown = (action: string): action is AuditAction => Object.hasOwn(eventTitles, action);
+
+const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failure: string]>> = {
+  "enrollment_policy.create": ["Enrollment policy created", "Creating an enrollment policy failed"],
+  "enrollment_policy.freeze": ["Enrollment policy frozen", "Freezing an enrollment policy failed"],
+  "bootstrap_token.create": ["Bootstrap token created", "Creating a bootstrap token failed"],
+  "bootstrap_token.revoke": ["Bootstrap token revoked", "Revoking a bootstrap token failed"],
   "collector.enroll": ["Enrolled", "Enrollment rejected"],
   "certificate.renew": ["Certificate renewed", "Renewal failed"],
   "certificate.revoke": ["Certificate revoked", "Certificate revocation failed"],
@@ -138,9 +145,15 @@ const eventTitles: Readonly<Record<string, readonly [success: string, failure: s
   "identity.clone_suspected": ["Two processes use one certificate", "Two processes use one certificate"],
   "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],
   "ingest.gap": ["Envelopes lost by a database restore", "Envelopes lost by a database restore"],
+  "ingest_partition.drop": ["Stored day dropped after its retention", "Dropping a stored day failed"],
+  "config.publish": ["Config published", "Config rejected"],
   "config.assign": ["Config assigned", "Config assignment failed"],
   "config.clear": ["Config assignment cleared", "Clearing the config assignment failed"],
   "config.rollback": ["Config rolled back", "Config rollback failed"],
+  "fleet.export": ["Fleet exported", "Fleet export ended early"],
+  "operator.sign_in": ["Signed in", "Sign-in rejected"],
+  "directory.sync": ["Directory synced", "Directory sync failed"],
+  "directory.refuse": ["Directory snapshot accepted", "Directory snapshot rejected"],
 };
 
 /** Returns the details of an event in their order; nested ones as JSON. */
