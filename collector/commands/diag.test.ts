@@ -63,6 +63,7 @@ describe("diag", () => {
         not_after: "2099-01-01T00:00:00.000Z",
         issuer: "CN=Test CA",
       },
+      running: null,
       queue: {
         records: 1,
         bytes: expect.any(Number),

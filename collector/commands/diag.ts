@@ -46,6 +46,7 @@ const composeBundle = async (loaded: LoadedConfig, env: CollectorEnv): Promise<o
       ? { endpoint: config.forwarder.endpoint, server_name: config.forwarder.mtls.serverName ?? null }
       : null,
     certificate: certificate ? publicCertificate(certificate) : null,
+    running: config ? await readRunning(config) : null,
     queue: stats && queueFigures(stats),
     quarantine: stats && { files: stats.quarantined, records: stats.quarantinedRecords },
     redactions,
@@ -60,6 +61,18 @@ const publicCertificate = ({ certificate, identity }: NonNullable<LoadedConfig["
   not_after: rfc3339(certificate.validToDate.getTime()),
   issuer: certificate.issuer.replaceAll("\n", ", "),
 });
+
+/** Returns what the collector that runs with this config knows of core; null without one. */
+const readRunning = async ({ buffer }: CollectorConfig) => {
+  const { fetchStatus } = await import("../status/status-socket.ts");
+  try {
+    const { forwarder, heartbeat, renewal, identity } = await fetchStatus(buffer.dir);
+    const { connected, last_ack_at, last_error } = forwarder;
+    return { identity, forwarder: { connected, last_ack_at, last_error }, heartbeat, renewal };
+  } catch {
+    return null; // none runs, or not as this user
+  }
+};
 
 const readStats = async (config: CollectorConfig, { clock }: CollectorEnv): Promise<QueueStats | null> => {
   const { readQueueStats } = await import("../queue/stats.ts");

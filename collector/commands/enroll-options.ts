@@ -22,6 +22,7 @@ export const enrollFlags = {
   "allow-root-acknowledged": "text",
   "config-dir": "text",
   "data-dir": "text",
+  reenroll: "switch",
   force: "switch",
   "insecure-loopback-http": "switch",
 } as const;
@@ -39,6 +40,9 @@ export interface EnrollOptions {
   ingestCaPem: string;
   runAsRootAcknowledged: boolean;
   paths: { configDir: string; config: string; identity: string; coreCa: string; ingestCa: string; data: string };
+  /** Requests a new certificate for the same identity, and keeps the config. */
+  reenroll: boolean;
+  /** Replaces another identity, and the config. */
   force: boolean;
 }
 
@@ -57,6 +61,7 @@ export const readEnrollOptions = async (
   if ((splitHostPort(ingest)?.port ?? 0) === 0) throw usageFailure("--ingest must be host:port");
   if ((flags["token-file"] !== undefined) === flags["token-stdin"])
     throw usageFailure("exactly one of --token-file and --token-stdin is required");
+  if (flags.force && flags.reenroll) throw usageFailure("--force replaces what --reenroll keeps: give one of them");
   const deviceId = required("device-id");
   const acknowledgement = flags["allow-root-acknowledged"];
   checkRoot(acknowledgement, env.effectiveUid);
@@ -72,6 +77,7 @@ export const readEnrollOptions = async (
     ingestCaPem,
     runAsRootAcknowledged: acknowledgement !== undefined,
     paths: enrollPaths(flags["config-dir"], flags["data-dir"]),
+    reenroll: flags.reenroll,
     force: flags.force,
   };
 };

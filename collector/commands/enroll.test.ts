@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { chmod, lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { appendFile, chmod, lstat, mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -193,11 +193,31 @@ describe("enroll", () => {
     expect(await readFile(join(etc(), "collector.yaml.before-enroll"), "utf8")).toContain("forwarder:");
   });
 
-  it("reports that the existing certificate has expired, and replaces it with --force", async () => {
+  it("reports that the existing certificate has expired, and replaces it with --reenroll", async () => {
     await enroll();
     const { code, env } = await enroll([], { now: Date.UTC(2100, 0) });
-    expect([code, env.err()]).toEqual([1, expect.stringContaining("has expired; --force")]);
-    expect((await enroll(["--force"])).code).toBe(0);
+    expect([code, env.err()]).toEqual([1, expect.stringContaining("has expired; --reenroll")]);
+    expect((await enroll(["--reenroll"])).code).toBe(0);
+  });
+
+  it("requests a new certificate with --reenroll for the same identity alone, and keeps the config", async () => {
+    await enroll();
+    const config = join(etc(), "collector.yaml");
+    await appendFile(config, "# edited\n");
+    const kept = await readFile(config, "utf8");
+    const [before, key] = [await readFile(current("tls.crt"), "utf8"), await readFile(current("tls.key"), "utf8")];
+    const { code, env } = await enroll(["--reenroll"]);
+    expect([code, server.calls.length]).toEqual([0, 2]);
+    expect(env.err()).toContain("the existing config is kept");
+    expect(await readFile(config, "utf8")).toBe(kept);
+    expect(await readFile(current("tls.crt"), "utf8")).not.toBe(before);
+    expect(await readFile(current("tls.key"), "utf8")).not.toBe(key);
+
+    const other = await enroll(["--reenroll", "--device-id", "host-2"]);
+    expect([other.code, other.env.err()]).toEqual([1, expect.stringContaining("under another identity")]);
+    const both = await enroll(["--reenroll", "--force"]);
+    expect([both.code, both.env.err()]).toEqual([2, expect.stringContaining("give one of them")]);
+    expect(server.calls.length).toBe(2);
   });
 
   it("keeps an existing config, and fails with 78 if it is invalid", async () => {

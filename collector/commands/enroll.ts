@@ -24,7 +24,8 @@ const timeoutMs = 45_000;
 /**
  * `enroll`: creates a key on this host, requests a certificate for it with a bootstrap token, writes the config and validates it. Safe
  * to repeat at any point: the key is on disk before the request, and an existing identity or config is kept and uses no token.
- * `--force` replaces both, and leaves the previous config beside the new one.
+ * `--reenroll` requests a new certificate for the same identity. `--force` replaces identity and config, and leaves the previous config
+ * beside the new one.
  */
 export const enrollCommand = defineCommand({
   usage: `  --core <https URL>            core's base URL, without /v1
@@ -39,6 +40,7 @@ export const enrollCommand = defineCommand({
                                 required if the collector will run as root
   --config-dir <path>           default /etc/svc-collector
   --data-dir <path>             default /var/lib/svc-collector, or data inside a given --config-dir
+  --reenroll                    request a new certificate for this host's identity; keep queue and config
   --force                       replace an existing identity and config
   --insecure-loopback-http      allow http:// to a loopback address (development)
   --json                        one JSON object on stdout
@@ -63,26 +65,27 @@ export const enrollCommand = defineCommand({
   },
 });
 
-/** Whether the existing identity is the requested one and is kept. Throws for another one: only `--force` replaces it. */
+/** Whether the existing credentials are kept. Throws for another identity: only `--force` replaces it. */
 const keepsIdentity = async (
   directory: IdentityDirectory,
-  { identity, force }: EnrollOptions,
+  { identity, force, reenroll }: EnrollOptions,
   { clock }: Pick<CollectorEnv, "clock">,
 ): Promise<boolean> => {
   if (force) return false;
   const current = await directory.current();
   if (current === undefined) return false;
-  if (current.certificate.validToDate.getTime() <= clock.now())
+  if (current.identity !== identity)
     throw new CommandFailure(
       exitCode.failed,
-      "certificate_expired",
-      "this host is enrolled, and its certificate has expired; --force enrolls it again",
+      "identity_exists",
+      "this host is enrolled under another identity, which is kept; --force replaces it",
     );
-  if (current.identity === identity) return true;
+  if (reenroll) return false;
+  if (current.certificate.validToDate.getTime() > clock.now()) return true;
   throw new CommandFailure(
     exitCode.failed,
-    "identity_exists",
-    "this host is enrolled under another identity, which is kept; --force replaces it",
+    "certificate_expired",
+    "this host is enrolled, and its certificate has expired; --reenroll requests a new one",
   );
 };
 

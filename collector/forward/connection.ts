@@ -6,6 +6,7 @@ import { constants, gzip } from "node:zlib";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { compressionGzip, createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
+import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 
 /** PEM of the collector's credentials, and of the authorities that core's certificate must chain to. */
 export interface ForwarderTls {
@@ -123,7 +124,8 @@ export const readFailure = (error: unknown): ForwardFailure => {
   const reason = connectError.findDetails(ErrorInfoSchema)[0]?.reason ?? null;
   const code = Code[connectError.code].replaceAll(/(?<=[a-z])(?=[A-Z])/g, "_").toLowerCase();
   const exhausted = connectError.code === Code.ResourceExhausted && reason === null;
-  return { reason, exhausted, message: toOneLine(`${reason ?? code}: ${connectError.rawMessage}`) };
+  const message = toOneLine(`${reason ?? code}: ${connectError.rawMessage}`);
+  return { reason, exhausted, message: withReenrollAdvice(reason, message) };
 };
 
 const toOneLine = (text: string): string => text.replaceAll(/[\p{Cc}\u2028\u2029]+/gu, " ").slice(0, 500);

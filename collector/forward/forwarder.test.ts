@@ -255,6 +255,18 @@ describe("refusals", () => {
   });
 });
 
+describe("a certificate that core does not know", () => {
+  it("is reported with the command that helps, and one that is revoked without it", async () => {
+    peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_unknown");
+    await queue.append(records(1, 3));
+    const forwarder = forward();
+    const advice = /^certificate_unknown: .*svc-collector enroll --reenroll/;
+    await eventually(() => expect(forwarder.status().lastError).toMatch(advice));
+    peer.behaviour.refuse = () => peerError(Code.PermissionDenied, "certificate_revoked");
+    await eventually(() => expect(forwarder.status().lastError).toMatch(/^certificate_revoked: (?!.*reenroll)/));
+  });
+});
+
 describe("the connection", () => {
   it("fails to a server with a certificate of another CA or another name", async () => {
     await queue.append(records(1, 3));

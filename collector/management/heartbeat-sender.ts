@@ -2,6 +2,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { type Entropy, fraction } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
+import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { ManagementError } from "./management-error.ts";
 
 const intervalSecondsMax = 3600;
@@ -61,7 +62,7 @@ export const createHeartbeatSender = (options: {
   const failed = (error: unknown): number => {
     const failure = error instanceof ManagementError ? error.failure : undefined;
     failing = true;
-    status.lastError = error instanceof Error ? error.message : "unknown failure";
+    status.lastError = withReenrollAdvice(failure?.code, error instanceof Error ? error.message : "unknown failure");
     log.warn({ err: error, code: failure?.code, action: failure?.action }, "heartbeat failed");
     onFailure(failure?.code);
     return failure?.retryAfterSeconds ?? 0;

@@ -81,6 +81,9 @@ describe("connections of the ingest listener", () => {
       await start({}, state, requireEnrollment);
       const held = begin(await open(await test.client({})));
       expect(await answer(held)).toMatchObject({ status: 401, code });
+      const fields = { remote_address: "127.0.0.1", reason: code, host_id: "spiffe://fleet.test/host-1" };
+      const line = { level: "warn", message: "connection rejected", fields };
+      if (requireEnrollment) expect(test.log.lines).toContainEqual(line);
       if (!requireEnrollment) await test.close();
     }
   });

@@ -116,8 +116,9 @@ export const createIngestConnections = (needs: {
         else if (!session.destroyed) session.destroy(undefined, code);
       };
       const warn = (reason: string): void => {
-        if (warnings.take(`${addressKey(address)} ${reason}`))
-          log.warn({ remote_address: address, reason }, "connection rejected");
+        if (!warnings.take(`${identity?.ok ? owner : addressKey(address)} ${reason}`)) return;
+        const host = identity?.ok ? { host_id: identity.identity } : {};
+        log.warn({ remote_address: address, reason, ...host }, "connection rejected");
       };
       const refuse = (problem: Problem, reason: string = problem.code): void => {
         refusal = problem;
