@@ -153,6 +153,33 @@ it("Q11: two live copies of one queue lose nothing, and one of them continues un
   expect((await events()).map(({ action }) => action)).toContain("queue.forked");
 });
 
+it.each(["the original", "the clone"])(
+  "Q11: machines resumed from one memory lose nothing, when %s reconnects first",
+  async (first) => {
+    const original = startMachine("original");
+    await original.append(...texts("shared", 1, 10));
+    original.forward();
+    await original.empty();
+    await original.append(...texts("not acknowledged", 1, 3));
+    await original.pause();
+    copy(original.dir, join(root, "clone"));
+    // The original never opens its queue again: it continues with what it has in memory.
+    const clone = startMachine("clone");
+    await clone.append(...texts("clone", 1, 40));
+    await original.append(...texts("original", 1, 70));
+    const order = first === "the clone" ? [clone, original] : [original, clone];
+    for (const machine of order) {
+      machine.forward();
+      await machine.empty();
+    }
+    const found = await stored();
+    const all = [...texts("shared", 1, 10), ...texts("not acknowledged", 1, 3)];
+    for (const text of [...all, ...texts("clone", 1, 40), ...texts("original", 1, 70)]) expect(found).toContain(text);
+    expect(order.map(({ queue }) => queue().stats().forks)).toEqual([0, 1]);
+    expect((await events()).map(({ action }) => action)).toEqual(["queue.forked"]);
+  },
+);
+
 it("Q12: collectors continue on a database restored from a backup, and the lost range is reported", async () => {
   const machine = startMachine("host");
   const restartCore = async (database: TestDatabase): Promise<void> => {

@@ -150,7 +150,7 @@ describe("forwarding", () => {
     expect(storedNumbers()).toEqual(numbers(11, 20));
   });
 
-  it("changes the queue id when core has acknowledged more than the queue ever stored", async () => {
+  it("Q11: changes the queue id when core has acknowledged more than the queue ever stored", async () => {
     await queue.append(records(1, 5));
     const before = queue.queueId.toHex();
     peer.cursors.set(before, 1000);
@@ -160,7 +160,7 @@ describe("forwarding", () => {
     expect(queue.queueId.toHex()).not.toBe(before);
   });
 
-  it("changes the queue id after a restored disk, also when new records have reached the lost sequences", async () => {
+  it("Q11: changes the queue id after a restored disk, also when new records have reached the lost sequences", async () => {
     await queue.append(records(1, 5));
     const before = queue.queueId.toHex();
     peer.cursors.set(before, 8);
@@ -169,6 +169,42 @@ describe("forwarding", () => {
     await empty();
     expect(storedNumbers()).toEqual(numbers(1, 20));
     expect(queue.queueId.toHex()).not.toBe(before);
+  });
+
+  it("Q11: changes the queue id when an ack covers more than this process sent, as a clone resumed from memory has sent in its session", async () => {
+    await queue.append(records(1, 5));
+    const before = queue.queueId.toHex();
+    forward();
+    await empty();
+    // The clone sends 6 to 12 under the same session: core takes this machine's 6 to 8 for resends.
+    peer.behaviour.beforeCommit = async () => {
+      peer.behaviour.beforeCommit = async () => undefined;
+      peer.cursors.set(before, 12);
+    };
+    await queue.append(records(6, 8));
+    await empty();
+    expect(storedNumbers()).toEqual(numbers(1, 8));
+    expect(queue.queueId.toHex()).not.toBe(before);
+    expect(queue.stats()).toMatchObject({ forks: 1, droppedRecordsTotal: 0 });
+  });
+
+  it("Q11: retries to change the queue id while the disk is full, and loses nothing", async () => {
+    await queue.append(records(1, 5));
+    const before = queue.queueId.toHex();
+    peer.cursors.set(before, 9);
+    let failures = 3;
+    const fork = () => {
+      if (failures-- > 0) throw new Error("database or disk is full");
+      queue.fork();
+    };
+    forward({
+      queue: new Proxy(queue, { get: (target, name) => (name === "fork" ? fork : Reflect.get(target, name)) }),
+    });
+    await empty();
+    expect(failures).toBe(-1);
+    expect(storedNumbers()).toEqual(numbers(1, 5));
+    expect(queue.queueId.toHex()).not.toBe(before);
+    expect(log.text()).toContain("the queue cannot be written");
   });
 });
 

@@ -75,6 +75,35 @@ describe.skipIf(!canMount)("on a small file system (needs root)", () => {
     expect([texts(again), again.stats().droppedRecordsTotal]).toEqual([["before", "after"], 2]);
   });
 
+  it("Q11: cannot fork while the disk is full, keeps everything, and forks once there is room", async () => {
+    const queue = open();
+    await queue.append([record("acknowledged"), record("sent"), record("unsent")]);
+    const before = queue.beginSession("spiffe://fleet.test/host-1");
+    queue.sessionAnswered();
+    queue.markSent(2);
+    // It fails with the first append on the full disk; the forwarder ignores that.
+    const acknowledged = queue.ack(1, { lingerMs: 60_000 }).catch(() => undefined);
+    fillDisk();
+    // What the log still has room for.
+    for (let isFull = false; !isFull; )
+      isFull = await queue.append([record("filler")]).then(
+        () => false,
+        () => true,
+      );
+    const kept = texts(queue).slice(1);
+    expect(() => queue.fork()).toThrow(/full/);
+    expect([queue.queueId, texts(queue).slice(-kept.length), queue.stats().forks]).toEqual([before.queueId, kept, 0]);
+    emptyDisk();
+    queue.fork();
+    await acknowledged;
+    const after = queue.beginSession("spiffe://fleet.test/host-1");
+    expect(after.queueId).not.toEqual(before.queueId);
+    expect(after).toMatchObject({ previousSessionIds: [], ackedThrough: 0, sentThrough: 0 });
+    await queue.close();
+    const again = open();
+    expect([again.queueId, texts(again), again.stats().forks]).toEqual([after.queueId, kept, 1]);
+  });
+
   it("Q3: does not start on a read-only disk, names the reason, and starts when the disk is writable again", async () => {
     const queue = open();
     await queue.append([record("before")]);
