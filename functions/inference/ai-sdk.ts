@@ -16,7 +16,7 @@ globalThis.AI_SDK_LOG_WARNINGS = false;
 
 type SdkConfig = Exclude<InferenceConfig, { provider: "mock" }>;
 
-/** The longest silence of a stream. */
+/** The longest silence of a provider: while connecting, before the status, and between two parts. */
 const idleMsMax = 20_000;
 const retriesMax = 4;
 /** A provider that asks for a longer wait is not asked again: a turn has 60 s. */
@@ -84,15 +84,11 @@ async function* streamRound(
   clock: InferenceDependencies["clock"],
 ): AsyncGenerator<InferencePart> {
   const stopped = new AbortController();
-  const offered = tools.map(({ name, description, parameters }) => [
-    name,
-    tool({ description, inputSchema: jsonSchema(parameters) }),
-  ]);
   const { fullStream } = streamText({
     model,
     instructions: system,
     messages: messages.flatMap(toModelMessage),
-    tools: Object.fromEntries(offered) as ToolSet,
+    ...(tools.length > 0 ? { tools: toToolSet(tools) } : withoutTools(messages)),
     maxRetries: 0,
     abortSignal: AbortSignal.any([signal, stopped.signal]),
     telemetry: { isEnabled: false },
@@ -118,6 +114,25 @@ async function* streamRound(
     stopped.abort();
   }
 }
+
+const toToolSet = (tools: InferenceRequest["tools"]): ToolSet =>
+  Object.fromEntries(
+    tools.map(({ name, description, parameters }) => [
+      name,
+      tool({ description, inputSchema: jsonSchema(parameters) }),
+    ]),
+  );
+
+/** Declares the tools that a conversation has used, without allowing them: providers reject tool calls in it that are not declared. */
+const withoutTools = (messages: readonly InferenceMessage[]): { tools?: ToolSet; toolChoice?: "none" } => {
+  const used = messages.flatMap((message) => (message.role === "tool" ? message.results.map(({ name }) => name) : []));
+  if (used.length === 0) return {};
+  const parameters = { type: "object" };
+  return {
+    tools: toToolSet(used.map((name) => ({ name, description: "Not available now.", parameters }))),
+    toolChoice: "none",
+  };
+};
 
 const toToolCall = (call: { toolCallId: string; toolName: string; input: unknown }): InferencePart => {
   if (!isToolName(call.toolName)) throw new ProviderFault("the model called an unknown tool");

@@ -1,10 +1,7 @@
 import { APICallError } from "ai";
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
-import { TimedOut, withTimeout } from "../../kit/with-timeout.ts";
-
-/** The longest wait for the status of a response, connecting included. */
-const statusMsMax = 20_000;
+import { TimedOut } from "../../kit/with-timeout.ts";
 
 /** A fault of a provider, in words that hold no key, prompt or response body. */
 export class ProviderFault extends Error {
@@ -23,12 +20,12 @@ export class ProviderFault extends Error {
 
 /**
  * Returns the `fetch` of a provider's SDK. Follows no redirect, and throws a `ProviderFault` for every status but 2xx without reading the
- * body, because a provider may quote the key or the prompt there.
+ * body, which may have no end and quote the key or the prompt.
  */
 export const createProviderFetch =
-  (clock: Pick<Clock, "now" | "sleep">): typeof fetch =>
+  (clock: Pick<Clock, "now">): typeof fetch =>
   async (input, init) => {
-    const response = await withTimeout(statusMsMax, clock, fetch(input, { ...init, redirect: "manual" }));
+    const response = await fetch(input, { ...init, redirect: "manual" });
     if (response.ok) return response;
     await response.body?.cancel();
     throw statusFault(response.status, response.headers.get("Retry-After"), clock.now());
