@@ -9,12 +9,14 @@ import { attackFreeze } from "./freeze.ts";
 import { attackLimit } from "./limit.ts";
 import { attackLineage } from "./lineage.ts";
 import { attackThrottle } from "./throttle.ts";
+import { attackTiming } from "./timing.ts";
 
 const attacks: Readonly<Record<string, Attack>> = {
   "200 enrollments on a limit of 7": attackLimit,
   "10 parallel renewals of one certificate": attackLineage,
   "10,000 bad tokens beside good ones": attackThrottle,
   "freeze in the middle": attackFreeze,
+  "response times of unusable tokens": attackTiming,
 };
 
 await reportFromLab({ name: "attack" }, async (context, cleanup) => {
