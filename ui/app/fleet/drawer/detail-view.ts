@@ -23,7 +23,7 @@ export const conditionAdvice: Readonly<Record<FleetCondition, string>> = {
   config_invalid: "The collector keeps its previous config. Run svc-collector validate-config on the host.",
   unsupported_version: "Upgrade the collector on the host.",
   queue_at_risk:
-    "Records wait, are dropped or are rejected. Check that ingest accepts them (svc-collector dead-letters on the host), and that the queue's cap fits the input.",
+    "Records wait, are dropped, rejected or lost. Check that ingest accepts them (svc-collector dead-letters on the host), and that the queue's cap fits the input. What a database restore lost is in the timeline.",
 };
 
 /** A piece of evidence; `exact` is core's own text, where it differs. */
