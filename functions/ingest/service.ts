@@ -34,6 +34,7 @@ import { type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } 
 import { checkEntries, frameField, limitMessages } from "./limit-messages.ts";
 import type { OpenedQueue, QueueOpener } from "./open-queue.ts";
 import type { OpenStreams } from "./open-streams.ts";
+import { serveReflection } from "./reflection.ts";
 
 /** The dependencies of the service. */
 export interface IngestDependencies {
@@ -45,7 +46,7 @@ export interface IngestDependencies {
   limits: FrameLimits & { frameBytesMax: number };
   /** Serves Forward over binary gRPC in place of `plain`. Without it Connect's handlers serve everything. */
   fastPath: ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler) | undefined;
-  clock: Pick<Clock, "now">;
+  clock: Pick<Clock, "now" | "sleep">;
   observe: IngestObserver;
   log: { error(fields: object, message: string): void };
 }
@@ -239,6 +240,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         return needs.fastPath(plain, { admit, run, decode: decodeBytes, limits, clock, bytesMax: readMaxBytes, gzip });
       });
       router.handlers.splice(0, router.handlers.length, ...handlers);
+      serveReflection(router, clock);
     },
     readMaxBytes,
     stop: streams.stop,
