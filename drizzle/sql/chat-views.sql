@@ -1,0 +1,73 @@
+-- The only relations that the login role of the chat's SQL tools may read (docs/chat.md). Schema "chat" holds views and nothing else.
+-- They run with the rights of their owner, so the role needs none on the tables. A view holds no token, hash of a token, key, PEM,
+-- payload, config text, session or person. functions/chat-sql/ describes every column, and adds what depends on the time: core sends
+-- "collectors" and "certificates" as CTEs over "fleet" and "issued_certificates", with the states of functions/store/fleet-rows.ts.
+
+-- Privileges of PUBLIC that core has revoked so that the role does not have them, each granted to every other role instead.
+CREATE TABLE IF NOT EXISTS "chat_revoked_grant" ("kind" text NOT NULL, "privilege" text NOT NULL, "object" text NOT NULL,
+	"granted_to" oid[] NOT NULL DEFAULT '{}', PRIMARY KEY ("kind", "privilege", "object"));
+
+DO $$
+BEGIN
+	CREATE SCHEMA IF NOT EXISTS "chat";
+	DROP VIEW IF EXISTS "chat"."fleet", "chat"."issued_certificates", "chat"."heartbeats", "chat"."config_assignments",
+		"chat"."audit_events", "chat"."enrollment_policies";
+
+	-- Outer joins on unique keys: the planner leaves out those whose columns a statement does not use.
+	CREATE VIEW "chat"."fleet" AS
+	SELECT f.identity_id, f.identity, f.device_id, coalesce(h.hostname, i.hostname) AS hostname, f.platform, f.version,
+		p.id AS policy_id, p.name AS policy, f.enrolled_at, i.revoked_at,
+		f.last_heartbeat_at, f.last_envelope_at, f.revoked_from, f.expired_from, f.expiring_from, f.renewal_failed, f.config_invalid,
+		f.queue_at_risk, f.drift,
+		f.certificate_id, c.status AS certificate_status, c.not_after AS certificate_not_after,
+		c.renew_after AS certificate_renew_after, s.id AS successor_id, s.not_after AS successor_not_after,
+		h.running_config_hash, coalesce(f.assigned_config_hash, h.desired_config_hash) AS desired_config_hash,
+		h.last_known_good_config_hash, h.config_errors[1] AS config_error,
+		h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters,
+		h.queue_forks, h.forwarder_connected, h.forwarder_last_error, h.renewal_status, h.renewal_last_error,
+		h.version_since, h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since,
+		i.last_auth_failure_at, i.last_auth_failure_reason,
+		g.ranges AS gap_ranges, g.records_max AS gap_records_max, g.last_at AS gap_last_at
+	FROM "fleet_host" f
+	LEFT JOIN "collector_identity" i ON i.id = f.identity_id
+	LEFT JOIN "enrollment_policy" p ON p.id = i.policy_id
+	LEFT JOIN "certificate" c ON c.id = f.certificate_id
+	LEFT JOIN "certificate" s ON s.id = f.successor_id
+	LEFT JOIN "collector_health" h ON h.identity_id = f.identity_id
+	LEFT JOIN "ingest_gap" g ON g.host_id = f.identity;
+
+	CREATE VIEW "chat"."issued_certificates" AS
+	SELECT c.id, c.identity_id, i.identity, i.device_id, c.status, c.serial_number,
+		encode(c.fingerprint_sha256, 'hex') AS fingerprint_sha256, c.predecessor_id, c.issued_at, c.not_before, c.not_after,
+		c.renew_after, c.first_used_at, c.replaced_at, c.revoked_at
+	FROM "certificate" c LEFT JOIN "collector_identity" i ON i.id = c.identity_id;
+
+	CREATE VIEW "chat"."heartbeats" AS
+	SELECT h.identity_id, i.identity, i.device_id, h.last_heartbeat_at, h.started_at, h.boot_id, h.previous_boot_id, h.previous_boot_at,
+		h.hostname, h.platform, h.collector_version, h.collector_commit, h.config_valid, h.config_errors, h.running_config_hash,
+		h.desired_config_hash, h.last_known_good_config_hash, h.queue_records, h.queue_bytes, h.queue_bytes_max,
+		h.queue_oldest_record_age_seconds, h.queue_at_risk, h.dropped_records_total, h.dropped_since_previous, h.dead_letters,
+		h.queue_forks, h.forwarder_connected, h.forwarder_last_ack_at, h.forwarder_last_error, h.renewal_status,
+		h.renewal_last_attempt_at, h.renewal_next_attempt_at, h.renewal_last_error
+	FROM "collector_health" h LEFT JOIN "collector_identity" i ON i.id = h.identity_id;
+
+	CREATE VIEW "chat"."config_assignments" AS
+	SELECT a.identity_id, i.identity, i.device_id, a.config_id, g.name AS config_name, g.config_hash, a.assigned_at, a.ended_at,
+		a.ended_at IS NULL AS is_current, a.assigned_by
+	FROM "config_assignment" a LEFT JOIN "collector_identity" i ON i.id = a.identity_id
+	LEFT JOIN "collector_config" g ON g.id = a.config_id;
+
+	CREATE VIEW "chat"."audit_events" AS
+	SELECT e.id, l.seq, e.occurred_at, e.actor_type, e.actor_id, e.actor_display, e.action, e.target_type, e.target_id, e.outcome,
+		e.reason_code, e.reason, e.remote_addr, e.request_id, e.details
+	FROM "audit_event" e LEFT JOIN "audit_chain" l ON l.event_id = e.id;
+
+	CREATE VIEW "chat"."enrollment_policies" AS
+	SELECT id, name, description, allowed_identity_prefixes, allowed_platforms, allowed_source_cidrs, certificate_ttl_seconds,
+		max_enrollments, max_enrollments_per_hour, enrollment_count, reenrollment, created_at, frozen_at
+	FROM "enrollment_policy";
+EXCEPTION WHEN insufficient_privilege THEN
+	-- Core runs without the tools then, and says so (docs/chat.md).
+	RAISE NOTICE 'schema "chat" cannot be made: %', SQLERRM;
+END
+$$;

@@ -1,0 +1,173 @@
+/**
+ * The login role that runs the model's SQL. It can read the views of schema `chat` and nothing else. Core's own role, which may be a
+ * superuser, never runs the model's SQL.
+ */
+import { sql } from "drizzle-orm";
+import { errorCode } from "../../kit/describe-error.ts";
+import type { Database, Executor } from "../store/database.ts";
+import { findPublicGrants, revokePublicGrants } from "./public-grants.ts";
+import { scramVerifier } from "./scram-verifier.ts";
+
+/** Who logs in to run the model's SQL. */
+export interface ChatLogin {
+  role: string;
+  password: string;
+}
+
+/** The role is of no use, for this reason: the tools are off. */
+export class ChatRoleFault extends Error {
+  override readonly name = "ChatRoleFault";
+}
+
+/** The views that the role may read. */
+export const chatViews = [
+  "fleet",
+  "issued_certificates",
+  "heartbeats",
+  "config_assignments",
+  "audit_events",
+  "enrollment_policies",
+] as const;
+
+/** Queries of all cores at a time. Two of one core run at a time. */
+const connectionLimit = 32;
+
+/** The settings of the role; those of a superuser are left out where core is none. */
+const settings = {
+  default_transaction_read_only: "on",
+  search_path: "chat",
+  statement_timeout: "5s",
+  lock_timeout: "1s",
+  idle_in_transaction_session_timeout: "10s",
+  work_mem: "16MB",
+  max_parallel_workers_per_gather: "0",
+  jit: "off",
+  TimeZone: "UTC",
+} as const;
+const superuserSettings = { temp_file_limit: "256MB" } as const;
+
+// Any constant works if all cores of a database use the same.
+const lockKey = 7_303_014_592_618_312n;
+
+/**
+ * Creates or repairs the role, and takes from PUBLIC what the role must not have. Returns the login and what PUBLIC keeps. The name and
+ * the password follow from the database and the secret, so that any number of cores share the role, and a repeated call changes nothing.
+ * Throws `ChatRoleFault` when core's role may not create it, or when somebody gave it more than it may have.
+ */
+export const makeChatRole = async (
+  db: Database,
+  { secret, revokePublic }: { secret: string; revokePublic: boolean },
+): Promise<{ login: ChatLogin; exposures: string[] }> =>
+  db.transaction(async (transaction) => {
+    await transaction.execute(sql`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`);
+    const server = await readServer(transaction);
+    const role = `svc_chat_${server.database_oid}`;
+    const password = await derive(secret, `svc chat role password\0${server.database_oid}`);
+    const verifier = await scramVerifier(password, await derive(secret, `svc chat role salt\0${server.database_oid}`));
+    try {
+      const attributes = sql.raw(`login noinherit connection limit ${connectionLimit} password '${verifier}'`);
+      const verb = sql.raw(server.roles.includes(role) ? "alter" : "create");
+      await transaction.execute(sql`${verb} role ${sql.identifier(role)} ${attributes}`);
+      const chosen = { ...settings, ...(server.superuser ? superuserSettings : {}) };
+      for (const [name, value] of Object.entries(chosen))
+        await transaction.execute(sql.raw(`alter role "${role}" set ${name} = '${value}'`));
+    } catch (cause) {
+      if (errorCode(cause) !== insufficientPrivilege && errorCode((cause as Error).cause) !== insufficientPrivilege)
+        throw cause;
+      throw new ChatRoleFault("core's database role may not create roles", { cause });
+    }
+    await grantViews(transaction, role);
+    if (revokePublic) await revokePublicGrants(transaction, role);
+    await rejectPowerful(transaction, role);
+    return { login: { role, password }, exposures: await findPublicGrants(transaction) };
+  });
+
+/** Checks a role that an administrator made. Throws `ChatRoleFault` when it has more than it may have. Returns what PUBLIC keeps. */
+export const adoptChatRole = async (
+  db: Database,
+  { role, revokePublic }: { role: string; revokePublic: boolean },
+): Promise<{ exposures: string[] }> =>
+  db.transaction(async (transaction) => {
+    await transaction.execute(sql`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`);
+    const server = await readServer(transaction);
+    if (!server.roles.includes(role))
+      throw new ChatRoleFault("the role of SVC_CHAT_DATABASE_URL does not exist on this server");
+    await grantViews(transaction, role);
+    if (revokePublic) await revokePublicGrants(transaction, role);
+    await rejectPowerful(transaction, role);
+    return { exposures: await findPublicGrants(transaction) };
+  });
+
+const insufficientPrivilege = "42501";
+
+const readServer = async (db: Executor) => {
+  const [row] = await db.execute<{ database_oid: string; superuser: boolean; ready: boolean; roles: string[] }>(sql`
+    select d.oid::text as database_oid, (select rolsuper from pg_roles where rolname = current_user) as superuser,
+      ${sql.join(
+        chatViews.map((view) => sql`to_regclass(${`chat.${view}`}) is not null`),
+        sql` and `,
+      )} as ready,
+      array(select rolname::text from pg_roles) as roles
+    from pg_database d where d.datname = current_database()`);
+  if (row === undefined) throw new Error("the server returned no row");
+  if (!row.ready) throw new ChatRoleFault("core's database role may not create schema chat");
+  return row;
+};
+
+const grantViews = async (db: Executor, role: string): Promise<void> => {
+  const name = sql.identifier(role);
+  const views = sql.raw(chatViews.map((view) => `chat.${view}`).join(", "));
+  await db.execute(sql`grant usage on schema chat to ${name}`);
+  await db.execute(sql`grant select on ${views} to ${name}`);
+};
+
+/** Throws `ChatRoleFault` when the role has an attribute, a membership, an object or a privilege beyond the views and PUBLIC's. */
+const rejectPowerful = async (db: Executor, role: string): Promise<void> => {
+  const views = sql.join(
+    chatViews.map((view) => sql`${view}`),
+    sql`, `,
+  );
+  const rows = await db.execute<{ fault: string }>(sql`
+    with chat as (select * from pg_roles where rolname = ${role}),
+    allowed as (
+      select c.oid from pg_class c where c.relnamespace = 'chat'::regnamespace and c.relname in (${views})
+    )
+    select 'is a superuser' as fault from chat where rolsuper
+    union all select 'may create roles' from chat where rolcreaterole
+    union all select 'may create databases' from chat where rolcreatedb
+    union all select 'may replicate' from chat where rolreplication
+    union all select 'bypasses row-level security' from chat where rolbypassrls
+    union all select 'may not log in' from chat where not rolcanlogin
+    union all select 'is a member of ' || m.roleid::regrole from pg_auth_members m join chat on chat.oid = m.member
+    union all select 'owns ' || pg_describe_object(d.classid, d.objid, 0) from pg_shdepend d join chat on chat.oid = d.refobjid
+      where d.refclassid = 'pg_authid'::regclass and d.deptype = 'o'
+        and d.dbid in (0, (select oid from pg_database where datname = current_database()))
+    union all select 'may create in schema ' || n.nspname from pg_namespace n, chat where has_schema_privilege(chat.oid, n.oid, 'create')
+    union all select 'may create schemas' from chat where has_database_privilege(chat.oid, current_database(), 'create')
+    union all select 'may read or write ' || c.oid::regclass from pg_class c, chat
+      where c.relkind in ('r', 'v', 'm', 'p', 'f') and c.oid not in (select oid from allowed)
+        and c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'pg_toast'::regnamespace)
+        and has_any_column_privilege(chat.oid, c.oid, 'select, insert, update, references')
+    union all select 'owns or was granted something in another database' from pg_shdepend d join chat on chat.oid = d.refobjid
+      where d.refclassid = 'pg_authid'::regclass and d.dbid not in (0, (select oid from pg_database where datname = current_database()))
+    union all select 'may write ' || c.oid::regclass from pg_class c, chat
+      where c.relkind in ('r', 'v', 'm', 'p', 'f') and c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
+        and (has_any_column_privilege(chat.oid, c.oid, 'insert, update') or has_table_privilege(chat.oid, c.oid, 'delete, truncate'))
+    union all select 'may use ' || c.oid::regclass from pg_class c, chat
+      where c.relkind = 'S' and has_sequence_privilege(chat.oid, c.oid, 'usage, select, update')
+    union all select 'was granted a privilege on ' || pg_describe_object(d.classid, d.objid, 0)
+      from pg_shdepend d join chat on chat.oid = d.refobjid
+      where d.refclassid = 'pg_authid'::regclass and d.deptype = 'a'
+        and d.dbid in (0, (select oid from pg_database where datname = current_database()))
+        and d.classid not in ('pg_database'::regclass, 'pg_namespace'::regclass)
+        and not (d.classid = 'pg_class'::regclass and d.objid in (select oid from allowed))`);
+  const faults = [...new Set(Array.from(rows, ({ fault }) => fault))];
+  if (faults.length > 0) throw new ChatRoleFault(`the database role ${role} ${faults.slice(0, 5).join(", ")}`);
+};
+
+const derive = async (secret: string, purpose: string): Promise<string> => {
+  const bytes = new TextEncoder();
+  const hmac = { name: "HMAC", hash: "SHA-256" };
+  const key = await crypto.subtle.importKey("raw", bytes.encode(secret), hmac, false, ["sign"]);
+  return new Uint8Array(await crypto.subtle.sign("HMAC", key, bytes.encode(purpose))).toHex();
+};

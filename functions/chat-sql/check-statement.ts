@@ -1,0 +1,244 @@
+import { functions, grammar, operators, types, valueFunctions } from "./statement-grammar.ts";
+
+/** The statement breaks a rule. The message is for the model: it names the rule and the statement's own words only. */
+export class StatementRefused extends Error {
+  override readonly name = "StatementRefused";
+}
+
+/** The longest statement, in bytes of UTF-8. */
+export const statementBytesMax = 8 * 1024;
+const depthMax = 40;
+
+/** PostgreSQL's parser: returns the syntax tree of a text, or throws its error. */
+export type ParseSql = (text: string) => unknown;
+
+/** What the statement may read: the relations, and the names of their columns. */
+export interface Readable {
+  relations: ReadonlySet<string>;
+  columns: ReadonlySet<string>;
+}
+
+/**
+ * Returns the one SELECT of a text, without what follows it. Throws `StatementRefused` when it is anything else, or holds a node, field,
+ * relation, function, operator or type that is not on the lists of statement-grammar.ts.
+ */
+export const checkStatement = (text: string, parse: ParseSql, readable: Readable): string => {
+  const bytes = new TextEncoder().encode(text);
+  if (bytes.length > statementBytesMax)
+    throw new StatementRefused(`the statement is longer than ${statementBytesMax} bytes`);
+  if (text.includes("\0") || !text.isWellFormed())
+    throw new StatementRefused("the statement holds a character that SQL does not allow");
+  if (nestingOf(text) > depthMax) throw new StatementRefused("the statement is nested too deeply");
+  const { stmts = [] } = parsed(text, parse);
+  const [only] = stmts;
+  if (only === undefined || stmts.length > 1) throw new StatementRefused("send exactly one statement");
+  if (Object.keys(only.stmt).join() !== "SelectStmt") throw new StatementRefused("only SELECT is allowed");
+  new StatementCheck(readable, namesIn(only.stmt)).node(only.stmt, { ctes: new Set(), depth: 0 });
+  const from = only.stmt_location ?? 0;
+  return new TextDecoder().decode(bytes.subarray(from, only.stmt_len ? from + only.stmt_len : undefined));
+};
+
+type Fields = Readonly<Record<string, unknown>>;
+interface ParsedText {
+  stmts?: readonly { stmt: Fields; stmt_location?: number; stmt_len?: number }[];
+}
+
+const parsed = (text: string, parse: ParseSql): ParsedText => {
+  try {
+    return parse(text) as ParsedText;
+  } catch (cause) {
+    const reason =
+      cause instanceof Error && cause.name === "SqlError" ? cause.message.slice(0, 200) : "it cannot be parsed";
+    throw new StatementRefused(`syntax error: ${reason}`, { cause });
+  }
+};
+
+/** Returns the deepest nesting of brackets; those in strings count too. */
+const nestingOf = (text: string): number => {
+  let depth = 0;
+  let deepest = 0;
+  for (const character of text) {
+    if (character === "(" || character === "[") deepest = Math.max(deepest, ++depth);
+    else if (character === ")" || character === "]") depth = Math.max(0, depth - 1);
+  }
+  return deepest;
+};
+
+/** The names that a statement introduces. */
+interface Introduced {
+  names: ReadonlySet<string>;
+  /** Functions in FROM by their alias, or by their own name without one, with the columns that the alias declares. */
+  functionColumns: ReadonlyMap<string, ReadonlySet<string>>;
+}
+
+const namesIn = (statement: Fields): Introduced => {
+  const names = new Set<string>();
+  const functionColumns = new Map<string, Set<string>>();
+  const walk = (value: unknown): void => {
+    if (Array.isArray(value)) for (const each of value) walk(each);
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return;
+    for (const [key, field] of Object.entries(value)) {
+      if (key === "ResTarget" || key === "Alias" || key === "CommonTableExpr" || key === "alias")
+        for (const name of introducedBy(field)) names.add(name);
+      if (key === "RangeFunction") {
+        const alias = (field as { alias?: Fields }).alias;
+        const called = alias === undefined ? functionNamesIn(field) : [String(alias.aliasname)];
+        for (const name of called) {
+          const columns = functionColumns.get(name) ?? new Set([name, "ordinality", "key", "value"]);
+          for (const column of stringsOf(alias?.colnames)) columns.add(column);
+          functionColumns.set(name, columns);
+        }
+      }
+      walk(field);
+    }
+  };
+  walk(statement);
+  return { names, functionColumns };
+};
+
+const introducedBy = (field: unknown): string[] => {
+  const { name, aliasname, colnames, ctename, aliascolnames } = field as Fields;
+  const single = [name, aliasname, ctename].filter((each) => typeof each === "string");
+  return [...single, ...stringsOf(colnames), ...stringsOf(aliascolnames)];
+};
+
+const functionNamesIn = (field: unknown): string[] =>
+  Array.from(
+    JSON.stringify(field).matchAll(/"funcname":(\[[^\]]*\])/g),
+    ([, list = "[]"]) => stringsOf(JSON.parse(list)).at(-1) ?? "",
+  );
+
+/** Returns the texts of a list of String nodes. */
+const stringsOf = (list: unknown): string[] =>
+  Array.isArray(list) ? list.flatMap((each) => (typeof each?.String?.sval === "string" ? [each.String.sval] : [])) : [];
+
+/** Names that a column gets from its expression. */
+const impliedNames = new Set([
+  "case",
+  "coalesce",
+  "nullif",
+  "greatest",
+  "least",
+  "array",
+  "row",
+  "exists",
+  "bool",
+  "?column?",
+]);
+
+interface Scope {
+  /** CTEs that are visible here. */
+  ctes: ReadonlySet<string>;
+  depth: number;
+}
+
+class StatementCheck {
+  readonly #readable: Readable;
+  readonly #introduced: Introduced;
+
+  constructor(readable: Readable, introduced: Introduced) {
+    this.#readable = readable;
+    this.#introduced = introduced;
+  }
+
+  /** Checks a node in its wrapper, or a list of them. */
+  node(value: unknown, scope: Scope): void {
+    if (Array.isArray(value)) {
+      for (const each of value) this.node(each, scope);
+      return;
+    }
+    const [entry, ...more] = Object.entries(value as Fields);
+    // `distinct` without columns and an absent list are an empty node.
+    if (entry === undefined) return;
+    if (more.length > 0) throw new StatementRefused("the statement uses syntax that is not allowed");
+    this.fields(entry[0], entry[1] as Fields, scope);
+  }
+
+  fields(type: string, fields: Fields, { ctes, depth }: Scope): void {
+    const rules = Object.hasOwn(grammar, type) ? grammar[type] : undefined;
+    if (rules === undefined) throw new StatementRefused(`${type} is not allowed`);
+    if (depth > 10 * depthMax) throw new StatementRefused("the statement is nested too deeply");
+    let scope: Scope = { ctes, depth: depth + 1 };
+    if (type === "SelectStmt" && fields.withClause !== undefined)
+      scope = this.#withClause(fields.withClause as Fields, scope);
+    for (const [name, value] of Object.entries(fields)) {
+      if (name === "location" || (type === "SelectStmt" && name === "withClause")) continue;
+      const rule = Object.hasOwn(rules, name) ? rules[name] : undefined;
+      if (rule === undefined) throw new StatementRefused(`${type} with ${name} is not allowed`);
+      if (rule === "nodes") this.node(value, scope);
+      else if (typeof rule === "object") this.fields(rule.is, value as Fields, scope);
+      else if (rule === "checked") this.#named(type, name, value, { fields, scope });
+    }
+  }
+
+  /** Checks the CTEs; each sees those before it. Returns the scope of the statement that has them. */
+  #withClause(clause: Fields, scope: Scope): Scope {
+    if (clause.recursive) throw new StatementRefused("WITH RECURSIVE is not allowed");
+    const { ctes: list, location: _, ...others } = clause;
+    if (Object.keys(others).length > 0) throw new StatementRefused("the statement uses syntax that is not allowed");
+    let { ctes } = scope;
+    for (const cte of list as readonly { CommonTableExpr: Fields }[]) {
+      this.node(cte, { ...scope, ctes });
+      ctes = new Set([...ctes, String(cte.CommonTableExpr.ctename)]);
+    }
+    return { ...scope, ctes };
+  }
+
+  #named(type: string, name: string, value: unknown, { fields, scope }: { fields: Fields; scope: Scope }): void {
+    if (type === "RangeVar") {
+      const relation = String(fields.relname);
+      if (name === "inh" && value !== true) throw new StatementRefused("ONLY is not allowed");
+      if (!scope.ctes.has(relation) && !this.#readable.relations.has(relation))
+        throw new StatementRefused(
+          `relation "${relation}" does not exist; there are ${[...this.#readable.relations].join(", ")}`,
+        );
+    } else if (type === "CommonTableExpr") {
+      if (!/^[a-z_][a-z0-9_]*$/i.test(String(value)) || /^pg_/i.test(String(value)))
+        throw new StatementRefused(`"${value}" is not allowed as the name of a CTE`);
+    } else if (type === "FuncCall") checkFunction(stringsOf(value), fields);
+    else if (type === "ColumnRef") this.#column(value);
+    else if (type === "TypeName") checkType(stringsOf(value));
+    else if (type === "SQLValueFunction") {
+      if (!valueFunctions.has(String(value))) throw new StatementRefused(`${value} is not allowed`);
+    } else {
+      const operator = stringsOf(value);
+      if (operator.length !== 1 || !operators.has(operator[0] ?? ""))
+        throw new StatementRefused(`operator ${operator.join(".")} is not allowed`);
+    }
+  }
+
+  /** `alias.name` calls a function when the alias has no such column, so the name must be that of a column. */
+  #column(value: unknown): void {
+    const list = value as readonly Fields[];
+    const [qualifier, name] = stringsOf(list);
+    const isStar = list.at(-1)?.A_Star !== undefined;
+    if (list.length > 2 || stringsOf(list).length !== list.length - (isStar ? 1 : 0))
+      throw new StatementRefused("write columns as name or alias.name");
+    if (list.length === 1 || isStar || qualifier === undefined || name === undefined) return;
+    const { names, functionColumns } = this.#introduced;
+    const ofFunction = functionColumns.get(qualifier);
+    const isKnown = ofFunction
+      ? ofFunction.has(name)
+      : this.#readable.columns.has(name) ||
+        names.has(name) ||
+        functions.has(name) ||
+        impliedNames.has(name) ||
+        functionColumns.has(name);
+    if (!isKnown) throw new StatementRefused(`column "${qualifier}.${name}" does not exist`);
+  }
+}
+
+/** Syntax such as EXTRACT(… FROM …) is a call of a function in pg_catalog; the statement itself may not name a schema. */
+const checkFunction = (name: readonly string[], { funcformat }: Fields): void => {
+  const [schema, own = schema] = name;
+  const isSyntax = schema === "pg_catalog" && (funcformat === "COERCE_SQL_SYNTAX" || own === "similar_to_escape");
+  if (name.length > 2 || (name.length === 2 && !isSyntax))
+    throw new StatementRefused("write functions without a schema");
+  if (own === undefined || !functions.has(own)) throw new StatementRefused(`function ${own} is not allowed`);
+};
+
+const checkType = (name: readonly string[]): void => {
+  const [schema, own = schema] = name;
+  if (name.length > 2 || (name.length === 2 && schema !== "pg_catalog") || own === undefined || !types.has(own))
+    throw new StatementRefused(`type ${name.at(-1)} is not allowed`);
+};

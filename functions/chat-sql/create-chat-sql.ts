@@ -1,0 +1,129 @@
+import { sql } from "drizzle-orm";
+import { PgDialect } from "drizzle-orm/pg-core";
+import { loadModule, parseSync } from "libpg-query";
+import { rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
+import type { Database } from "../store/database.ts";
+import type { FleetRules, FleetThresholds } from "../store/fleet-rows.ts";
+import { adoptChatRole, type ChatLogin, ChatRoleFault, makeChatRole } from "./chat-role.ts";
+import type { ChatSql } from "./chat-sql.ts";
+import { checkStatement, type Readable, StatementRefused } from "./check-statement.ts";
+import { createQueryQueue } from "./query-queue.ts";
+import { relations, relationsAt } from "./relations.ts";
+import { runQuery } from "./run-query.ts";
+
+/** The dependencies of the SQL tools. */
+export interface ChatSqlNeeds {
+  /** Core's own database, for the role and its privileges; never for the model's SQL. Its calls may take seconds. */
+  db: Database;
+  /** Returns the URL of the server in use, as core's own role. */
+  locate(): Promise<string>;
+  /** SVC_CHAT_DATABASE_URL: the login of a role that an administrator made; null to make one. */
+  url: string | null;
+  /** SVC_AUTH_TOKEN_SECRET, which all cores of a deployment share: the password of the role is derived from it. */
+  secret: string;
+  thresholds: FleetThresholds;
+  /** Returns the rules that decide the states now. */
+  readRules(): Promise<FleetRules>;
+  /** False leaves PUBLIC its privileges: for databases on a server that tests share. Default true. */
+  revokePublic?: boolean;
+}
+
+/** The tools, or why there are none; and warnings for the operator. */
+export interface CreatedChatSql {
+  sql: ChatSql | null;
+  offReason: string | null;
+  warnings: readonly string[];
+}
+
+/** Creates the SQL tools, with their role. Rejects when the database is unavailable. */
+export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql> => {
+  try {
+    await loadModule();
+    const { urlOf, exposures } = await prepareRole(needs);
+    await tryLogin(await urlOf());
+    return { sql: toolsOf(needs, urlOf), offReason: null, warnings: exposureWarnings(exposures) };
+  } catch (cause) {
+    if (!(cause instanceof ChatRoleFault)) throw cause;
+    const offReason = `${cause.message}; docs/chat.md has the statements for an administrator`;
+    return { sql: null, offReason, warnings: [`the SQL tools of the chat are off: ${offReason}`] };
+  }
+};
+
+const prepareRole = async ({ db, locate, url, secret, revokePublic = true }: ChatSqlNeeds) => {
+  if (url !== null) {
+    const { exposures } = await adoptChatRole(db, { role: decodeURIComponent(new URL(url).username), revokePublic });
+    return { urlOf: async () => url, exposures };
+  }
+  const { login, exposures } = await makeChatRole(db, { secret, revokePublic });
+  return { urlOf: async () => urlFor(await locate(), login), exposures };
+};
+
+/** Returns core's URL with another login. Parameters that could change who logs in are left out. */
+const urlFor = (coreUrl: string, { role, password }: ChatLogin): string => {
+  const url = new URL(coreUrl);
+  url.username = role;
+  url.password = password;
+  for (const name of ["user", "password", "options", "application_name"]) url.searchParams.delete(name);
+  return url.href;
+};
+
+const tryLogin = async (url: string): Promise<void> => {
+  const result = await runQuery(url, { text: "select 1", values: [] }, { signal: AbortSignal.timeout(10_000) });
+  if (result.kind === "error") throw new ChatRoleFault("the database does not admit the role of the chat's SQL tools");
+};
+
+const exposureWarnings = (exposures: readonly string[]): string[] => {
+  if (exposures.length === 0) return [];
+  const named = exposures.slice(0, 5).join(", ");
+  return [
+    `every role of this database, that of the chat's SQL tools too, keeps ${exposures.length} privileges that core may not revoke (${named}, …): the statements are still checked by the parser (docs/chat.md)`,
+  ];
+};
+
+const readable: Readable = {
+  relations: new Set(relations.map(({ name }) => name)),
+  columns: new Set(relations.flatMap(({ columns }) => columns.map(({ name }) => name))),
+};
+
+const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, urlOf: () => Promise<string>): ChatSql => {
+  const queue = createQueryQueue();
+  return {
+    relations: () => relations.map(({ name, description }) => ({ name, description })),
+    describe: (name) => {
+      const found = relations.find((relation) => relation.name === name);
+      if (found === undefined)
+        return refused(
+          "unknown_relation",
+          `there is no such relation; there are ${[...readable.relations].join(", ")}`,
+        );
+      const { description, columns } = found;
+      return { kind: "relation", name, description, columns: [...columns], notes: [...found.notes(thresholds)] };
+    },
+    query: async (statement, signal) => {
+      signal.throwIfAborted();
+      let checked: string;
+      try {
+        checked = checkStatement(statement, parseSync, readable);
+      } catch (cause) {
+        if (cause instanceof StatementRefused) return refused("statement_refused", cause.message);
+        throw cause;
+      }
+      return queue.run(signal, async (stopped) =>
+        runQuery(await urlOf(), boundStatement(checked, await readRules()), { signal: stopped }),
+      );
+    },
+    close: () => queue.close(),
+  };
+};
+
+const refused = (code: string, message: string): ToolResult => ({ kind: "error", code, message });
+
+const dialect = new PgDialect();
+
+/** Returns a statement of the model as core sends it: after the CTEs, limited to one row more than a result has. */
+export const boundStatement = (statement: string, rules: FleetRules) => {
+  // On lines of its own: the statement may end in a comment.
+  const whole = sql`with ${relationsAt(rules)} select * from (\n${sql.raw(statement)}\n) q limit ${sql.raw(String(rowsMax + 1))}`;
+  const { sql: text, params } = dialect.sqlToQuery(whole);
+  return { text, values: params };
+};

@@ -1,0 +1,150 @@
+import { type SQL, sql } from "drizzle-orm";
+import type { ColumnDescription, RelationSummary } from "../../proto/chat/tools.ts";
+import { fleetConditions, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import {
+  conditionPredicate,
+  type FleetRules,
+  type FleetThresholds,
+  stateIndex,
+  timestampAt,
+} from "../store/fleet-rows.ts";
+import { columnsOf } from "./relation-columns.ts";
+
+/** A relation that the model may read, with what its columns alone do not say. */
+export interface Relation extends RelationSummary {
+  columns: readonly ColumnDescription[];
+  notes(thresholds: FleetThresholds): readonly string[];
+}
+
+/** Returns the rules of the states, with the thresholds in force (docs/fleet-health.md). */
+const stateNotes = (thresholds: FleetThresholds): readonly string[] => {
+  const { heartbeatIntervalSeconds, staleAfterSeconds, enrollingSeconds, certExpiringFraction, versionMin } =
+    thresholds;
+  const meanings: Record<(typeof fleetStates)[number], string> = {
+    revoked: "the identity is revoked, or the certificate last used is and no other is active",
+    enrolling: `no heartbeat and no envelope yet, enrolled less than ${enrollingSeconds} s ago`,
+    renewal_failed: "the certificate expired with no valid successor, or the last heartbeat reports a failed renewal",
+    stale: `no heartbeat for more than ${staleAfterSeconds} s (hosts send one every ${heartbeatIntervalSeconds} s), or none at all ${enrollingSeconds} s after enrollment`,
+    cert_expiring: `less than ${certExpiringFraction} of the certificate's lifetime is left and it has no valid successor`,
+    config_invalid: "the last heartbeat reports an invalid config",
+    unsupported_version: `the version is not SemVer${versionMin === null ? "" : ` or is below ${versionMin}`}`,
+    queue_at_risk:
+      "the last heartbeat reports the queue at risk, or records were dropped or rejected since the one before",
+    healthy: "none of the above",
+  };
+  return [
+    `Precedence of the states: ${fleetStates.join(", ")}.`,
+    ...fleetStates.map((state) => `${state}: ${meanings[state]}.`),
+  ];
+};
+
+const driftNotes = [
+  "drift compares running_config_hash with desired_config_hash: in_sync when equal, on_last_known_good when the host runs its last known good config instead, drifted when it runs another, no_desired without a desired config, unknown before it reported a hash.",
+];
+
+/** Every relation that the model may read, in the order in which `list_tables` has them. */
+export const relations: readonly Relation[] = [
+  {
+    name: "collectors",
+    description:
+      "One row per enrolled host: state, conditions, drift, last heartbeat and envelope, certificate, queue, version, policy.",
+    columns: columnsOf.collectors,
+    notes: (thresholds) => [
+      "conditions has every condition that applies, state only the first: where 'stale' = any(conditions).",
+      "A null timestamp means that it has not happened. Ages and seconds left are as of the query.",
+      ...stateNotes(thresholds),
+      ...driftNotes,
+    ],
+  },
+  {
+    name: "heartbeats",
+    description: "The newest heartbeat of each host, as the host reported it. A host without one has no row.",
+    columns: columnsOf.heartbeats,
+    notes: () => ["dropped_records_total and dead_letters count since the collector's queue was created."],
+  },
+  {
+    name: "certificates",
+    description: "Every certificate that core issued to a host, with its status. No keys and no PEM.",
+    columns: columnsOf.certificates,
+    notes: () => [
+      "A host has at most one certificate in use and one unused successor (status active, first_used_at null, predecessor_id set).",
+      "collectors.certificate_id is the one that the host used last.",
+    ],
+  },
+  {
+    name: "config_assignments",
+    description:
+      "Which central config each host was assigned, now and in the past. The text of configs is not readable.",
+    columns: columnsOf.config_assignments,
+    notes: () => ["is_current selects the assignment in force. Whether the host runs it is in collectors.drift."],
+  },
+  {
+    name: "audit_events",
+    description: "The audit log: who did what to which target, with outcome, reason and details.",
+    columns: columnsOf.audit_events,
+    notes: () => [
+      "action is noun.verb, for example collector.enroll, certificate.renew, config.assign, identity.revoke, operator.sign_in.",
+      "Events about a host have its identity_id as target_id: join on target_id = identity_id::text.",
+    ],
+  },
+  {
+    name: "enrollment_policies",
+    description: "The enrollment policies: which hosts may enroll, limits and use. No tokens.",
+    columns: columnsOf.enrollment_policies,
+    notes: () => ["collectors.policy_id is enrollment_policies.id."],
+  },
+];
+
+/**
+ * Returns the CTEs that precede a statement: the relations that depend on the time and on thresholds, with the states and conditions of
+ * functions/store/fleet-rows.ts.
+ */
+export const relationsAt = (rules: FleetRules): SQL => sql`collectors as not materialized (
+    select ${selected(columnsOf.collectors, collectorExpressions(rules))} from chat.fleet
+  ), certificates as not materialized (
+    select ${selected(columnsOf.certificates, certificateExpressions(rules))} from chat.issued_certificates
+  )`;
+
+const selected = (columns: readonly ColumnDescription[], expressions: Readonly<Record<string, SQL>>): SQL =>
+  sql.join(
+    columns.map(({ name }) => sql`${expressions[name] ?? sql.identifier(name)} as ${sql.identifier(name)}`),
+    sql`, `,
+  );
+
+const secondsBetween = (from: SQL, until: SQL): SQL => sql`floor(extract(epoch from ${until} - ${from}))::bigint`;
+const happened = (column: SQL): SQL => sql`nullif(${column}, '-infinity')`;
+const words = (values: readonly string[]): SQL => sql.raw(`array[${values.map((value) => `'${value}'`).join(", ")}]`);
+
+/** As `certificateStatus` of proto/fleet-health/vocabulary.ts decides. */
+const statusAt = (status: SQL, notAfter: SQL, now: SQL): SQL =>
+  sql`case when ${status} <> 'revoked' and ${notAfter} <= ${now} then 'expired' else ${status} end`;
+
+const collectorExpressions = (rules: FleetRules): Record<string, SQL> => {
+  const now = timestampAt(rules.now);
+  const heartbeat = happened(sql`last_heartbeat_at`);
+  const envelope = happened(sql`last_envelope_at`);
+  const applying = fleetConditions.map(
+    (condition) => sql`case when ${conditionPredicate(condition, rules)} then ${sql.raw(`'${condition}'`)} end`,
+  );
+  const hasSuccessor = sql`successor_not_after > ${now}`;
+  return {
+    state: sql`(${words(fleetStates)})[${stateIndex(rules)} + 1]`,
+    conditions: sql`array_remove(array[${sql.join(applying, sql`, `)}], null)`,
+    last_heartbeat_at: heartbeat,
+    heartbeat_age_seconds: secondsBetween(heartbeat, now),
+    last_envelope_at: envelope,
+    envelope_age_seconds: secondsBetween(envelope, now),
+    certificate_status: statusAt(sql`certificate_status`, sql`certificate_not_after`, now),
+    certificate_seconds_left: secondsBetween(now, sql`certificate_not_after`),
+    successor_id: sql`case when ${hasSuccessor} then successor_id end`,
+    successor_not_after: sql`case when ${hasSuccessor} then successor_not_after end`,
+  };
+};
+
+const certificateExpressions = (rules: FleetRules): Record<string, SQL> => {
+  const now = timestampAt(rules.now);
+  return {
+    status: statusAt(sql`status`, sql`not_after`, now),
+    seconds_left: secondsBetween(now, sql`not_after`),
+  };
+};

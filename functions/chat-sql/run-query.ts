@@ -1,0 +1,192 @@
+/**
+ * Runs one statement of the model. Every query has a connection of its own that is closed after it, so nothing that a statement leaves in
+ * a session reaches another one. It runs in a read-only transaction that never commits, by the extended protocol, which refuses a text of
+ * several statements. What arrives is counted in bytes before it is parsed: a result that is too large ends the connection.
+ */
+import { Client, type Connection, type FieldDef, Query } from "pg";
+import { resultBytesMax, rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
+import { destroyClient } from "../store/copy-transaction.ts";
+import { readValue, typeName } from "./result-values.ts";
+
+/** A statement with its parameters. */
+export interface BoundStatement {
+  text: string;
+  values: readonly unknown[];
+}
+
+/** How long a query may run, its connection included; the server ends it a second earlier. */
+export interface QueryLimits {
+  statementMs: number;
+  connectMs: number;
+}
+
+/** The time that a query may take. */
+export const queryLimits: QueryLimits = { statementMs: 5_000, connectMs: 3_000 };
+
+/** Bytes from the server after which the connection is closed: more than any result within the limits has. */
+const receivedBytesMax = 2 * resultBytesMax;
+
+/** The query was ended from this side. */
+type Stopped = "aborted" | "timeout" | "too_large" | "enough";
+
+/**
+ * Runs a statement at `url`, as the role that it names. Resolves with rows, of which it reads no more than the limits, or with an error;
+ * rejects with the signal's reason when aborted, after cancelling the query.
+ */
+export const runQuery = async (
+  url: string,
+  statement: BoundStatement,
+  { signal, limits = queryLimits }: { signal: AbortSignal; limits?: QueryLimits },
+): Promise<ToolResult> => {
+  signal.throwIfAborted();
+  const client = new Client({
+    connectionString: url,
+    connectionTimeoutMillis: limits.connectMs,
+    application_name: "svc-server chat",
+  });
+  client.on("error", () => undefined);
+  let stopped: Stopped | undefined;
+  let isConnected = false;
+  const stop = (reason: Stopped): void => {
+    if (stopped) return;
+    stopped = reason;
+    if (isConnected) cancel(url, client);
+    destroyClient(client);
+  };
+  const abort = () => stop("aborted");
+  signal.addEventListener("abort", abort, { once: true });
+  const timer = setTimeout(() => stop("timeout"), limits.connectMs + limits.statementMs + 500);
+  const read: ReadRows = { fields: [], rows: [], bytes: 2, truncated: false };
+  try {
+    await client.connect();
+    isConnected = true;
+    countReceived(client, () => stop("too_large"));
+    await client.query(`begin transaction isolation level repeatable read, read only;
+      set local statement_timeout = ${limits.statementMs}; set local search_path = chat; set local standard_conforming_strings = on;
+      set local TimeZone = 'UTC'; set local DateStyle = ISO; set local IntervalStyle = postgres; set local extra_float_digits = 1`);
+    await readRows(client, statement, read, () => stop("enough"));
+    await client.query("rollback");
+    await client.end();
+    return rowsOf(read);
+  } catch (cause) {
+    if (stopped === "aborted") throw signal.reason;
+    if (stopped === "enough" || (stopped === "too_large" && read.rows.length > 0))
+      return rowsOf({ ...read, truncated: true });
+    if (stopped === "too_large")
+      return { kind: "error", code: "result_too_large", message: `a row is larger than ${resultBytesMax} bytes` };
+    if (stopped === "timeout") return timedOut(limits);
+    return errorOf(cause, limits);
+  } finally {
+    clearTimeout(timer);
+    signal.removeEventListener("abort", abort);
+    destroyClient(client);
+  }
+};
+
+interface ReadRows {
+  fields: readonly FieldDef[];
+  rows: unknown[][];
+  /** Of the rows as JSON. */
+  bytes: number;
+  truncated: boolean;
+}
+
+const rowsOf = ({ fields, rows, truncated }: ReadRows): ToolResult => ({
+  kind: "rows",
+  columns: fields.map(({ name, dataTypeID }) => ({ name, type: typeName(dataTypeID) })),
+  rows,
+  row_count: rows.length,
+  truncated,
+});
+
+/** Reads rows until a limit; then calls `enough` and ignores the rest. */
+const readRows = (
+  client: Client,
+  { text, values }: BoundStatement,
+  read: ReadRows,
+  enough: () => void,
+): Promise<void> =>
+  new Promise((resolve, reject) => {
+    const config = {
+      text,
+      values: [...values],
+      rowMode: "array" as const,
+      queryMode: "extended",
+      types: { getTypeParser: (type: number) => (value: string) => readValue(type, value) },
+    };
+    const query = new Query<unknown[]>(config);
+    const encoder = new TextEncoder();
+    query.on("row", (row, result) => {
+      if (read.truncated) return;
+      if (result) read.fields = result.fields;
+      const bytes = encoder.encode(JSON.stringify(row)).length + 1;
+      if (read.rows.length === rowsMax || read.bytes + bytes > resultBytesMax) {
+        read.truncated = true;
+        // The statement returns one row more than the limit: only a large one has more to send.
+        if (read.rows.length < rowsMax) enough();
+        return;
+      }
+      read.rows.push(row);
+      read.bytes += bytes;
+    });
+    query.on("end", (result) => {
+      read.fields = result.fields;
+      resolve();
+    });
+    query.on("error", reject);
+    client.query(query);
+  });
+
+/** Calls `exceeded` when the server has sent too much. The driver keeps an unfinished row in memory: this bounds it. */
+const countReceived = (client: Client, exceeded: () => void): void => {
+  let received = 0;
+  const { stream } = (client as Client & { connection: Connection }).connection;
+  stream.on("data", (chunk: Uint8Array) => {
+    received += chunk.length;
+    if (received > receivedBytesMax) exceeded();
+  });
+};
+
+const cancelTimeoutMs = 2_000;
+
+/** Asks the server to cancel what runs on a connection (its manual, "Canceling Requests in Progress"). */
+const cancel = (url: string, running: Client): void => {
+  const { processID, secretKey, host, port } = running as Client & { processID: number; secretKey: number };
+  const messenger = new Client({ connectionString: url }) as Client & { connection: Connection };
+  const { connection } = messenger as unknown as { connection: CancelConnection };
+  connection.on("error", () => undefined);
+  connection.on("connect", () => connection.cancel(processID, secretKey));
+  if (host.startsWith("/")) connection.connect(`${host}/.s.PGSQL.${port}`);
+  else connection.connect(port, host);
+  setTimeout(() => destroyClient(messenger), cancelTimeoutMs).unref();
+};
+
+/** What pg's connection has beyond its types. */
+interface CancelConnection {
+  on(event: "connect" | "error", listener: () => void): void;
+  connect(portOrPath: number | string, host?: string): void;
+  cancel(processId: number, secretKey: number): void;
+}
+
+const timedOut = ({ statementMs }: QueryLimits): ToolResult => ({
+  kind: "error",
+  code: "timeout",
+  message: `the statement took longer than ${statementMs / 1000} s: read fewer rows, or aggregate`,
+});
+
+/** SQLSTATE classes whose message is about the statement: cardinality, data, grouping, names and syntax, limits. */
+const aboutStatement = /^(21|22|42|54|0A|P0)/;
+const textMax = 300;
+
+/** Returns the error for the model. The role sees the views only, so a message about the statement holds nothing from outside them. */
+const errorOf = (cause: unknown, limits: QueryLimits): ToolResult => {
+  const { code = "", message = "", hint } = cause as { code?: string; message?: string; hint?: string };
+  if (code === "57014") return timedOut(limits);
+  if (code === "42501")
+    return { kind: "error", code: "not_permitted", message: "the statement reads something outside the relations" };
+  if (aboutStatement.test(code))
+    return { kind: "error", code: "query_failed", message: `${message}${hint ? ` (${hint})` : ""}`.slice(0, textMax) };
+  if (/^53/.test(code))
+    return { kind: "error", code: "too_many_queries", message: "the database has no room for the query: try again" };
+  return { kind: "error", code: "database_unavailable", message: "the database did not answer: try again" };
+};
