@@ -15,8 +15,8 @@ export interface GrpcMessage {
 export interface GrpcMessageReader {
   /** Returns the messages that end in this chunk. Throws `tooLarge()` as soon as a length over the limit is known. */
   push(chunk: Uint8Array<ArrayBuffer>): GrpcMessage[];
-  /** Whether the bytes so far end with a whole message. */
-  isComplete(): boolean;
+  /** Returns how many bytes of the message that is incomplete were pushed, its prefix included; 0 after a whole message. */
+  incompleteBytes(): number;
 }
 
 const prefixBytes = 5;
@@ -67,7 +67,7 @@ export const createGrpcMessageReader = (
       }
       return messages;
     },
-    isComplete: () => prefixRead === 0,
+    incompleteBytes: () => prefixRead + (message === undefined ? 0 : messageRead),
   };
 };
 

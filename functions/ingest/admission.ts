@@ -48,6 +48,11 @@ export interface Admission {
    * on each call.
    */
   check(certificate: CallerCertificate): Promise<{ fault: ProblemCode | undefined; refuse: Problem | undefined }>;
+  /**
+   * Records an expired certificate, of which TLS has not checked the chain, as the last auth failure of its identity: only if core has
+   * issued it. Never rejects.
+   */
+  recordExpired(certificate: CallerCertificate): Promise<void>;
   /** Returns why callers may send no longer; those who may are absent. Runs one query at most. */
   recheck(callers: readonly Caller[]): Promise<ReadonlyMap<Caller, Problem>>;
   /** Returns `certificate_expired` once the certificate has expired. */
@@ -102,6 +107,15 @@ export const createAdmission = ({
       }
       if (state && !state.used && faultOf(state) === undefined) await certificates.use(state);
       return caller;
+    },
+    async recordExpired({ identity, fingerprintSha256 }) {
+      if (!identity.ok) return;
+      try {
+        const state = await findState(fingerprintSha256);
+        if (state) await recordRefusal(identity.identity, "certificate_expired", state);
+      } catch {
+        // The database is unavailable, and the host will try again.
+      }
     },
     async recheck(callers) {
       const faults = new Map<Caller, Problem>();

@@ -29,6 +29,19 @@ describe("byte budget", () => {
     expect(budget.used()).toBe(0);
   });
 
+  it("counts incomplete messages in the limit, and pauses no reading for them", () => {
+    const budget = createByteBudget(100);
+    const { signal } = new AbortController();
+    expect(budget.reserve(90, "incomplete")).toBe(true);
+    expect(budget.untilReadable(signal)).toBeUndefined();
+    expect(budget.reserve(11)).toBe(false);
+    budget.release(80, "incomplete");
+    expect(budget.reserve(75)).toBe(true);
+    expect(budget.untilReadable(signal)).toBeDefined();
+    budget.release(10, "incomplete");
+    expect(budget.used()).toBe(75);
+  });
+
   it("reserves a frame larger than the limit when nothing else is reserved, so that no frame waits for ever", () => {
     const budget = createByteBudget(100);
     expect(budget.reserve(150)).toBe(true);

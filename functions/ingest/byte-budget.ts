@@ -1,14 +1,15 @@
 /**
- * Bounds the bytes of frames that are received and not yet committed. Reading pauses from three quarters of the limit on; frames that
- * are already on their way may fill the rest, and beyond it they are rejected.
+ * Bounds the bytes of frames that are received and not yet committed, and of messages that are incomplete. Reading pauses while frames
+ * fill three quarters of the limit; what is already on its way may fill the rest, and beyond it is rejected. Incomplete messages pause
+ * nothing: streams that wait for each other's rest would wait for ever.
  */
 export interface ByteBudget {
-  /** Returns undefined below three quarters of the limit; above, a promise of that, which rejects with the reason of an aborted signal. */
+  /** Returns undefined while frames fill less than three quarters of the limit; above, a promise of that, which rejects with the reason of an aborted signal. */
   untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
   /** Reserves bytes if they fit; returns false, reserving nothing, if they do not. */
-  reserve(bytes: number): boolean;
+  reserve(bytes: number, of?: "frame" | "incomplete"): boolean;
   /** Releases reserved bytes. */
-  release(bytes: number): void;
+  release(bytes: number, of?: "frame" | "incomplete"): void;
   /** Returns the reserved bytes. */
   used(): number;
 }
@@ -17,10 +18,11 @@ export interface ByteBudget {
 export const createByteBudget = (bytesMax: number): ByteBudget => {
   const readableBelow = bytesMax * 0.75;
   let used = 0;
+  let incomplete = 0;
   const waiting = new Set<() => void>();
   return {
     untilReadable(...signals) {
-      if (used < readableBelow) return undefined;
+      if (used - incomplete < readableBelow) return undefined;
       const signal = AbortSignal.any(signals);
       return new Promise((resolve, reject) => {
         if (signal.aborted) return reject(signal.reason);
@@ -36,14 +38,16 @@ export const createByteBudget = (bytesMax: number): ByteBudget => {
         signal.addEventListener("abort", stop, { once: true });
       });
     },
-    reserve(bytes) {
+    reserve(bytes, of = "frame") {
       if (used > 0 && used + bytes > bytesMax) return false;
       used += bytes;
+      if (of === "incomplete") incomplete += bytes;
       return true;
     },
-    release(bytes) {
+    release(bytes, of = "frame") {
       used -= bytes;
-      if (used >= readableBelow) return;
+      if (of === "incomplete") incomplete -= bytes;
+      if (used - incomplete >= readableBelow) return;
       for (const proceed of waiting) {
         waiting.delete(proceed);
         proceed();

@@ -8,6 +8,7 @@ import type { IngestObserver } from "./accept-frame.ts";
 import { type CertificateRegister, createAdmission } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";
 import { type CommitObserver, createCommitter } from "./committer.ts";
+import { createIncompleteMessages } from "./incomplete-messages.ts";
 import { createQueueOpener } from "./open-queue.ts";
 import { createOpenStreams } from "./open-streams.ts";
 import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "./service.ts";
@@ -36,7 +37,7 @@ export interface IngestNeeds {
 export interface Ingest {
   /** For the listener. */
   routes: IngestRoutes;
-  /** Ends open streams on expiry and revocation, until the signal aborts. */
+  /** Ends open streams on expiry and revocation, and overdue messages, until the signal aborts. */
   watch(signal: AbortSignal): Promise<void>;
   /** For `/readyz/ingest`: whether the committer's last batch committed, and no frame waits too long. */
   health(): { healthy: boolean; detail: string };
@@ -59,7 +60,9 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     clock,
     onError: (err) => log.warn({ err }, "open streams could not be rechecked"),
   });
-  const budget = createByteBudget(needs.inFlightBytesMax ?? 64 * 1024 * 1024);
+  const { inFlightBytesMax = 64 * 1024 * 1024 } = needs;
+  const budget = createByteBudget(inFlightBytesMax);
+  const incomplete = createIncompleteMessages({ budget, clock, identityBytesMax: inFlightBytesMax / 8 });
   const committer = createCommitter({
     connect: async () => openCommitClient(await needs.databaseUrl()),
     clock,
@@ -69,6 +72,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     admission,
     streams,
     budget,
+    incomplete,
     committer,
     queues: createQueueOpener({ db: needs.db, clock, entropy: needs.entropy, observe, log }),
     limits: {
@@ -88,7 +92,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
       await needs
         .onRevocation?.(() => streams.triggerRecheck())
         .catch((err: unknown) => log.warn({ err }, "revocation notifications failed; streams are rechecked every 2 s"));
-      await streams.watch(signal);
+      await Promise.all([streams.watch(signal), incomplete.watch(signal)]);
     },
     health: committer.health,
     gauges: () => ({ inFlightBytes: budget.used(), openStreams: streams.count() }),

@@ -34,7 +34,9 @@ describe("limitMessages", () => {
     const stream = async function* () {
       yield* chunks;
     };
-    const limits = { field: frameField.forward, bytesMax, gzip: compressionGzip };
+    const reception = { chunks: (body: AsyncIterable<Uint8Array<ArrayBuffer>>) => body, hold: () => undefined };
+    const begin = () => reception;
+    const limits = { field: frameField.forward, bytesMax, gzip: compressionGzip, begin, isUnary: false };
     const limited = limitMessages(handler as unknown as UniversalHandler, limits);
     const request = { header: new Headers(headers), body: stream() };
     return limited(request as unknown as UniversalServerRequest).then(

@@ -7,6 +7,7 @@ import { eachValue, ProtobufError, readWire } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
 import { toConnectError } from "./connect-error.ts";
 import { entriesMax } from "./examine-frame.ts";
+import type { Reception } from "./incomplete-messages.ts";
 
 /** The number of `frame` in the messages that hold one (ingest.proto). */
 export const frameField = { forward: 2, submit: 1 } as const;
@@ -19,6 +20,10 @@ export interface MessageLimits {
   bytesMax: number;
   /** Bounds its output before it makes it. */
   gzip: Compression;
+  /** Starts the body of a call, for its deadline and its bytes in the budget. */
+  begin(request: Pick<UniversalServerRequest, "contextValues" | "signal">): Reception;
+  /** Whether the body is one message, of which the end of the body is a part. */
+  isUnary: boolean;
   /**
    * Decodes a message in place of Connect, which reports bytes that are no message as its own failure; returns what Connect decodes
    * instead. Throws a Problem.
@@ -42,6 +47,8 @@ export const limitMessages = (handler: UniversalHandler, limits: MessageLimits):
     const encoding = (encodingHeader && header.get(encodingHeader)) ?? "identity";
     if (encodingHeader === undefined || !isStream(body) || !["identity", "gzip"].includes(encoding))
       return handler(request);
+    // After the gate, which knows the caller.
+    const begin = () => limits.begin(request);
     const check = (message: Bytes): Bytes => {
       try {
         if (codec === "json") checkJsonEntries(message);
@@ -51,11 +58,11 @@ export const limitMessages = (handler: UniversalHandler, limits: MessageLimits):
         throw toConnectError(error);
       }
     };
-    if (prefix !== undefined) return handler({ ...request, body: checkStream(body, check, limits) });
+    if (prefix !== undefined) return handler({ ...request, body: checkStream(body, check, begin, limits) });
     const plain = new Headers(header);
     plain.delete(encodingHeader);
     plain.delete("content-length");
-    return handler({ ...request, header: plain, body: checkBody(body, check, encoding === "gzip", limits) });
+    return handler({ ...request, header: plain, body: checkBody(body, check, encoding === "gzip", begin, limits) });
   };
   return Object.assign(limited, handler);
 };
@@ -77,15 +84,27 @@ const isStream = (body: UniversalServerRequest["body"]): body is AsyncIterable<B
 async function* checkStream(
   body: AsyncIterable<Bytes>,
   check: Check,
-  { bytesMax, gzip }: MessageLimits,
+  begin: () => Reception,
+  { bytesMax, gzip, isUnary }: MessageLimits,
 ): AsyncGenerator<Bytes> {
+  const reception = begin();
   const reader = createGrpcMessageReader(bytesMax, unpooled, tooLarge);
-  for await (const chunk of body)
-    for (const { compressed, data } of reader.push(chunk)) {
-      const message = compressed ? await gzip.decompress(data, bytesMax) : data;
-      yield frameGrpcMessages([check(message)]);
+  let received = 0;
+  try {
+    for await (const chunk of reception.chunks(body)) {
+      const messages = reader.push(chunk);
+      received += chunk.length;
+      if (isUnary) reception.hold(received, false);
+      else reception.hold(reader.incompleteBytes(), messages.length > 0);
+      for (const { compressed, data } of messages) {
+        const message = compressed ? await gzip.decompress(data, bytesMax) : data;
+        yield frameGrpcMessages([check(message)]);
+      }
     }
-  if (!reader.isComplete())
+  } catch (error) {
+    throw translate(error);
+  }
+  if (reader.incompleteBytes() > 0)
     throw toConnectError(new Problem("frame_invalid", { detail: "the body ends inside a message" }));
 }
 
@@ -93,13 +112,28 @@ async function* checkBody(
   body: AsyncIterable<Bytes>,
   check: Check,
   compressed: boolean,
+  begin: () => Reception,
   { bytesMax, gzip }: MessageLimits,
 ): AsyncGenerator<Bytes> {
-  const sent = await readBytes(body, bytesMax);
+  const held = async function* () {
+    const reception = begin();
+    let received = 0;
+    for await (const chunk of reception.chunks(body)) {
+      received += chunk.length;
+      reception.hold(received, false);
+      yield chunk;
+    }
+  };
+  const sent = await readBytes(held(), bytesMax).catch((error: unknown) => {
+    throw translate(error);
+  });
   if (sent === null) throw tooLarge();
   const message = compressed ? await gzip.decompress(sent, bytesMax) : sent;
   yield check(message);
 }
+
+/** Leaves the failures of the connection to Connect. */
+const translate = (error: unknown): unknown => (error instanceof Problem ? toConnectError(error) : error);
 
 const tooLarge = () => toConnectError(new Problem("frame_too_large"));
 

@@ -1,9 +1,8 @@
-import { create, fromBinary, fromJsonString } from "@bufbuild/protobuf";
+import { create } from "@bufbuild/protobuf";
 import {
   Code,
   ConnectError,
   type ConnectRouter,
-  type ContextValues,
   createContextKey,
   type HandlerContext,
   type ServiceImpl,
@@ -15,13 +14,10 @@ import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js"
 import {
   type Ack,
   type ForwardRequest,
-  ForwardRequestSchema,
   type Frame,
   IngestService,
   type Open,
   OpenedSchema,
-  type SubmitRequest,
-  SubmitRequestSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";
@@ -29,9 +25,11 @@ import { type Admission, type Caller, type CallerCertificate, callerCertificateK
 import type { ByteBudget } from "./byte-budget.ts";
 import type { Committer } from "./committer.ts";
 import { toConnectError } from "./connect-error.ts";
+import { decodeForward, submittedKey, takeSubmit } from "./decode-requests.ts";
 import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits } from "./examine-frame.ts";
 import { type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
-import { checkEntries, frameField, limitMessages } from "./limit-messages.ts";
+import type { IncompleteMessages } from "./incomplete-messages.ts";
+import { frameField, limitMessages, type MessageLimits } from "./limit-messages.ts";
 import type { OpenedQueue, QueueOpener } from "./open-queue.ts";
 import type { OpenStreams } from "./open-streams.ts";
 import { serveReflection } from "./reflection.ts";
@@ -41,6 +39,7 @@ export interface IngestDependencies {
   admission: Admission;
   streams: OpenStreams;
   budget: ByteBudget;
+  incomplete: IncompleteMessages;
   committer: Committer;
   queues: QueueOpener;
   limits: FrameLimits & { frameBytesMax: number };
@@ -62,6 +61,7 @@ export interface SharedWithFastPath {
   ): AsyncIterable<ForwardAnswer[]>;
   /** Decodes an encoded `ForwardRequest`, or throws a Problem. */
   decode(message: Uint8Array, caller: Caller): ForwardMessage;
+  incomplete: IncompleteMessages;
   limits: FrameLimits;
   clock: Pick<Clock, "now">;
   /** The limit of a message, before and after decompression. */
@@ -78,6 +78,8 @@ export interface IngestRoutes {
   requestGate(context: HandlerContext): Promise<void>;
   /** Checks the certificate of a connection. */
   check: Admission["check"];
+  /** Records a connection that is rejected for its expired certificate. */
+  recordExpired: Admission["recordExpired"];
   /** Counts a call that the listener rejects, and translates the reason. */
   refused(problem: Problem): ConnectError;
   /** Reserves bytes for a body of a management request, in the budget of frames. Returns their release, or null beyond the budget. */
@@ -94,14 +96,9 @@ const submitSignalKey = createContextKey<AbortSignal | undefined>(undefined, {
   description: "why a Submit is rejected",
 });
 
-/** A Submit's message, decoded before Connect sees it. */
-const submittedKey = createContextKey<SubmitRequest | undefined>(undefined, {
-  description: "the decoded SubmitRequest",
-});
-
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
-  const { admission, streams, budget, committer, queues, limits, clock, observe } = needs;
+  const { admission, streams, budget, incomplete, committer, queues, limits, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, committer, observe });
   /** Streams whose fork is recorded. */
@@ -234,10 +231,13 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         const isForward = handler.method === IngestService.method.forward;
         const field = isForward ? frameField.forward : frameField.submit;
         const take = isForward ? {} : { take: takeSubmit };
-        const plain = limitMessages(handler, { field, bytesMax: readMaxBytes, gzip, ...take });
+        const begin: MessageLimits["begin"] = ({ contextValues, signal }) =>
+          incomplete.begin(contextValues?.get(callerKey)?.identity ?? "", signal);
+        const shared = { bytesMax: readMaxBytes, gzip };
+        const plain = limitMessages(handler, { ...shared, field, isUnary: !isForward, begin, ...take });
         if (!isForward || needs.fastPath === undefined) return plain;
-        const decodeBytes = (message: Uint8Array, caller: Caller) => decode(parseRequest(message), caller);
-        return needs.fastPath(plain, { admit, run, decode: decodeBytes, limits, clock, bytesMax: readMaxBytes, gzip });
+        const decodeBytes = (message: Uint8Array, caller: Caller) => decode(decodeForward(message), caller);
+        return needs.fastPath(plain, { ...shared, admit, run, decode: decodeBytes, incomplete, limits, clock });
       });
       router.handlers.splice(0, router.handlers.length, ...handlers);
       serveReflection(router, clock);
@@ -245,6 +245,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     readMaxBytes,
     stop: streams.stop,
     check: admission.check,
+    recordExpired: admission.recordExpired,
     refused: count,
     reserve(bytes) {
       if (!budget.reserve(bytes)) return null;
@@ -262,35 +263,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   };
 };
 
-const parseRequest = (bytes: Uint8Array): ForwardRequest["message"] => {
-  checkEntries(bytes);
-  try {
-    return fromBinary(ForwardRequestSchema, bytes, { readUnknownFields: false }).message;
-  } catch (cause) {
-    throw new Problem("frame_invalid", { detail: "the message is not a ForwardRequest", cause });
-  }
-};
-
 const isForked = (error: unknown): boolean => error instanceof Problem && error.code === "queue_forked";
-
-/** Decodes a SubmitRequest into the context's values, and leaves Connect an empty one. */
-const takeSubmit = (message: Uint8Array<ArrayBuffer>, codec: string, values: ContextValues | undefined) => {
-  if (values === undefined) return message;
-  try {
-    const isJson = codec === "json";
-    values.set(
-      submittedKey,
-      isJson
-        ? fromJsonString(SubmitRequestSchema, strictUtf8.decode(message), { ignoreUnknownFields: true })
-        : fromBinary(SubmitRequestSchema, message, { readUnknownFields: false }),
-    );
-    return isJson ? Uint8Array.of(0x7b, 0x7d) : new Uint8Array();
-  } catch (cause) {
-    throw new Problem("frame_invalid", { detail: "the message is not a SubmitRequest", cause });
-  }
-};
-
-const strictUtf8 = new TextDecoder("utf-8", { fatal: true });
 
 const callerOf = (context: HandlerContext): Caller => {
   const caller = context.values.get(callerKey);

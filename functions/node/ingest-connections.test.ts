@@ -18,6 +18,8 @@ const active = {
 };
 
 let test: TestIngest;
+/** What was recorded as a last auth failure. */
+let refusals: unknown[];
 const sessions: ClientHttp2Session[] = [];
 afterEach(async () => {
   for (const session of sessions.splice(0)) session.destroy();
@@ -26,11 +28,12 @@ afterEach(async () => {
 
 /** Starts a listener that finds `state` for each certificate. */
 const start = async (listener: object = {}, state: object | null = active, requireEnrollment = false) => {
+  refusals = [];
   const certificates = {
     find: async (fingerprints: readonly string[]) =>
       new Map(fingerprints.flatMap((each) => (state ? [[each, state]] : []))),
     use: async () => undefined,
-    refused: async () => undefined,
+    refused: async (failure: unknown) => void refusals.push(failure),
   };
   test = await startTestIngest({
     config: { requireEnrollment },
@@ -85,6 +88,18 @@ describe("connections of the ingest listener", () => {
       const line = { level: "warn", message: "connection rejected", fields };
       if (requireEnrollment) expect(test.log.lines).toContainEqual(line);
       if (!requireEnrollment) await test.close();
+    }
+  });
+
+  it("records a connection with an expired certificate as the last auth failure of its identity, if core has issued it", async () => {
+    for (const state of [null, active]) {
+      await start({}, state);
+      const expired = await test.client({ notAfter: new Date(Date.now() - 60_000) });
+      const refused = begin(await open(expired));
+      expect(await answer(refused)).toMatchObject({ status: 401, code: "certificate_expired" });
+      const failure = { identity: "spiffe://fleet.test/host-1", reason: "certificate_expired" };
+      await expect.poll(() => refusals).toEqual(state ? [{ ...failure, certificateId: "certificate" }] : []);
+      if (state === null) await test.close();
     }
   });
 

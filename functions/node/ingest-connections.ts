@@ -12,7 +12,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { createSlots } from "../../kit/slots.ts";
 import { createTokenBuckets } from "../../kit/token-buckets.ts";
 import { identityOfCertificate } from "../../proto/identity.ts";
-import type { CallerCertificate } from "../ingest/admission.ts";
+import type { Admission, CallerCertificate } from "../ingest/admission.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 
 /** Limits of one caller. */
@@ -83,10 +83,10 @@ export const createIngestConnections = (needs: {
   limits: CallerLimits;
   clock: Pick<Clock, "monotonic">;
   log: { warn(fields: object, message: string): void };
-  /** Returns why a certificate has no active row, and whether it may send nevertheless. Rejects when it cannot be known. */
-  check(caller: CallerCertificate): Promise<{ fault: ProblemCode | undefined; refuse: Problem | undefined }>;
+  /** `check` rejects when the state of a certificate cannot be known. */
+  admission: Pick<Admission, "check" | "recordExpired">;
 }): IngestConnections => {
-  const { limits, clock, log, check } = needs;
+  const { limits, clock, log, admission } = needs;
   const connections = createSlots(limits.connectionsOfIdentityMax);
   const calls = createSlots(limits.callsOfIdentityMax);
   const refusedSlots = createSlots(refusedOfAddressMax);
@@ -97,7 +97,8 @@ export const createIngestConnections = (needs: {
   return {
     open(socket, session) {
       const address = socket.remoteAddress ?? "";
-      const { peer, fault } = readPeer(socket);
+      const { peer, fault, expired } = readPeer(socket);
+      if (expired) void admission.recordExpired(expired);
       const identity = peer?.caller.identity;
       const certificateKey = peer?.caller.fingerprintSha256 ?? `address ${addressKey(address)}`;
       const owner = identity?.ok ? `identity ${identity.identity}` : certificateKey;
@@ -134,7 +135,7 @@ export const createIngestConnections = (needs: {
       };
       const admit = async (caller: CallerCertificate): Promise<void> => {
         // A database that cannot be asked rejects the calls themselves.
-        const found = await check(caller).catch(() => undefined);
+        const found = await admission.check(caller).catch(() => undefined);
         admitting = undefined;
         if (isClosed) return;
         rowFault = found?.fault;
@@ -248,6 +249,7 @@ const connectionWindowBytes = 4 * 1024 * 1024;
 interface PeerRead {
   peer: PeerOfConnection | null;
   fault?: { problem: Problem; reason: string };
+  expired?: CallerCertificate;
 }
 
 /** OpenSSL's reasons for a certificate that is out of its dates. */
@@ -259,10 +261,9 @@ const readPeer = (socket: TLSSocket): PeerRead => {
   const peer = { der: Uint8Array.from(certificate.raw), caller: readCaller(certificate) };
   if (socket.authorized) return { peer };
   const reason = String(socket.authorizationError ?? "unknown");
-  const problem =
-    reason === expiredReason
-      ? new Problem("certificate_expired")
-      : new Problem("certificate_unknown", { detail: "The certificate does not chain to the client CA" });
+  if (reason === expiredReason)
+    return { peer: null, fault: { problem: new Problem("certificate_expired"), reason }, expired: peer.caller };
+  const problem = new Problem("certificate_unknown", { detail: "The certificate does not chain to the client CA" });
   return { peer: null, fault: { problem, reason } };
 };
 

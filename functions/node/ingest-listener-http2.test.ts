@@ -6,6 +6,7 @@ import { connect as connectTls } from "node:tls";
 import { gzipSync } from "node:zlib";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { countCpuMilliseconds } from "../../tests/cpu-time.ts";
+import { createTestClock } from "../../tests/fakes/clock.ts";
 import { frame, newQueue, testHost } from "../../tests/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../../tests/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
@@ -30,8 +31,8 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
   });
   afterAll(() => test.close());
 
-  const session = async (certificate: TestClient) => {
-    const client = connectHttp2(`https://localhost:${test.port}`, { ca: test.caPem, ...certificate });
+  const session = async (certificate: TestClient, to = test) => {
+    const client = connectHttp2(`https://localhost:${to.port}`, { ca: to.caPem, ...certificate });
     client.on("error", () => undefined);
     await once(client, "connect");
     return client;
@@ -80,6 +81,30 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     await expect.poll(() => test.ingest.gauges().openStreams).toBe(0);
     client.destroy();
   });
+
+  it.each(["Forward", "Submit"])(
+    "G2: ends a %s whose message stops, and holds its bytes in the budget until then",
+    async (name) => {
+      const clock = createTestClock();
+      const own = await startTestIngest({ needs: { fastPath, clock } });
+      const client = await session(await own.client({}), own);
+      const stream = client.request({ ":method": "POST", te: "trailers", ...grpc, ...method(name) });
+      stream.on("error", () => undefined);
+      const received: Record<string, unknown> = {};
+      for (const event of ["response", "trailers"]) stream.on(event, (headers) => Object.assign(received, headers));
+      stream.resume();
+      stream.write(enveloped(Buffer.alloc(500_000), 0, 900_000));
+      await expect.poll(() => own.ingest.gauges().inFlightBytes).toBe(500_005);
+      const closed = once(stream, "close");
+      await clock.advance(17_000 + 1_000 * (500_005 / 16_384));
+      await closed;
+      expect(received["grpc-status"]).toBe("4");
+      expect(details(received)).toContain("body_timeout");
+      await expect.poll(() => own.ingest.gauges()).toEqual({ inFlightBytes: 0, openStreams: 0 });
+      client.destroy();
+      await own.close();
+    },
+  );
 
   it("G1: rejects a gzip bomb and a length of 4 GiB with RESOURCE_EXHAUSTED, and uses less than 64 MB for them", async () => {
     const certificate = await test.client({});

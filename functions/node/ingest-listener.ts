@@ -5,12 +5,10 @@
 
 import type { IncomingMessage, ServerResponse } from "node:http";
 import {
-  constants,
   createSecureServer,
   type Http2ServerRequest,
   type Http2ServerResponse,
   type ServerHttp2Session,
-  type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -36,6 +34,7 @@ import {
   createIngestConnections,
   type PeerOfConnection,
 } from "./ingest-connections.ts";
+import { endWithResponse, isReset, pingIntervalMs, pingOrDestroy } from "./ingest-streams.ts";
 import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
@@ -72,7 +71,6 @@ const streamWindowBytes = 1024 * 1024;
 /** Far above the open calls of an identity, so that a client learns why the ninth is rejected. */
 const streamsOfConnectionMax = 16;
 const minVersion = "TLSv1.2";
-const pingIntervalMs = 30_000;
 const bodyTimeoutMsDefault = 15_000;
 
 /** Starts listening. Rejects when the address is not available. */
@@ -81,7 +79,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
   const limits = { ...callerLimits, ...options.callers };
   const sessions = new Map<ServerHttp2Session, Connection>();
   const http1 = new WeakMap<object, Connection>();
-  const connections = createIngestConnections({ limits, clock, log, check: ingest.check });
+  const connections = createIngestConnections({ limits, clock, log, admission: ingest });
 
   const server = createSecureServer({
     ...options.tls.current(),
@@ -271,29 +269,4 @@ const limitedGzip: typeof compressionGzip = {
       throw toConnectError(new Problem(tooLarge ? "frame_too_large" : "frame_invalid", { cause }));
     }
   },
-};
-
-/** Whether the client has reset a stream, or given it up with its connection. */
-const isReset = (stream: ServerHttp2Stream): boolean => stream.rstCode !== constants.NGHTTP2_NO_ERROR;
-
-/** Resets a stream after its response, so that a rejected sender stops sending (RFC 9113, 8.1). */
-const endWithResponse = (stream: ServerHttp2Stream): void => {
-  // The response listens first, and sends its trailers then; a reset before that would drop them.
-  stream.once("wantTrailers", () =>
-    setImmediate(() => {
-      if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
-    }),
-  );
-};
-
-/** Detects a host that vanished: TCP alone would keep its streams, which count against its limit, for hours. */
-const pingOrDestroy = (session: ServerHttp2Session): void => {
-  if (session.destroyed || session.closed) return;
-  const unanswered = setTimeout(() => session.destroy(), pingIntervalMs / 2);
-  unanswered.unref();
-  try {
-    session.ping(() => clearTimeout(unanswered));
-  } catch {
-    clearTimeout(unanswered);
-  }
 };

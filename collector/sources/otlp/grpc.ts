@@ -123,7 +123,7 @@ const readMessage = async (
   const body = await readBody(stream, prefixBytes + messageBytesMax, inFlight);
   const reader = createGrpcMessageReader(messageBytesMax, unpooled, tooLarge);
   const [message, ...others] = reader.push(body);
-  if (message === undefined || others.length > 0 || !reader.isComplete())
+  if (message === undefined || others.length > 0 || reader.incompleteBytes() > 0)
     throw new ConnectError("the request is not one whole message", Code.Unimplemented);
   if (!message.compressed) return message.data;
   if (encoding !== "gzip") throw new ConnectError("the compression must be gzip or none", Code.Unimplemented);

@@ -24,8 +24,12 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
   const buffers = createBufferPool(idleBuffersBytesMax);
 
   /** Decompresses and decodes messages, each in its turn; a message's buffer is released as soon as nothing refers to it. */
-  async function* readMessages(body: AsyncIterable<Bytes>, caller: Caller): AsyncGenerator<DecodeMessage[]> {
+  async function* readMessages(
+    { body, signal }: UniversalServerRequest,
+    caller: Caller,
+  ): AsyncGenerator<DecodeMessage[]> {
     const { bytesMax, gzip, limits, clock } = shared;
+    const reception = shared.incomplete.begin(caller.identity, signal);
     const reader = createGrpcMessageReader(bytesMax, buffers, () => new Problem("frame_too_large"));
     const decoding = (data: Bytes) => (): ForwardMessage => {
       const frame = readFrame(data, { identity: caller.identity, limits, receivedAt: clock.now(), buffers });
@@ -39,22 +43,23 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
       buffers.release(data);
       return decompressed;
     };
-    for await (const chunk of body) {
+    for await (const chunk of reception.chunks(body as AsyncIterable<Bytes>)) {
       const messages = reader.push(chunk);
+      reception.hold(reader.incompleteBytes(), messages.length > 0);
       if (messages.length === 0) continue;
       // One at a time: only one decompressed message is outside the byte budget.
       if (messages.some(({ compressed }) => compressed))
         for (const { compressed, data } of messages) yield [decoding(compressed ? await decompress(data) : data)];
       else yield messages.map(({ data }) => decoding(data));
     }
-    if (!reader.isComplete()) throw new ConnectError("the stream ends inside a message", Code.InvalidArgument);
+    if (reader.incompleteBytes() > 0) throw new ConnectError("the stream ends inside a message", Code.InvalidArgument);
   }
 
   async function* respond(request: UniversalServerRequest, trailer: Headers): AsyncGenerator<Bytes> {
     try {
       const values = request.contextValues ?? createContextValues();
       const caller = await shared.admit(values.get(callerCertificateKey));
-      const requests = readMessages(request.body as AsyncIterable<Bytes>, caller);
+      const requests = readMessages(request, caller);
       for await (const group of shared.run(requests, caller, request.signal))
         yield frameGrpcMessages(group.map(encodeAnswer));
       setTrailerStatus(trailer, undefined);

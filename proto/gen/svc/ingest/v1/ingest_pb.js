@@ -94,6 +94,7 @@ export const RejectionSchema = /*@__PURE__*/
  *   RESOURCE_EXHAUSTED   frame_too_large: halve the frame; too_many_streams: close a call
  *   FAILED_PRECONDITION  sequence_gap: continue from the cursor in ErrorInfo.metadata["cursor"]; queue_forked: see Open
  *   UNAVAILABLE          overloaded, database_unavailable, shutting_down: back off and reconnect
+ *   DEADLINE_EXCEEDED    body_timeout: a message arrives too slowly
  *   UNAUTHENTICATED      client_certificate_required, certificate_identity_invalid, certificate_expired
  *
  * One identity has at most 8 open calls on one core, and at most 256 frames of a call in flight. Resending is always safe.

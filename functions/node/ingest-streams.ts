@@ -1,0 +1,30 @@
+/** The HTTP/2 streams and sessions of the ingest listener. */
+import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+
+/** How often a session is pinged; it has half of that for its answer. */
+export const pingIntervalMs = 30_000;
+
+/** Whether the client has reset a stream, or given it up with its connection. */
+export const isReset = (stream: ServerHttp2Stream): boolean => stream.rstCode !== constants.NGHTTP2_NO_ERROR;
+
+/** Resets a stream after its response, so that a rejected sender stops sending (RFC 9113, 8.1). */
+export const endWithResponse = (stream: ServerHttp2Stream): void => {
+  // The response listens first, and sends its trailers then; a reset before that would drop them.
+  stream.once("wantTrailers", () =>
+    setImmediate(() => {
+      if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+    }),
+  );
+};
+
+/** Detects a host that vanished: TCP alone would keep its streams, which count against its limit, for hours. */
+export const pingOrDestroy = (session: ServerHttp2Session): void => {
+  if (session.destroyed || session.closed) return;
+  const unanswered = setTimeout(() => session.destroy(), pingIntervalMs / 2);
+  unanswered.unref();
+  try {
+    session.ping(() => clearTimeout(unanswered));
+  } catch {
+    clearTimeout(unanswered);
+  }
+};
