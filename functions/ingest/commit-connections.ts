@@ -2,7 +2,7 @@ import type { Client } from "pg";
 import type { Clock } from "../../kit/clock.ts";
 import { destroyClient } from "../store/copy-transaction.ts";
 
-/** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state. */
+/** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state, and until the server closes it. */
 export interface CommitConnections {
   /**
    * Runs work on an idle or a new connection, which is closed when the work fails or exceeds the timeout; then it rejects with
@@ -32,9 +32,18 @@ export const createCommitConnections = ({
   const idle: Client[] = [];
   const active = new Set<Client>();
   const closed = new AbortController();
+  const open = async (): Promise<Client> => {
+    const client = await connect();
+    // After a restart of the server, each idle one would fail a batch.
+    client.once("end", () => {
+      const at = idle.indexOf(client);
+      if (at >= 0) idle.splice(at, 1);
+    });
+    return client;
+  };
   return {
     async run(work) {
-      const client = idle.pop() ?? (await connect());
+      const client = idle.pop() ?? (await open());
       active.add(client);
       // The one way to end a query that the server does not answer: its promise rejects when the socket closes.
       const ended = new AbortController();

@@ -279,6 +279,21 @@ describe("committer", () => {
     await sql`alter table renamed rename to ingest_cursor`;
   });
 
+  it("D1: does not use an idle connection that the server has closed", async () => {
+    const ended: Promise<unknown>[] = [];
+    const connect = async () => {
+      const client = await openCommitClient(database.url);
+      ended.push(new Promise((resolve) => client.once("end", resolve)));
+      return client;
+    };
+    const { committer } = start({ connect });
+    await committer.commit(frame(1, 1), 1);
+    await database.connect().sql`select pg_terminate_backend(pid) from pg_stat_activity
+      where application_name = 'svc-server ingest' and datname = current_database()`;
+    await Promise.all(ended);
+    expect(await committer.commit(frame(2, 2), 1)).toMatchObject({ cursor: 2n });
+  });
+
   it("D1: is healthy again after an outage also when no frame comes", async () => {
     let isDown = true;
     const connect = async () => {

@@ -21,3 +21,11 @@ it("Q11, Q12: keeps or reports everything acknowledged when queues are restored 
   expect(report.forks).toBeGreaterThanOrEqual(2);
   expect(report.lost_reported).toBeGreaterThan(0);
 });
+
+it("D2, D5: keeps everything acknowledged, and recovers within 5 s, when a standby is promoted and when no connection is left", async () => {
+  await bundlePrograms(undefined, ["svc-collector"]);
+  const names = ["fail over to a standby", "use up the connections of PostgreSQL"];
+  const report = await runChaos({ seed: 1, minutes: 0, names });
+  expect(report).toMatchObject({ missing: 0, duplicates: 0, disordered: 0, broken: [] });
+  expect(report.faults.map(({ fault }) => fault).sort()).toEqual(names.sort());
+});

@@ -9,9 +9,9 @@ import { fraction } from "../../../kit/entropy.ts";
 import { memoryOf } from "../../../scripts/bench/processes.ts";
 import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { findPorts } from "../../../scripts/ports.ts";
-import { startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
 import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
+import { startReplicatedPostgres } from "../../replicated-postgres.ts";
 import { writeCollectorFiles } from "../soak/collector-files.ts";
 import { createKilledProgram } from "../soak/killed-program.ts";
 import { startLoad } from "../soak/load.ts";
@@ -67,12 +67,12 @@ export const runChaos = async (options: {
   await using cleanup = new AsyncDisposableStack();
   const dir = await mkdtemp(join(tmpdir(), "chaos-"));
   cleanup.defer(() => rm(dir, { recursive: true }));
-  const server = await startEmbeddedPostgres();
+  const server = await startReplicatedPostgres();
   cleanup.defer(() => server.stop("immediate"));
-  const proxy = await startTcpProxy(`${decodeURIComponent(new URL(server.url()).hostname)}/.s.PGSQL.5432`);
-  cleanup.defer(() => proxy.close());
+  const [proxy, direct] = await Promise.all([startTcpProxy(server.socket()), startTcpProxy(server.socket())]);
+  for (const { close } of [proxy, direct]) cleanup.defer(close);
   const { sql, close } = connectDatabase({
-    url: server.url(),
+    url: `postgres://postgres@127.0.0.1:${direct.port}/postgres`,
     openSocket: openDatabaseSocket,
     deadlineMs: drainTimeoutMs,
   });
@@ -110,7 +110,13 @@ export const runChaos = async (options: {
     discarded.push(await readStoredQueues(sql, judgedHostIds, since));
     for (const queue of numbered.queues) queue.expectRewind();
   };
-  const targets = { postgres: server, proxy, sql, core, collector, ingestPort };
+  const failOver = async () => {
+    await server.failOver();
+    proxy.target(server.socket());
+    direct.target(server.socket());
+    direct.reset();
+  };
+  const targets = { postgres: server, failOver, proxy, sql, core, collector, ingestPort };
   const scene: Scene = { ...targets, hostIds, copied, discardDatabase, stranger };
   const ackTimes = [...numbered.ackTimes, ...copied.map((host) => host.ackTimes)];
 

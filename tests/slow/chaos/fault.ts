@@ -7,6 +7,8 @@ import type { CopiedHost } from "./copied-hosts.ts";
 /** The targets of faults. */
 export interface Scene {
   postgres: EmbeddedPostgres;
+  /** Promotes a standby, and connects new connections to it; core keeps those to the old primary, which is read-only. */
+  failOver(): Promise<void>;
   /** Between core and PostgreSQL. */
   proxy: TcpProxy;
   /** A connection beside the proxy. */

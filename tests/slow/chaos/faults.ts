@@ -7,6 +7,7 @@ import { Worker } from "node:worker_threads";
 import { systemClock } from "../../../kit/clock.ts";
 import { type Fault, type Scene, seconds } from "./fault.ts";
 import { restoreFaults } from "./restore-faults.ts";
+import { serverFaults } from "./server-faults.ts";
 
 const signalPostgres = (postmaster: number, signal: "SIGSTOP" | "SIGCONT"): void => {
   const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postmaster)], { encoding: "utf8" });
@@ -139,6 +140,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     inject: ({ collector }) => collector.restart(),
   },
   ...restoreFaults,
+  ...serverFaults,
   "leave TLS handshakes unfinished": {
     id: "G2",
     recoveryMs: { max: 5_000 },
