@@ -14,6 +14,14 @@ import {
   TextVariable,
   UuidVariable,
 } from "../kit/variables.ts";
+import {
+  type ChatConfig,
+  chatConfigOf,
+  chatFaults,
+  chatFileForms,
+  chatVariables,
+  chatWarnings,
+} from "./chat-config.ts";
 
 /** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
 export interface IngestConfig {
@@ -33,12 +41,6 @@ export interface IngestConfig {
 export type SignerConfig =
   | { kind: "local-ca"; caCertFile: string; caKeyFile: string }
   | { kind: "external-command"; command: string; caCertFile: string };
-
-/** The language model of the chat agent (docs/chat.md). `baseUrl` null: the provider's own. */
-export type InferenceConfig =
-  | { provider: "mock"; model: string }
-  | { provider: "openai" | "anthropic"; model: string; apiKey: Secret; baseUrl: string | null }
-  | { provider: "openai-compatible" | "litellm"; model: string; apiKey: Secret; baseUrl: string };
 
 /** Core's configuration: parsed once, complete, frozen. */
 export interface CoreConfig {
@@ -69,6 +71,8 @@ export interface CoreConfig {
   collectorVersionMin: string | null;
   /** False: chat answers 503 `service_disabled`. */
   chatEnabled: boolean;
+  /** Null: chat is disabled, or has no model. */
+  chat: ChatConfig | null;
   /** The worker runs on Cloudflare, which sets `CF-Connecting-IP` itself. */
   onCloudflare: boolean;
   logLevel: string;
@@ -143,28 +147,22 @@ export const coreVariables = {
   SVC_COLLECTOR_MIN_VERSION: v.optional(
     v.pipe(TextVariable, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
   ),
-  SVC_CHAT_ENABLED: v.optional(BooleanVariable, "true"),
+  ...chatVariables,
   SVC_ON_CLOUDFLARE: v.optional(BooleanVariable, "false"),
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
 
 /** Variables whose value may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
-export const coreFileForms = ["SVC_DATABASE_URL", "SVC_AUTH_TOKEN_SECRET", "SVC_OPS_BEARER_TOKEN", "SVC_LICENSE"];
-
-/** Variables that web or the chat agent reads from the same env file. */
-const variablesOfOthers = [
-  "SVC_API_URL",
-  "SVC_CHAT_DATABASE_URL",
-  "SVC_CHAT_DATABASE_URL_FILE",
-  "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
-  "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
-  "SVC_CHAT_SQL_TOOL_ENABLED",
-  "SVC_INFERENCE_API_KEY",
-  "SVC_INFERENCE_API_KEY_FILE",
-  "SVC_INFERENCE_BASE_URL",
-  "SVC_INFERENCE_CHAT_MODEL",
-  "SVC_INFERENCE_PROVIDER",
+export const coreFileForms = [
+  "SVC_DATABASE_URL",
+  "SVC_AUTH_TOKEN_SECRET",
+  "SVC_OPS_BEARER_TOKEN",
+  "SVC_LICENSE",
+  ...chatFileForms,
 ];
+
+/** Variables that web reads from the same env file. */
+const variablesOfOthers = ["SVC_API_URL"];
 
 /** A parsed configuration, and warnings for the operator. */
 export interface ParsedCoreConfig {
@@ -182,6 +180,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
   const signer = signerConfig(resolved, faults);
   ingestFaults(resolved, faults);
+  chatFaults(resolved, faults);
   if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
     faults.push({ variable: "SVC_LICENSE_PUBLIC_KEY_FILE", message: "is required when SVC_LICENSE is set" });
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
@@ -223,11 +222,12 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,
     collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
     chatEnabled: values.SVC_CHAT_ENABLED,
+    chat: chatConfigOf(values),
     onCloudflare: values.SVC_ON_CLOUDFLARE,
     logLevel: values.SVC_LOG_LEVEL,
   };
   const known = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`), ...variablesOfOthers];
-  const warnings = [...warnOfUnknown(env, "SVC_", known)];
+  const warnings = [...warnOfUnknown(env, "SVC_", known), ...chatWarnings(values)];
   if (config.heartbeatIntervalSeconds < 12)
     warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core accepts at most 6 heartbeats a minute per certificate");
   return { config: Object.freeze(config), warnings };

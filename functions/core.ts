@@ -2,6 +2,7 @@ import type { Clock } from "../kit/clock.ts";
 import type { Entropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import type { CoreConfig } from "./config.ts";
+import type { Chat } from "./domain/chat/chat.ts";
 import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
@@ -12,7 +13,23 @@ export interface Observer {
   httpRequest(labels: { route: string; method: string; status: number }, seconds: number): void;
   enroll(outcome: string): void;
   heartbeat(outcome: string): void;
+  /** Called when a turn of chat has ended: `complete`, `aborted`, or the problem code of its failure. */
+  chatTurn(outcome: string): void;
+  /** Called when a tool call of chat has ended: `ok`, or the code of its error. */
+  chatToolCall(tool: string, outcome: string): void;
+  /** Called at the first output of the model, with the time since the question arrived. */
+  chatFirstEvent(seconds: number): void;
 }
+
+/** Counts nothing. */
+export const unobserved: Observer = {
+  httpRequest: () => undefined,
+  enroll: () => undefined,
+  heartbeat: () => undefined,
+  chatTurn: () => undefined,
+  chatToolCall: () => undefined,
+  chatFirstEvent: () => undefined,
+};
 
 /** Counts directory syncs and publishes the age of the snapshot. */
 export interface DirectoryObserver {
@@ -38,4 +55,6 @@ export interface Core {
   signer: Signer | null;
   /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */
   clientCertificates: ClientCertificateReader;
+  /** Null without a configured model, or when chat is disabled; its routes do not exist then. */
+  chat: Chat | null;
 }

@@ -80,6 +80,7 @@ export const problemCatalog = {
   too_many_exports: entry("throttled", "retry", "This operator has too many exports in flight"),
   // Chat.
   inference_failed: entry("bad_gateway", "retry", "The language model failed"),
+  too_many_conversations: entry("throttled", "retry", "Too many answers are being written"),
   // Central config.
   config_invalid: entry("invalid", "fix_request", "The collector config does not validate"),
   config_contains_secret: entry("invalid", "fix_request", "The collector config contains a secret"),

@@ -4,9 +4,9 @@ import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import { runEvery } from "../kit/run-every.ts";
 import { createApp } from "./app.ts";
+import { verifyAuditLog } from "./commands.ts";
 import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
 import type { Core } from "./core.ts";
-import { verifyAudit } from "./domain/audit/chain.ts";
 import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
 import type { LicenseSource } from "./domain/licensing/license.ts";
 import type { Route } from "./http/route.ts";
@@ -23,7 +23,7 @@ import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
-import { prepareDatabase, withDatabaseFaults } from "./node/prepare-database.ts";
+import { prepareDatabase } from "./node/prepare-database.ts";
 import { readKeyFile } from "./node/read-key-file.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import type { Reloaded } from "./node/reload-files.ts";
@@ -33,6 +33,7 @@ import { withConfigError } from "./node/with-config-error.ts";
 import { checksOf } from "./ops/core-checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
+import { startChat } from "./start-chat.ts";
 import { findCertificateStates } from "./store/certificates.ts";
 import { type ConnectedDatabase, callDeadlineMs, connectDatabase, connectionsMaxDefault } from "./store/database.ts";
 import { createDirectoryLock } from "./store/directory-lock.ts";
@@ -93,7 +94,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       "Connections that the pools open at most",
       () => connectionsMaxDefault + reportConnectionsMax + jobConnectionsMax,
     );
-    const core: Core = {
+    const base = {
       config,
       db: database.db,
       reports: reports.db,
@@ -106,6 +107,9 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       clientCertificates:
         files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),
     };
+    const chat =
+      config.chat && (await startChat(base, { config: config.chat, jobs: background, stopping: stop.signal }));
+    const core: Core = { ...base, chat: chat?.chat ?? null };
     const databaseClock = createDatabaseClock(database.db, systemClock);
     await databaseClock.measure();
     const jobCore = { ...core, db: background.db };
@@ -154,7 +158,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     log.info({ signal: await stopped }, "stopping");
     stop.abort();
     const timer = setTimeout(() => void closeDatabase(0), shutdownGraceMs);
-    await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory]);
+    await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory, chat?.ended]);
     clearTimeout(timer);
   } finally {
     stop.abort();
@@ -267,20 +271,6 @@ interface RunningIngest {
   health: Ingest["health"];
   close(): Promise<void>;
 }
-
-/** Recomputes the audit chain and prints the result as one JSON object. */
-const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
-  const url = config.databaseUrl.reveal();
-  // Without a deadline: one transaction reads the whole log.
-  const database = connectDatabase({ url, servers: createDatabaseServers(url), connectionsMax: 1, deadlineMs: 0 });
-  try {
-    const { ok, checked, headSeq, headHash, fault } = await withDatabaseFaults(() => verifyAudit(database.db));
-    process.stdout.write(`${JSON.stringify({ ok, checked, head_seq: headSeq, head_hash: headHash, fault })}\n`);
-    return ok ? 0 : 1;
-  } finally {
-    await database.close();
-  }
-};
 
 /** Runs one command line and returns its exit code. Without a command, serves until SIGTERM or SIGINT. */
 export const runServer = (command: string | undefined): Promise<number> =>

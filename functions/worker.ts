@@ -8,9 +8,12 @@ import { oneLine } from "../kit/log.ts";
 import { isRequestId } from "../kit/request-id.ts";
 import { createApp } from "./app.ts";
 import { type CoreConfig, parseCoreConfig } from "./config.ts";
-import type { Core, Observer } from "./core.ts";
+import { type Core, type Observer, unobserved } from "./core.ts";
+import type { Chat, ReceiptSigner } from "./domain/chat/chat.ts";
+import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { problemResponse } from "./http/render-problem.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
+import { createInference } from "./inference/create-inference.ts";
 import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { Problem } from "./problems.ts";
@@ -52,6 +55,7 @@ type Signing = Pick<Core, "signer" | "clientCertificates">;
 /** Bindings with the PEM that is in files on Node. */
 const caCertificateBinding = "SVC_ENROLLMENT_CA_CERT";
 const caKeyBinding = "SVC_ENROLLMENT_CA_KEY";
+const receiptKeyBinding = "SVC_CHAT_RECEIPT_SIGNING_KEY";
 
 /** Two, so that a statement beside a transaction does not wait for it. Every request in flight has as many. */
 const connectionsPerRequest = 2;
@@ -98,6 +102,17 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
     return { signer, clientCertificates: createClientCertificateReader({ authorities, cryptography }) };
   };
 
+  const receiptSigners = new LRUCache<string, Promise<ReceiptSigner>>({ max: 16 });
+  const receiptSignerOf = (env: Environment): Promise<ReceiptSigner> => {
+    const [pem, id] = [env[receiptKeyBinding], env.SVC_CHAT_RECEIPT_SIGNING_KEY_ID];
+    const name = `${id}\n${pem}`;
+    const known = receiptSigners.get(name);
+    if (known) return known;
+    const creating = createReceiptSigner(pem && id ? { pem, id } : null);
+    receiptSigners.set(name, creating);
+    return creating;
+  };
+
   return {
     async fetch(request, bindings, context) {
       const platform = platformOf(request, bindings);
@@ -117,6 +132,13 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         });
         const log = platform.log ?? consoleLog(config.logLevel);
         const { db } = database;
+        const chat: Chat | null = config.chat && {
+          inference: await createInference(config.chat.inference, { clock, entropy, log }),
+          sql: null,
+          sqlOffReason: "The SQL tools need the Node server",
+          signer: await receiptSignerOf(env),
+          stopping: new AbortController().signal,
+        };
         const core: Core = {
           config,
           db,
@@ -128,6 +150,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           cryptography,
           signer: signer && wrapSigner(signer),
           clientCertificates,
+          chat,
         };
         const app = createApp(core, {
           peerOf: (c) => peerOf(c, config),
@@ -169,8 +192,6 @@ const opsRoutes = (core: Core) =>
     },
     metrics: null,
   });
-
-const unobserved: Observer = { httpRequest: () => undefined, enroll: () => undefined, heartbeat: () => undefined };
 
 const levels = ["debug", "info", "warn", "error"] as const;
 

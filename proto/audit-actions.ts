@@ -18,6 +18,7 @@ export const auditActions = [
   "config.clear",
   "config.rollback",
   "fleet.export",
+  "chat.tool_call",
   "operator.sign_in",
   "directory.sync",
   "directory.refuse",

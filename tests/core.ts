@@ -2,8 +2,11 @@ import { inject } from "vitest";
 import { createApp } from "../functions/app.ts";
 import { type CoreConfig, parseCoreConfig } from "../functions/config.ts";
 import type { Core } from "../functions/core.ts";
+import type { Chat } from "../functions/domain/chat/chat.ts";
+import { createReceiptSigner } from "../functions/domain/chat/receipt-signer.ts";
 import type { HttpContext, Peer } from "../functions/http/request.ts";
 import type { Route } from "../functions/http/route.ts";
+import { createMockInference } from "../functions/inference/create-mock-inference.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../functions/node/node-cryptography.ts";
 import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "../functions/ops/checks.ts";
 import { opsRoutesOf } from "../functions/ops/index.ts";
@@ -101,6 +104,7 @@ const usualEnvironment: Environment = {
   SVC_DIRECTORY_DOMAIN: "example.test",
   SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
+  SVC_INFERENCE_CHAT_MODEL: "test-model",
 };
 
 /**
@@ -125,7 +129,8 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const entropy = createSeededEntropy();
   const clientCertificates = createClientCertificateReader({ authorities, cryptography });
   const reports = database.connect().db;
-  const usual: Core = { config, db, reports, clock, entropy, log, observe, cryptography, signer, clientCertificates };
+  const base = { config, db, reports, clock, entropy, log, observe, cryptography, signer, clientCertificates };
+  const usual: Core = { ...base, chat: config.chat && (await createTestChat()) };
   const core: Core = { ...usual, ...options.core };
   await seedPeople(db, clock.now());
 
@@ -167,6 +172,16 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     },
   };
 };
+
+/** Creates a chat agent with the mock model and an ephemeral key, without SQL tools unless given. */
+export const createTestChat = async (chat: Partial<Chat> = {}): Promise<Chat> => ({
+  inference: createMockInference("test-model"),
+  sql: null,
+  sqlOffReason: "Test cores have no SQL tools",
+  signer: await createReceiptSigner(null),
+  stopping: new AbortController().signal,
+  ...chat,
+});
 
 const usualOpsRoutes = (core: Core): readonly Route[] =>
   opsRoutesOf({

@@ -2,8 +2,8 @@
 // @ts-nocheck
 
 
-import type { Client, ClientMeta, Options as Options2, RequestResult, TDataShape } from './client/index.ts';
-import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
+import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
+import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -416,6 +416,135 @@ export const listAuditEvents = <ThrowOnError extends boolean = false>(options: O
             type: 'http'
         }],
     url: '/v1/audit-events',
+    ...options
+});
+
+/**
+ * The model, whether it may read the fleet, and the key that signs receipts
+ */
+export const chatStatus = <ThrowOnError extends boolean = false>(options: Options<ChatStatusData, ThrowOnError>): RequestResult<ChatStatusResponses, ChatStatusErrors, ThrowOnError> => options.client.get<ChatStatusResponses, ChatStatusErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/chat/status',
+    ...options
+});
+
+/**
+ * Every public key that ever signed receipts, as a JWK set (RFC 7517)
+ */
+export const listReceiptKeys = <ThrowOnError extends boolean = false>(options: Options<ListReceiptKeysData, ThrowOnError>): RequestResult<ListReceiptKeysResponses, ListReceiptKeysErrors, ThrowOnError> => options.client.get<ListReceiptKeysResponses, ListReceiptKeysErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/chat/receipt-keys',
+    ...options
+});
+
+/**
+ * The caller's conversations, the last used first
+ */
+export const listChatSessions = <ThrowOnError extends boolean = false>(options: Options<ListChatSessionsData, ThrowOnError>): RequestResult<ListChatSessionsResponses, ListChatSessionsErrors, ThrowOnError> => options.client.get<ListChatSessionsResponses, ListChatSessionsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/chat/sessions',
+    ...options
+});
+
+/**
+ * Create a conversation of the caller, who may have 200
+ */
+export const createChatSession = <ThrowOnError extends boolean = false>(options: Options<CreateChatSessionData, ThrowOnError>): RequestResult<CreateChatSessionResponses, CreateChatSessionErrors, ThrowOnError> => options.client.post<CreateChatSessionResponses, CreateChatSessionErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/chat/sessions',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete a conversation of the caller with its messages and receipts; an answer that is being written ends
+ */
+export const deleteChatSession = <ThrowOnError extends boolean = false>(options: Options<DeleteChatSessionData, ThrowOnError>): RequestResult<DeleteChatSessionResponses, DeleteChatSessionErrors, ThrowOnError> => options.client.delete<DeleteChatSessionResponses, DeleteChatSessionErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/chat/sessions/{id}',
+    ...options
+});
+
+/**
+ * A conversation of the caller with its messages, oldest first
+ */
+export const getChatSession = <ThrowOnError extends boolean = false>(options: Options<GetChatSessionData, ThrowOnError>): RequestResult<GetChatSessionResponses, GetChatSessionErrors, ThrowOnError> => options.client.get<GetChatSessionResponses, GetChatSessionErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/chat/sessions/{id}',
+    ...options
+});
+
+/**
+ * Rename a conversation of the caller
+ */
+export const renameChatSession = <ThrowOnError extends boolean = false>(options: Options<RenameChatSessionData, ThrowOnError>): RequestResult<RenameChatSessionResponses, RenameChatSessionErrors, ThrowOnError> => options.client.put<RenameChatSessionResponses, RenameChatSessionErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/chat/sessions/{id}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Ask a question; the answer is a stream of server-sent events, which ends with `done` or `error`
+ */
+export const sendChatMessage = <ThrowOnError extends boolean = false>(options: Options<SendChatMessageData, ThrowOnError, SendChatMessageResponse>): Promise<ServerSentEventsResult<SendChatMessageResponses>> => options.client.sse.post<SendChatMessageResponses, SendChatMessageErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/chat/sessions/{id}/messages',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * The signed receipts of a conversation of the caller, for `svc-server verify-receipts`
+ */
+export const getChatReceipts = <ThrowOnError extends boolean = false>(options: Options<GetChatReceiptsData, ThrowOnError>): RequestResult<GetChatReceiptsResponses, GetChatReceiptsErrors, ThrowOnError> => options.client.get<GetChatReceiptsResponses, GetChatReceiptsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/chat/sessions/{id}/receipts',
     ...options
 });
 

@@ -2518,6 +2518,768 @@ export type ListAuditEventsResponses = {
 
 export type ListAuditEventsResponse = ListAuditEventsResponses[keyof ListAuditEventsResponses];
 
+export type ChatStatusData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/chat/status';
+};
+
+export type ChatStatusErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ChatStatusError = ChatStatusErrors[keyof ChatStatusErrors];
+
+export type ChatStatusResponses = {
+    /**
+     * The status of chat
+     */
+    200: {
+        provider: 'openai' | 'openai-compatible' | 'litellm' | 'anthropic' | 'mock';
+        model: string;
+        sql_tools: {
+            offered: boolean;
+            reason: string | null;
+        };
+        receipts: {
+            key_id: string;
+            ephemeral: boolean;
+        };
+    };
+};
+
+export type ChatStatusResponse = ChatStatusResponses[keyof ChatStatusResponses];
+
+export type ListReceiptKeysData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/chat/receipt-keys';
+};
+
+export type ListReceiptKeysErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListReceiptKeysError = ListReceiptKeysErrors[keyof ListReceiptKeysErrors];
+
+export type ListReceiptKeysResponses = {
+    /**
+     * The keys, oldest first
+     */
+    200: {
+        keys: Array<{
+            kty: 'OKP';
+            crv: 'Ed25519';
+            x: string;
+            kid: string;
+            use: 'sig';
+            alg: 'EdDSA';
+            svc_ephemeral?: boolean;
+        }>;
+    };
+};
+
+export type ListReceiptKeysResponse = ListReceiptKeysResponses[keyof ListReceiptKeysResponses];
+
+export type ListChatSessionsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/chat/sessions';
+};
+
+export type ListChatSessionsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListChatSessionsError = ListChatSessionsErrors[keyof ListChatSessionsErrors];
+
+export type ListChatSessionsResponses = {
+    /**
+     * A page of conversations
+     */
+    200: {
+        items: Array<{
+            id: string;
+            title: string | null;
+            created_at: string;
+            updated_at: string;
+            message_count: number;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListChatSessionsResponse = ListChatSessionsResponses[keyof ListChatSessionsResponses];
+
+export type CreateChatSessionData = {
+    body?: {
+        title?: string | null;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/chat/sessions';
+};
+
+export type CreateChatSessionErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `conflict`: The resource is not in the state that the request expects
+     */
+    409: Problem & {
+        code?: 'conflict';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type CreateChatSessionError = CreateChatSessionErrors[keyof CreateChatSessionErrors];
+
+export type CreateChatSessionResponses = {
+    /**
+     * The conversation
+     */
+    201: {
+        id: string;
+        title: string | null;
+        created_at: string;
+        updated_at: string;
+        message_count: number;
+    };
+};
+
+export type CreateChatSessionResponse = CreateChatSessionResponses[keyof CreateChatSessionResponses];
+
+export type DeleteChatSessionData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/chat/sessions/{id}';
+};
+
+export type DeleteChatSessionErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type DeleteChatSessionError = DeleteChatSessionErrors[keyof DeleteChatSessionErrors];
+
+export type DeleteChatSessionResponses = {
+    /**
+     * The conversation is deleted
+     */
+    204: void;
+};
+
+export type DeleteChatSessionResponse = DeleteChatSessionResponses[keyof DeleteChatSessionResponses];
+
+export type GetChatSessionData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/chat/sessions/{id}';
+};
+
+export type GetChatSessionErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetChatSessionError = GetChatSessionErrors[keyof GetChatSessionErrors];
+
+export type GetChatSessionResponses = {
+    /**
+     * The conversation
+     */
+    200: {
+        id: string;
+        title: string | null;
+        created_at: string;
+        updated_at: string;
+        message_count: number;
+        messages: Array<{
+            id: string;
+            role: 'user' | 'assistant';
+            status: 'complete' | 'answering' | 'aborted' | 'failed';
+            created_at: string;
+            parts: Array<{
+                type: 'text';
+                text: string;
+            } | {
+                type: 'tool_call';
+                call_id: string;
+                name: 'list_tables' | 'describe_table' | 'query_sql';
+                input: {
+                    [key: string]: unknown;
+                };
+            } | {
+                type: 'tool_result';
+                call_id: string;
+                name: 'list_tables' | 'describe_table' | 'query_sql';
+                result: {
+                    kind: 'relations';
+                    relations: Array<{
+                        name: string;
+                        description: string;
+                    }>;
+                } | {
+                    kind: 'relation';
+                    name: string;
+                    description: string;
+                    columns: Array<{
+                        name: string;
+                        type: string;
+                        unit: string | null;
+                        description: string;
+                    }>;
+                    notes: Array<string>;
+                } | {
+                    kind: 'rows';
+                    columns: Array<{
+                        name: string;
+                        type: string;
+                    }>;
+                    rows: Array<Array<unknown>>;
+                    row_count: number;
+                    truncated: boolean;
+                } | {
+                    kind: 'error';
+                    code: string;
+                    message: string;
+                };
+            }>;
+        }>;
+    };
+};
+
+export type GetChatSessionResponse = GetChatSessionResponses[keyof GetChatSessionResponses];
+
+export type RenameChatSessionData = {
+    body: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        title: string;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/chat/sessions/{id}';
+};
+
+export type RenameChatSessionErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type RenameChatSessionError = RenameChatSessionErrors[keyof RenameChatSessionErrors];
+
+export type RenameChatSessionResponses = {
+    /**
+     * The conversation
+     */
+    200: {
+        id: string;
+        title: string | null;
+        created_at: string;
+        updated_at: string;
+        message_count: number;
+    };
+};
+
+export type RenameChatSessionResponse = RenameChatSessionResponses[keyof RenameChatSessionResponses];
+
+export type SendChatMessageData = {
+    body: {
+        /**
+         * must not be empty; must not hold NUL characters; must be well-formed Unicode
+         */
+        content: string;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/chat/sessions/{id}/messages';
+};
+
+export type SendChatMessageErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `conflict`: The resource is not in the state that the request expects
+     */
+    409: Problem & {
+        code?: 'conflict';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_conversations`: Too many answers are being written
+     */
+    429: Problem & {
+        code?: 'too_many_conversations';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `inference_failed`: The language model failed
+     */
+    502: Problem & {
+        code?: 'inference_failed';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `shutting_down`: Core is shutting down
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'shutting_down';
+    };
+};
+
+export type SendChatMessageError = SendChatMessageErrors[keyof SendChatMessageErrors];
+
+export type SendChatMessageResponses = {
+    /**
+     * The events `text_delta`, `tool_call`, `tool_result`, `receipt`, `done`, `error` (docs/chat.md)
+     */
+    200: string;
+};
+
+export type SendChatMessageResponse = SendChatMessageResponses[keyof SendChatMessageResponses];
+
+export type GetChatReceiptsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/chat/sessions/{id}/receipts';
+};
+
+export type GetChatReceiptsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetChatReceiptsError = GetChatReceiptsErrors[keyof GetChatReceiptsErrors];
+
+export type GetChatReceiptsResponses = {
+    /**
+     * The receipts with their payloads, a signed head and the keys
+     */
+    200: {
+        format: 'svc.chat-receipts.v1';
+        session_id: string;
+        head: {
+            session_id: string;
+            length: number;
+            last_sha256: string;
+            read_at: string;
+            key_id: string;
+            signature: string;
+        };
+        keys: Array<{
+            kty: 'OKP';
+            crv: 'Ed25519';
+            x: string;
+            kid: string;
+            use: 'sig';
+            alg: 'EdDSA';
+            svc_ephemeral?: boolean;
+        }>;
+        items: Array<{
+            seq: number;
+            session_id: string;
+            kind: 'user_message' | 'tool_call' | 'tool_result' | 'answer' | 'closing';
+            payload_sha256: string;
+            prev_sha256: string;
+            created_at: string;
+            key_id: string;
+            length?: number;
+            signature: string;
+            payload: {
+                [key: string]: unknown;
+            };
+        }>;
+    };
+};
+
+export type GetChatReceiptsResponse = GetChatReceiptsResponses[keyof GetChatReceiptsResponses];
+
 export type EnrollCollectorData = {
     body: {
         csr_pem: string;

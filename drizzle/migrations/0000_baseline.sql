@@ -72,6 +72,47 @@ CREATE TABLE "proof_use" (
 	CONSTRAINT "proof_use_certificate_id_purpose_pk" PRIMARY KEY("certificate_id","purpose")
 );
 --> statement-breakpoint
+CREATE TABLE "chat_message" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"session_id" uuid NOT NULL,
+	"position" integer NOT NULL,
+	"role" text NOT NULL,
+	"status" text NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"parts" text NOT NULL,
+	"provider" text,
+	"model" text,
+	"tail" text DEFAULT '' NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "chat_receipt" (
+	"session_id" uuid NOT NULL,
+	"seq" integer NOT NULL,
+	"receipt" text NOT NULL,
+	"payload" text NOT NULL,
+	CONSTRAINT "chat_receipt_session_id_seq_pk" PRIMARY KEY("session_id","seq")
+);
+--> statement-breakpoint
+CREATE TABLE "chat_receipt_key" (
+	"key_id" text PRIMARY KEY NOT NULL,
+	"x" text NOT NULL,
+	"ephemeral" boolean NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "chat_session" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"user_id" uuid NOT NULL,
+	"title" text,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"updated_at" timestamp (3) with time zone NOT NULL,
+	"message_count" integer DEFAULT 0 NOT NULL,
+	"receipt_count" integer DEFAULT 0 NOT NULL,
+	"last_receipt_sha256" text,
+	"turn_id" uuid,
+	"turn_expires_at" timestamp (3) with time zone
+);
+--> statement-breakpoint
 CREATE TABLE "collector_config" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"name" text,
@@ -282,6 +323,9 @@ ALTER TABLE "certificate" ADD CONSTRAINT "certificate_token_id_bootstrap_token_i
 ALTER TABLE "collector_identity" ADD CONSTRAINT "collector_identity_policy_id_enrollment_policy_id_fk" FOREIGN KEY ("policy_id") REFERENCES "public"."enrollment_policy"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "collector_identity" ADD CONSTRAINT "collector_identity_token_id_bootstrap_token_id_fk" FOREIGN KEY ("token_id") REFERENCES "public"."bootstrap_token"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "proof_use" ADD CONSTRAINT "proof_use_certificate_id_certificate_id_fk" FOREIGN KEY ("certificate_id") REFERENCES "public"."certificate"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "chat_message" ADD CONSTRAINT "chat_message_session_id_chat_session_id_fk" FOREIGN KEY ("session_id") REFERENCES "public"."chat_session"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "chat_receipt" ADD CONSTRAINT "chat_receipt_session_id_chat_session_id_fk" FOREIGN KEY ("session_id") REFERENCES "public"."chat_session"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "chat_session" ADD CONSTRAINT "chat_session_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "config_assignment" ADD CONSTRAINT "config_assignment_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "config_assignment" ADD CONSTRAINT "config_assignment_config_id_collector_config_id_fk" FOREIGN KEY ("config_id") REFERENCES "public"."collector_config"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "bootstrap_token" ADD CONSTRAINT "bootstrap_token_policy_id_enrollment_policy_id_fk" FOREIGN KEY ("policy_id") REFERENCES "public"."enrollment_policy"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
@@ -298,6 +342,9 @@ CREATE INDEX "certificate_token_key" ON "certificate" USING btree ("token_id","s
 CREATE UNIQUE INDEX "certificate_one_successor" ON "certificate" USING btree ("predecessor_id") WHERE "certificate"."status" = 'active';--> statement-breakpoint
 CREATE INDEX "collector_identity_policy" ON "collector_identity" USING btree ("policy_id","enrolled_at");--> statement-breakpoint
 CREATE INDEX "collector_identity_enrolled" ON "collector_identity" USING btree ("enrolled_at");--> statement-breakpoint
+CREATE UNIQUE INDEX "chat_message_position" ON "chat_message" USING btree ("session_id","position");--> statement-breakpoint
+CREATE INDEX "chat_session_person" ON "chat_session" USING btree ("user_id","updated_at","id");--> statement-breakpoint
+CREATE INDEX "chat_session_turn" ON "chat_session" USING btree ("turn_expires_at") WHERE "chat_session"."turn_id" is not null;--> statement-breakpoint
 CREATE INDEX "collector_config_hash" ON "collector_config" USING btree ("config_hash","created_at");--> statement-breakpoint
 CREATE UNIQUE INDEX "config_assignment_current" ON "config_assignment" USING btree ("identity_id") WHERE "config_assignment"."ended_at" is null;--> statement-breakpoint
 CREATE INDEX "config_assignment_identity" ON "config_assignment" USING btree ("identity_id","assigned_at");--> statement-breakpoint

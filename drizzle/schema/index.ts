@@ -1,5 +1,6 @@
 export * from "./audit.ts";
 export * from "./certificate.ts";
+export * from "./chat.ts";
 export * from "./config.ts";
 export * from "./deployment.ts";
 export * from "./enrollment.ts";

@@ -26,6 +26,8 @@ export interface Input<Params, Query, Payload, Caller> {
   origin: RequestOrigin;
   /** The `Accept` header, empty when there is none. */
   accept: string;
+  /** Aborts when the client disconnects before the response has begun. */
+  readonly signal: AbortSignal;
 }
 
 /** A response: JSON by default, or a text, or a stream of text. */
@@ -148,6 +150,10 @@ export const route = <
         caller,
         origin: c.get("origin"),
         accept,
+        // Read on demand: the adapter makes a controller for it.
+        get signal() {
+          return c.req.raw.signal;
+        },
       } as Input<Output<Params>, Output<Query>, Output<Payload>, Caller>);
       return render(c, reply);
     },

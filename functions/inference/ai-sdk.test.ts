@@ -4,7 +4,7 @@ import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import { type ModelProvider, type ScriptedReply, startModelProvider } from "../../tests/fakes/model-provider.ts";
-import type { InferenceConfig } from "../config.ts";
+import type { InferenceConfig } from "../chat-config.ts";
 import { Problem } from "../problems.ts";
 import { createInference } from "./create-inference.ts";
 import type { InferenceMessage, InferencePart, InferenceRequest } from "./inference.ts";

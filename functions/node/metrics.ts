@@ -52,8 +52,35 @@ export const createMetrics = (): Metrics => {
         requests.observe({ route, method: known(method), status }, seconds),
       enroll: (outcome) => enrollments.inc({ outcome }),
       heartbeat: (outcome) => heartbeats.inc({ outcome }),
+      ...createChatObserver(registers),
     },
     render: async () => ({ type: registry.contentType, content: await registry.metrics() }),
+  };
+};
+
+const createChatObserver = (registers: Registry[]): Pick<Observer, "chatTurn" | "chatToolCall" | "chatFirstEvent"> => {
+  const turns = new Counter({
+    name: "core_chat_turns_total",
+    help: "Answers of chat that have ended, by outcome: complete, aborted, or the problem code of the failure",
+    labelNames: ["outcome"],
+    registers,
+  });
+  const toolCalls = new Counter({
+    name: "core_chat_tool_calls_total",
+    help: "Tool calls of chat, by tool and outcome: ok, aborted, failed, or the code of the error that the model received",
+    labelNames: ["tool", "outcome"],
+    registers,
+  });
+  const firstEvents = new Histogram({
+    name: "core_chat_first_event_seconds",
+    help: "Time from a question to the first output of the model",
+    buckets: durationBuckets,
+    registers,
+  });
+  return {
+    chatTurn: (outcome) => turns.inc({ outcome }),
+    chatToolCall: (tool, outcome) => toolCalls.inc({ tool, outcome }),
+    chatFirstEvent: (seconds) => firstEvents.observe(seconds),
   };
 };
 

@@ -1,6 +1,15 @@
 import type { Core } from "../core.ts";
 import type { Route } from "../http/route.ts";
 import { listAuditEventsRoute } from "./audit-events/list.ts";
+import { receiptKeysRoute } from "./chat/receipt-keys.ts";
+import { createConversationRoute } from "./chat/sessions/create.ts";
+import { deleteConversationRoute } from "./chat/sessions/delete.ts";
+import { getConversationRoute } from "./chat/sessions/get.ts";
+import { listConversationsRoute } from "./chat/sessions/list.ts";
+import { sendMessageRoute } from "./chat/sessions/messages.ts";
+import { listReceiptsRoute } from "./chat/sessions/receipts.ts";
+import { renameConversationRoute } from "./chat/sessions/rename.ts";
+import { chatStatusRoute } from "./chat/status.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
 import { configDesiredRoute } from "./collector/config-desired.ts";
 import { assignConfigToManyRoute } from "./collector/configs/assign-many.ts";
@@ -58,6 +67,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   rollBackConfigRoute(core),
   ...fleetRoutesOf({ ...core, db: core.reports }),
   listAuditEventsRoute(core),
+  ...chatRoutesOf(core),
   ...collectorRoutesOf(core),
 ];
 
@@ -68,6 +78,22 @@ const fleetRoutesOf = (core: Core): readonly Route[] => [
   healthExportRoute(core),
   healthDetailRoute(core),
 ];
+
+/** The routes of chat, which exist only with a configured model. */
+const chatRoutesOf = ({ chat, ...core }: Core): readonly Route[] =>
+  chat === null
+    ? []
+    : [
+        chatStatusRoute(core, chat),
+        receiptKeysRoute(core, chat),
+        listConversationsRoute(core),
+        createConversationRoute(core),
+        getConversationRoute(core, chat),
+        renameConversationRoute(core),
+        deleteConversationRoute(core),
+        sendMessageRoute(core, chat),
+        listReceiptsRoute(core, chat),
+      ];
 
 /** The routes for collectors, which exist only with a configured enrollment signer. */
 const collectorRoutesOf = ({ signer, ...core }: Core): readonly Route[] =>

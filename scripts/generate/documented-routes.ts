@@ -20,7 +20,8 @@ export const namedSchemas = {
 /** Returns every route of a fully configured core. The routes are described and never called, so their dependencies may be empty. */
 export const documentedRoutes = (): readonly Route[] => {
   const { config } = parseCoreConfig(coreEnvironment("postgres://documented"), () => "");
-  const core = { config, signer: {}, observe: {}, clock: {}, db: {} } as unknown as Core;
+  const chat = { stopping: {} };
+  const core = { config, signer: {}, observe: {}, clock: {}, db: {}, chat } as unknown as Core;
   return [
     ...routesOf(core),
     ...opsRoutesOf({

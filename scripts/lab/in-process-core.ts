@@ -1,6 +1,6 @@
 import { createApp } from "../../functions/app.ts";
 import { parseCoreConfig } from "../../functions/config.ts";
-import type { Core } from "../../functions/core.ts";
+import { type Core, unobserved } from "../../functions/core.ts";
 import type { HttpContext, Peer } from "../../functions/http/request.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import { createClientCertificateReader } from "../../functions/signer/certificate.ts";
@@ -25,10 +25,11 @@ export const createInProcessCore = ({ env, ...dependencies }: InProcessCoreOptio
     reports: dependencies.db,
     entropy: systemEntropy,
     log: { debug: silent, info: silent, warn: silent, error: console.error },
-    observe: { httpRequest: silent, enroll: silent, heartbeat: silent },
+    observe: unobserved,
     cryptography,
     signer: null,
     clientCertificates: createClientCertificateReader({ authorities: [], cryptography }),
+    chat: null,
     ...dependencies,
   };
 };

@@ -34,7 +34,7 @@ export const parts: readonly Part[] = [
   { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
   { name: "kit", paths: ["kit/"], imports: [], without: [...database, ...http] },
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
-  { name: "config", paths: ["functions/config.ts"], imports: leaves },
+  { name: "config", paths: ["functions/config.ts", "functions/chat-config.ts"], imports: leaves },
   {
     name: "core",
     paths: ["functions/core.ts"],
@@ -137,7 +137,13 @@ export const parts: readonly Part[] = [
     imports: [...leaves, "http", "v1", "ops", "problems"],
     types: ["core", "config"],
   },
-  { name: "main", paths: ["functions/main.ts", "functions/server.ts"], imports: ["*"], node: true, environment: true },
+  {
+    name: "main",
+    paths: ["functions/main.ts", "functions/server.ts", "functions/start-chat.ts", "functions/commands.ts"],
+    imports: ["*"],
+    node: true,
+    environment: true,
+  },
   { name: "worker", paths: ["functions/worker.ts"], imports: ["*"] },
   { name: "version", paths: ["package.json"], imports: [] },
   {

@@ -105,7 +105,7 @@ const createSecureHeaders = ({ secure }: Web["config"]) =>
 
 /**
  * Rejects a request that a page of another origin caused (A5). A method other than GET and HEAD needs this `Origin`, which browsers
- * always send with a POST, and a POST needs a media type. A GET that the browser marks as another site's is rejected as well. Throws 403
+ * always send with a POST, PUT or DELETE, and a POST needs a media type. A GET that the browser marks as another site's is rejected as well. Throws 403
  * `cross_origin_refused`.
  */
 const checkOrigin = (c: WebContext, origin: string): void => {

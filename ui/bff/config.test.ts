@@ -122,7 +122,7 @@ describe("web's configuration", () => {
   it("shows chat when it is configured and not disabled", () => {
     const enabled = (env: Record<string, string>) => parse(env).config.chatEnabled;
     expect(enabled({ SVC_INFERENCE_CHAT_MODEL: "mock-1" })).toBe(true);
-    expect(enabled({ SVC_INFERENCE_PROVIDER: "anthropic" })).toBe(true);
+    expect(enabled({ SVC_INFERENCE_PROVIDER: "anthropic" })).toBe(false);
     expect(enabled({ SVC_INFERENCE_CHAT_MODEL: "mock-1", SVC_CHAT_ENABLED: "false" })).toBe(false);
   });
 });

@@ -42,7 +42,7 @@ export interface WebConfig {
   authTokenSecret: Secret;
   databaseUrl: Secret;
   tenantId: string;
-  /** Whether the page offers chat; core decides whether it answers. */
+  /** Whether the page offers chat: a model is set, as core has chat only then. */
   chatEnabled: boolean;
   logLevel: string;
 }
@@ -139,7 +139,7 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
     databaseUrl: values.SVC_DATABASE_URL,
     tenantId: values.SVC_TENANT_ID,
-    chatEnabled: values.SVC_CHAT_ENABLED && chatIsConfigured(values),
+    chatEnabled: values.SVC_CHAT_ENABLED && values.SVC_INFERENCE_CHAT_MODEL !== undefined,
     logLevel: values.SVC_LOG_LEVEL,
   };
   const known = [...Object.keys(webVariables), ...webFileForms.map((name) => `${name}_FILE`)];
@@ -162,9 +162,3 @@ const providerName = (issuer: string): string => {
   const { hostname } = new URL(issuer);
   return providerNames.find(([pattern]) => pattern.test(hostname))?.[1] ?? hostname;
 };
-
-/** Core serves chat when a model is set, and fails to start when the provider's settings are incomplete. */
-const chatIsConfigured = (values: {
-  SVC_INFERENCE_PROVIDER?: string | undefined;
-  SVC_INFERENCE_CHAT_MODEL?: string | undefined;
-}): boolean => values.SVC_INFERENCE_CHAT_MODEL !== undefined || values.SVC_INFERENCE_PROVIDER !== undefined;

@@ -8,7 +8,7 @@ import type { Web } from "./web.ts";
 
 /** A request to core. */
 export interface CoreCall {
-  method?: "GET" | "POST" | "DELETE";
+  method?: "GET" | "POST" | "PUT" | "DELETE";
   /** The path after `SVC_API_URL`, with its query: `/whoami`. */
   path: string;
   /** The person to call as; web itself by default. */

@@ -6,8 +6,11 @@ import { endSession, type SignedInHandler } from "./signed-in.ts";
 
 const id = ":id{[0-9A-Fa-f-]{36}}";
 
+/** A method of core that a browser reaches. */
+type ProxiedMethod = "GET" | "POST" | "PUT" | "DELETE";
+
 /** The routes of core that a browser reaches under `/api/core`: what operators may read, and chat. Every other path is 404. */
-export const proxiedRoutes: readonly (readonly [method: "GET" | "POST" | "DELETE", path: string])[] = [
+export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: string])[] = [
   ["GET", "/whoami"],
   ["GET", "/directory/status"],
   ["GET", "/collector/health"],
@@ -28,13 +31,15 @@ export const proxiedRoutes: readonly (readonly [method: "GET" | "POST" | "DELETE
   ["GET", "/chat/sessions"],
   ["POST", "/chat/sessions"],
   ["GET", `/chat/sessions/${id}`],
+  ["PUT", `/chat/sessions/${id}`],
   ["DELETE", `/chat/sessions/${id}`],
   ["POST", `/chat/sessions/${id}/messages`],
   ["GET", `/chat/sessions/${id}/receipts`],
 ];
 
 const queryLengthMax = 8192;
-const bodyBytesMax = 64 * 1024;
+/** A message of 32 KiB in JSON, which writes some characters in six bytes. */
+const bodyBytesMax = 200 * 1024;
 
 /** The headers of core's response that the browser receives. */
 const forwardedHeaders = ["content-type", "content-disposition", "retry-after", "x-accel-buffering"];
@@ -48,14 +53,14 @@ export const createProxy =
   async (c, session) => {
     const { search } = new URL(c.req.url);
     if (search.length > queryLengthMax) throw new WebProblem("uri_too_long");
-    const method = c.req.method as "GET" | "POST" | "DELETE";
+    const method = c.req.method as ProxiedMethod;
     const response = await core.call({
       method,
       path: `${route.replace(id, c.req.param("id") ?? "")}${search}`,
       userId: session.userId,
       requestId: c.get("requestId"),
       accept: c.req.header("accept") ?? "*/*",
-      ...(method === "POST" ? { json: await readJsonBytes(c.req.raw) } : {}),
+      ...(method === "POST" || method === "PUT" ? { json: await readJsonBytes(c.req.raw) } : {}),
       signal: c.req.raw.signal,
     });
     if (response.status === 401) {

@@ -4,6 +4,7 @@ import { enrollmentFailure, enrollmentRefusal } from "../../../drizzle/schema/en
 import { createTestDatabase, type TestDatabase } from "../../../tests/database.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
+import { unobserved } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database.ts";
 import { createRecordRefusals, EnrollmentRefusal } from "./refuse.ts";
@@ -37,8 +38,7 @@ describe("refusals", () => {
           },
         },
       });
-      const observe = { enroll: () => undefined, heartbeat: () => undefined, httpRequest: () => undefined };
-      return createRecordRefusals({ db: counting, clock, entropy: createSeededEntropy(seed), observe });
+      return createRecordRefusals({ db: counting, clock, entropy: createSeededEntropy(seed), observe: unobserved });
     });
     const use = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
     const refuse = (at: number, remoteAddress: string) =>

@@ -151,6 +151,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "config.clear": ["Config assignment cleared", "Clearing the config assignment failed"],
   "config.rollback": ["Config rolled back", "Config rollback failed"],
   "fleet.export": ["Fleet exported", "Fleet export ended early"],
+  "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],
   "operator.sign_in": ["Signed in", "Sign-in rejected"],
   "directory.sync": ["Directory synced", "Directory sync failed"],
   "directory.refuse": ["Directory snapshot accepted", "Directory snapshot rejected"],

@@ -1,0 +1,228 @@
+import { createSlots } from "../../../kit/slots.ts";
+import type { Receipt } from "../../../proto/chat/receipt.ts";
+import { messageBytesMax } from "../../../proto/chat/session.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { updateChatMessage } from "../../store/chat-messages.ts";
+import { renewTurn } from "../../store/chat-sessions.ts";
+import type { Origin } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { type BegunTurn, beginTurn } from "./begin-turn.ts";
+import type { Chat } from "./chat.ts";
+import { closeTurn, type TurnOutcome } from "./close-turn.ts";
+import { type Draft, inTurn, runTurn, type TurnNeeds, turnLost } from "./run-turn.ts";
+import { createEventChannel, type TurnEvent } from "./turn-event.ts";
+
+const turnsOfPersonMax = 2;
+const turnsOfCoreMax = 64;
+const turnMs = 60_000;
+/** Without an event of the model the response starts after this time, so that a proxy sees progress. */
+const openMs = 3_000;
+const renewMs = 2_000;
+
+/** A question to a conversation. */
+export interface Question {
+  sessionId: string;
+  content: string;
+}
+
+/** The events of an answer. `return` stops the model and the running query, and resolves once the turn is closed. */
+export interface Answer extends AsyncIterator<TurnEvent, void, void> {
+  return(): Promise<IteratorResult<TurnEvent, void>>;
+}
+
+type Needs = Pick<Core, "db" | "clock" | "entropy" | "log" | "observe">;
+
+/** The reason of an abort by the person: no fault. */
+class Stopped extends Error {
+  override readonly name = "Stopped";
+}
+
+/**
+ * Returns the function that answers questions: it resolves with the events at the first event of the model or after 3 s, and rejects with
+ * what failed before. Throws 413 `payload_too_large`, 429 `too_many_conversations`, and what `beginTurn` throws. `signal` aborts when the
+ * client disconnects before that.
+ */
+export const createAnswers = (core: Needs, chat: Chat) => {
+  const ofPerson = createSlots(turnsOfPersonMax);
+  const ofCore = createSlots(turnsOfCoreMax);
+  return async (
+    operator: Operator,
+    question: Question,
+    { origin, signal }: { origin: Origin; signal: AbortSignal },
+  ): Promise<Answer> => {
+    if (new TextEncoder().encode(question.content).length > messageBytesMax)
+      throw new Problem("payload_too_large", { detail: `A message is at most ${messageBytesMax} bytes` });
+    if (chat.stopping.aborted) throw new Problem("shutting_down");
+    const releasePerson = ofPerson(operator.userId);
+    const releaseCore = releasePerson && ofCore("");
+    const release = () => {
+      releasePerson?.();
+      releaseCore?.();
+    };
+    if (releaseCore === null) {
+      release();
+      throw new Problem("too_many_conversations", { retryAfterSeconds: 5 });
+    }
+    try {
+      const startedAt = core.clock.monotonic();
+      const turn = await beginTurn(core, chat, operator, question);
+      return await startTurn({ core, chat, operator, origin, signal, turn, startedAt, release });
+    } catch (error) {
+      release();
+      throw error;
+    }
+  };
+};
+
+const startTurn = async (start: {
+  core: Needs;
+  chat: Chat;
+  operator: Operator;
+  origin: Origin;
+  signal: AbortSignal;
+  turn: BegunTurn;
+  startedAt: number;
+  release(): void;
+}): Promise<Answer> => {
+  const { core, chat, signal, turn, startedAt, release } = start;
+  const { clock, log, observe } = core;
+  const abort = new AbortController();
+  const channel = createEventChannel(abort.signal);
+  const ended = new AbortController();
+  const opened = Promise.withResolvers<void>();
+  let isOpen = false;
+  const open = (): void => {
+    isOpen = true;
+    opened.resolve();
+  };
+  const stop = (): void => {
+    abort.abort(new Stopped("the client disconnected"));
+    channel.drop();
+    open();
+  };
+  const after = (ms: number, run: () => void): void => void clock.sleep(ms, ended.signal).then(run, () => undefined);
+  const whenAborted = (source: AbortSignal, run: () => void): void => {
+    if (source.aborted) run();
+    else source.addEventListener("abort", run, { once: true, signal: ended.signal });
+  };
+  after(openMs, open);
+  after(turnMs, () => abort.abort(new Problem("inference_failed", { detail: "The answer took longer than 60 s" })));
+  whenAborted(signal, stop);
+  whenAborted(chat.stopping, () => abort.abort(new Problem("shutting_down")));
+
+  const draft: Draft = { parts: [], stored: 0 };
+  const exclusive = createQueue();
+  let hasOutput = false;
+  const needs: TurnNeeds = {
+    ...start,
+    exclusive,
+    signal: abort.signal,
+    emit: async (event) => {
+      if (!hasOutput) {
+        hasOutput = true;
+        observe.chatFirstEvent((clock.monotonic() - startedAt) / 1000);
+        open();
+      }
+      await channel.write(event);
+      abort.signal.throwIfAborted();
+    },
+  };
+  const close = async (status: TurnOutcome): Promise<Receipt[]> =>
+    inTurn(needs, turn, (tx, session) =>
+      closeTurn(tx, { signer: chat.signer, clock }, session, { status, parts: draft.parts }),
+    );
+  const run = async (): Promise<void> => {
+    await channel.write({ event: "receipt", data: turn.receipt });
+    const end = await runTurn(needs, turn, draft).then(
+      () => ({ status: "complete" as const, error: null }),
+      (cause: unknown) => endOf(abort.signal.aborted ? abort.signal.reason : cause),
+    );
+    let { error } = end;
+    ended.abort();
+    try {
+      for (const data of await close(end.status)) await channel.write({ event: "receipt", data });
+    } catch (cause) {
+      error ??= cause;
+    }
+    const outcome = error === null ? end.status : error instanceof Problem ? error.code : "internal";
+    observe.chatTurn(outcome);
+    const seconds = (clock.monotonic() - startedAt) / 1000;
+    log.info({ session_id: turn.sessionId, message_id: turn.id, outcome, seconds }, "chat turn ended");
+    if (error === null) await channel.write({ event: "done", data: { message_id: turn.id, status: end.status } });
+    else if (isOpen) await channel.write({ event: "failed", error });
+    else opened.reject(error);
+    channel.end();
+    open();
+  };
+  keepLease({ core, turn, draft, exclusive, ended: ended.signal, lost: () => abort.abort(turnLost()) });
+  const finished = run().finally(release);
+  // `run` throws nothing that its caller could act on.
+  finished.catch(() => undefined);
+  await opened.promise;
+  return {
+    next: async () => {
+      const event = await channel.read();
+      return event === null ? { done: true, value: undefined } : { done: false, value: event };
+    },
+    return: async () => {
+      stop();
+      await finished;
+      return { done: true, value: undefined };
+    },
+  };
+};
+
+/** Returns how a turn ends that was stopped or failed. */
+const endOf = (cause: unknown): { status: TurnOutcome; error: unknown } => {
+  if (cause instanceof Stopped) return { status: "aborted", error: null };
+  const isShutdown = cause instanceof Problem && cause.code === "shutting_down";
+  return { status: isShutdown ? "aborted" : "failed", error: cause };
+};
+
+/** Renews the lease of a turn and stores the text so far, every two seconds until `ended` aborts. */
+const keepLease = ({
+  core: { db, clock, log },
+  turn,
+  draft,
+  exclusive,
+  ended,
+  lost,
+}: {
+  core: Needs;
+  turn: BegunTurn;
+  draft: Draft;
+  exclusive: TurnNeeds["exclusive"];
+  ended: AbortSignal;
+  lost(): void;
+}): void => {
+  let storedTail = "";
+  const renew = async (): Promise<void> => {
+    if (ended.aborted) return;
+    if (!(await renewTurn(db, { sessionId: turn.sessionId, turnId: turn.id }))) {
+      lost();
+      return;
+    }
+    const last = draft.parts.length > draft.stored ? draft.parts.at(-1) : undefined;
+    const tail = last?.type === "text" ? last.text : "";
+    if (tail !== storedTail) await updateChatMessage(db, turn.id, { tail });
+    storedTail = tail;
+  };
+  const keep = async (): Promise<void> => {
+    for (;;) {
+      await clock.sleep(renewMs, ended);
+      await exclusive(renew).catch((err: unknown) => log.warn({ err }, "the lease of a chat turn was not renewed"));
+    }
+  };
+  keep().catch(() => undefined);
+};
+
+/** Returns a function that runs tasks one after the other, whether or not they fail. */
+const createQueue = (): TurnNeeds["exclusive"] => {
+  let last: Promise<unknown> = Promise.resolve();
+  return (task) => {
+    const result = last.then(task);
+    last = result.catch(() => undefined);
+    return result;
+  };
+};

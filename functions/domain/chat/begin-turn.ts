@@ -1,0 +1,93 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
+import type { Receipt } from "../../../proto/chat/receipt.ts";
+import { titleLengthMax } from "../../../proto/chat/session.ts";
+import { cutText } from "../../../proto/management/text.ts";
+import type { Core } from "../../core.ts";
+import type { InferenceMessage } from "../../inference/inference.ts";
+import { Problem } from "../../problems.ts";
+import { insertChatMessages, listChatMessages } from "../../store/chat-messages.ts";
+import { leaseTurn, lockChatSession, updateChatSession } from "../../store/chat-sessions.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import type { Chat } from "./chat.ts";
+import { closeTurn } from "./close-turn.ts";
+import { historyOf } from "./model-messages.ts";
+import { appendReceipts, requireReceiptKey } from "./receipts.ts";
+
+/** Turns that a conversation may have. */
+const turnsMax = 100;
+/** The start of a question that becomes the title, in characters. */
+const titleCharacters = Math.min(80, titleLengthMax);
+
+/** A turn that has begun: its question is stored, and this core has its lease. */
+export interface BegunTurn {
+  sessionId: string;
+  /** The id of the answer. */
+  id: string;
+  /** The conversation so far, with the question. */
+  messages: InferenceMessage[];
+  receipt: Receipt;
+}
+
+/**
+ * Stores the question, its receipt and an empty answer, and takes the lease of the conversation. Closes a turn whose core was killed.
+ * Throws 404 `not_found`, 409 `conflict` while another answer is being written or after 100 turns.
+ */
+export const beginTurn = (
+  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  { signer, inference }: Pick<Chat, "signer" | "inference">,
+  operator: Operator,
+  { sessionId, content }: { sessionId: string; content: string },
+): Promise<BegunTurn> =>
+  db.transaction(async (tx) => {
+    const needs = { signer, clock };
+    const session = await lockChatSession(tx, sessionId);
+    if (session === undefined || session.userId !== operator.userId) throw new Problem("not_found");
+    await requireReceiptKey(tx, needs);
+    if (session.turnId !== null) {
+      if (!session.turnExpired)
+        throw new Problem("conflict", { detail: "An answer is being written in this conversation" });
+      await closeTurn(tx, needs, session, { status: "aborted" });
+    }
+    if (session.messageCount >= 2 * turnsMax)
+      throw new Problem("conflict", { detail: `The conversation has ${turnsMax} questions: begin another one` });
+    const earlier = await listChatMessages(tx, sessionId);
+    const now = new Date(clock.now());
+    const [questionId, answerId] = [uuidv7({ clock, entropy }), uuidv7({ clock, entropy })];
+    const shared = { sessionId, createdAt: now };
+    await insertChatMessages(tx, [
+      {
+        ...shared,
+        id: questionId,
+        position: session.messageCount + 1,
+        role: "user",
+        status: "complete",
+        parts: [{ type: "text", text: content }],
+      },
+      {
+        ...shared,
+        id: answerId,
+        position: session.messageCount + 2,
+        role: "assistant",
+        status: "answering",
+        parts: [],
+        provider: inference.provider,
+        model: inference.model,
+      },
+    ]);
+    const [receipt] = await appendReceipts(tx, needs, session, [
+      { kind: "user_message", payload: { message_id: questionId, content } },
+    ]);
+    if (receipt === undefined) throw new Error("no receipt was appended");
+    await updateChatSession(tx, sessionId, {
+      updatedAt: now,
+      messageCount: session.messageCount + 2,
+      title: session.title ?? (cutText(content.trim().replaceAll(/\s+/g, " "), titleCharacters) || null),
+    });
+    await leaseTurn(tx, sessionId, answerId);
+    return {
+      sessionId,
+      id: answerId,
+      messages: [...historyOf(earlier), { role: "user", text: content }],
+      receipt,
+    };
+  });

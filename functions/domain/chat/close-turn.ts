@@ -1,0 +1,72 @@
+import type { Receipt } from "../../../proto/chat/receipt.ts";
+import type { MessagePart, MessageStatus } from "../../../proto/chat/session.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { findChatMessage, updateChatMessage } from "../../store/chat-messages.ts";
+import { findExpiredTurns, type LockedChatSession, lockChatSession, releaseTurn } from "../../store/chat-sessions.ts";
+import type { Executor } from "../../store/database.ts";
+import type { Chat } from "./chat.ts";
+import { appendReceipts, type ChainNeeds, type ReceiptEntry, requireReceiptKey } from "./receipts.ts";
+
+/** How a turn ended. */
+export type TurnOutcome = Exclude<MessageStatus, "answering">;
+
+/** Returns the text of an answer. */
+export const textOf = (parts: readonly MessagePart[]): string =>
+  parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+
+/**
+ * Closes the turn of a locked conversation: stores the answer, appends its receipt if it has text, and the closing. `parts` absent: those
+ * that were stored last.
+ */
+export const closeTurn = async (
+  tx: Executor,
+  needs: ChainNeeds,
+  session: LockedChatSession,
+  { status, parts }: { status: TurnOutcome; parts?: readonly MessagePart[] },
+): Promise<Receipt[]> => {
+  const answer = session.turnId === null ? undefined : await findChatMessage(tx, session.turnId);
+  if (answer === undefined) throw new Problem("conflict", { detail: "The conversation has no open turn" });
+  const stored: MessagePart[] = answer.tail === "" ? [] : [{ type: "text", text: answer.tail }];
+  const whole = [...(parts ?? [...answer.parts, ...stored])];
+  await updateChatMessage(tx, answer.id, { status, parts: whole, tail: "" });
+  const text = textOf(whole);
+  const { provider, model } = answer;
+  const spoken: ReceiptEntry = {
+    kind: "answer",
+    payload: { message_id: answer.id, provider: provider ?? "", model: model ?? "", text },
+  };
+  const closing: ReceiptEntry = { kind: "closing", payload: { message_id: answer.id, status } };
+  const receipts = await appendReceipts(tx, needs, session, text === "" ? [closing] : [spoken, closing]);
+  await releaseTurn(tx, session.id);
+  session.turnId = null;
+  return receipts;
+};
+
+const batchMax = 100;
+
+/** Closes every turn whose core was killed as aborted, with the text that was stored. Returns undefined when there was none. */
+export const closeExpiredTurns = async (
+  { db, clock }: Pick<Core, "db" | "clock">,
+  { signer }: Pick<Chat, "signer">,
+): Promise<{ closed: number } | undefined> => {
+  let closed = 0;
+  for (const id of await findExpiredTurns(db, batchMax)) {
+    if (await closeExpiredTurn({ db, clock }, { signer }, id)) closed += 1;
+  }
+  return closed === 0 ? undefined : { closed };
+};
+
+/** Closes the turn of a conversation as aborted if its core was killed. Returns whether it did. */
+export const closeExpiredTurn = (
+  { db, clock }: Pick<Core, "db" | "clock">,
+  { signer }: Pick<Chat, "signer">,
+  id: string,
+): Promise<boolean> =>
+  db.transaction(async (tx) => {
+    const session = await lockChatSession(tx, id);
+    if (session === undefined || session.turnId === null || !session.turnExpired) return false;
+    await requireReceiptKey(tx, { signer, clock });
+    await closeTurn(tx, { signer, clock }, session, { status: "aborted" });
+    return true;
+  });

@@ -1,0 +1,87 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { type ChatMessageRow, listChatMessages } from "../../store/chat-messages.ts";
+import {
+  type ChatSessionRow,
+  countChatSessions,
+  deleteChatSession,
+  findChatSession,
+  insertChatSession,
+  listChatSessions,
+  updateChatSession,
+} from "../../store/chat-sessions.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import type { Chat } from "./chat.ts";
+import { closeExpiredTurn } from "./close-turn.ts";
+
+/** Conversations that a person may have. None is deleted silently: the person deletes one to begin another. */
+const conversationsMax = 200;
+
+type Needs = Pick<Core, "db" | "clock" | "entropy">;
+
+/** Creates a conversation of the operator. Throws 409 `conflict` when they have 200. */
+export const createConversation = async (
+  { db, clock, entropy }: Needs,
+  operator: Operator,
+  title: string | null,
+): Promise<ChatSessionRow> => {
+  if ((await countChatSessions(db, operator.userId)) >= conversationsMax)
+    throw new Problem("conflict", { detail: `You have ${conversationsMax} conversations: delete one first` });
+  const now = new Date(clock.now());
+  const row = { id: uuidv7({ clock, entropy }), userId: operator.userId, title, createdAt: now, updatedAt: now };
+  await insertChatSession(db, row);
+  return { ...row, messageCount: 0, receiptCount: 0, lastReceiptSha256: null, turnId: null, turnExpiresAt: null };
+};
+
+/** Returns one page of the operator's conversations, the last used first. */
+export const browseConversations = (
+  { db }: Pick<Needs, "db">,
+  operator: Operator,
+  page: PageRequest,
+): Promise<Paged<ChatSessionRow>> => listChatSessions(db, operator.userId, page);
+
+/**
+ * Returns a conversation of the operator, after closing its turn if the core that wrote it was killed. Throws 404 `not_found`, also for
+ * a conversation of somebody else.
+ */
+export const openConversation = async (
+  core: Pick<Needs, "db" | "clock">,
+  chat: Pick<Chat, "signer">,
+  operator: Operator,
+  id: string,
+): Promise<ChatSessionRow> => {
+  const session = await findChatSession(core.db, { id, userId: operator.userId });
+  if (session === undefined) throw new Problem("not_found");
+  if (session.turnExpired) await closeExpiredTurn(core, chat, id);
+  return session;
+};
+
+/** Returns a conversation of the operator with its messages, like `openConversation`. */
+export const readConversation = async (
+  core: Pick<Needs, "db" | "clock">,
+  chat: Pick<Chat, "signer">,
+  operator: Operator,
+  id: string,
+): Promise<{ session: ChatSessionRow; messages: ChatMessageRow[] }> => {
+  const session = await openConversation(core, chat, operator, id);
+  return { session, messages: await listChatMessages(core.db, id) };
+};
+
+/** Renames a conversation of the operator. Throws 404 `not_found`. */
+export const renameConversation = async (
+  { db }: Pick<Needs, "db">,
+  operator: Operator,
+  { id, title }: { id: string; title: string },
+): Promise<ChatSessionRow> => {
+  const session = await findChatSession(db, { id, userId: operator.userId });
+  if (session === undefined) throw new Problem("not_found");
+  await updateChatSession(db, id, { title });
+  return { ...session, title };
+};
+
+/** Deletes a conversation of the operator with its receipts; an answer that is being written ends. Throws 404 `not_found`. */
+export const deleteConversation = async ({ db }: Pick<Needs, "db">, operator: Operator, id: string): Promise<void> => {
+  if (!(await deleteChatSession(db, { id, userId: operator.userId }))) throw new Problem("not_found");
+};

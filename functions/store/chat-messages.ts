@@ -1,0 +1,33 @@
+import { eq } from "drizzle-orm";
+import { chatMessage } from "../../drizzle/schema/chat.ts";
+import type { Executor } from "./database.ts";
+
+/** A message's row. */
+export type ChatMessageRow = typeof chatMessage.$inferSelect;
+
+/** Inserts messages. */
+export const insertChatMessages = async (
+  db: Executor,
+  rows: readonly (typeof chatMessage.$inferInsert)[],
+): Promise<void> => {
+  await db.insert(chatMessage).values([...rows]);
+};
+
+/** Finds a message. */
+export const findChatMessage = async (db: Executor, id: string): Promise<ChatMessageRow | undefined> => {
+  const [row] = await db.select().from(chatMessage).where(eq(chatMessage.id, id));
+  return row;
+};
+
+/** Returns the messages of a conversation, oldest first. */
+export const listChatMessages = (db: Executor, sessionId: string): Promise<ChatMessageRow[]> =>
+  db.select().from(chatMessage).where(eq(chatMessage.sessionId, sessionId)).orderBy(chatMessage.position);
+
+/** Changes a message. */
+export const updateChatMessage = async (
+  db: Executor,
+  id: string,
+  change: Partial<Pick<ChatMessageRow, "status" | "parts" | "tail">>,
+): Promise<void> => {
+  await db.update(chatMessage).set(change).where(eq(chatMessage.id, id));
+};

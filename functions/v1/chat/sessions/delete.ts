@@ -1,0 +1,22 @@
+import type { Core } from "../../../core.ts";
+import { deleteConversation } from "../../../domain/chat/conversations.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { IdParams } from "../../shapes.ts";
+
+/** `DELETE /v1/chat/sessions/{id}`: deletes a conversation of the caller. */
+export const deleteConversationRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+  route({
+    method: "DELETE",
+    path: "/v1/chat/sessions/:id",
+    operationId: "deleteChatSession",
+    summary: "Delete a conversation of the caller with its messages and receipts; an answer that is being written ends",
+    guard: scope(core, "audit"),
+    params: IdParams,
+    replies: { 204: { description: "The conversation is deleted" } },
+    problems: ["not_found"],
+    handle: async ({ params, caller }) => {
+      await deleteConversation(core, caller, params.id);
+      return { status: 204 };
+    },
+  });

@@ -1,0 +1,31 @@
+import { ChatConversation } from "../../../../proto/chat/session.ts";
+import type { Core } from "../../../core.ts";
+import type { Chat } from "../../../domain/chat/chat.ts";
+import { readConversation } from "../../../domain/chat/conversations.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { IdParams } from "../../shapes.ts";
+import { messageExamples, messageView, sessionExample, sessionView } from "./session.ts";
+
+/** `GET /v1/chat/sessions/{id}`: a conversation of the caller with its messages. */
+export const getConversationRoute = (core: Pick<Core, "config" | "db" | "clock">, chat: Pick<Chat, "signer">) =>
+  route({
+    method: "GET",
+    path: "/v1/chat/sessions/:id",
+    operationId: "getChatSession",
+    summary: "A conversation of the caller with its messages, oldest first",
+    guard: scope(core, "audit"),
+    params: IdParams,
+    replies: {
+      200: {
+        description: "The conversation",
+        schema: ChatConversation,
+        example: { ...sessionExample, messages: messageExamples },
+      },
+    },
+    problems: ["not_found"],
+    handle: async ({ params, caller }) => {
+      const { session, messages } = await readConversation(core, chat, caller, params.id);
+      return { status: 200, body: { ...sessionView(session), messages: messages.map(messageView) } };
+    },
+  });

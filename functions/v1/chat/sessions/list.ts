@@ -1,0 +1,29 @@
+import * as v from "valibot";
+import { ChatSession } from "../../../../proto/chat/session.ts";
+import type { Core } from "../../../core.ts";
+import { browseConversations } from "../../../domain/chat/conversations.ts";
+import { scope } from "../../../http/guards.ts";
+import { createList, ListView, listFields } from "../../../http/list.ts";
+import { route } from "../../../http/route.ts";
+import { sessionExample, sessionView } from "./session.ts";
+
+/** `GET /v1/chat/sessions`: the caller's conversations, the last used first. */
+export const listConversationsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+  const list = createList(core.config.authTokenSecret, "chat-sessions");
+  return route({
+    method: "GET",
+    path: "/v1/chat/sessions",
+    operationId: "listChatSessions",
+    summary: "The caller's conversations, the last used first",
+    guard: scope(core, "audit"),
+    query: v.strictObject(listFields),
+    replies: {
+      200: {
+        description: "A page of conversations",
+        schema: ListView(ChatSession),
+        example: { items: [sessionExample], next_cursor: null },
+      },
+    },
+    handle: ({ query, caller }) => list(query, (page) => browseConversations(core, caller, page), sessionView),
+  });
+};

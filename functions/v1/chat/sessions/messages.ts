@@ -1,0 +1,75 @@
+import * as v from "valibot";
+import type { Core } from "../../../core.ts";
+import { type Answer, createAnswers } from "../../../domain/chat/answer.ts";
+import type { Chat } from "../../../domain/chat/chat.ts";
+import { eventStream, type StreamedEvent } from "../../../http/event-stream.ts";
+import { scope } from "../../../http/guards.ts";
+import { problemResponse, toProblem } from "../../../http/render-problem.ts";
+import { route } from "../../../http/route.ts";
+import { IdParams } from "../../shapes.ts";
+
+const Content = v.pipe(
+  v.string("must be a string"),
+  v.check((text) => text.trim() !== "", "must not be empty"),
+  v.check((text) => !text.includes("\u0000"), "must not hold NUL characters"),
+  v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
+);
+
+const example = `event: text_delta
+data: {"text":"3 hosts are offline."}
+
+event: done
+data: {"message_id":"01920000-0000-7000-8000-0000000000c3","status":"complete"}
+
+`;
+
+/** `POST /v1/chat/sessions/{id}/messages`: asks a question; the answer is a stream of server-sent events. */
+export const sendMessageRoute = (
+  core: Pick<Core, "config" | "db" | "clock" | "entropy" | "log" | "observe">,
+  chat: Chat,
+) => {
+  const answer = createAnswers(core, chat);
+  return route({
+    method: "POST",
+    path: "/v1/chat/sessions/:id/messages",
+    operationId: "sendChatMessage",
+    summary: "Ask a question; the answer is a stream of server-sent events, which ends with `done` or `error`",
+    guard: scope(core, "audit"),
+    params: IdParams,
+    body: v.strictObject({ content: Content }),
+    bodyExample: { content: "How many hosts are offline?" },
+    replies: {
+      200: {
+        description: "The events `text_delta`, `tool_call`, `tool_result`, `receipt`, `done`, `error` (docs/chat.md)",
+        type: "text/event-stream",
+        example,
+      },
+    },
+    problems: ["not_found", "conflict", "too_many_conversations", "inference_failed", "shutting_down"],
+    handle: async ({ params, body, caller, origin, signal }) => {
+      const question = { sessionId: params.id, content: body.content };
+      const events = await answer(caller, question, { origin, signal });
+      return eventStream(streamed(core, events, origin.requestId), core);
+    },
+  });
+};
+
+/** Turns the failure of a turn into the event `error`, whose data is the problem document that a failed request would have had. */
+const streamed = (
+  { log }: Pick<Core, "log">,
+  events: Answer,
+  requestId: string,
+): AsyncIterator<StreamedEvent, void, void> => ({
+  next: async () => {
+    const { done, value } = await events.next();
+    if (done) return { done, value: undefined };
+    if (value.event !== "failed") return { done: false, value };
+    const problem = toProblem(value.error);
+    log.error({ request_id: requestId, code: problem.code, err: problem.options.cause }, "chat turn failed");
+    return { done: false, value: { event: "error", data: JSON.parse(problemResponse(problem, requestId).body) } };
+  },
+  return: async () => {
+    await events.return();
+    return { done: true, value: undefined };
+  },
+});

@@ -1,0 +1,29 @@
+import { ReceiptFile } from "../../../../proto/chat/receipt.ts";
+import type { Core } from "../../../core.ts";
+import type { Chat } from "../../../domain/chat/chat.ts";
+import { openConversation } from "../../../domain/chat/conversations.ts";
+import { readReceipts } from "../../../domain/chat/receipts.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { IdParams } from "../../shapes.ts";
+
+/** `GET /v1/chat/sessions/{id}/receipts`: the signed receipts of a conversation, the file that an auditor verifies. */
+export const listReceiptsRoute = (core: Pick<Core, "config" | "db" | "clock">, chat: Pick<Chat, "signer">) =>
+  route({
+    method: "GET",
+    path: "/v1/chat/sessions/:id/receipts",
+    operationId: "getChatReceipts",
+    summary: "The signed receipts of a conversation of the caller, for `svc-server verify-receipts`",
+    guard: scope(core, "audit"),
+    params: IdParams,
+    replies: {
+      200: { description: "The receipts with their payloads, a signed head and the keys", schema: ReceiptFile },
+    },
+    problems: ["not_found"],
+    handle: async ({ params, caller }) => {
+      await openConversation(core, chat, caller, params.id);
+      const file = await readReceipts(core, chat.signer, { id: params.id, userId: caller.userId });
+      const headers = { "Content-Disposition": `attachment; filename="chat-receipts-${params.id}.json"` };
+      return { status: 200, body: file, headers };
+    },
+  });

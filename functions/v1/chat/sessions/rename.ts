@@ -1,0 +1,27 @@
+import * as v from "valibot";
+import { ChatSession } from "../../../../proto/chat/session.ts";
+import type { Core } from "../../../core.ts";
+import { renameConversation } from "../../../domain/chat/conversations.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { IdParams, Name } from "../../shapes.ts";
+import { sessionExample, sessionView } from "./session.ts";
+
+/** `PUT /v1/chat/sessions/{id}`: renames a conversation of the caller. */
+export const renameConversationRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+  route({
+    method: "PUT",
+    path: "/v1/chat/sessions/:id",
+    operationId: "renameChatSession",
+    summary: "Rename a conversation of the caller",
+    guard: scope(core, "audit"),
+    params: IdParams,
+    body: v.strictObject({ title: Name }),
+    bodyExample: { title: sessionExample.title },
+    replies: { 200: { description: "The conversation", schema: ChatSession, example: sessionExample } },
+    problems: ["not_found"],
+    handle: async ({ params, body, caller }) => ({
+      status: 200,
+      body: sessionView(await renameConversation(core, caller, { id: params.id, title: body.title })),
+    }),
+  });
