@@ -1,7 +1,8 @@
-import type { RelationSummary, ToolResult } from "../../proto/chat/tools.ts";
+import type { RelationSummary, ToolName, ToolResult } from "../../proto/chat/tools.ts";
 import type { Inference, InferenceMessage, InferencePart } from "./inference.ts";
+import { lines, shown } from "./mock/answer-words.ts";
 import { readQuestion } from "./mock/question.ts";
-import type { Table } from "./mock/topic.ts";
+import type { Rows } from "./mock/topic.ts";
 import { topics } from "./mock/topics.ts";
 
 /**
@@ -26,42 +27,43 @@ const reply = (messages: readonly InferenceMessage[], toolsOffered: boolean): In
   const asked = messages[start];
   const question = readQuestion(asked?.role === "user" ? asked.text : "");
   const results = messages.slice(start + 1).flatMap((message) => (message.role === "tool" ? message.results : []));
-  const call = (index: number, name: "list_tables" | "query_sql", input: Record<string, unknown>): InferencePart => ({
+  const failed = results.map(({ result }) => result).find((result) => result.kind === "error");
+  if (failed)
+    return words(`I cannot answer this: the query failed (${shown(failed.code)}). ${shown(failed.message, 500)}`);
+
+  const call = (index: number, name: ToolName, input: Record<string, unknown>): InferencePart => ({
     type: "tool_call",
     callId: `call_${start + 1}_${results.length + index + 1}`,
     name,
     input,
   });
-  const failed = results.map(({ result }) => result).find((result) => result.kind === "error");
-  if (failed) return words(`I cannot answer this: the query failed with ${failed.code}. ${failed.message}`);
-
   const topic = topics.find(({ matches }) => matches(question));
   if (topic === undefined) {
     const [first] = results;
     if (first === undefined && toolsOffered) return [call(0, "list_tables", {})];
     return words(unknownQuestion(first?.result.kind === "relations" ? first.result.relations : []));
   }
-  const tables = results.map(({ result }) => tableOf(result));
+  const tables = results.map(({ result }) => rowsOf(result));
   const statements = topic.next(question, tables);
-  if (statements === null) return words(topic.answer(question, tables));
-  if (!toolsOffered) return words("I cannot answer this: it needs the SQL tools, which are not offered now.");
-  return statements.map((statement, index) => call(index, "query_sql", { statement }));
+  if (statements.length === 0) return words(topic.answer(question, tables));
+  if (!toolsOffered)
+    return words("I cannot answer this: it needs the fleet's data, and the SQL tools are not available now.");
+  const calls = statements.map((statement, index) => call(index, "query_sql", { statement }));
+  return tables.length > 0 ? calls : [...words(`${topic.intent}\n`), ...calls];
 };
 
-const tableOf = (result: ToolResult): Table =>
+const rowsOf = (result: ToolResult): Rows =>
   result.kind === "rows"
-    ? {
-        rows: result.rows.map((row) => Object.fromEntries(result.columns.map(({ name }, at) => [name, row[at]]))),
-        truncated: result.truncated,
-      }
-    : { rows: [], truncated: false };
+    ? result.rows.map((row) => Object.fromEntries(result.columns.map(({ name }, at) => [name, row[at]])))
+    : [];
 
 const unknownQuestion = (relations: readonly RelationSummary[]): string =>
-  [
-    "I am a built-in model without a provider and do not understand this question. I can answer, for example:",
-    ...topics.map(({ example }) => `- ${example}`),
-    ...(relations.length > 0 ? ["The tables are:", ...relations.map(({ name }) => `- ${name}`)] : []),
-  ].join("\n");
+  lines(
+    "I am the built-in mock, not a language model, and do not understand this question. Ask for example:",
+    topics.map(({ example }) => `- ${example}`),
+    relations.length > 0 ? "The tables that I can read:" : null,
+    relations.map(({ name, description }) => `- ${name}: ${description}`),
+  );
 
 /** Splits a text into its words, each with the white space after it. */
 const words = (text: string): InferencePart[] =>

@@ -3,19 +3,33 @@ import type { Question } from "./question.ts";
 /** A row of a query, by column. */
 export type Row = Readonly<Record<string, unknown>>;
 
-/** Rows of a query; `truncated` when a limit cut them off. */
-export interface Table {
-  rows: readonly Row[];
-  truncated: boolean;
-}
+/** The rows of a query. */
+export type Rows = readonly Row[];
+
+/** The rows of a query that has none. */
+export const none: Rows = [];
 
 /** A question that the mock understands. */
 export interface Topic {
   /** A question of this topic, in the words of an operator. */
   example: string;
+  /** What the model says before its first tool call. */
+  intent: string;
   matches(question: Question): boolean;
-  /** Returns the statements to run next, or null when `tables`, the results so far, suffice for the answer. */
-  next(question: Question, tables: readonly Table[]): readonly string[] | null;
+  /**
+   * Returns the statements of the next round, by the results of all statements so far; none when these suffice for the answer. Values in
+   * a statement come from the person's question, and ids from results.
+   */
+  next(question: Question, results: readonly Rows[]): readonly string[];
   /** Returns the answer: plain text, links as local paths. */
-  answer(question: Question, tables: readonly Table[]): string;
+  answer(question: Question, results: readonly Rows[]): string;
 }
+
+/** Returns the `next` of a topic with one round of statements. */
+export const once =
+  (statements: (question: Question) => readonly string[]): Topic["next"] =>
+  (question, results) =>
+    results.length > 0 ? [] : statements(question);
+
+/** Rows that an answer lists unless the question names a number. */
+export const listed = ({ top }: Question): number => Math.min(50, Math.max(1, top ?? 10));
