@@ -42,7 +42,7 @@ beforeAll(async () => {
 afterAll(() => rm(dir, { recursive: true }));
 
 it.each([40, -40])(
-  "A4: a core whose clock is %i days wrong drops nothing, stores by the database's clock and is not ready",
+  "a core whose clock is %i days wrong drops nothing, stores by the database's clock and is not ready",
   async (days) => {
     const database = await createTestDatabase();
     const { sql } = database.connect();

@@ -38,7 +38,7 @@ const ask = async (version: string, requests: readonly object[]): Promise<{ answ
 };
 
 describe.each(["v1", "v1alpha"])("server reflection %s", (version) => {
-  it("C14: lists the services, and describes them with all that they import", async () => {
+  it("lists the services, and describes them with all that they import", async () => {
     const { answers, code } = await ask(version, [
       { list_services: "" },
       { file_containing_symbol: "svc.ingest.v1.IngestService" },

@@ -79,7 +79,7 @@ describe("maintainIngestPartitions", () => {
     expect(await held()).toEqual([]);
   });
 
-  it("A4: drops nothing while core's clock is 40 days ahead of the database's, or behind", async () => {
+  it("drops nothing while core's clock is 40 days ahead of the database's, or behind", async () => {
     await tick();
     await store(clock.now());
     databaseNow = clock.now();
@@ -91,7 +91,7 @@ describe("maintainIngestPartitions", () => {
     expect(await dropped()).toEqual([]);
   });
 
-  it("A4: drops one day at a tick, the oldest first, each audited with its row count", async () => {
+  it("drops one day at a tick, the oldest first, each audited with its row count", async () => {
     await tick();
     for (const days of [-1, 0, 0, 1]) await store(clock.now() + days * day);
     await store(clock.now() - 400 * day);

@@ -131,7 +131,7 @@ describe("readiness", () => {
     await away.close(0);
   });
 
-  it("A4: is not ready while core's clock differs by more than five minutes from the database's", async () => {
+  it("is not ready while core's clock differs by more than five minutes from the database's", async () => {
     const { core, clock } = await coreWith();
     const databaseClock = createDatabaseClock(core.db, clock);
     for (const [minutes, status] of [

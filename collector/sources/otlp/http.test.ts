@@ -65,6 +65,16 @@ it("converts JSON with ids in hex, numbers as text, enums by number, unknown mem
   });
 });
 
+it("rejects JSON that is not UTF-8, or with half of a surrogate pair, and stores nothing of it", async () => {
+  await start();
+  const span = (name: string) => `{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"${name}"}]}]}]}`;
+  const json = { "content-type": "application/json" };
+  expect((await otlp.post("/v1/traces", span("a\\ud800b"), json)).status).toBe(400);
+  expect((await otlp.post("/v1/traces", Buffer.from(span("a\xe9"), "latin1"), json)).status).toBe(400);
+  expect((await otlp.post("/v1/traces", span("fine"), json)).status).toBe(200);
+  expect(otlp.spanNames()).toEqual(["fine"]);
+});
+
 it.each([
   ["another path", "/v1/spans", {}, "POST", 404],
   ["another method", "/v1/traces", {}, "GET", 405],

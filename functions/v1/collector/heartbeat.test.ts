@@ -202,6 +202,18 @@ describe("POST /v1/collector/heartbeat", () => {
     expect((await test.api("POST", path, call)).body).toMatchObject({ status: 422 });
   });
 
+  it("rejects a body over 64 KiB", async () => {
+    const sized = (bytes: number) => `{"x":"${"x".repeat(bytes - 8)}"}`;
+    const send = (content: string) =>
+      test.api("POST", path, {
+        certificate: host.certificate,
+        listener: "ingest",
+        raw: { type: "application/json", content },
+      });
+    expect((await send(sized(65_536))).status).toBe(422);
+    expect((await send(sized(65_537))).body).toMatchObject({ status: 413, code: "payload_too_large" });
+  });
+
   it("rejects the seventh in any 60 s, also across a full minute", async () => {
     expect((await beat()).status).toBe(200);
     await clock.advance(59_000);
