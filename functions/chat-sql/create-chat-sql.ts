@@ -59,7 +59,7 @@ const prepareRole = async ({ db, locate, url, secret, revokePublic = true }: Cha
 };
 
 /** Returns core's URL with another login. Parameters that could change who logs in are left out. */
-const urlFor = (coreUrl: string, { role, password }: ChatLogin): string => {
+export const urlFor = (coreUrl: string, { role, password }: ChatLogin): string => {
   const url = new URL(coreUrl);
   url.username = role;
   url.password = password;
@@ -80,7 +80,8 @@ const exposureWarnings = (exposures: readonly string[]): string[] => {
   ];
 };
 
-const readable: Readable = {
+/** What a statement may read. */
+export const readable: Readable = {
   relations: new Set(relations.map(({ name }) => name)),
   columns: new Set(relations.flatMap(({ columns }) => columns.map(({ name }) => name))),
 };

@@ -186,6 +186,8 @@ const errorOf = (cause: unknown, limits: QueryLimits): ToolResult => {
     return { kind: "error", code: "not_permitted", message: "the statement reads something outside the relations" };
   if (aboutStatement.test(code))
     return { kind: "error", code: "query_failed", message: `${message}${hint ? ` (${hint})` : ""}`.slice(0, textMax) };
+  if (code === "53400")
+    return { kind: "error", code: "query_failed", message: "the statement needs too much space: read fewer rows" };
   if (/^53/.test(code))
     return { kind: "error", code: "too_many_queries", message: "the database has no room for the query: try again" };
   return { kind: "error", code: "database_unavailable", message: "the database did not answer: try again" };

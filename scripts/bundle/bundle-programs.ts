@@ -1,5 +1,5 @@
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
+import { copyFile, mkdir } from "node:fs/promises";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { buildFolder, replaceFile } from "./build-folder.ts";
@@ -55,7 +55,13 @@ export const bundlePrograms = async (
   }
 };
 
-const bundleProgram = async (entry: string, outdir: string): Promise<string[]> => {
+/** Files that a bundled package opens beside its own script: copied beside the bundle. */
+const companions: Readonly<Record<string, string>> = {
+  "node_modules/libpg-query/wasm/libpg-query.js": "node_modules/libpg-query/wasm/libpg-query.wasm",
+};
+
+/** Bundles the program of an entry file into `outdir/main.mjs`. Returns the files that the bundle depends on. */
+export const bundleProgram = async (entry: string, outdir: string): Promise<string[]> => {
   const { metafile } = await build({
     absWorkingDir: root,
     entryPoints: { main: entry },
@@ -72,11 +78,13 @@ const bundleProgram = async (entry: string, outdir: string): Promise<string[]> =
     logLevel: "error",
     // pg requires its native addon in a try block and works without it.
     external: ["pg-native"],
-    // CommonJS packages require Node's own modules, and an ES module has no `require`.
+    // CommonJS packages require Node's own modules and open files beside their script; an ES module has neither name.
     banner: {
-      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url);',
+      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url), __dirname = import.meta.dirname, __filename = import.meta.filename;',
     },
   });
+  for (const [script, file] of Object.entries(companions))
+    if (script in metafile.inputs) await copyFile(join(root, file), join(outdir, basename(file)));
   // bun.lock names the packages.
   return [...Object.keys(metafile.inputs).filter((path) => !path.startsWith("node_modules/")), ...buildInputs];
 };
