@@ -28,6 +28,12 @@ export const postHeaders = (stream: number, path: string, headers: Readonly<Reco
   return http2Frame(frameTypes.headers, 4, stream, block);
 };
 
+/** Returns DATA of a body that continues, in frames of 16 KB at most. */
+export const dataFrames = (stream: number, body: Uint8Array): Buffer[] =>
+  Array.from({ length: Math.ceil(body.length / 16_000) }, (_, index) =>
+    http2Frame(frameTypes.data, 0, stream, body.subarray(index * 16_000, (index + 1) * 16_000)),
+  );
+
 /** Returns a RST_STREAM with CANCEL. */
 export const resetStream = (stream: number): Buffer => http2Frame(frameTypes.reset, 0, stream, Buffer.of(0, 0, 0, 8));
 

@@ -5,12 +5,14 @@ import { encodeRows } from "../store/envelope-rows.ts";
 import { type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
 
 const open: ForwardMessage = { case: "open", value: create(OpenSchema) };
-const frame = (previousSequence: number): ForwardMessage => {
+const frame = (previousSequence: number, rejections = 0): ForwardMessage => {
   const queue = { hostId: "host", queueId: new Uint8Array(16) };
   const sequence = BigInt(previousSequence);
   const rows = encodeRows({ ...queue, receivedAt: 0, rows: [] });
+  const rejection = { sequence, code: "kind_invalid" as const, message: "" };
+  const rejected = Array.from({ length: rejections }, () => rejection);
   const value = { ...queue, previousSequence: sequence, lastSequence: sequence, rows };
-  return { case: "frame", value: { frame: value, rejected: [], discarded: [], bytes: 1 } };
+  return { case: "frame", value: { frame: value, rejected, discarded: [], bytes: 1 } };
 };
 
 /** A stream under the test's control: `send` groups of messages, `commit` frames in any order. */
@@ -164,5 +166,21 @@ describe("forward", () => {
     const resumed = stream.answers.next();
     await stream.commit(400);
     expect((await resumed).value).toEqual(["ack 400"]);
+  });
+
+  it("G2: reads no more while 10,000 rejections wait for their acks to leave", async () => {
+    const stream = start();
+    const opened = stream.answers.next();
+    await stream.send(open, frame(1, 9_999));
+    await opened;
+    await stream.send(frame(2, 1));
+    const full = stream.pulls();
+    await stream.send(frame(3));
+    expect(stream.pulls()).toBe(full);
+    const acks = stream.answers.next();
+    await stream.commit(1, 2);
+    expect((await acks).value?.length).toBe(2);
+    await stream.send(frame(4));
+    expect(stream.pulls()).toBeGreaterThan(full);
   });
 });

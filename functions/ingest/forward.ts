@@ -27,11 +27,14 @@ export interface ForwardSteps<Answer> {
 
 /** Frames of one stream that may wait for their ack before no more are read; the sender's own limit is far below. */
 const framesInFlightMax = 256;
+/** Rejections of one stream that may wait for their ack before no more are read: an ack can be larger than its frame. */
+const rejectionsInFlightMax = 10_000;
 
-type Entry<Answer> =
+type Entry<Answer> = { rejections: number } & (
   | { state: "pending" }
   | { state: "answered"; answer: Answer }
-  | { state: "rejected"; cause: unknown };
+  | { state: "rejected"; cause: unknown }
+);
 
 /**
  * Runs a stream to its end. Messages come in groups, as they arrive; answers leave in groups, as they become ready. Throws a Problem,
@@ -46,11 +49,13 @@ export async function* forward<Answer>(
   const entries: Entry<Answer>[] = [];
   const changed = createSignal();
   const drained = createSignal();
+  let rejections = 0;
   let opened = false;
   let ended = false;
 
-  const push = (answer: Promise<Answer>): Promise<unknown> => {
-    const at = entries.push({ state: "pending" }) - 1;
+  const push = (answer: Promise<Answer>, rejected = 0): Promise<unknown> => {
+    rejections += rejected;
+    const at = entries.push({ state: "pending", rejections: rejected }) - 1;
     const entry = entries[at] as Entry<Answer>;
     return answer.then(
       (value) => {
@@ -69,12 +74,12 @@ export async function* forward<Answer>(
     if (opened && message.case !== "frame") throw outOfOrder("only frames may follow open");
     opened = true;
     if (message.case === "open") return push(steps.open(message.value));
-    void push(steps.accept(message.value));
+    void push(steps.accept(message.value), message.value.rejected.length);
     return undefined;
   };
   const read = async (): Promise<void> => {
     const isOver = () => abort.aborted || disconnected.aborted;
-    const hasRoom = () => entries.length < framesInFlightMax || isOver();
+    const hasRoom = () => isOver() || (entries.length < framesInFlightMax && rejections < rejectionsInFlightMax);
     const iterator = requests[Symbol.asyncIterator]();
     while (!isOver()) {
       const paused = steps.untilReadable(abort, disconnected);
@@ -113,6 +118,7 @@ export async function* forward<Answer>(
         }
         answers.push(entry.answer);
         entries.shift();
+        rejections -= entry.rejections;
       }
       if (answers.length > 0) {
         drained.raise();

@@ -1,6 +1,7 @@
 /**
  * The messages of Forward and Submit that core is receiving. Invariants: the bytes of an incomplete message are in the byte budget, bounded
  * for each identity, from when they are read until the message is whole or its call ends; a message that arrives too slowly ends its call.
+ * The rejections of acks that their client does not read count as well.
  * Only the time in which core waits for bytes counts, so that a sender does not pay for a pause of core.
  */
 import type { Clock } from "../../kit/clock.ts";
@@ -9,7 +10,7 @@ import type { ByteBudget } from "./byte-budget.ts";
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** The body of one call. */
+/** The bytes that one call holds for its client. */
 export interface Reception {
   /** Returns the chunks of the body. Throws `body_timeout` when the message that is incomplete arrives too slowly. */
   chunks(body: AsyncIterable<Bytes>): AsyncIterable<Bytes>;

@@ -26,7 +26,13 @@ import type { ByteBudget } from "./byte-budget.ts";
 import type { Committer } from "./committer.ts";
 import { toConnectError } from "./connect-error.ts";
 import { decodeForward, submittedKey, takeSubmit } from "./decode-requests.ts";
-import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits } from "./examine-frame.ts";
+import {
+  checkClaims,
+  type ExaminedFrame,
+  envelopeOverheadBytes,
+  examineFrame,
+  type FrameLimits,
+} from "./examine-frame.ts";
 import { type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
 import type { IncompleteMessages } from "./incomplete-messages.ts";
 import { frameField, limitMessages, type MessageLimits } from "./limit-messages.ts";
@@ -158,8 +164,12 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   ): AsyncGenerator<ForwardAnswer[]> {
     try {
       const stream = streams.enter(caller);
+      // An answer that is unsent then is never sent, and nothing resumes this generator.
+      disconnected.addEventListener("abort", stream.leave, { once: true });
       try {
         let queue: OpenedQueue | undefined;
+        const unsent = incomplete.begin(caller.identity, disconnected);
+        let unsentBytes = 0;
         const steps = {
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
@@ -167,11 +177,18 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
             return { case: "opened", value: create(OpenedSchema, { cursor: queue.cursor }) };
           },
           async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
-            return { case: "ack", value: await acceptOf(queue, frame, disconnected) };
+            const ack = await acceptOf(queue, frame, disconnected);
+            unsentBytes += ackBytes(ack);
+            unsent.hold(unsentBytes, false);
+            return { case: "ack", value: ack };
           },
           untilReadable: budget.untilReadable,
         };
-        yield* forward(requests, steps, { abort: stream.signal, disconnected });
+        for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected })) {
+          yield answers;
+          for (const { case: kind, value } of answers) if (kind === "ack") unsentBytes -= ackBytes(value);
+          unsent.hold(unsentBytes, false);
+        }
       } finally {
         stream.leave();
       }
@@ -262,6 +279,9 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     },
   };
 };
+
+/** Returns what an ack counts in memory until it is sent, beside a few bytes. */
+const ackBytes = ({ rejected }: Ack): number => rejected.length * envelopeOverheadBytes;
 
 const isForked = (error: unknown): boolean => error instanceof Problem && error.code === "queue_forked";
 

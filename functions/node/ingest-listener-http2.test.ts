@@ -10,7 +10,8 @@ import { createTestClock } from "../../tests/fakes/clock.ts";
 import { frame, newQueue, testHost } from "../../tests/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../../tests/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
-import { connectRaw, frameTypes, http2Frame, postHeaders, resetStream } from "../../tests/raw-http2.ts";
+import { connectRaw, dataFrames, frameTypes, http2Frame, postHeaders, resetStream } from "../../tests/raw-http2.ts";
+import { rejectedFrames } from "../../tests/rejected-frames.ts";
 
 let test: TestIngest;
 const clients: ForeignClient[] = [];
@@ -105,6 +106,27 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
       await own.close();
     },
   );
+
+  it("G2: resets a stream whose client reads no acks, and counts its rejections in the budget until then", async () => {
+    const own = await startTestIngest({ needs: { fastPath }, listener: { stalledMs: 500 } });
+    const { socket, closed } = await connectRaw(own, await own.client({}));
+    const reset = new Promise<number>((resolve) =>
+      socket.on("data", (bytes: Buffer) => {
+        const at = bytes.indexOf(Buffer.of(0, 0, 4, frameTypes.reset, 0, 0, 0, 0, 1));
+        if (at >= 0) resolve(bytes.readUInt32BE(at + 9));
+      }),
+    );
+    const messages = rejectedFrames(testHost, { frames: 5, envelopes: 1_000 });
+    socket.write(Buffer.concat([postHeaders(1, method("Forward")[":path"], grpc), ...dataFrames(1, messages)]));
+    // The window has room for the first ack.
+    await expect.poll(() => own.ingest.gauges().inFlightBytes).toBeGreaterThanOrEqual(4_000 * 256);
+    // CANCEL
+    expect(await reset).toBe(8);
+    await expect.poll(() => own.ingest.gauges()).toEqual({ inFlightBytes: 0, openStreams: 0 });
+    socket.destroy();
+    await closed;
+    await own.close();
+  });
 
   it("G1: rejects a gzip bomb and a length of 4 GiB with RESOURCE_EXHAUSTED, and uses less than 64 MB for them", async () => {
     const certificate = await test.client({});

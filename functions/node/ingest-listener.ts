@@ -34,7 +34,7 @@ import {
   createIngestConnections,
   type PeerOfConnection,
 } from "./ingest-connections.ts";
-import { endWithResponse, isReset, pingIntervalMs, pingOrDestroy } from "./ingest-streams.ts";
+import { endWithResponse, isReset, pingIntervalMs, pingOrDestroy, resetStalled } from "./ingest-streams.ts";
 import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
@@ -57,6 +57,8 @@ export interface IngestListenerOptions {
   callers?: Partial<CallerLimits>;
   /** The deadline of a management request; 15 s by default. */
   bodyTimeoutMs?: number;
+  /** A call whose client reads no answer for this time is reset; 30 s by default. */
+  stalledMs?: number;
 }
 
 /** A listening ingest port. */
@@ -167,6 +169,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     adapter(request as Http2ServerRequest, response as Http2ServerResponse);
   };
   const sockets = limitHandshakes(server, { limits: { ...handshakeLimits, ...options.handshakes }, clock, log });
+  const stalled = resetStalled(options.stalledMs ?? 30_000);
   answerUnreadable(server);
   server.on("request", (request: Exchange["request"], response: Exchange["response"]) => {
     const exchange = { request, response };
@@ -178,6 +181,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
       const { stream } = request;
       stream.once("close", () => call.leave(isReset(stream)));
       endWithResponse(stream);
+      stalled.add(stream);
     } else response.once("close", () => call.leave(false));
     if (call.ready === undefined) return begin(exchange, connection);
     void call.ready.then((rejected) => {
@@ -218,6 +222,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     port: (server.address() as AddressInfo).port,
     async close(graceMs) {
       clearInterval(pings);
+      stalled.stop();
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       ingest.stop();
       sockets.destroyUnfinished();

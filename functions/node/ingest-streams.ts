@@ -3,9 +3,31 @@ import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node
 
 /** How often a session is pinged; it has half of that for its answer. */
 export const pingIntervalMs = 30_000;
+/** Answers that are unsent in each of so many checks are stalled: those of a client that reads leave in between. */
+const stalledChecks = 10;
 
 /** Whether the client has reset a stream, or given it up with its connection. */
 export const isReset = (stream: ServerHttp2Stream): boolean => stream.rstCode !== constants.NGHTTP2_NO_ERROR;
+
+/** Resets streams whose client does not read the answers, but answers pings: they would be held for ever. */
+export const resetStalled = (stalledMs: number) => {
+  const streams = new Map<ServerHttp2Stream, number>();
+  const timer = setInterval(() => {
+    for (const [stream, checks] of streams) {
+      const stalled = stream.writableLength > 0 ? checks + 1 : 0;
+      streams.set(stream, stalled);
+      if (stalled > stalledChecks) stream.close(constants.NGHTTP2_CANCEL);
+    }
+  }, stalledMs / stalledChecks);
+  timer.unref();
+  return {
+    add(stream: ServerHttp2Stream): void {
+      streams.set(stream, 0);
+      stream.once("close", () => streams.delete(stream));
+    },
+    stop: () => clearInterval(timer),
+  };
+};
 
 /** Resets a stream after its response, so that a rejected sender stops sending (RFC 9113, 8.1). */
 export const endWithResponse = (stream: ServerHttp2Stream): void => {

@@ -1,7 +1,11 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { connectRaw, frameTypes, http2Frame, postHeaders, resetStream } from "../../raw-http2.ts";
+import { connectRaw, dataFrames, frameTypes, http2Frame, postHeaders, resetStream } from "../../raw-http2.ts";
+import { rejectedFrames } from "../../rejected-frames.ts";
+
+/** The identity of the attacker. */
+export const attackerHost = "https://fleet.flood/d/attacker";
 
 /** The context of an attack, which runs until the signal aborts. */
 export interface Target {
@@ -99,6 +103,12 @@ export const attacks: Readonly<Record<string, (target: Target) => Promise<number
       },
       100,
     ),
+  "unread acks": (target) => {
+    // Each ack is eight times as large as its frame.
+    const body = rejectedFrames(attackerHost, { frames: 4, envelopes: 20_000 });
+    return hold(target, 4, (id) => Buffer.concat([postHeaders(id, forwardPath, grpc), ...dataFrames(id, body)]), 2);
+  },
+  "10,000 streams": (target) => hold(target, 1_000, (id) => postHeaders(id, forwardPath, grpc), 10),
   "bare connections": async ({ port, signal }) => {
     const sockets = new Set<Socket>();
     let opened = 0;

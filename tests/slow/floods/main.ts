@@ -12,7 +12,7 @@ import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { frame, newQueue } from "../../frames.ts";
 import { connectForeign, submit } from "../../grpc-client.ts";
-import { attacks } from "./attacks.ts";
+import { attackerHost, attacks } from "./attacks.ts";
 
 const peakMbMax = 350;
 const worker = new URL("./attacker.ts", import.meta.url);
@@ -24,7 +24,7 @@ const run = async (seconds: number, only: string | undefined) => {
   const database = await openEmbeddedDatabase();
   const core = await prepareIngestCore(database.url);
   const host = "https://fleet.flood/d/well-behaved";
-  const [pair, attacker] = [await core.client(host), await core.client("https://fleet.flood/d/attacker")];
+  const [pair, attacker] = [await core.client(host), await core.client(attackerHost)];
   const results: Record<string, object> = {};
   let alone = 0;
   let ok = true;
