@@ -102,11 +102,15 @@ const introducedBy = (field: unknown): string[] => {
   return [...single, ...stringsOf(colnames), ...stringsOf(aliascolnames)];
 };
 
-const functionNamesIn = (field: unknown): string[] =>
-  Array.from(
-    JSON.stringify(field).matchAll(/"funcname":(\[[^\]]*\])/g),
-    ([, list = "[]"]) => stringsOf(JSON.parse(list)).at(-1) ?? "",
-  );
+const functionNamesIn = (field: unknown): string[] => {
+  const names: string[] = [];
+  // Visits every member, at any depth.
+  JSON.stringify(field, (key, value) => {
+    if (key === "funcname") names.push(stringsOf(value).at(-1) ?? "");
+    return value;
+  });
+  return names;
+};
 
 /** Returns the texts of a list of String nodes. */
 const stringsOf = (list: unknown): string[] =>

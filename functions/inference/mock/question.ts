@@ -65,7 +65,7 @@ const sinceOf = (text: string): string | null => {
 
 /** Returns a quoted name, a URI, the name after `host`, or a word that looks like a host: with a letter, a digit and a hyphen or dot. */
 const hostOf = (text: string): string | null => {
-  const quoted = /["`“]([^"`”\n]{1,256})["`”]/.exec(text)?.[1] ?? /(?<!\w)'([^'\n]{1,256})'(?!\w)/.exec(text)?.[1];
+  const quoted = /["`“]([^"`“”\n]{1,256})["`”]/.exec(text)?.[1] ?? /(?<!\w)'([^'\n]{1,256})'(?!\w)/.exec(text)?.[1];
   if (quoted !== undefined) return quoted.trim() || null;
   const words = text.split(/\s+/).map((word) => word.replace(/^[([]+/, "").replace(/[?!.,;:)\]]{1,8}$/, ""));
   const uri = words.find((word) => /^[a-z]{2,10}:\/\/./i.test(word));
