@@ -22,8 +22,8 @@ export interface CopiedHost {
   readonly owed: ReadonlySet<string>;
   /** The queue ids that it left, as core knew a copy of them. */
   readonly forked: ReadonlySet<string>;
-  /** Copies the directory, runs for `ms`, and continues on the copy. */
-  restore(ms: number): Promise<void>;
+  /** Copies the directory, runs for `ms`, and continues on this or an earlier copy: `draw` in [0, 1) chooses one. */
+  restore(ms: number, draw: number): Promise<void>;
   /** Runs a second host on a copy of the directory for `ms`, and until core has acknowledged all of it. */
   runCopy(ms: number): Promise<void>;
   /** Accepts nothing more; resolves when everything is acknowledged, or after 60 s. Idempotent. */
@@ -44,6 +44,7 @@ export const startCopiedHost = (root: string, connection: Connection): CopiedHos
   const owed = new Set<string>();
   const forked = new Set<string>();
   const ackTimes: number[] = [];
+  const backups: { at: string; texts: ReadonlySet<string> }[] = [];
   let copies = 0;
   const start = (at = dir, word = "original"): Run =>
     run(at, connection, {
@@ -65,15 +66,16 @@ export const startCopiedHost = (root: string, connection: Connection): CopiedHos
     ackTimes,
     owed,
     forked,
-    async restore(ms) {
-      const backup = `${dir}-backup-${++copies}`;
-      const kept = new Set(await original.stop());
-      await cp(dir, backup, { recursive: true });
+    async restore(ms, draw) {
+      const newest = { at: `${dir}-backup-${++copies}`, texts: new Set(await original.stop()) };
+      await cp(dir, newest.at, { recursive: true });
+      backups.push(newest);
+      const backup = backups[Math.floor(draw * backups.length)] ?? newest;
       original = start();
       await systemClock.sleep(ms);
-      for (const text of await original.stop()) if (!kept.has(text)) owed.delete(text);
+      for (const text of await original.stop()) if (!backup.texts.has(text)) owed.delete(text);
       await rm(dir, { recursive: true });
-      await cp(backup, dir, { recursive: true });
+      await cp(backup.at, dir, { recursive: true });
       original = start();
     },
     async runCopy(ms) {

@@ -18,7 +18,7 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 5_000 },
     concerned: (scene, draw) => scene.hostIds.length + copiedIndex(scene, draw),
-    inject: (scene, draw) => copiedHost(scene, draw).restore(seconds(draw, 1, 4)),
+    inject: (scene, draw) => copiedHost(scene, draw).restore(seconds(draw, 1, 4), (draw * 97) % 1),
   },
   "run a copy of a queue": {
     id: "Q11",
