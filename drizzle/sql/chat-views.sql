@@ -46,8 +46,8 @@ BEGIN
 	SELECT h.identity_id, i.identity, i.device_id, h.last_heartbeat_at, h.started_at, h.boot_id, h.previous_boot_id, h.previous_boot_at,
 		h.hostname, h.platform, h.collector_version, h.collector_commit, h.config_valid, h.config_errors, h.running_config_hash,
 		h.desired_config_hash, h.last_known_good_config_hash, h.queue_records, h.queue_bytes, h.queue_bytes_max,
-		h.queue_oldest_record_age_seconds, h.queue_at_risk, h.dropped_records_total, h.dropped_since_previous, h.dead_letters,
-		h.queue_forks, h.forwarder_connected, h.forwarder_last_ack_at, h.forwarder_last_error, h.renewal_status,
+		h.queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters, h.queue_forks, h.queue_at_risk,
+		h.dropped_since_previous, h.forwarder_connected, h.forwarder_last_ack_at, h.forwarder_last_error, h.renewal_status,
 		h.renewal_last_attempt_at, h.renewal_next_attempt_at, h.renewal_last_error
 	FROM "collector_health" h LEFT JOIN "collector_identity" i ON i.id = h.identity_id;
 

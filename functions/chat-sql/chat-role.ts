@@ -46,6 +46,9 @@ const settings = {
 } as const;
 const superuserSettings = { temp_file_limit: "256MB" } as const;
 
+/** The names of roles that core makes begin with this. */
+const rolePrefix = "svc_chat_";
+
 // Any constant works if all cores of a database use the same.
 const lockKey = 7_303_014_592_618_312n;
 
@@ -61,7 +64,7 @@ export const makeChatRole = async (
   db.transaction(async (transaction) => {
     await transaction.execute(sql`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`);
     const server = await readServer(transaction);
-    const role = `svc_chat_${server.database_oid}`;
+    const role = `${rolePrefix}${server.database_oid}`;
     const password = await derive(secret, `svc chat role password\0${server.database_oid}`);
     const verifier = await scramVerifier(password, await derive(secret, `svc chat role salt\0${server.database_oid}`));
     try {
@@ -148,8 +151,9 @@ const rejectPowerful = async (db: Executor, role: string): Promise<void> => {
       where c.relkind in ('r', 'v', 'm', 'p', 'f') and c.oid not in (select oid from allowed)
         and c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace, 'pg_toast'::regnamespace)
         and has_any_column_privilege(chat.oid, c.oid, 'select, insert, update, references')
-    union all select 'owns or was granted something in another database' from pg_shdepend d join chat on chat.oid = d.refobjid
-      where d.refclassid = 'pg_authid'::regclass and d.dbid not in (0, (select oid from pg_database where datname = current_database()))
+    union all select 'owns something in another database' from pg_shdepend d join chat on chat.oid = d.refobjid
+      where d.refclassid = 'pg_authid'::regclass and d.deptype = 'o'
+        and d.dbid not in (0, (select oid from pg_database where datname = current_database()))
     union all select 'may write ' || c.oid::regclass from pg_class c, chat
       where c.relkind in ('r', 'v', 'm', 'p', 'f') and c.relnamespace not in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace)
         and (has_any_column_privilege(chat.oid, c.oid, 'insert, update') or has_table_privilege(chat.oid, c.oid, 'delete, truncate'))

@@ -1,10 +1,16 @@
+import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import type { ToolResult } from "../../proto/chat/tools.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
+import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../tests/core.ts";
+import { eventually } from "../../tests/eventually.ts";
+import { harmlessStatements } from "../../tests/harmless-statements.ts";
 import { fleetThresholds, readFleetRules } from "../domain/fleet/report.ts";
+import { arrayLiteral } from "../store/query-parts.ts";
 import { createChatSql } from "./create-chat-sql.ts";
+import { functions } from "./statement-grammar.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 const { sql: tools, offReason } = await createChatSql({
@@ -50,4 +56,197 @@ describe("the relations", () => {
         certificate.status,
       ]);
   });
+});
+
+describe("a statement of a model", () => {
+  it("is accepted: 75 as models write them", async () => {
+    expect(harmlessStatements.length).toBeGreaterThan(70);
+    const results: { statement: string; result: ToolResult }[] = [];
+    for (const statement of harmlessStatements) results.push({ statement, result: await query(statement) });
+    expect(results.filter(({ result }) => result.kind !== "rows")).toEqual([]);
+  });
+
+  it("gives the right rows", async () => {
+    const { body } = await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" });
+    const { items, summary } = body;
+    expect(
+      Object.fromEntries((await rows("select state, count(*) from collectors group by state")) as [string, number][]),
+    ).toEqual(Object.fromEntries(Object.entries(summary.by_state).filter(([, count]) => count > 0)));
+    const stale = items.filter(({ conditions }) => conditions.some(({ state }) => state === "stale"));
+    expect(await rows("select count(*) from collectors where 'stale' = any(conditions)")).toEqual([[stale.length]]);
+    const [first] = items;
+    expect(
+      await rows(`select identity, enrolled_at, last_heartbeat_at, queue_bytes, desired_config_hash, certificate_not_after
+        from collectors where identity_id = '${first?.identity_id}'`),
+    ).toEqual([
+      [
+        first?.identity,
+        first?.enrolled_at.replace(".000Z", "Z"),
+        first?.last_heartbeat_at?.replace(".000Z", "Z") ?? null,
+        first?.queue.bytes,
+        first?.config.desired_config_hash,
+        first?.certificate.not_after.replace(".000Z", "Z"),
+      ],
+    ]);
+    const statuses = Map.groupBy(items, ({ certificate }) => certificate.status);
+    const ofCertificates = await rows(
+      "select k.status, count(*) from certificates k join collectors c on c.certificate_id = k.id group by 1 order by 1",
+    );
+    expect(ofCertificates).toEqual([...statuses].map(([status, some]) => [status, some.length]).sort());
+  });
+
+  it("returns values as JSON has them", async () => {
+    const result =
+      await query(`select true, 1::int, 9007199254740993::bigint, 0.1::numeric, 1.5::float8, null::text, '{"a":[1]}'::jsonb,
+      array['a "b"', null, '\\\\'], array[1,2], timestamptz '2026-01-02 03:04:05.678+00', date '2026-01-02', interval '1 day 2 hours',
+      'NaN'::float8, 12345678901234567890.5::numeric, 'é' as text`);
+    expect(result).toMatchObject({
+      rows: [
+        [
+          true,
+          1,
+          "9007199254740993",
+          0.1,
+          1.5,
+          null,
+          { a: [1] },
+          ['a "b"', null, "\\\\"],
+          [1, 2],
+          "2026-01-02T03:04:05.678Z",
+          "2026-01-02",
+          "1 day 02:00:00",
+          "NaN",
+          "12345678901234567890.5",
+          "é",
+        ],
+      ],
+      row_count: 1,
+      truncated: false,
+    });
+  });
+
+  it.each([
+    ["select 1; select 2", "statement_refused", "send exactly one statement"],
+    ["", "statement_refused", "syntax error: it cannot be parsed"],
+    ["-- nothing", "statement_refused", "send exactly one statement"],
+    ["selec 1", "statement_refused", 'syntax error: syntax error at or near "selec"'],
+    ["delete from collectors", "statement_refused", "only SELECT is allowed"],
+    ["select 1\0; drop table person", "statement_refused", "the statement holds a character that SQL does not allow"],
+    [`select '${"x".repeat(9000)}'`, "statement_refused", "the statement is longer than 8192 bytes"],
+    [`select ${"(".repeat(100)}1${")".repeat(100)}`, "statement_refused", "the statement is nested too deeply"],
+    [`select ${"not ".repeat(1500)}true`, "statement_refused", "the statement is nested too deeply"],
+    [
+      "select * from persons",
+      "statement_refused",
+      'relation "persons" does not exist; there are collectors, heartbeats, certificates, config_assignments, audit_events, enrollment_policies',
+    ],
+    ["select nothing from collectors", "query_failed", 'column "nothing" does not exist'],
+    [
+      "select device from collectors",
+      "query_failed",
+      'column "device" does not exist (Perhaps you meant to reference the column "collectors.device_id".)',
+    ],
+    ["select 1 / 0", "query_failed", "division by zero"],
+    [
+      "select state from collectors group by platform",
+      "query_failed",
+      'column "collectors.state" must appear in the GROUP BY clause or be used in an aggregate function',
+    ],
+    ["select repeat('x', 10)", "statement_refused", "function repeat is not allowed"],
+    ["select a.b.c from collectors", "statement_refused", "write columns as name or alias.name"],
+  ])("is refused with the reason: %.40s", async (statement, code, message) => {
+    expect(await query(statement)).toEqual({ kind: "error", code, message });
+  });
+});
+
+describe("T4: a result that is too large", () => {
+  it("has 200 rows", async () => {
+    const result = await query("select generate_series(1, 100000000) as n");
+    expect(result).toMatchObject({ kind: "rows", row_count: 200, truncated: true });
+    expect(await query("select n from generate_series(1, 200) n")).toMatchObject({ row_count: 200, truncated: false });
+  });
+
+  it("of many bytes is cut off after whole rows", async () => {
+    const result = await query(
+      "select string_agg('0123456789', '') from generate_series(1, 1000) a, generate_series(1, 50) n group by n",
+    );
+    expect(result).toMatchObject({ kind: "rows", truncated: true });
+    expect(JSON.stringify(result).length).toBeLessThan(256 * 1024 + 1000);
+  });
+
+  it("of one row of 200 MB is refused, and core reads little of it", async () => {
+    const before = process.memoryUsage().rss;
+    const result = await query(
+      `select string_agg('${"x".repeat(1000)}', '') from (select generate_series(1, 200000)) s`,
+    );
+    expect(result).toMatchObject({ kind: "error", code: "result_too_large" });
+    expect(process.memoryUsage().rss - before).toBeLessThan(64 * 1024 * 1024);
+  });
+
+  it("is cancelled on the server when the signal aborts", async () => {
+    const controller = new AbortController();
+    const running = query(
+      "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0",
+      controller.signal,
+    );
+    const active = () =>
+      test.db.execute(sql`select pid from pg_stat_activity where application_name = 'svc-server chat' and state = 'active'
+        and datname = current_database()`);
+    await eventually(async () => expect(await active()).toHaveLength(1));
+    controller.abort(new Error("stopped by the person"));
+    await expect(running).rejects.toThrow("stopped by the person");
+    await eventually(async () => expect(await active()).toHaveLength(0));
+  });
+
+  it("does not start when the signal has aborted, or while it waits for others", async () => {
+    await expect(query("select 1", AbortSignal.abort(new Error("gone")))).rejects.toThrow("gone");
+    const busy = new AbortController();
+    const endless = "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
+    const blocking = [1, 2].map(() => query(endless, busy.signal).catch(() => undefined));
+    const waiting = new AbortController();
+    const waits = query("select 1", waiting.signal);
+    waiting.abort(new Error("gone"));
+    await expect(waits).rejects.toThrow("gone");
+    busy.abort();
+    await Promise.all(blocking);
+    expect(await rows("select 1")).toEqual([[1]]);
+  });
+});
+
+describe("describe", () => {
+  it("has every column of every relation with its type, and no other", async () => {
+    for (const { name } of tools?.relations() ?? []) {
+      const description = tools?.describe(name);
+      const result = await query(`select * from ${name} limit 0`);
+      if (result.kind !== "rows" || description?.kind !== "relation") throw new Error(JSON.stringify(result));
+      expect(description.columns.map((column) => ({ name: column.name, type: column.type }))).toEqual(result.columns);
+      for (const { description: words, unit, type } of description.columns) {
+        expect(words).toMatch(/^[A-Z].*[.]$/);
+        expect(unit !== null).toBe(type === "bigint" || type === "integer");
+      }
+    }
+  });
+
+  it("has the thresholds in force and the precedence of the states", () => {
+    const description = tools?.describe("collectors");
+    if (description?.kind !== "relation") throw new Error("no relation");
+    expect(description.notes).toContain(`Precedence of the states: ${fleetStates.join(", ")}.`);
+    expect(description.notes.find((note) => note.startsWith("stale:"))).toContain("no heartbeat for more than 180 s");
+    expect(description.notes.find((note) => note.startsWith("unsupported_version:"))).toContain("below 1.0.0");
+  });
+
+  it("refuses an unknown name", () => {
+    expect(tools?.describe("person")).toMatchObject({ kind: "error", code: "unknown_relation" });
+    expect(tools?.describe("fleet")).toMatchObject({ kind: "error", code: "unknown_relation" });
+  });
+});
+
+it("allows only functions of pg_catalog that are not volatile and run as their caller", async () => {
+  const found = await test.db.execute<{ name: string; fault: string | null }>(sql`
+    select w.name, case when p.proname is null then 'missing' when p.provolatile = 'v' then 'volatile' when p.prosecdef then 'definer' end as fault
+    from unnest(${arrayLiteral([...functions])}::text[]) as w (name)
+    left join pg_proc p on p.proname = w.name and p.pronamespace = 'pg_catalog'::regnamespace`);
+  const faults = Array.from(found).filter(({ fault }) => fault !== null);
+  // TRIM is syntax, and calls btrim.
+  expect(faults).toEqual([{ name: "trim", fault: "missing" }]);
 });

@@ -114,6 +114,16 @@ describe("T1: a hostile statement", () => {
     expect(result).toMatchObject({ kind: "error", code: "timeout" });
   });
 
+  it("T4: with one cell of 200 MB is cut off by core, with the parser switched off", async () => {
+    const before = process.memoryUsage().rss;
+    const result = await runQuery(chatUrl, boundStatement("select repeat('x', 200000000)", rules), {
+      signal,
+      limits: { ...limits, statementMs: 20_000 },
+    });
+    expect(result).toMatchObject({ kind: "error", code: "result_too_large" });
+    expect(process.memoryUsage().rss - before).toBeLessThan(64 * 1024 * 1024);
+  });
+
   it("stays refused by the parser under any change that keeps its meaning, and with others around it", () => {
     const statements = fc.constantFrom(...hostileStatements.map(({ statement }) => statement));
     const comment = fc.constantFrom("/**/", "/* select 1 */", "-- x\n", "\n", "\t", "  ", "/* /* a */ b */");

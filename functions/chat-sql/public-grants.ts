@@ -114,9 +114,15 @@ export const revokePublicGrants = async (db: Executor, chatRole: string): Promis
     await db.execute(sql`insert into chat_revoked_grant (kind, privilege, object)
       select ${kind}, ${privilege}, object from unnest(${arrayOf(revocable, kind, privilege)}::text[]) as object on conflict do nothing`);
   }
+  // An earlier boot, with another role for the tools, took this one for one of the others.
+  const mine = await db.execute<PublicGrant>(sql`
+    update chat_revoked_grant set granted_to = array_remove(granted_to, r.oid) from pg_roles r
+    where r.rolname = ${chatRole} and r.oid = any (granted_to) returning kind, privilege, object`);
+  for (const [{ kind, privilege }, objects] of grouped([...mine]))
+    await db.execute(sql`revoke ${sql.raw(`${privilege} on ${kind} ${objects}`)} from ${sql.identifier(chatRole)}`);
   const others = await db.execute<{ oid: string; name: string }>(sql`
     select oid::text, quote_ident(rolname) as name from pg_roles
-    where rolname <> ${chatRole} and rolname not like 'pg\\_%' and (rolname = current_user or not rolsuper) order by oid`);
+    where rolname <> ${chatRole} and rolname not like all (array['pg\\_%', 'svc\\_chat\\_%']) and (rolname = current_user or not rolsuper) order by oid`);
   const oids = `{${Array.from(others, ({ oid }) => oid).join(",")}}`;
   const names = Array.from(others, ({ name }) => name).join(", ");
   const due = await db.execute<PublicGrant>(sql`
