@@ -34,6 +34,20 @@ const themeBeforePaint = (): Plugin => ({
   },
 });
 
+const chatModule = /\/(ui\/app|proto)\/chat\//;
+
+/** Gives chat its own copy of valibot, which is one module: what only chat uses of it would be in the script that every page loads. */
+const valibotOfChat = (): Plugin => ({
+  name: "valibot-of-chat",
+  enforce: "pre",
+  apply: "build",
+  async resolveId(source, importer) {
+    if (source !== "valibot" || importer === undefined || !chatModule.test(importer)) return null;
+    const resolved = await this.resolve(source, importer, { skipSelf: true });
+    return resolved && `${resolved.id}?chat`;
+  },
+});
+
 /**
  * Builds the operator UI into `dist/ui`: hashed assets and `manifest.json` (keys relative to ui/app), without inline scripts, styles or
  * data URIs. `login` is the stylesheet of the sign-in page, which the server renders.
@@ -41,7 +55,7 @@ const themeBeforePaint = (): Plugin => ({
 export default defineConfig({
   root: "ui/app",
   publicDir: "public",
-  plugins: [solid(), themeBeforePaint()],
+  plugins: [solid(), themeBeforePaint(), valibotOfChat()],
   css: { transformer: "lightningcss" },
   build: {
     outDir: "../../dist/ui",

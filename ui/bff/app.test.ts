@@ -113,6 +113,11 @@ describe("A5: a request from another site's page", () => {
       request("/api/auth/logout", { method: "POST", headers: { Cookie: cookie, Origin: web.origin } }),
       post("/api/core/chat/sessions", { ...json, Origin: "https://evil.example" }),
       request(`/api/core/chat/sessions/${people.admin.userId}`, { method: "DELETE", headers: { Cookie: cookie } }),
+      request(`/api/core/chat/sessions/${people.admin.userId}`, {
+        method: "PUT",
+        headers: { Cookie: cookie, ...json, Origin: "https://evil.example" },
+        body: '{"title":"Renamed"}',
+      }),
     ]);
     for (const answer of refused) {
       expect({ status: answer.status, code: (await answer.json()).code }).toEqual({

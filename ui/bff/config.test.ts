@@ -119,7 +119,7 @@ describe("web's configuration", () => {
     expect(parse({ IDP_ISSUER: issuer, IDP_NAME: "Staff login" }).config.identityProvider.name).toBe("Staff login");
   });
 
-  it("shows chat when it is configured and not disabled", () => {
+  it("shows chat when a model is set and chat is not disabled", () => {
     const enabled = (env: Record<string, string>) => parse(env).config.chatEnabled;
     expect(enabled({ SVC_INFERENCE_CHAT_MODEL: "mock-1" })).toBe(true);
     expect(enabled({ SVC_INFERENCE_PROVIDER: "anthropic" })).toBe(false);

@@ -140,6 +140,44 @@ describe("a forwarded request", () => {
     await reader?.cancel();
   });
 
+  it("T1: passes events on as they arrive, uncompressed, and ends core's stream when the browser stops reading", async () => {
+    let send: (text: string) => void = () => undefined;
+    let cancelled = false;
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => {
+        send = (text) => controller.enqueue(new TextEncoder().encode(text));
+      },
+      cancel: () => {
+        cancelled = true;
+      },
+    });
+    const { asked, request } = webOver(
+      () => new Response(body, { headers: { "Content-Type": "text/event-stream", "X-Accel-Buffering": "no" } }),
+    );
+    const answer = await request(`/chat/sessions/${id}/messages`, {
+      method: "POST",
+      headers: {
+        Origin: web.origin,
+        "Content-Type": "application/json",
+        Accept: "text/event-stream",
+        "Accept-Encoding": "gzip, br",
+      },
+      body: '{"content":"hello"}',
+    });
+    expect(asked[0]?.headers.get("accept")).toBe("text/event-stream");
+    expect(answer.headers.get("content-type")).toBe("text/event-stream");
+    expect(answer.headers.get("x-accel-buffering")).toBe("no");
+    expect(answer.headers.get("content-encoding")).toBeNull();
+    expect(answer.headers.get("cache-control")).toBe("no-store");
+    const reader = answer.body?.getReader();
+    for (const event of ['event: text_delta\ndata: {"text":"3"}\n\n', ": open\n\n"]) {
+      send(event);
+      expect(new TextDecoder().decode((await reader?.read())?.value)).toBe(event);
+    }
+    await reader?.cancel();
+    expect(cancelled).toBe(true);
+  });
+
   it("I4: does not change a CSV's cells", async () => {
     const csv = "identity,queue_bytes\r\n'=1+1,-3\r\n'＝x,4\r\n";
     const { request } = webOver(() => new Response(csv, { headers: { "Content-Type": "text/csv; charset=utf-8" } }));
@@ -235,9 +273,9 @@ describe("a forwarded request", () => {
 });
 
 describe("a browser's request", () => {
-  const send = async (path: string, headers: Record<string, string>, body: string) => {
+  const send = async (path: string, headers: Record<string, string>, body: string, method = "POST") => {
     const { asked, request } = webOver(async (passed) => new Response(await passed.text(), { status: 201 }));
-    const answer = await request(path, { method: "POST", headers: { Origin: web.origin, ...headers }, body });
+    const answer = await request(path, { method, headers: { Origin: web.origin, ...headers }, body });
     return { answer, asked };
   };
 
@@ -250,6 +288,8 @@ describe("a browser's request", () => {
     expect((await send(path, json, "x".repeat(204_800))).answer.status).toBe(201);
     expect((await send(path, json, "x".repeat(204_801))).answer.status).toBe(413);
     expect((await send(path, { "Content-Type": "text/plain" }, "{}")).answer.status).toBe(415);
+    const renamed = await send(`/chat/sessions/${id}`, json, '{"title":"Rollout"}', "PUT");
+    expect([renamed.asked[0]?.method, await renamed.answer.text()]).toEqual(["PUT", '{"title":"Rollout"}']);
   });
 
   it("has an address of at most 8 KiB, and is rate limited", async () => {

@@ -11,6 +11,16 @@ export interface ApiClient {
     schema: Schema,
     signal?: AbortSignal,
   ): Promise<v.InferOutput<Schema>>;
+  /** Sends a request and returns its successful response, the body unread. Rejects as `get` does. */
+  send(path: string, request: ApiRequest): Promise<Response>;
+}
+
+/** A request that changes something. */
+export interface ApiRequest {
+  method: "POST" | "PUT" | "DELETE";
+  /** Sent as JSON. */
+  body?: unknown;
+  signal?: AbortSignal;
 }
 
 interface ApiProblemFields {
@@ -40,26 +50,47 @@ export class ApiProblem extends Error {
 }
 
 /** Creates a client over `fetch`. Requests are same-origin, so they carry the session cookie. */
-export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => ({
-  async get(path, schema, signal) {
-    const unreachable = (error: unknown) => {
-      if (signal?.aborted) throw error;
-      throw new ApiProblem({ code: "unreachable", status: 0, message: "The server cannot be reached" });
-    };
-    const response = await options
-      .fetch(path, { headers: { Accept: "application/json" }, ...(signal ? { signal } : {}) })
-      .catch(unreachable);
+export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => {
+  const request = async (path: string, init: RequestInit & { signal?: AbortSignal }): Promise<Response> => {
+    const response = await options.fetch(path, init).catch((error: unknown) => throwUnreachable(error, init.signal));
     if (!response.ok) throw await readProblem(response);
-    const body: unknown = await response.json().catch((error: unknown) => {
-      if (!(error instanceof SyntaxError)) unreachable(error);
-    });
-    const parsed = v.safeParse(schema, body);
-    // With unknown members as the only issues, every known member was checked and is in the output.
-    if (parsed.success || parsed.issues.every(isUnknownMember)) return parsed.output as v.InferOutput<typeof schema>;
-    const message = "The page cannot read the server's answer; reload the page to update it";
-    throw new ApiProblem({ code: "unreadable", status: response.status, message, requestId: requestIdOf(response) });
-  },
-});
+    return response;
+  };
+  return {
+    async get(path, schema, signal) {
+      const response = await request(path, { headers: { Accept: "application/json" }, ...(signal ? { signal } : {}) });
+      const body: unknown = await response.json().catch((error: unknown) => {
+        if (!(error instanceof SyntaxError)) throwUnreachable(error, signal);
+      });
+      return parseAnswer(schema, body, response);
+    },
+    send: (path, { method, body, signal }) =>
+      request(path, {
+        method,
+        headers: { "Content-Type": "application/json" },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        ...(signal ? { signal } : {}),
+      }),
+  };
+};
+
+const throwUnreachable = (error: unknown, signal: AbortSignal | undefined): never => {
+  if (signal?.aborted) throw error;
+  throw new ApiProblem({ code: "unreachable", status: 0, message: "The server cannot be reached" });
+};
+
+/** Returns a parsed answer without members that the schema does not know; throws `unreadable`. */
+export const parseAnswer = <Schema extends v.GenericSchema>(
+  schema: Schema,
+  body: unknown,
+  response: Response,
+): v.InferOutput<Schema> => {
+  const parsed = v.safeParse(schema, body);
+  // With unknown members as the only issues, every known member was checked and is in the output.
+  if (parsed.success || parsed.issues.every(isUnknownMember)) return parsed.output as v.InferOutput<Schema>;
+  const message = "The page cannot read the server's answer; reload the page to update it";
+  throw new ApiProblem({ code: "unreadable", status: response.status, message, requestId: requestIdOf(response) });
+};
 
 /** A newer core may send more members than this page knows. */
 const isUnknownMember = ({ type, expected }: v.BaseIssue<unknown>): boolean =>

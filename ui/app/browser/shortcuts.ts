@@ -12,6 +12,9 @@ export interface Shortcut {
   inDialog?: boolean;
 }
 
+/** The key that opens chat, on every page. */
+export const askKey = "a";
+
 /** The facts of a key press that decide. */
 export interface KeyPress {
   key: string;
@@ -52,9 +55,20 @@ export interface ShortcutSwitch {
   turn(on: boolean): void;
 }
 
-/** Listens for shortcuts until the caller is disposed. Single keys can be turned off (WCAG 2.1.4). */
-export const createShortcuts = (shortcuts: readonly Shortcut[]): ShortcutSwitch => {
+/** Returns the switch of single-key shortcuts, which can be turned off (WCAG 2.1.4). Create one for a page. */
+export const createShortcutSwitch = (): ShortcutSwitch => {
   const [on, setOn] = createSignal(readStoredText(storageKey) !== "off");
+  return {
+    on,
+    turn(next) {
+      setOn(next);
+      storeText(storageKey, next ? "on" : "off");
+    },
+  };
+};
+
+/** Listens for shortcuts until the caller is disposed, while the switch is on. */
+export const createShortcuts = (shortcuts: readonly Shortcut[], { on }: ShortcutSwitch): void => {
   const listen = (event: KeyboardEvent) => {
     const shortcut = on() ? shortcutOf(keyPressOf(event), shortcuts) : undefined;
     if (shortcut === undefined) return;
@@ -64,11 +78,4 @@ export const createShortcuts = (shortcuts: readonly Shortcut[]): ShortcutSwitch 
   };
   document.addEventListener("keydown", listen);
   onCleanup(() => document.removeEventListener("keydown", listen));
-  return {
-    on,
-    turn(next) {
-      setOn(next);
-      storeText(storageKey, next ? "on" : "off");
-    },
-  };
 };

@@ -1,5 +1,6 @@
 import { type JSX, Show } from "solid-js";
 import type { ApiProblem } from "../api/api-client.ts";
+import { Icon } from "./icon.tsx";
 
 /** Replaces content that could not be loaded: what failed, why, the id of the request, and a button that tries again. */
 export const LoadFailure = (props: {
@@ -27,4 +28,14 @@ export const LoadFailure = (props: {
     </button>
     {props.children}
   </section>
+);
+
+/** Reports that a part of the page could not be loaded: an open page outlives an update of the server, which has other files. */
+export const PartFailed = (props: { what: string }) => (
+  <div class="banner part-failed" role="alert">
+    <Icon name="warning" /> {props.what} could not be loaded. The server may have a newer version of this page.
+    <button class="button" type="button" onClick={() => location.reload()}>
+      Reload
+    </button>
+  </div>
 );

@@ -1,5 +1,5 @@
 import { createUniqueId, For } from "solid-js";
-import type { Shortcut, ShortcutSwitch } from "../browser/shortcuts.ts";
+import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
 
 /** The actions behind the keys of `/fleet`. */
 export interface FleetActions {
@@ -10,6 +10,8 @@ export interface FleetActions {
   /** The row whose drawer is open. */
   drawerId(): string | undefined;
   showDrawer(id: string): void;
+  /** The shell has the key that opens chat. */
+  canAsk: boolean;
 }
 
 /** Returns the keys of `/fleet`. `j` and `k` move the focus from row to row, and an open drawer with it. */
@@ -17,6 +19,8 @@ export const fleetShortcuts = (actions: FleetActions): Shortcut[] => {
   const step = (by: 1 | -1) => {
     const rows = [...document.querySelectorAll<HTMLElement>("tr[data-id]")];
     const drawerId = actions.drawerId();
+    // In another dialog the keys belong to it.
+    if (drawerId === undefined && document.activeElement?.closest("[role=dialog]")) return;
     const focused = document.activeElement?.closest<HTMLElement>("tr[data-id]")?.dataset.id;
     const at = rows.findIndex(({ dataset }) => dataset.id === (drawerId ?? focused));
     const next = rows[at < 0 ? (by > 0 ? 0 : rows.length - 1) : at + by]?.dataset.id;
@@ -36,6 +40,7 @@ export const fleetShortcuts = (actions: FleetActions): Shortcut[] => {
     { key: "Escape", label: "Close what is open" },
     { key: "e", label: "Export", run: actions.exports },
     { key: "r", label: "Refresh", run: actions.refresh },
+    ...(actions.canAsk ? [{ key: askKey, label: "Ask about the fleet" }] : []),
     { key: "?", label: "Show this help", run: actions.help },
   ];
 };

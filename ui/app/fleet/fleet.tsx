@@ -17,7 +17,8 @@ import { createReport } from "../api/create-report.ts";
 import { createNow } from "../browser/create-now.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
 import { Icon } from "../design/icon.tsx";
-import { usePageContext } from "../session/page-context.tsx";
+import { PartFailed } from "../design/load-failure.tsx";
+import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
@@ -49,7 +50,7 @@ const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawe
 
 /** `/fleet`: which hosts need attention, and why, under the view of the address. */
 export const Fleet = () => {
-  const { api } = usePageContext();
+  const { api, session, shortcuts: shortcutSwitch } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const now = createNow();
@@ -109,9 +110,10 @@ export const Fleet = () => {
     help: () => helpDialog?.showModal(),
     refresh,
     drawerId: () => view().rowId,
+    canAsk: canAsk(session()),
     showDrawer: (id) => navigate(hrefOfRow(id), { replace: true, scroll: false }),
   });
-  const shortcutSwitch = createShortcuts(shortcuts);
+  createShortcuts(shortcuts, shortcutSwitch);
   // Stays mounted once opened, so that it closes by itself.
   const hasDrawer = createMemo((had: boolean) => had || view().rowId !== undefined, false);
   const lastRowId = createMemo((last: string | undefined) => view().rowId ?? last);
@@ -217,7 +219,7 @@ export const Fleet = () => {
           <Show when={(answer()?.items.length ?? 0) > 20}>{pager("Pages of the table, below")}</Show>
         </Match>
       </Switch>
-      <ErrorBoundary fallback={<DrawerFailed />}>
+      <ErrorBoundary fallback={<PartFailed what="The details" />}>
         <Suspense>
           <Show when={hasDrawer()}>
             <RowDrawer
@@ -233,13 +235,3 @@ export const Fleet = () => {
     </div>
   );
 };
-
-/** An open page outlives an update of the server, which no longer has the parts that the page has not loaded yet. */
-const DrawerFailed = () => (
-  <div class="banner drawer-failed" role="alert">
-    <Icon name="warning" /> The details could not be loaded. The server may have a newer version of this page.
-    <button class="button" type="button" onClick={() => location.reload()}>
-      Reload
-    </button>
-  </div>
-);

@@ -6,7 +6,7 @@ import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
 import { defaultView } from "../fleet/view/view-state.ts";
-import { usePageContext } from "../session/page-context.tsx";
+import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { DirectoryPanel } from "./directory-panel.tsx";
 
 /** `/`: who is signed in, with which scopes, the fleet in short, and the last directory sync. */
@@ -24,6 +24,14 @@ export const HomePage = () => {
           </header>
           <Show when={known().scopes.includes("audit")}>
             <FleetStrip />
+          </Show>
+          <Show when={canAsk(known())}>
+            <section class="panel" aria-labelledby="home-ask">
+              <h2 id="home-ask">
+                <a href="/?chat=new">Ask about the fleet</a>
+              </h2>
+              <p class="home-lead">Answers come with their queries and a signed receipt.</p>
+            </section>
           </Show>
           <section class="panel" aria-labelledby="home-scopes">
             <h2 id="home-scopes">Your scopes</h2>

@@ -1,6 +1,7 @@
 import { type Accessor, createContext, createSignal, type JSX, onCleanup, useContext } from "solid-js";
 import { Session } from "../../../proto/operator/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
+import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
 
 /** The state of the page's session. `ended` is final: only signing in, which leaves the page, changes it. */
 export type PageSession =
@@ -15,6 +16,8 @@ export interface PageContext {
   state: Accessor<PageSession>;
   /** The session, once it is known. */
   session: Accessor<Session | undefined>;
+  /** Whether the operator uses single-key shortcuts. */
+  shortcuts: ShortcutSwitch;
   /** Requests the session again. */
   reloadSession(): Promise<void>;
 }
@@ -31,16 +34,18 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
     const current = state();
     return current.status === "known" ? current.session : undefined;
   };
+  const watched = async <Answer,>(answer: Promise<Answer>): Promise<Answer> => {
+    try {
+      return await answer;
+    } catch (error) {
+      if (error instanceof ApiProblem && error.status === 401) setState({ status: "ended" });
+      if (error instanceof ApiProblem && error.status === 403) void reloadSession();
+      throw error;
+    }
+  };
   const api: ApiClient = {
-    get: async (path, schema, signal) => {
-      try {
-        return await props.api.get(path, schema, signal);
-      } catch (error) {
-        if (error instanceof ApiProblem && error.status === 401) setState({ status: "ended" });
-        if (error instanceof ApiProblem && error.status === 403) void reloadSession();
-        throw error;
-      }
-    },
+    get: (...request) => watched(props.api.get(...request)),
+    send: (...request) => watched(props.api.send(...request)),
   };
   const reloadSession = async (): Promise<void> => {
     try {
@@ -57,7 +62,8 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
   document.addEventListener("visibilitychange", reloadInView);
   onCleanup(() => document.removeEventListener("visibilitychange", reloadInView));
   void reloadSession();
-  return <Context.Provider value={{ api, state, session, reloadSession }}>{props.children}</Context.Provider>;
+  const context = { api, state, session, shortcuts: createShortcutSwitch(), reloadSession };
+  return <Context.Provider value={context}>{props.children}</Context.Provider>;
 };
 
 /** Returns the context of the page; throws outside its provider. */
@@ -66,3 +72,7 @@ export const usePageContext = (): PageContext => {
   if (context === undefined) throw new Error("outside PageContextProvider");
   return context;
 };
+
+/** Returns whether the operator may use chat: it is on, and the scope is held. */
+export const canAsk = (session: Session | undefined): boolean =>
+  session?.chat_enabled === true && session.scopes.includes("audit");

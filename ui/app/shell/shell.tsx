@@ -1,6 +1,7 @@
 import { useLocation } from "@solidjs/router";
 import { createEffect, createSignal, For, type JSX, Show } from "solid-js";
 import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser/theme.ts";
+import { Ask } from "../chat/ask.tsx";
 import { Icon } from "../design/icon.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { SessionGate } from "../session/session-gate.tsx";
@@ -35,6 +36,7 @@ export const Shell = (props: { children?: JSX.Element }) => {
           </a>
         </nav>
         <div class="shell-end">
+          <Ask />
           <Show when={session()}>
             {(known) => (
               <form class="shell-session" method="post" action="/api/auth/logout">

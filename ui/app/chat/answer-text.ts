@@ -1,0 +1,32 @@
+/** A piece of an answer's text; `href` where it names a page of ours. */
+export interface TextPiece {
+  text: string;
+  href?: string;
+}
+
+/** The pages that an answer may link to. Everything else, such as a URL, stays text. */
+const linkedPages = ["/fleet"];
+
+/** A path after white space or an opening mark, with the characters that a query has (RFC 3986) and the comparisons of the query bar. */
+const candidate = /(?<=^|[\s("'`[<])\/[a-z][a-z-]*(?:\?[\w\-.~!$&'()*+,;=:@%/?<>]*)?/gu;
+
+/** Marks that end a sentence or close a quotation around a path, and are rarely its own. */
+const trailing = /[.,;:!?'"`)>\]*]+$/u;
+
+/** Returns the pieces of a text, in order: links to pages of ours, and the text between them. */
+export const textPieces = (text: string): TextPiece[] => {
+  const pieces: TextPiece[] = [];
+  let from = 0;
+  for (const { 0: match, index } of text.matchAll(candidate)) {
+    const path = match.replace(trailing, "");
+    const end = index + path.length;
+    const page = path.split("?")[0] ?? "";
+    // More of the path, as in `/fleet/../x`, is another page.
+    if (!linkedPages.includes(page) || /^[/\w-]/.test(text.slice(end))) continue;
+    if (index > from) pieces.push({ text: text.slice(from, index) });
+    pieces.push({ text: path, href: path });
+    from = end;
+  }
+  if (from < text.length) pieces.push({ text: text.slice(from) });
+  return pieces;
+};

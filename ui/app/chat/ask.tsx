@@ -1,0 +1,47 @@
+import { useLocation, useNavigate } from "@solidjs/router";
+import { createMemo, createRenderEffect, ErrorBoundary, lazy, Show, Suspense } from "solid-js";
+import { askKey, createShortcuts } from "../browser/shortcuts.ts";
+import { PartFailed } from "../design/load-failure.tsx";
+import { canAsk, usePageContext } from "../session/page-context.tsx";
+
+// Loaded on demand: no page needs it until somebody asks.
+const ChatPanel = lazy(async () => ({ default: (await import("./chat-panel.tsx")).ChatPanel }));
+
+/** The button and the key that open chat, and the panel, whose conversation is in the address. Nothing where chat cannot be used. */
+export const Ask = () => {
+  const { session, shortcuts } = usePageContext();
+  const location = useLocation();
+  const navigate = useNavigate();
+  const allowed = () => canAsk(session());
+  const isOpen = createMemo(() => allowed() && location.search.includes("chat="));
+  // Stays mounted once opened: it keeps drafts, and answers that still arrive.
+  const wasOpen = createMemo((before: boolean) => before || isOpen(), false);
+  let button!: HTMLButtonElement;
+  const open = () =>
+    allowed() && navigate(`${location.pathname}${location.search || "?"}&chat=open`, { scroll: false });
+  createShortcuts([{ key: askKey, label: "", run: open }], shortcuts);
+  // Makes room before the panel has loaded.
+  createRenderEffect(() => document.documentElement.toggleAttribute("data-chat", isOpen()));
+
+  return (
+    <Show when={allowed()}>
+      <button
+        ref={button}
+        class="button"
+        type="button"
+        title="Ask about the fleet (a)"
+        aria-expanded={isOpen()}
+        onClick={open}
+      >
+        Ask
+      </button>
+      <ErrorBoundary fallback={<PartFailed what="The panel" />}>
+        <Suspense>
+          <Show when={wasOpen()}>
+            <ChatPanel open={isOpen()} onClosed={() => button.focus()} />
+          </Show>
+        </Suspense>
+      </ErrorBoundary>
+    </Show>
+  );
+};

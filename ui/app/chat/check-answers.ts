@@ -1,0 +1,118 @@
+import canonicalize from "canonicalize";
+import type { Receipt, ReceiptFile, ReceiptKey } from "../../../proto/chat/receipt.ts";
+import { type ReceiptFaultKind, verifyReceipts } from "../../../proto/chat/verify-receipts.ts";
+import { textOf } from "./answer-parts.ts";
+import type { ShownMessage } from "./conversation.ts";
+
+/** What the receipts of an answer prove. */
+export type Verdict =
+  | { kind: "checking" }
+  /** This browser has no Ed25519, or the page no secure connection. */
+  | { kind: "unsupported" }
+  /** The receipts could not be loaded; `reason` may be shown. */
+  | { kind: "unavailable"; reason: string }
+  | { kind: "unverified"; reason: string }
+  /** The answer is as core signed it. With `ephemeral`, only this core's list of keys vouches for the key. */
+  | { kind: "verified"; ephemeral: boolean; keyIds: readonly string[]; first: number; last: number; sha256: string };
+
+type Item = ReceiptFile["items"][number];
+
+const faults: Readonly<Record<ReceiptFaultKind, string>> = {
+  sequence: "a receipt is missing, repeated or moved",
+  session: "a receipt belongs to another conversation",
+  payload: "what a receipt covers was edited",
+  previous: "a receipt does not follow the one before it",
+  key: "its key is not among this core's keys",
+  signature: "its signature is wrong",
+  order: "a receipt is not where its kind belongs",
+  head: "the signed end of the chain is wrong",
+  truncated: "receipts are missing at the end",
+};
+
+/** Returns whether this browser can check signatures. */
+export const canVerify = async (): Promise<boolean> => {
+  try {
+    await crypto.subtle.importKey(
+      "raw",
+      Uint8Array.fromBase64("1y0OcKc5yYXTWzbaHzQmWxIAh7GtTt8Y6Fb5NwbKAGE="),
+      "Ed25519",
+      false,
+      ["verify"],
+    );
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+/**
+ * Returns what the receipts prove of each answer, by message id: the chain must verify with `keys` up to the end of the answer's turn, cover
+ * exactly the question, tool calls and text that `messages` show, and still contain every receipt in `seen`, which arrived earlier.
+ */
+export const checkAnswers = async (
+  file: ReceiptFile,
+  {
+    keys,
+    messages,
+    seen,
+  }: { keys: readonly ReceiptKey[]; messages: readonly ShownMessage[]; seen: readonly Receipt[] },
+): Promise<Map<string, Verdict>> => {
+  const { fault } = await verifyReceipts(file, keys);
+  const replaced = seen.find(({ seq, signature }) => file.items[seq - 1]?.signature !== signature);
+  const turns = turnsOf(file.items);
+  const verdictOf = (message: ShownMessage, question: ShownMessage | undefined): Verdict => {
+    const turn = turns.find((items) => items.at(-1)?.payload.message_id === message.id);
+    const unverified = (reason: string): Verdict => ({ kind: "unverified", reason });
+    const last = turn?.at(-1);
+    if (turn === undefined || last === undefined) return unverified("it has no closed receipt");
+    if (fault !== null && fault.seq <= last.seq) return unverified(`receipt ${fault.seq}: ${faults[fault.kind]}`);
+    if (replaced && replaced.seq <= last.seq)
+      return unverified(`receipt ${replaced.seq} is not the one that arrived with the answer`);
+    const difference = differenceOf(turn, message, question);
+    if (difference !== undefined) return unverified(`${difference} shown here is not the one in the receipt`);
+    const keyIds = [...new Set(turn.map(({ key_id }) => key_id))];
+    const ephemeral = keys.some(({ kid, svc_ephemeral }) => svc_ephemeral && keyIds.includes(kid));
+    const { payload_sha256: sha256 } = turn.find(({ kind }) => kind === "answer") ?? last;
+    return { kind: "verified", ephemeral, keyIds, first: turn[0]?.seq ?? last.seq, last: last.seq, sha256 };
+  };
+  return new Map(
+    messages.flatMap((message, index) =>
+      message.role === "assistant" && message.id !== "" ? [[message.id, verdictOf(message, messages[index - 1])]] : [],
+    ),
+  );
+};
+
+/** Returns the receipts of each turn that is closed. */
+const turnsOf = (items: readonly Item[]): Item[][] => {
+  const turns: Item[][] = [];
+  let from = 0;
+  for (const [at, { kind }] of items.entries())
+    if (kind === "closing") {
+      turns.push(items.slice(from, at + 1));
+      from = at + 1;
+    }
+  return turns;
+};
+
+/** Returns what differs between a turn's receipts and the page. */
+const differenceOf = (
+  turn: readonly Item[],
+  { parts }: ShownMessage,
+  question: ShownMessage | undefined,
+): string | undefined => {
+  const payloads = (kind: Item["kind"]) => turn.filter((item) => item.kind === kind).map(({ payload }) => payload);
+  const same = (signed: unknown, shown: unknown) => canonicalize(signed) === canonicalize(shown);
+  if ((payloads("user_message")[0]?.content ?? "") !== textOf(question?.parts ?? [])) return "the question";
+  if ((payloads("answer")[0]?.text ?? "") !== textOf(parts)) return "the text";
+  const calls = parts.flatMap((part) => (part.type === "tool_call" ? [[part.call_id, part.name, part.input]] : []));
+  if (
+    !same(
+      payloads("tool_call").map(({ call_id, name, input }) => [call_id, name, input]),
+      calls,
+    )
+  )
+    return "a tool call";
+  const results = parts.flatMap((part) => (part.type === "tool_result" ? [[part.call_id, part.result]] : []));
+  const signedResults = payloads("tool_result").map(({ call_id, result }) => [call_id, result]);
+  return same(signedResults, results) ? undefined : "a result";
+};

@@ -1,0 +1,198 @@
+import { type Accessor, batch, createSignal, type Setter } from "solid-js";
+import type { ChatEvent } from "../../../proto/chat/events.ts";
+import type { Receipt } from "../../../proto/chat/receipt.ts";
+import { ChatConversation, type ChatMessage, ChatSession, type MessagePart } from "../../../proto/chat/session.ts";
+import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
+import { withEvent } from "./answer-parts.ts";
+import { readAnswer } from "./read-answer.ts";
+
+/** The path of conversations. */
+export const sessionsPath = "/api/core/chat/sessions";
+
+/** A message as the page shows it. Its id is empty until core has reported it. */
+export interface ShownMessage extends Pick<ChatMessage, "id" | "role" | "status"> {
+  parts: readonly MessagePart[];
+  /** Why the answer failed. */
+  problem?: ApiProblem;
+}
+
+/** What happens in a conversation, for announcements and lists. */
+export interface ConversationObserver {
+  /** Core has stored the conversation. */
+  created(id: string): void;
+  event(event: ChatEvent): void;
+  /** An answer ended: as a whole, stopped, or with a problem. */
+  ended(answer: ShownMessage): void;
+}
+
+/**
+ * A conversation of the page. Invariants: at most one answer streams at a time; what has arrived of an answer stays, also when its stream
+ * ends early; an answer that this page did not see to its end is replaced by core's record of it.
+ */
+export interface Conversation {
+  /** Undefined until the first question is stored. */
+  id: Accessor<string | undefined>;
+  title: Accessor<string | null>;
+  messages: Accessor<readonly ShownMessage[]>;
+  /** The receipts that arrived with answers. */
+  receipts: Accessor<readonly Receipt[]>;
+  answering: Accessor<boolean>;
+  /** The conversation has been read from core, or is new. */
+  loaded: Accessor<boolean>;
+  /** Why it could not be read. */
+  problem: Accessor<ApiProblem | undefined>;
+  /** The text of the next question. */
+  draft: Accessor<string>;
+  setDraft: Setter<string>;
+  setTitle: Setter<string | null>;
+  ask(question: string): Promise<void>;
+  /** Ends the answer; core keeps what it has of it. */
+  stop(): void;
+  /** Asks the last question again. */
+  retry(): void;
+  /** Reads the conversation from core. */
+  load(): Promise<void>;
+}
+
+/** How often core is asked for an answer that another page or an aborted request left behind, and how many times. */
+const settleMs = 1000;
+const settleTries = 8;
+
+/** Creates a conversation: a stored one by its id, or a new one. */
+export const createConversation = (
+  { api, observer }: { api: ApiClient; observer: ConversationObserver },
+  storedId?: string,
+): Conversation => {
+  const [id, setId] = createSignal(storedId);
+  const [title, setTitle] = createSignal<string | null>(null);
+  const [messages, setMessages] = createSignal<readonly ShownMessage[]>([]);
+  const [receipts, setReceipts] = createSignal<readonly Receipt[]>([]);
+  const [answering, setAnswering] = createSignal(false);
+  const [loaded, setLoaded] = createSignal(storedId === undefined);
+  const [problem, setProblem] = createSignal<ApiProblem>();
+  const [draft, setDraft] = createSignal("");
+  let stream: AbortController | undefined;
+
+  const changeAnswer = (change: (answer: ShownMessage) => ShownMessage) =>
+    setMessages((all) => all.map((each, index) => (index === all.length - 1 ? change(each) : each)));
+
+  const read = async (): Promise<void> => {
+    const stored = await api.get(`${sessionsPath}/${id()}`, ChatConversation);
+    if (answering()) return;
+    batch(() => {
+      setTitle(stored.title);
+      setMessages((before) =>
+        stored.messages.map((message, index) => {
+          const known = before[index]?.problem;
+          return known && message.role === "assistant" ? { ...message, problem: known } : message;
+        }),
+      );
+      setLoaded(true);
+      setProblem(undefined);
+    });
+  };
+
+  /** Waits until core has closed the last answer. */
+  const settle = async (tries = settleTries): Promise<void> => {
+    await new Promise((resolve) => setTimeout(resolve, settleMs));
+    if (answering()) return;
+    // What the page has stays when core does not answer.
+    await read().catch(() => undefined);
+    if (tries > 1 && messages().at(-1)?.status === "answering") await settle(tries - 1);
+  };
+
+  const load = async (): Promise<void> => {
+    setProblem(undefined);
+    try {
+      await read();
+    } catch (failure) {
+      if (!(failure instanceof ApiProblem)) throw failure;
+      setProblem(failure);
+      return;
+    }
+    if (messages().at(-1)?.status === "answering") void settle();
+  };
+
+  const receive = (event: ChatEvent): void => {
+    observer.event(event);
+    const { event: name, data } = event;
+    if (name === "receipt") setReceipts((before) => [...before, data]);
+    else if (name === "done") changeAnswer((answer) => ({ ...answer, id: data.message_id, status: data.status }));
+    else if (name === "error") throw problemOf(data);
+    else changeAnswer((answer) => ({ ...answer, parts: withEvent(answer.parts, event) }));
+  };
+
+  const ask = async (question: string): Promise<void> => {
+    const controller = new AbortController();
+    stream = controller;
+    const { signal } = controller;
+    const kept = messages().length;
+    let stored = false;
+    batch(() => {
+      setAnswering(true);
+      setMessages((before) => [
+        ...before,
+        { id: "", role: "user", status: "complete", parts: [{ type: "text", text: question }] },
+        { id: "", role: "assistant", status: "answering", parts: [] },
+      ]);
+    });
+    try {
+      if (id() === undefined) {
+        const response = await api.send(sessionsPath, { method: "POST", body: {}, signal });
+        const created = parseAnswer(ChatSession, await response.json(), response);
+        setId(created.id);
+        observer.created(created.id);
+      }
+      const path = `${sessionsPath}/${id()}/messages`;
+      const response = await api.send(path, { method: "POST", body: { content: question }, signal });
+      stored = true;
+      for await (const event of readAnswer(response, signal)) receive(event);
+      if (title() === null) setTitle(question.trim().slice(0, 80));
+    } catch (failure) {
+      const stopped = signal.aborted;
+      if (!stopped && !(failure instanceof ApiProblem)) throw failure;
+      changeAnswer((answer) => ({
+        ...answer,
+        status: stopped ? "aborted" : "failed",
+        ...(stopped ? {} : { problem: failure as ApiProblem }),
+      }));
+    } finally {
+      const answer = messages().at(-1);
+      setAnswering(false);
+      if (answer?.status === "answering") changeAnswer((each) => ({ ...each, status: "failed" }));
+      const last = messages().at(-1);
+      if (last) observer.ended(last);
+      if (last?.status !== "complete" && (stored || signal.aborted) && messages().length > kept) void settle();
+    }
+  };
+
+  return {
+    id,
+    title,
+    messages,
+    receipts,
+    answering,
+    loaded,
+    problem,
+    draft,
+    setDraft,
+    setTitle,
+    ask,
+    load,
+    stop: () => stream?.abort(),
+    retry: () => {
+      const all = messages();
+      const at = all.findLastIndex(({ role }) => role === "user");
+      const [part] = all[at]?.parts ?? [];
+      if (answering() || part?.type !== "text") return;
+      // A question that core never received is not shown twice.
+      if (all[at]?.id === "" && all.at(-1)?.parts.length === 0) setMessages(all.slice(0, at));
+      void ask(part.text);
+    },
+  };
+};
+
+const problemOf = (data: Extract<ChatEvent, { event: "error" }>["data"]): ApiProblem => {
+  const { code, title, status, request_id: requestId, detail } = data;
+  return new ApiProblem({ code, status, requestId, message: typeof detail === "string" ? detail : title });
+};

@@ -1,0 +1,73 @@
+import { type Accessor, createMemo, getOwner, runWithOwner } from "solid-js";
+import type { ApiClient } from "../api/api-client.ts";
+import { type Announcer, createAnnouncer } from "./announcer.tsx";
+import type { Verdict } from "./check-answers.ts";
+import { type Conversation, createConversation, type ShownMessage } from "./conversation.ts";
+import { createVerdicts } from "./create-verdicts.ts";
+
+/** A conversation with what the panel shows of it. */
+export interface OpenConversation extends Conversation {
+  announcer: Announcer;
+  verdictOf(message: ShownMessage): Verdict;
+}
+
+/** The conversations that this page has opened. */
+export interface Conversations {
+  /** That of the address. */
+  current: Accessor<OpenConversation>;
+  /** Follows a change that the list made. */
+  renamed(id: string, title: string): void;
+  deleted(id: string): void;
+}
+
+/** Keeps conversations by id, so that drafts and answers in progress survive a look at another one. */
+export const createConversations = (options: {
+  api: ApiClient;
+  shown: Accessor<string | undefined>;
+  /** The new conversation that is shown has been stored. */
+  onCreated(id: string): void;
+}): Conversations => {
+  const { api } = options;
+  const owner = getOwner();
+  const opened = new Map<string, OpenConversation>();
+  const open = (storedId?: string): OpenConversation => {
+    const announcer = createAnnouncer();
+    const conversation: Conversation = createConversation(
+      {
+        api,
+        observer: {
+          ...announcer,
+          created: (id) => {
+            const wasShown = current() === made;
+            opened.set(id, made);
+            opened.delete("new");
+            if (wasShown) options.onCreated(id);
+          },
+        },
+      },
+      storedId,
+    );
+    const made: OpenConversation = { ...conversation, announcer, verdictOf: createVerdicts(api, conversation) };
+    if (storedId !== undefined) void conversation.load();
+    return made;
+  };
+  const current = createMemo((before: OpenConversation | undefined): OpenConversation => {
+    const id = options.shown();
+    if (id === undefined && before) return before;
+    const key = id ?? "new";
+    const known = opened.get(key);
+    if (known) return known;
+    // Owned by the panel: the memo would end its effects at the next conversation.
+    const made = runWithOwner(owner, () => open(key === "new" ? undefined : key)) as OpenConversation;
+    opened.set(key, made);
+    return made;
+  });
+  return {
+    current,
+    renamed: (id, title) => opened.get(id)?.setTitle(title),
+    deleted: (id) => {
+      opened.get(id)?.stop();
+      opened.delete(id);
+    },
+  };
+};

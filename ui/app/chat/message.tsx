@@ -1,0 +1,128 @@
+import { For, Index, Match, Show, Switch } from "solid-js";
+import type { ApiProblem } from "../api/api-client.ts";
+import { Icon } from "../design/icon.tsx";
+import { plainText } from "../format/format.ts";
+import { type ShownPart, shownParts, textOf } from "./answer-parts.ts";
+import { textPieces } from "./answer-text.ts";
+import type { Verdict } from "./check-answers.ts";
+import type { ShownMessage } from "./conversation.ts";
+import { ReceiptBadge } from "./receipt-badge.tsx";
+import { ToolCall } from "./tool-call.tsx";
+
+/** A question. */
+export const Question = (props: { message: ShownMessage }) => (
+  <p class="chat-question" dir="auto">
+    <span class="visually-hidden">You asked: </span>
+    {plainText(textOf(props.message.parts))}
+  </p>
+);
+
+/** An answer as it arrives: text and tool calls in their order, why it ended early, and its receipt. All of it is text. */
+export const Answer = (props: {
+  message: ShownMessage;
+  verdict: Verdict;
+  /** Asks the question again; undefined where a later question exists. */
+  onRetry: (() => void) | undefined;
+}) => {
+  const parts = () => shownParts(props.message.parts);
+  const answering = () => props.message.status === "answering";
+  return (
+    <div class="chat-answer">
+      <Index each={parts()}>
+        {(part) => (
+          <Switch>
+            <Match when={ofType(part(), "text")}>{(text) => <AnswerText text={text().text} />}</Match>
+            <Match when={ofType(part(), "tool")}>{(call) => <ToolCall call={call()} answering={answering()} />}</Match>
+          </Switch>
+        )}
+      </Index>
+      <Switch>
+        <Match when={answering()}>
+          <p class="chat-note">
+            <span class="chat-writing" aria-hidden="true" />
+            {parts().length === 0 ? "Thinking" : "Answering"}
+          </p>
+        </Match>
+        <Match when={props.message.status === "aborted"}>
+          <p class="chat-note">Stopped before the end.</p>
+        </Match>
+        <Match when={props.message.status === "failed"}>
+          <AnswerFailed problem={props.message.problem} onRetry={props.onRetry} />
+        </Match>
+      </Switch>
+      <Show when={!answering() && props.message.id !== ""}>
+        <ReceiptBadge verdict={props.verdict} />
+      </Show>
+    </div>
+  );
+};
+
+const ofType = <Type extends ShownPart["type"]>(part: ShownPart, type: Type) =>
+  part.type === type ? (part as Extract<ShownPart, { type: Type }>) : undefined;
+
+/** Text with its line breaks; paths of our pages are links. */
+const AnswerText = (props: { text: string }) => (
+  <p class="chat-text" dir="auto">
+    <Index each={textPieces(props.text.replace(/^\n+|\s+$/g, ""))}>
+      {(piece) => (
+        <Show when={piece().href} fallback={plainText(piece().text)}>
+          {(href) => <a href={href()}>{piece().text}</a>}
+        </Show>
+      )}
+    </Index>
+  </p>
+);
+
+const AnswerFailed = (props: { problem: ApiProblem | undefined; onRetry: (() => void) | undefined }) => (
+  <div class="chat-failed">
+    <p>
+      <Icon name="warning" />{" "}
+      <Show when={props.problem} fallback="This answer failed.">
+        {(problem) => (
+          <>
+            {plainText(problem().message)}.
+            <Show when={problem().requestId}>
+              {(id) => (
+                <>
+                  {" "}
+                  Request <code>{plainText(id())}</code>
+                </>
+              )}
+            </Show>
+          </>
+        )}
+      </Show>
+    </p>
+    <Show when={props.onRetry}>
+      {(retry) => (
+        <button class="button" type="button" onClick={() => retry()()}>
+          Retry
+        </button>
+      )}
+    </Show>
+  </div>
+);
+
+/** Questions to start with. */
+export const Suggestions = (props: { onAsk: (question: string) => void }) => (
+  <ul class="chat-suggestions">
+    <For each={suggestions}>
+      {(question) => (
+        <li>
+          <button class="button" type="button" onClick={() => props.onAsk(question)}>
+            {question}
+          </button>
+        </li>
+      )}
+    </For>
+  </ul>
+);
+
+const suggestions = [
+  "Which hosts need attention, and why?",
+  "Which hosts stopped forwarding, and what do they have in common?",
+  "Which certificates expire within 7 days?",
+  "Which hosts drift from their desired config?",
+  "Which queues are at risk, and which hosts have the fullest ones?",
+  "Who changed what in the last 24 hours?",
+];
