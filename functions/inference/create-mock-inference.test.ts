@@ -65,7 +65,7 @@ describe("the mock", () => {
         "3 hosts of 10 need attention:",
         "- stale: 2 hosts",
         "- cert_expiring: 1 host",
-        "The first of them, by precedence of the state:",
+        "The first of them, revoked hosts last:",
         "- db-1: stale (last heartbeat 2 h ago)",
         "- db-2: stale (last heartbeat 3 min ago)",
         "- and 1 more",

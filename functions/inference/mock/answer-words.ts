@@ -22,17 +22,17 @@ export const counted = (value: unknown, noun: string): string => {
   return `${count.toLocaleString("en-US")} ${count === 1 ? noun : `${noun}s`}`;
 };
 
-const units: readonly (readonly [number, string])[] = [
-  [86_400, "d"],
-  [3_600, "h"],
-  [60, "min"],
-  [1, "s"],
+/** Units with the length from which they are used: hours up to two days, as in `24 h`. */
+const units: readonly (readonly [number, string, number])[] = [
+  [86_400, "d", 172_800],
+  [3_600, "h", 3_600],
+  [60, "min", 60],
 ];
 
-/** Returns a length of time in its largest whole unit, such as `3 h`. */
+/** Returns a length of time in whole units, such as `3 h`. */
 export const lasting = (seconds: unknown): string => {
   const length = Math.abs(numberOf(seconds));
-  const [size, unit] = units.find(([size]) => length >= size) ?? [1, "s"];
+  const [size, unit] = units.find(([, , from]) => length >= from) ?? [1, "s"];
   return `${Math.floor(length / size)} ${unit}`;
 };
 

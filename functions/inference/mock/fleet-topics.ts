@@ -27,6 +27,9 @@ const conditionsOf = (row: Row): string =>
     .map((condition) => why[String(condition)]?.(row) ?? shown(condition))
     .join(", ");
 
+/** The states by precedence; revoked hosts last, since nobody needs to act on them. */
+const urgency = [...fleetStates.filter((state) => state !== "revoked"), "revoked"];
+
 /** Which hosts need attention, and the state of the whole fleet. */
 export const attention: Topic = {
   example: "Which hosts need attention, and why?",
@@ -36,7 +39,7 @@ export const attention: Topic = {
   next: once((question) => [
     byState,
     `select ${reasons} from collectors where state not in ('healthy', 'enrolling')
-      order by array_position(array[${fleetStates.map(textLiteral).join(", ")}], state), device_id limit ${listed(question)}`,
+      order by array_position(array[${urgency.map(textLiteral).join(", ")}], state), device_id limit ${listed(question)}`,
   ]),
   answer: (_, [states = [], hosts = []]) => {
     const total = states.reduce((sum, row) => sum + numberOf(row.hosts), 0);
@@ -47,7 +50,7 @@ export const attention: Topic = {
     return lines(
       `${counted(count, "host")} of ${total.toLocaleString("en-US")} ${count === 1 ? "needs" : "need"} attention:`,
       troubled.map(({ state, hosts }) => `- ${shown(state)}: ${counted(hosts, "host")}`),
-      "The first of them, by precedence of the state:",
+      "The first of them, revoked hosts last:",
       hosts.map((row) => `- ${shown(row.device_id)}: ${conditionsOf(row)}`),
       more(count, hosts.length),
       `All of them: ${fleetPath({ states: troubled.map(({ state }) => state as FleetState) })}`,
@@ -129,7 +132,7 @@ export const queues: Topic = {
   ]),
   answer: (_, [[totals] = none, hosts = []]) =>
     lines(
-      `${counted(totals?.at_risk, "queue")} at risk. ${counted(totals?.waiting, "record")} wait in all queues; ` +
+      `${counted(totals?.at_risk, "queue")} at risk. In all queues, ${counted(totals?.waiting, "record")} waiting; ` +
         `${counted(totals?.dropping, "host")} dropped ${counted(totals?.dropped, "record")} so far, and core rejected ${counted(totals?.dead_letters, "record")} (dead letters).`,
       hosts.length === 0 ? "No host has reported a queue." : "The fullest queues, those at risk first:",
       hosts.map(

@@ -51,7 +51,7 @@ export const stopped: Topic = {
       `${counted(count, "host")} of ${numberOf(totals?.fleet).toLocaleString("en-US")} that ever forwarded stopped${period}: nothing for more than ${lasting(silentSeconds)}. The first stopped at ${at(totals?.first_at)}, the last at ${at(totals?.last_at)}.`,
       numberOf(totals?.stale) === count
         ? "All of them also stopped sending heartbeats: look at the hosts or their network first."
-        : `${counted(count - numberOf(totals?.stale), "host")} of them still send heartbeats, so these are up and reach core; ${counted(totals?.stale, "host")} are stale as well.`,
+        : `Still sending heartbeats, so up and reaching core: ${count - numberOf(totals?.stale)}. Stale as well: ${numberOf(totals?.stale)}.`,
       commonLines(properties, count, numberOf(totals?.fleet)),
       "The hosts, the newest first:",
       hosts.map(
@@ -65,12 +65,14 @@ export const stopped: Topic = {
   },
 };
 
-/** Reports the properties that most stopped hosts share and that are rarer among the others. */
+/** Reports the properties that most stopped hosts share and that are rarer among the others, the rarest first. */
 const commonLines = (properties: Rows, stoppedCount: number, fleet: number): string[] => {
-  const shared = properties.filter((row) => {
-    const share = numberOf(row.stopped) / stoppedCount;
-    return share >= 0.8 && share >= 1.2 * (numberOf(row.fleet) / fleet);
-  });
+  const shared = properties
+    .filter((row) => {
+      const share = numberOf(row.stopped) / stoppedCount;
+      return share >= 0.8 && share >= 1.2 * (numberOf(row.fleet) / fleet);
+    })
+    .sort((a, b) => numberOf(a.fleet) - numberOf(b.fleet));
   if (shared.length === 0) {
     const most = properties.filter((row) => numberOf(row.stopped) / stoppedCount >= 0.8);
     const same = most.map((row) => `${shown(row.property)} ${valueShown(row)}`).join(", ");
@@ -115,7 +117,7 @@ export const neverForwarded: Topic = {
     numberOf(totals?.hosts) === 0
       ? "Every host that sends heartbeats has forwarded at least once."
       : lines(
-          `${counted(totals?.hosts, "host")} send heartbeats and never forwarded; ${counted(totals?.connected, "host")} of them are connected to ingest, so these have no input or nothing to send:`,
+          `${counted(totals?.hosts, "host")} sent heartbeats and never forwarded. Connected to ingest at the last heartbeat, so without input or with nothing to send: ${numberOf(totals?.connected)}.`,
           hosts.map(
             (row) =>
               `- ${shown(row.device_id)} (${shown(row.state)}, ${shown(row.platform)}, ${shown(row.version)}): enrolled ${at(row.enrolled_at)}, ${row.forwarder_connected === true ? "connected" : "not connected"}` +
@@ -124,4 +126,28 @@ export const neverForwarded: Topic = {
           more(totals?.hosts, hosts.length),
           `All of them: ${fleetPath({ forwarding: "never" })}`,
         ),
+};
+
+/** How much is forwarded, as far as the tables hold it. */
+export const ingest: Topic = {
+  example: "How much is being ingested, and from how many hosts?",
+  intent: "I count the hosts by their last envelope.",
+  matches: ({ text }) => /ingest|volume|traffic|throughput|how much|sends? (the )?most|per hour/.test(text),
+  next: once(() => [
+    `select count(*) as fleet, count(last_envelope_at) as ever, count(*) filter (where envelope_age_seconds <= 600) as minutes,
+      count(*) filter (where envelope_age_seconds <= 3600) as hour, coalesce(sum(queue_records), 0) as waiting,
+      coalesce(sum(dropped_records_total), 0) as dropped from collectors where state <> 'revoked'`,
+    `select platform, count(*) as hosts, count(*) filter (where envelope_age_seconds <= 600) as minutes from collectors
+      where state <> 'revoked' group by platform order by minutes desc, platform limit 10`,
+  ]),
+  answer: (_, [[totals] = none, platforms = []]) =>
+    lines(
+      `Of ${counted(totals?.fleet, "host")}, ${numberOf(totals?.minutes).toLocaleString("en-US")} forwarded in the last 10 min, ${numberOf(totals?.hour).toLocaleString("en-US")} in the last hour and ${numberOf(totals?.ever).toLocaleString("en-US")} at some time. By platform:`,
+      platforms.map(
+        (row) =>
+          `- ${shown(row.platform)}: ${numberOf(row.minutes)} of ${counted(row.hosts, "host")} in the last 10 min`,
+      ),
+      `Not forwarded yet: ${counted(totals?.waiting, "record")} in the queues. Dropped so far: ${numberOf(totals?.dropped).toLocaleString("en-US")}.`,
+      "The tables hold no number of records or bytes per host: the metrics of core count what it ingests.",
+    ),
 };

@@ -32,7 +32,7 @@ export const certificates: Topic = {
     if (numberOf(totals?.expiring) === 0)
       return lines(`No certificate of ${counted(totals?.fleet, "host")} expires within ${lasting(seconds)}.`, failed);
     return lines(
-      `The certificates of ${counted(totals?.expiring, "host")} of ${numberOf(totals?.fleet).toLocaleString("en-US")} expire within ${lasting(seconds)}, without a successor that lasts longer; ${counted(totals?.expired, "host")} of them have an expired one already:`,
+      `The certificates of ${counted(totals?.expiring, "host")} of ${numberOf(totals?.fleet).toLocaleString("en-US")} expire within ${lasting(seconds)}, without a successor that lasts longer; expired already: ${numberOf(totals?.expired)}.`,
       hosts.map(
         (row) =>
           `- ${shown(row.device_id)} (${shown(row.state)}): ${numberOf(row.certificate_seconds_left) <= 0 ? "expired" : "expires"} ${at(row.certificate_not_after)}, renewal ${shown(row.renewal_status ?? "not reported")}` +
@@ -112,7 +112,7 @@ export const refusals: Topic = {
         (row) =>
           `- ${shown(row.device_id)} (${shown(row.state)}): ${shown(row.last_auth_failure_reason)} at ${at(row.last_auth_failure_at)}`,
       ),
-      `${counted(revoked?.revoked, "host")} are revoked, ${numberOf(revoked?.newly)} of them ${period}: ${fleetPath({ states: ["revoked"] })}`,
+      `Revoked hosts: ${numberOf(revoked?.revoked)}, ${numberOf(revoked?.newly)} of them ${period}: ${fleetPath({ states: ["revoked"] })}`,
     );
   },
 };

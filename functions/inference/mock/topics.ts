@@ -1,5 +1,5 @@
 import { attention, queues, states, versions } from "./fleet-topics.ts";
-import { neverForwarded, stopped } from "./forwarding-topics.ts";
+import { ingest, neverForwarded, stopped } from "./forwarding-topics.ts";
 import { host } from "./host-topic.ts";
 import { certificates, changes, drift, refusals } from "./identity-topics.ts";
 import type { Topic } from "./topic.ts";
@@ -10,6 +10,7 @@ export const topics: readonly Topic[] = [
   changes,
   neverForwarded,
   stopped,
+  ingest,
   refusals,
   certificates,
   queues,
