@@ -3,5 +3,11 @@ import { quickenImports } from "./node/quick-imports.ts";
 
 quickenImports(fileURLToPath(new URL("../.cache/compile", import.meta.url)));
 
-const { runServer } = await import("./server.ts");
-process.exitCode = await runServer(process.argv[2]);
+const [command, ...args] = process.argv.slice(2);
+if (command === "verify-receipts") {
+  const { verifyReceiptsCommand } = await import("./verify-receipts.ts");
+  process.exitCode = await verifyReceiptsCommand(args);
+} else {
+  const { runServer } = await import("./server.ts");
+  process.exitCode = await runServer(command);
+}

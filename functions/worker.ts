@@ -14,7 +14,7 @@ import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { problemResponse } from "./http/render-problem.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
 import { createInference } from "./inference/create-inference.ts";
-import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
+import { chatCheck, databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { Problem } from "./problems.ts";
 import { readAuthorities } from "./signer/authority.ts";
@@ -186,7 +186,12 @@ const opsRoutes = (core: Core) =>
   opsRoutesOf({
     ...core,
     checks: {
-      core: [databaseCheck(core.db), directoryCheck(core), signerCheck(core)],
+      core: [
+        databaseCheck(core.db),
+        directoryCheck(core),
+        signerCheck(core),
+        ...(core.chat ? [chatCheck(core.chat)] : []),
+      ],
       ingest: [disabledCheck("ingest", "ingest needs the Node server")],
       licensing: [licenseCheck(null, core)],
     },

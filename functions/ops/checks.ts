@@ -1,5 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
+import type { Chat } from "../domain/chat/chat.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
 import { checkLicense, type LicenseSource } from "../domain/licensing/license.ts";
 import type { Signer } from "../signer/signer.ts";
@@ -106,6 +107,20 @@ export const signerCheck = ({ signer, clock }: { signer: Signer | null; clock: C
     if (signer === null) return disabled("no enrollment signer is configured");
     const fault = signer.faultAt(clock.now());
     return fault === undefined ? ready("certificates can be issued") : notReady(fault);
+  },
+});
+
+/** Reports what chat lacks. Always ready: it answers without it. */
+export const chatCheck = ({ signer, sqlOffReason }: Pick<Chat, "signer" | "sqlOffReason">): Check => ({
+  name: "chat",
+  find: () => {
+    const warnings = [
+      ...(signer.key.svc_ephemeral
+        ? ["warning: receipts are signed with an ephemeral key; set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH"]
+        : []),
+      ...(sqlOffReason === null ? [] : [`the SQL tools are off: ${sqlOffReason}`]),
+    ];
+    return ready(warnings.join("; ") || "answers questions");
   },
 });
 

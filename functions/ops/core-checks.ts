@@ -1,6 +1,7 @@
 import type { Core } from "../core.ts";
 import type { LicenseSource } from "../domain/licensing/license.ts";
 import {
+  chatCheck,
   clockCheck,
   committerCheck,
   databaseCheck,
@@ -39,6 +40,7 @@ export const checksOf = (
       migrationsCheck(pendingMigrations),
       directoryCheck(core),
       signerCheck(core),
+      ...(core.chat ? [chatCheck(core.chat)] : []),
       ...(signing ? [filesCheck("enrollment_ca_files", signing.files)] : []),
     ],
     ingest: ingest

@@ -139,7 +139,13 @@ export const parts: readonly Part[] = [
   },
   {
     name: "main",
-    paths: ["functions/main.ts", "functions/server.ts", "functions/start-chat.ts", "functions/commands.ts"],
+    paths: [
+      "functions/main.ts",
+      "functions/server.ts",
+      "functions/start-chat.ts",
+      "functions/commands.ts",
+      "functions/verify-receipts.ts",
+    ],
     imports: ["*"],
     node: true,
     environment: true,

@@ -1,0 +1,96 @@
+import { spawnSync } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestReceiptKey, signChain, type TestEntry } from "../tests/receipts.ts";
+
+const program = new URL("./main.ts", import.meta.url).pathname;
+const directory = mkdtempSync(join(tmpdir(), "svc-receipts-"));
+afterAll(() => rmSync(directory, { recursive: true }));
+
+const sessionId = "01920000-0000-7000-8000-0000000000c1";
+const turn: TestEntry[] = [
+  { kind: "user_message", payload: { message_id: "q", content: "How many hosts are offline?" } },
+  { kind: "answer", payload: { message_id: "m", provider: "mock", model: "m", text: "3" } },
+  { kind: "closing", payload: { message_id: "m", status: "complete" } },
+];
+const signer = await createTestReceiptKey("receipts-2026");
+const file = await signChain(sessionId, turn, signer);
+
+const written = (name: string, value: unknown): string => {
+  const path = join(directory, name);
+  writeFileSync(path, typeof value === "string" ? value : JSON.stringify(value));
+  return path;
+};
+
+/** Runs the command without any environment. */
+const run = (args: string[], input = "") => {
+  const { status, stdout, stderr } = spawnSync(process.execPath, [program, "verify-receipts", ...args], {
+    env: {},
+    input,
+    encoding: "utf8",
+    timeout: 60_000,
+  });
+  return { status, result: stdout === "" ? null : JSON.parse(stdout), stderr };
+};
+
+describe("svc-server verify-receipts", () => {
+  it("verifies a file offline, with its own keys or with given ones, and says which", () => {
+    const path = written("receipts.json", file);
+    const expected = {
+      ok: true,
+      checked: 3,
+      turns: 1,
+      length: 3,
+      session_id: sessionId,
+      last_created_at: file.items[2]?.created_at,
+      ephemeral: false,
+      fault: null,
+    };
+    expect(run([path])).toEqual({ status: 0, result: { ...expected, keys: "from_file" }, stderr: "" });
+    const keys = written("keys.json", { keys: [{ ...signer.key, svc_ephemeral: true }] });
+    const given = { ...expected, keys: "given", ephemeral: true };
+    expect(run(["-", "--keys", keys], JSON.stringify(file))).toEqual({ status: 0, result: given, stderr: "" });
+  });
+
+  it("T5: names the receipt that was edited, and rejects a file of another key", async () => {
+    const [, answer] = file.items;
+    const edited = {
+      ...file,
+      items: file.items.with(1, { ...answer, payload: { ...answer?.payload, text: "4" } } as never),
+    };
+    expect(run([written("edited.json", edited)])).toMatchObject({
+      status: 1,
+      result: { ok: false, checked: 1, fault: { seq: 2, kind: "payload" } },
+    });
+    const impostor = await createTestReceiptKey("receipts-2026");
+    const forged = written("forged.json", await signChain(sessionId, turn, impostor));
+    const keys = written("keys.json", { keys: [signer.key] });
+    expect(run([forged]).status).toBe(0);
+    expect(run([forged, "--keys", keys])).toMatchObject({
+      status: 1,
+      result: { fault: { seq: 1, kind: "signature" } },
+    });
+  });
+
+  it("exits 2 for its usage, and 65 for what is not receipts or keys", () => {
+    const path = written("receipts.json", file);
+    for (const args of [[], [path, path], ["--kyes", path]]) {
+      const { status, stderr } = run(args);
+      expect([args, status, stderr.split("\n")[0]]).toEqual([
+        args,
+        2,
+        "svc-server verify-receipts FILE|- [--keys FILE]",
+      ]);
+    }
+    const others = { "": "", "{}": "{}", "no JSON": "no JSON", "another format": { ...file, format: "other" } };
+    for (const [name, value] of Object.entries(others))
+      expect([name, run([written("other.json", value)])]).toEqual([
+        name,
+        { status: 65, result: null, stderr: "this is not a file of receipts (svc.chat-receipts.v1)\n" },
+      ]);
+    expect(run([join(directory, "missing.json")]).status).toBe(65);
+    expect(run([path, "--keys", written("keys.json", [])]).stderr).toBe("--keys: this is not a set of receipt keys\n");
+  });
+});

@@ -1,0 +1,75 @@
+import { readFileSync } from "node:fs";
+import { text } from "node:stream/consumers";
+import { parseArgs } from "node:util";
+import * as v from "valibot";
+import { ReceiptFile, ReceiptKeys } from "../proto/chat/receipt.ts";
+import { verifyReceipts } from "../proto/chat/verify-receipts.ts";
+
+/** EX_DATAERR of sysexits(3). */
+const exitData = 65;
+const exitUsage = 2;
+
+const usage = `svc-server verify-receipts FILE|- [--keys FILE]
+
+  Verifies the receipts of a conversation, offline. FILE is the response of GET /v1/chat/sessions/{id}/receipts.
+  --keys FILE   the key set of GET /v1/chat/receipt-keys, from a source that you trust; without it, the keys in FILE are used,
+                which proves only that one party signed all of it
+  exit code     0: they verify; 1: they do not, and \`fault\` names the receipt; 2: usage; 65: not a file of receipts or keys
+`;
+
+/** Verifies a file of receipts and prints the result as one JSON object. Needs no environment. Returns the exit code. */
+export const verifyReceiptsCommand = async (args: readonly string[]): Promise<number> => {
+  const given = readArguments(args);
+  if (given === null) {
+    process.stderr.write(usage);
+    return args.includes("--help") ? 0 : exitUsage;
+  }
+  const fail = (message: string): number => {
+    process.stderr.write(`${message}\n`);
+    return exitData;
+  };
+  const file = v.safeParse(ReceiptFile, await readJson(given.file));
+  if (!file.success) return fail("this is not a file of receipts (svc.chat-receipts.v1)");
+  const keys = given.keys === null ? null : v.safeParse(ReceiptKeys, await readJson(given.keys));
+  if (keys?.success === false) return fail("--keys: this is not a set of receipt keys");
+  const receipts = file.output;
+  const trusted = keys?.output.keys ?? receipts.keys;
+  const { checked, turns, fault } = await verifyReceipts(receipts, trusted);
+  const used = new Set([receipts.head.key_id, ...receipts.items.map(({ key_id }) => key_id)]);
+  const result = {
+    ok: fault === null,
+    checked,
+    turns,
+    length: receipts.items.length,
+    session_id: receipts.session_id,
+    last_created_at: receipts.items.at(-1)?.created_at ?? null,
+    keys: keys === null ? "from_file" : "given",
+    ephemeral: trusted.some(({ kid, svc_ephemeral }) => svc_ephemeral === true && used.has(kid)),
+    fault,
+  };
+  process.stdout.write(`${JSON.stringify(result)}\n`);
+  return fault === null ? 0 : 1;
+};
+
+const readArguments = (args: readonly string[]): { file: string; keys: string | null } | null => {
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...args],
+      options: { keys: { type: "string" } },
+      allowPositionals: true,
+    });
+    const [file, ...others] = positionals;
+    return file === undefined || others.length > 0 ? null : { file, keys: values.keys ?? null };
+  } catch {
+    return null;
+  }
+};
+
+/** Returns the JSON value of a file, or of stdin for `-`; undefined if it cannot be read or is none. */
+const readJson = async (path: string): Promise<unknown> => {
+  try {
+    return JSON.parse(path === "-" ? await text(process.stdin) : readFileSync(path, "utf8"));
+  } catch {
+    return undefined;
+  }
+};
