@@ -1,0 +1,205 @@
+import { eq, sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { chatMessage, chatSession } from "../../../../drizzle/schema/chat.ts";
+import { person } from "../../../../drizzle/schema/operator.ts";
+import { createTestConversation, namesOf } from "../../../../tests/chat.ts";
+import { createTestCore } from "../../../../tests/core.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+
+const nobody = "01920000-0000-7000-8000-0000000000ff";
+
+describe("conversations", () => {
+  it("are listed with the last used first, page by page, and belong to one person", async () => {
+    const ids = [];
+    for (let at = 0; at < 3; at++) {
+      ids.push((await createTestConversation(test)).id);
+      await test.clock.advance(1_000);
+    }
+    const [first = "", second = "", third = ""] = ids;
+    const conversation = { path: `/v1/chat/sessions/${first}` };
+    await test.api("POST", `${conversation.path}/messages`, { as: "auditor", body: { content: "  Hello\n\tthere  " } });
+    const list = (query: string) =>
+      test.api<{ items: { id: string; title: string }[]; next_cursor: string }>("GET", `/v1/chat/sessions${query}`, {
+        as: "auditor",
+      });
+    const page = (await list("?limit=2")).body;
+    expect(page.items.map(({ id }) => id)).toEqual([first, third]);
+    expect(page.items[0]?.title).toBe("Hello there");
+    const next = (await list(`?limit=2&cursor=${page.next_cursor}`)).body;
+    expect(next).toMatchObject({ items: [{ id: second }], next_cursor: null });
+    const others = await test.api<{ items: object[] }>("GET", "/v1/chat/sessions", { as: "admin" });
+    expect(others.body.items).toEqual([]);
+  });
+
+  it("can be renamed and deleted by their person; to anybody else they do not exist", async () => {
+    const { id, path } = await createTestConversation(test);
+    const renamed = await test.api("PUT", path, { as: "auditor", body: { title: "Rollout" } });
+    expect(renamed).toMatchObject({ status: 200, body: { id, title: "Rollout" } });
+    for (const title of ["", "x".repeat(121), "a\u0007b", 3])
+      expect((await test.api("PUT", path, { as: "auditor", body: { title } })).status).toBe(422);
+    const calls: [method: string, path: string, body?: object][] = [
+      ["GET", ""],
+      ["PUT", "", { title: "Mine" }],
+      ["DELETE", ""],
+      ["POST", "/messages", { content: "a" }],
+      ["GET", "/receipts"],
+    ];
+    for (const [method, rest, body] of calls) {
+      const call = body ? { body } : {};
+      const other = await test.api(method, path + rest, { as: "admin", ...call });
+      const missing = await test.api(method, `/v1/chat/sessions/${nobody}${rest}`, { as: "auditor", ...call });
+      expect([method, rest, other.status, missing.status]).toEqual([method, rest, 404, 404]);
+      expect({ ...other.body, request_id: "" }).toEqual({ ...missing.body, request_id: "" });
+      expect((await test.api(method, path + rest, { as: "reader", ...call })).status).toBe(403);
+    }
+    expect((await test.api("GET", path, { as: "auditor" })).body).toMatchObject({ title: "Rollout", messages: [] });
+    expect((await test.api("DELETE", path, { as: "auditor" })).status).toBe(204);
+    expect((await test.api("DELETE", path, { as: "auditor" })).status).toBe(404);
+  });
+
+  it("are refused to a suspended person with the next request", async () => {
+    const { path } = await createTestConversation(test);
+    const suspend = (status: "suspended" | "active") =>
+      test.db.update(person).set({ status }).where(eq(person.userId, test.people.auditor.userId));
+    await suspend("suspended");
+    expect((await test.api("GET", path, { as: "auditor" })).status).toBe(401);
+    expect((await test.api("POST", `${path}/messages`, { as: "auditor", body: { content: "a" } })).status).toBe(401);
+    await suspend("active");
+    expect((await test.api("GET", path, { as: "auditor" })).status).toBe(200);
+  });
+
+  it("have at most 100 questions, and a person at most 200 of them; none is deleted silently", async () => {
+    const { id, path } = await createTestConversation(test, "admin");
+    await test.db.update(chatSession).set({ messageCount: 200 }).where(eq(chatSession.id, id));
+    const refused = await test.api("POST", `${path}/messages`, { as: "admin", body: { content: "a" } });
+    expect(refused).toMatchObject({ status: 409, body: { code: "conflict" } });
+    const now = new Date(test.clock.now());
+    await test.db.insert(chatSession).values(
+      Array.from({ length: 199 }, () => ({
+        id: crypto.randomUUID(),
+        userId: test.people.admin.userId,
+        createdAt: now,
+        updatedAt: now,
+      })),
+    );
+    const one = await test.api("POST", "/v1/chat/sessions", { as: "admin", body: {} });
+    expect(one).toMatchObject({ status: 409, body: { detail: "You have 200 conversations: delete one first" } });
+    await test.api("DELETE", path, { as: "admin" });
+    expect((await test.api("POST", "/v1/chat/sessions", { as: "admin", body: {} })).status).toBe(201);
+  });
+});
+
+describe("a message", () => {
+  it("has 1 byte to 32 KiB of UTF-8", async () => {
+    const conversation = await createTestConversation(test);
+    const status = async (content: unknown) =>
+      (await test.api("POST", `${conversation.path}/messages`, { as: "auditor", body: { content } })).status;
+    for (const content of ["", " \n", "a\u0000", "\ud800", null, 3]) expect(await status(content)).toBe(422);
+    expect(await status("é".repeat(16 * 1024))).toBe(200);
+    expect(await status(`${"é".repeat(16 * 1024)}a`)).toBe(413);
+    const unknown = { as: "auditor" as const, body: { content: "a", base_url: "https://elsewhere.test" } };
+    expect((await test.api("POST", `${conversation.path}/messages`, unknown)).status).toBe(422);
+  });
+
+  it("is answered as a stream of events that ends with `done`, whose receipts verify by the published keys", async () => {
+    const conversation = await createTestConversation(test);
+    const answer = await conversation.ask("Hello");
+    expect([answer.status, answer.headers.get("content-type")]).toEqual([200, "text/event-stream"]);
+    const events = await answer.rest();
+    expect(namesOf(events)).toEqual(["receipt", "text_delta", "receipt", "receipt", "done"]);
+    const { kinds, file } = await conversation.receipts();
+    expect(kinds).toEqual(["user_message", "answer", "closing"]);
+    const { body } = await test.api<{ keys: object[] }>("GET", "/v1/chat/receipt-keys", { as: "auditor" });
+    expect(body.keys).toContainEqual(file.keys[0]);
+    expect(file.keys[0]).toMatchObject({ kid: file.head.key_id, svc_ephemeral: true });
+  });
+});
+
+describe("a turn whose core was killed", () => {
+  /** Leaves a conversation as a kill does: a question, and half an answer under a lease. */
+  const killed = async (expiresIn: string) => {
+    const conversation = await createTestConversation(test);
+    await (await conversation.ask("Hello")).rest();
+    const answerId = crypto.randomUUID();
+    await test.db.insert(chatMessage).values([
+      {
+        id: answerId,
+        sessionId: conversation.id,
+        position: 4,
+        role: "assistant",
+        status: "answering",
+        createdAt: new Date(test.clock.now()),
+        parts: [],
+        tail: "Half an ans",
+        provider: "mock",
+        model: "m",
+      },
+    ]);
+    await test.db
+      .update(chatSession)
+      .set({ messageCount: 4, turnId: answerId, turnExpiresAt: sql`clock_timestamp() + ${expiresIn}::interval` })
+      .where(eq(chatSession.id, conversation.id));
+    return conversation;
+  };
+
+  it("T6: is closed as aborted, with its text, when the conversation is read or continued after the lease", async () => {
+    const read = await killed("-1 s");
+    expect((await read.read()).messages.at(-1)).toMatchObject({
+      status: "aborted",
+      parts: [{ type: "text", text: "Half an ans" }],
+    });
+    const rows = await test.api<{ items: { payload: object }[] }>("GET", `${read.path}/receipts`, { as: "auditor" });
+    expect(rows.body.items.slice(-2).map(({ payload }) => payload)).toMatchObject([
+      { text: "Half an ans", provider: "mock", model: "m" },
+      { status: "aborted", length: 5 },
+    ]);
+    const continued = await killed("-1 s");
+    expect((await continued.ask("again")).status).toBe(200);
+  });
+
+  it("is left alone while its lease is valid: another core may be writing it", async () => {
+    const alive = await killed("1 hour");
+    expect((await alive.read()).messages.at(-1)).toMatchObject({
+      status: "answering",
+      parts: [{ text: "Half an ans" }],
+    });
+    expect((await alive.ask("again")).status).toBe(409);
+  });
+});
+
+describe("the switches", () => {
+  const paths: readonly [string, string][] = [
+    ["GET", "/v1/chat/status"],
+    ["GET", "/v1/chat/receipt-keys"],
+    ["GET", "/v1/chat/sessions"],
+    ["POST", "/v1/chat/sessions"],
+    ["PUT", `/v1/chat/sessions/${nobody}`],
+    ["POST", `/v1/chat/sessions/${nobody}/messages`],
+    ["GET", "/v1/chat/anything"],
+  ];
+
+  it("SVC_CHAT_ENABLED=false answers 503 on every path, to anybody", async () => {
+    const off = await createTestCore({ env: { SVC_CHAT_ENABLED: "false" } });
+    for (const [method, path] of paths)
+      for (const call of [{}, { as: "auditor" as const }])
+        expect(await off.api(method, path, call)).toMatchObject({ status: 503, body: { code: "service_disabled" } });
+    await off.close();
+  });
+
+  it("without a model the routes do not exist, whatever the provider", async () => {
+    const none = await createTestCore({ env: { SVC_INFERENCE_CHAT_MODEL: "", SVC_INFERENCE_PROVIDER: "mock" } });
+    for (const [method, path] of paths) expect((await none.api(method, path, { as: "auditor" })).status).toBe(404);
+    await none.close();
+  });
+
+  it("the status names model, tools and key", async () => {
+    expect((await test.api("GET", "/v1/chat/status", { as: "auditor" })).body).toMatchObject({
+      provider: "mock",
+      model: "test-model",
+      sql_tools: { offered: false, reason: expect.any(String) },
+      receipts: { ephemeral: true },
+    });
+  });
+});

@@ -1,0 +1,378 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestConversation, namesOf, textOfEvents } from "../../../../tests/chat.ts";
+import { createTestChat, createTestCore } from "../../../../tests/core.ts";
+import { eventually } from "../../../../tests/eventually.ts";
+import { createFakeChatSql, oneRow } from "../../../../tests/fakes/chat-sql.ts";
+import { createPlayedInference } from "../../../../tests/fakes/inference.ts";
+import { Problem } from "../../../problems.ts";
+
+const model = createPlayedInference();
+const sql = createFakeChatSql();
+const stopping = new AbortController();
+const chat = await createTestChat({ inference: model, sql, sqlOffReason: null, stopping: stopping.signal });
+const test = await createTestCore({ core: { chat } });
+afterAll(() => test.close());
+
+const outcomes = () => test.observations.filter(({ method }) => method === "chatTurn").map(({ args }) => args[0]);
+const lastAnswer = async (conversation: { read(): Promise<{ messages: { status: string; parts: unknown[] }[] }> }) => {
+  const { messages } = await conversation.read();
+  const { status, parts } = messages.at(-1) ?? {};
+  return { status, parts };
+};
+
+const messageRequest = async (path: string): Promise<Request> =>
+  new Request(`http://core.test${path}/messages`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", Authorization: `Bearer ${await test.bridgeToken("auditor")}` },
+    body: JSON.stringify({ content: "a" }),
+  });
+
+describe("a turn", () => {
+  it("streams text, tool calls with results, receipts and `done`, audits the call, and logs no content", async () => {
+    const conversation = await createTestConversation(test);
+    const answering = conversation.ask("How many hosts are offline?");
+    const first = await model.round();
+    expect(first.request.messages).toEqual([{ role: "user", text: "How many hosts are offline?" }]);
+    expect(first.request.tools.map(({ name }) => name)).toEqual(["list_tables", "describe_table", "query_sql"]);
+    first.text("Let me ");
+    const answer = await answering;
+    expect(Object.fromEntries(answer.headers)).toMatchObject({
+      "content-type": "text/event-stream",
+      "cache-control": "no-store",
+      "x-accel-buffering": "no",
+    });
+    first.text("look.");
+    first.call("query_sql", { statement: "select count(*) from collectors" }, "c1");
+    first.end();
+    const second = await model.round();
+    expect(second.request.messages.slice(1)).toEqual([
+      {
+        role: "assistant",
+        parts: [
+          { type: "text", text: "Let me look." },
+          {
+            type: "tool_call",
+            callId: "c1",
+            name: "query_sql",
+            input: { statement: "select count(*) from collectors" },
+          },
+        ],
+      },
+      { role: "tool", results: [{ callId: "c1", name: "query_sql", result: oneRow(3) }] },
+    ]);
+    second.text("3 hosts.");
+    second.end();
+    const events = await answer.rest();
+    expect(namesOf(events)).toEqual([
+      "receipt",
+      "text_delta",
+      "tool_call",
+      "receipt",
+      "tool_result",
+      "receipt",
+      "text_delta",
+      "receipt",
+      "receipt",
+      "done",
+    ]);
+    expect(textOfEvents(events)).toBe("Let me look.3 hosts.");
+    const { kinds, file } = await conversation.receipts();
+    expect(kinds).toEqual(["user_message", "tool_call", "tool_result", "answer", "closing"]);
+    expect(file.items.map(({ payload: _, ...receipt }) => receipt)).toEqual(
+      events.filter(({ event }) => event === "receipt").map(({ data }) => data),
+    );
+    expect(file.items[3]?.payload).toMatchObject({ provider: "mock", model: "played", text: "Let me look.3 hosts." });
+    const { messages, title, message_count } = await conversation.read();
+    expect({ title, message_count }).toEqual({ title: "How many hosts are offline?", message_count: 2 });
+    expect(messages.map(({ role, status }) => `${role} ${status}`)).toEqual(["user complete", "assistant complete"]);
+    expect(messages[1]?.parts.map(({ type }) => type)).toEqual(["text", "tool_call", "tool_result", "text"]);
+    const { body: audit } = await test.api<{ items: object[] }>(
+      "GET",
+      `/v1/audit-events?target_id=${conversation.id}`,
+      {
+        as: "auditor",
+      },
+    );
+    expect(audit.items).toMatchObject([
+      {
+        action: "chat.tool_call",
+        actor: { display: "grace@example.test" },
+        outcome: "success",
+        details: { tool: "query_sql", statement: "select count(*) from collectors", row_count: 1 },
+      },
+    ]);
+    expect(test.log.text()).not.toMatch(/offline|3 hosts|select count/);
+    expect(test.observations).toContainEqual({ method: "chatToolCall", args: ["query_sql", "ok"] });
+    expect(outcomes()).toEqual(["complete"]);
+  });
+
+  it("receives the earlier turns, and gives a failed statement back to the model", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("one");
+    (await model.round()).text("first");
+    const answer = await asking;
+    const again = await conversation.ask("two");
+    expect(again.status).toBe(409);
+    // The round of "one" is still open.
+    await answer.disconnect();
+    const next = conversation.ask("two");
+    const round = await model.round();
+    expect(round.request.messages).toEqual([
+      { role: "user", text: "one" },
+      { role: "assistant", parts: [{ type: "text", text: "first" }] },
+      { role: "user", text: "two" },
+    ]);
+    sql.result = { kind: "error", code: "refused", message: "pg_sleep is not allowed" };
+    round.call("query_sql", { statement: "select pg_sleep(9)" });
+    round.call("query_sql", { sql: "select 1" });
+    round.call("describe_table", { name: "secrets" });
+    round.end();
+    const second = await model.round();
+    const results = second.request.messages.flatMap((message) => (message.role === "tool" ? message.results : []));
+    expect(results.map(({ result }) => result)).toMatchObject([
+      { kind: "error", code: "refused" },
+      { kind: "error", code: "invalid_input" },
+      { kind: "error", code: "unknown_relation" },
+    ]);
+    sql.result = oneRow(3);
+    second.text("no");
+    second.end();
+    expect((await (await next).rest()).at(-1)).toMatchObject({ event: "done", data: { status: "complete" } });
+    expect((await conversation.receipts()).kinds.filter((kind) => kind === "closing")).toHaveLength(2);
+  });
+
+  it("offers tools in 8 rounds, and then has one more without", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("loop");
+    for (let round = 1; round <= 8; round++) {
+      const { request, call, end } = await model.round();
+      expect(request.tools).toHaveLength(3);
+      call("list_tables", {});
+      end();
+    }
+    const last = await model.round();
+    expect(last.request.tools).toEqual([]);
+    last.call("list_tables", {});
+    last.text("enough");
+    last.end();
+    const events = await (await asking).rest();
+    expect(events.filter(({ event }) => event === "tool_result")).toHaveLength(8);
+    expect(events.at(-1)).toMatchObject({ event: "done" });
+  });
+
+  it("runs once per conversation, twice per person, and then answers 409 and 429 with Retry-After", async () => {
+    const [one, two, three] = await Promise.all([1, 2, 3].map(() => createTestConversation(test)));
+    if (!one || !two || !three) throw new Error("three conversations");
+    const first = one.ask("a");
+    const firstRound = await model.round();
+    expect((await one.ask("b")).status).toBe(409);
+    const second = two.ask("a");
+    const secondRound = await model.round();
+    const third = await three.ask("a");
+    expect([third.status, third.headers.get("retry-after")]).toEqual([429, "5"]);
+    const other = await createTestConversation(test, "admin");
+    const others = other.ask("a");
+    const othersRound = await model.round();
+    for (const round of [firstRound, secondRound, othersRound]) {
+      round.text("x");
+      round.end();
+    }
+    for (const answer of await Promise.all([first, second, others]))
+      expect((await answer.rest()).at(-1)?.event).toBe("done");
+    const later = three.ask("a");
+    const round = await model.round();
+    round.text("x");
+    round.end();
+    expect((await later).status).toBe(200);
+    await (await later).rest();
+  });
+
+  it("cleans what a model writes: U+0000, and surrogate pairs in two pieces", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("emoji");
+    const round = await model.round();
+    for (const text of ["a\u0000", "\ud83d", "\ude80b\udc00"]) round.text(text);
+    round.call("query_sql", { statement: "select '\u0000\ud800'" });
+    round.end();
+    const second = await model.round();
+    second.text("c");
+    second.end();
+    const text = textOfEvents(await (await asking).rest());
+    expect(text).toBe("a\ufffd🚀b\ufffdc");
+    expect((await conversation.receipts()).file.items.find(({ kind }) => kind === "answer")?.payload.text).toBe(text);
+  });
+});
+
+describe("a turn that fails", () => {
+  it("is a 502 before the first event of the model, and the event `error` afterwards", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("a");
+    (await model.round()).fail(new Problem("inference_failed", { detail: "The provider answered 500" }));
+    expect((await asking).status).toBe(502);
+    expect(await lastAnswer(conversation)).toEqual({ status: "failed", parts: [] });
+    expect((await conversation.receipts()).kinds).toEqual(["user_message", "closing"]);
+
+    const again = conversation.ask("b");
+    const round = await model.round();
+    round.text("Half an ans");
+    round.fail(new Problem("inference_failed", { detail: "The provider ended the stream" }));
+    const answer = await again;
+    expect(answer.status).toBe(200);
+    const events = await answer.rest();
+    expect(events.at(-1)).toMatchObject({
+      event: "error",
+      data: { code: "inference_failed", status: 502, detail: "The provider ended the stream" },
+    });
+    expect(await lastAnswer(conversation)).toEqual({
+      status: "failed",
+      parts: [{ type: "text", text: "Half an ans" }],
+    });
+    const { file } = await conversation.receipts();
+    expect(file.items.slice(-2).map(({ payload }) => payload)).toMatchObject([
+      { text: "Half an ans" },
+      { status: "failed", length: 5 },
+    ]);
+    expect(outcomes().slice(-2)).toEqual(["inference_failed", "inference_failed"]);
+  });
+
+  it("is a failure when the model says nothing", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("a");
+    (await model.round()).end();
+    expect((await asking).status).toBe(502);
+  });
+
+  it("ends after 60 s", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("a");
+    const round = await model.round();
+    round.text("slow");
+    const answer = await asking;
+    const rest = answer.rest();
+    await test.clock.advance(59_000);
+    expect(round.request.signal.aborted).toBe(false);
+    await test.clock.advance(1_000);
+    expect(round.request.signal.aborted).toBe(true);
+    expect((await rest).at(-1)).toMatchObject({ event: "error", data: { detail: "The answer took longer than 60 s" } });
+    expect(await lastAnswer(conversation)).toMatchObject({ status: "failed" });
+  });
+
+  it("starts the response after 3 s without an event, and sends a comment every 10 s", async () => {
+    const conversation = await createTestConversation(test);
+    const request = await messageRequest(conversation.path);
+    let response: Response | undefined;
+    const asking = test.fetch(request).then((arrived) => {
+      response = arrived;
+    });
+    const round = await model.round();
+    await test.clock.advance(2_999);
+    expect(response).toBeUndefined();
+    await test.clock.advance(1);
+    await asking;
+    const reader = response?.body?.pipeThrough(new TextDecoderStream()).getReader();
+    expect((await reader?.read())?.value).toMatch(/^event: receipt\n/);
+    const comment = reader?.read();
+    await test.clock.advance(10_000);
+    expect((await comment)?.value).toBe(": waiting\n\n");
+    round.fail(new Problem("inference_failed"));
+    let last = "";
+    for (let read = await reader?.read(); read && !read.done; read = await reader?.read()) last = read.value;
+    expect(last).toMatch(/^event: error\n/);
+  });
+});
+
+describe("a client that disconnects", () => {
+  it("aborts the model; the turn is closed as aborted with the text so far", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("a");
+    const round = await model.round();
+    round.text("So far");
+    const answer = await asking;
+    await answer.next();
+    await answer.next();
+    await answer.disconnect();
+    const aborted = { status: "aborted", parts: [{ type: "text", text: "So far" }] };
+    await eventually(async () => expect(await lastAnswer(conversation)).toEqual(aborted));
+    expect(round.request.signal.aborted).toBe(true);
+    const { kinds, file } = await conversation.receipts();
+    expect(kinds).toEqual(["user_message", "answer", "closing"]);
+    expect(file.items.at(-1)?.payload).toMatchObject({ status: "aborted", length: 3 });
+    expect(outcomes().at(-1)).toBe("aborted");
+  });
+
+  it("cancels the running query, which is audited", async () => {
+    const conversation = await createTestConversation(test);
+    Object.assign(sql, { result: null, signal: undefined });
+    const asking = conversation.ask("a");
+    const round = await model.round();
+    round.call("query_sql", { statement: "select 1" });
+    round.end();
+    const answer = await asking;
+    await eventually(() => expect(sql.signal?.aborted).toBe(false));
+    await answer.disconnect();
+    await eventually(async () => expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" }));
+    expect(sql.signal?.aborted).toBe(true);
+    sql.result = oneRow(3);
+    expect((await conversation.receipts()).kinds).toEqual(["user_message", "tool_call", "closing"]);
+    const { body: audit } = await test.api<{ items: object[] }>(
+      "GET",
+      `/v1/audit-events?target_id=${conversation.id}`,
+      {
+        as: "auditor",
+      },
+    );
+    expect(audit.items).toMatchObject([{ outcome: "failure", reason_code: "aborted" }]);
+  });
+
+  it("aborts the model before the response has begun", async () => {
+    const conversation = await createTestConversation(test);
+    const client = new AbortController();
+    const asking = conversation.ask("a", { signal: client.signal });
+    const round = await model.round();
+    client.abort();
+    await asking;
+    expect(round.request.signal.aborted).toBe(true);
+    await eventually(async () => expect(await lastAnswer(conversation)).toEqual({ status: "aborted", parts: [] }));
+    expect((await conversation.receipts()).kinds).toEqual(["user_message", "closing"]);
+  });
+
+  it("is one that reads nothing for 20 s", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = test.fetch(await messageRequest(conversation.path));
+    const round = await model.round();
+    round.text("unread");
+    await asking;
+    await test.clock.advance(19_999);
+    expect(round.request.signal.aborted).toBe(false);
+    await test.clock.advance(1);
+    expect(round.request.signal.aborted).toBe(true);
+    await eventually(async () => expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" }));
+  });
+
+  it("may delete the conversation while it is answered", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("a");
+    const round = await model.round();
+    round.text("x");
+    const answer = await asking;
+    expect((await test.api("DELETE", conversation.path, { as: "auditor" })).status).toBe(204);
+    const rest = answer.rest();
+    await test.clock.advance(2_000);
+    expect((await rest).at(-1)).toMatchObject({ event: "error", data: { code: "conflict" } });
+    expect(round.request.signal.aborted).toBe(true);
+  });
+});
+
+describe("core", () => {
+  it("aborts its answers when it shuts down", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("a");
+    const round = await model.round();
+    round.text("x");
+    const answer = await asking;
+    stopping.abort();
+    expect((await answer.rest()).at(-1)).toMatchObject({ event: "error", data: { code: "shutting_down" } });
+    expect(await lastAnswer(conversation)).toMatchObject({ status: "aborted" });
+    expect((await conversation.ask("b")).status).toBe(503);
+  });
+});
