@@ -109,7 +109,13 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
         files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),
     };
     const chat =
-      config.chat && (await startChat(base, { config: config.chat, jobs: background, stopping: stop.signal }));
+      config.chat &&
+      (await startChat(base, {
+        config: config.chat,
+        jobs: background,
+        locate: servers.locate,
+        stopping: stop.signal,
+      }));
     const core: Core = { ...base, chat: chat?.chat ?? null };
     const databaseClock = createDatabaseClock(database.db, systemClock);
     await databaseClock.measure();
@@ -159,7 +165,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     log.info({ signal: await stopped }, "stopping");
     stop.abort();
     const timer = setTimeout(() => void closeDatabase(0), shutdownGraceMs);
-    await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory, chat?.ended]);
+    await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory, chat?.close()]);
     clearTimeout(timer);
   } finally {
     stop.abort();

@@ -4,24 +4,33 @@ import type { Core } from "./core.ts";
 import type { Chat } from "./domain/chat/chat.ts";
 import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { keepReceiptKey } from "./domain/chat/receipts.ts";
+import { fleetThresholds, readFleetRules } from "./domain/fleet/report.ts";
 import { runChatTurnJob } from "./jobs/run-chat-turn-job.ts";
+import { withDatabaseFaults } from "./node/prepare-database.ts";
 import { readKeyFile } from "./node/read-key-file.ts";
 import { withConfigError } from "./node/with-config-error.ts";
 
 /** The chat agent of a server. */
 export interface StartedChat {
   chat: Chat;
-  /** Resolves once its jobs have ended. */
-  ended: Promise<void>;
+  /** Ends its jobs and closes its connections, after `stopping` has aborted. */
+  close(): Promise<void>;
 }
 
+type Needs = Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
+
 /**
- * Creates the chat agent: loads the language model and the key that signs receipts, and starts its jobs. Throws `ConfigError` for a key
- * that cannot be used, and for a key id that belongs to another key.
+ * Creates the chat agent: loads the language model, the SQL tools and the key that signs receipts, and starts its jobs. Throws
+ * `ConfigError` for a key that cannot be used, and for a key id that belongs to another key. Without the SQL tools it starts with a warning.
  */
 export const startChat = async (
-  core: Pick<Core, "db" | "clock" | "entropy" | "log">,
-  { config, jobs, stopping }: { config: ChatConfig; jobs: Pick<Core, "db">; stopping: AbortSignal },
+  core: Needs,
+  {
+    config,
+    jobs,
+    locate,
+    stopping,
+  }: { config: ChatConfig; jobs: Pick<Core, "db">; locate(): Promise<string>; stopping: AbortSignal },
 ): Promise<StartedChat> => {
   const { receiptKey } = config;
   const signer = await withConfigError("SVC_CHAT_RECEIPT_SIGNING_KEY_PATH", () =>
@@ -42,10 +51,36 @@ export const startChat = async (
   const { createInference } = await import("./inference/create-inference.ts");
   const chat: Chat = {
     inference: await createInference(config.inference, core),
-    sql: null,
-    sqlOffReason: "The SQL tools are not built yet",
+    ...(await createTools(core, { config, jobs, locate })),
     signer,
     stopping,
   };
-  return { chat, ended: runChatTurnJob({ ...core, ...jobs }, chat, stopping) };
+  const turns = runChatTurnJob({ ...core, ...jobs }, chat, stopping);
+  return {
+    chat,
+    close: async () => {
+      await turns;
+      await chat.sql?.close();
+    },
+  };
+};
+
+const createTools = async (
+  core: Needs,
+  { config, jobs, locate }: { config: ChatConfig; jobs: Pick<Core, "db">; locate(): Promise<string> },
+): Promise<Pick<Chat, "sql" | "sqlOffReason">> => {
+  if (!config.sqlToolEnabled) return { sql: null, sqlOffReason: "SVC_CHAT_SQL_TOOL_ENABLED is false" };
+  const { createChatSql } = await import("./chat-sql/create-chat-sql.ts");
+  const { sql, offReason, warnings } = await withDatabaseFaults(() =>
+    createChatSql({
+      db: jobs.db,
+      locate,
+      url: config.sqlDatabaseUrl?.reveal() ?? null,
+      secret: core.config.authTokenSecret.reveal(),
+      thresholds: fleetThresholds(core.config),
+      readRules: () => readFleetRules(core),
+    }),
+  );
+  for (const warning of warnings) core.log.warn({}, warning);
+  return { sql, sqlOffReason: offReason };
 };

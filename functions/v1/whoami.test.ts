@@ -1,6 +1,6 @@
 import { eq } from "drizzle-orm";
 import { SignJWT, UnsecuredJWT } from "jose";
-import { afterAll, describe, expect, it, onTestFinished } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
 import { mintBridgeToken } from "../../scripts/lab/people.ts";
 import { createTestCore } from "../../tests/core.ts";
@@ -104,21 +104,5 @@ describe("every response", () => {
     expect(method.body).toMatchObject({ code: "method_not_allowed", status: 405 });
     expect(method.headers.get("allow")).toBe("GET");
     expect(method.body.request_id).toBe(method.headers.get("x-request-id"));
-  });
-});
-
-describe("/v1/chat", () => {
-  it("answers 503 service_disabled on every path and method when chat is disabled, else 404", async () => {
-    const disabled = await createTestCore({ env: { SVC_CHAT_ENABLED: "false" } });
-    onTestFinished(() => disabled.close());
-    for (const [method, path] of [
-      ["GET", "/v1/chat/status"],
-      ["POST", "/v1/chat/sessions"],
-      ["DELETE", "/v1/chat/anything"],
-    ] as const) {
-      const { status, body } = await disabled.api(method, path, { as: "auditor" });
-      expect({ path, status, code: body.code }).toEqual({ path, status: 503, code: "service_disabled" });
-      expect((await api(method, path, { as: "auditor" })).status).toBe(404);
-    }
   });
 });
