@@ -60,7 +60,8 @@ export const chatFaults = (env: Environment, faults: ConfigFault[]): void => {
   if (env.SVC_CHAT_RECEIPT_SIGNING_KEY_PATH !== undefined)
     need("SVC_CHAT_RECEIPT_SIGNING_KEY_ID", "is required when SVC_CHAT_RECEIPT_SIGNING_KEY_PATH is set");
   const provider = env.SVC_INFERENCE_PROVIDER ?? "mock";
-  if (env.SVC_INFERENCE_CHAT_MODEL === undefined || provider === "mock") return;
+  const isRemote = ["openai", "openai-compatible", "litellm", "anthropic"].includes(provider);
+  if (env.SVC_INFERENCE_CHAT_MODEL === undefined || !isRemote) return;
   need("SVC_INFERENCE_API_KEY", "is required for this SVC_INFERENCE_PROVIDER");
   if (provider === "openai-compatible" || provider === "litellm")
     need("SVC_INFERENCE_BASE_URL", "is required for this SVC_INFERENCE_PROVIDER");

@@ -107,3 +107,93 @@ describe("the directory's settings", () => {
     expect(refusal).not.toContain(value);
   });
 });
+
+describe("the settings of chat", () => {
+  const model = { SVC_INFERENCE_CHAT_MODEL: "a-model" };
+  const chatOf = (settings: Readonly<Record<string, string>>, readFile = () => "") => {
+    try {
+      return parseCoreConfig({ ...complete, ...settings }, readFile).config.chat;
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      return error.faults.map(({ variable }) => variable).sort();
+    }
+  };
+
+  it("turn it on by the model alone; the provider is then the mock", () => {
+    expect(chatOf({})).toBeNull();
+    expect(chatOf({ SVC_INFERENCE_PROVIDER: "anthropic" })).toBeNull();
+    expect(chatOf({ ...model, SVC_CHAT_ENABLED: "false" })).toBeNull();
+    expect(chatOf(model)).toEqual({
+      inference: { provider: "mock", model: "a-model" },
+      sqlToolEnabled: true,
+      sqlDatabaseUrl: null,
+      receiptKey: null,
+    });
+  });
+
+  it("need a key for every provider but the mock, and a base URL for those without one of their own", () => {
+    const provider = (name: string, more = {}) => chatOf({ ...model, SVC_INFERENCE_PROVIDER: name, ...more });
+    const key = { SVC_INFERENCE_API_KEY: "k-123" };
+    const url = { SVC_INFERENCE_BASE_URL: "http://127.0.0.1:4000/v1" };
+    for (const name of ["openai", "anthropic"]) {
+      expect(provider(name)).toEqual(["SVC_INFERENCE_API_KEY"]);
+      expect(provider(name, key)).toMatchObject({ inference: { provider: name, baseUrl: null } });
+    }
+    for (const name of ["openai-compatible", "litellm"]) {
+      expect(provider(name)).toEqual(["SVC_INFERENCE_API_KEY", "SVC_INFERENCE_BASE_URL"]);
+      expect(provider(name, key)).toEqual(["SVC_INFERENCE_BASE_URL"]);
+      expect(provider(name, { ...key, ...url })).toMatchObject({ inference: { baseUrl: url.SVC_INFERENCE_BASE_URL } });
+    }
+    expect(provider("llama")).toEqual(["SVC_INFERENCE_PROVIDER"]);
+  });
+
+  it("T3: reject a base URL over which a key could leak", () => {
+    const provider = { ...model, SVC_INFERENCE_PROVIDER: "litellm", SVC_INFERENCE_API_KEY: "k-123" };
+    for (const url of ["http://models.example.com/v1", "ftp://127.0.0.1/", "https://me:pw@models.example.com/", "x"])
+      expect([url, chatOf({ ...provider, SVC_INFERENCE_BASE_URL: url })]).toEqual([url, ["SVC_INFERENCE_BASE_URL"]]);
+    expect(chatOf({ ...provider, SVC_INFERENCE_BASE_URL: "https://models.example.com/v1?key=1" })).toEqual([
+      "SVC_INFERENCE_BASE_URL",
+    ]);
+  });
+
+  it("name every fault at once, with those of other variables", () => {
+    const faults = chatOf({
+      ...model,
+      SVC_INFERENCE_PROVIDER: "litellm",
+      SVC_INFERENCE_BASE_URL: "nowhere",
+      SVC_CHAT_SQL_TOOL_ENABLED: "yes",
+      SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "/keys/receipts.pem",
+      SVC_LOG_LEVEL: "loud",
+    });
+    expect(faults).toEqual([
+      "SVC_CHAT_RECEIPT_SIGNING_KEY_ID",
+      "SVC_CHAT_SQL_TOOL_ENABLED",
+      "SVC_INFERENCE_API_KEY",
+      "SVC_INFERENCE_BASE_URL",
+      "SVC_LOG_LEVEL",
+    ]);
+  });
+
+  it("need an id for the receipt key, also without a model; an id alone has no effect, and a warning", () => {
+    const path = { SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "/keys/receipts.pem" };
+    expect(chatOf(path)).toEqual(["SVC_CHAT_RECEIPT_SIGNING_KEY_ID"]);
+    expect(chatOf({ ...model, ...path, SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" })).toMatchObject({
+      receiptKey: { file: "/keys/receipts.pem", id: "receipts-2026" },
+    });
+    const alone = { ...complete, ...model, SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" };
+    expect(parseCoreConfig(alone, () => "").warnings).toEqual([expect.stringContaining("has no effect")]);
+  });
+
+  it("take the provider's key and the database of the SQL tools from files, and print neither", () => {
+    const settings = {
+      ...model,
+      SVC_INFERENCE_PROVIDER: "openai",
+      SVC_INFERENCE_API_KEY_FILE: "/run/secrets/key",
+      SVC_CHAT_DATABASE_URL_FILE: "/run/secrets/url",
+    };
+    const chat = chatOf(settings, () => "postgres://reader:hunter2@localhost/core\n");
+    expect(chat).toMatchObject({ inference: { provider: "openai" } });
+    expect(JSON.stringify(chat)).not.toContain("hunter2");
+    expect(chatOf(settings, () => "")).toEqual(["SVC_CHAT_DATABASE_URL_FILE", "SVC_INFERENCE_API_KEY_FILE"]);
+  });
+});
