@@ -170,7 +170,7 @@ export interface ParsedCoreConfig {
   warnings: readonly string[];
 }
 
-/** Parses core's environment (docs/operate.md). Throws one `ConfigError` that names every faulty variable and quotes no value. */
+/** Parses core's environment (docs/configuration.md). Throws one `ConfigError` that names every faulty variable and quotes no value. */
 export const parseCoreConfig = (env: Environment, readFile: (path: string) => string): ParsedCoreConfig => {
   const {
     env: resolved,

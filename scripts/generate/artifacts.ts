@@ -19,16 +19,15 @@ export const renderOpenApi = (): string => {
   return `${JSON.stringify(openApiOf(documentedRoutes(), { title, version, named: namedSchemas }), null, 2)}\n`;
 };
 
-const withConfiguration = (path: string, table: string): Artifact => ({
-  path,
-  text: replaceRegion(readFileSync(path, "utf8"), "configuration", table),
-});
+const renderConfigurationPage = (path: string): Artifact => {
+  const page = replaceRegion(readFileSync(path, "utf8"), "core", renderCoreConfiguration());
+  return { path, text: replaceRegion(page, "web", renderWebConfiguration()) };
+};
 
 /** Renders every file that is generated from code, except those that buf, drizzle-kit and the client generator write. */
 export const renderArtifacts = (): Artifact[] => [
   { path: "proto/openapi.json", text: renderOpenApi() },
   { path: "docs/problems.md", text: renderProblemsPage() },
   ...renderReliabilityPages(),
-  withConfiguration("docs/operate.md", renderCoreConfiguration()),
-  withConfiguration("docs/deploy-web.md", renderWebConfiguration()),
+  renderConfigurationPage("docs/configuration.md"),
 ];

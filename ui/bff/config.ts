@@ -116,7 +116,7 @@ export interface ParsedWebConfig {
   warnings: readonly string[];
 }
 
-/** Parses web's environment (docs/deploy-web.md). Throws one `ConfigError` that names every invalid variable and quotes no value. */
+/** Parses web's environment (docs/configuration.md). Throws one `ConfigError` that names every invalid variable and quotes no value. */
 export const parseWebConfig = (env: Environment, readFile: (path: string) => string): ParsedWebConfig => {
   const { faults, values } = parseVariables(env, { variables: webVariables, fileForms: webFileForms, readFile });
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);

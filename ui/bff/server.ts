@@ -20,7 +20,7 @@ const databaseConnectionsMax = 4;
 
 const usage = `svc-web: the operator UI of the collector fleet
 
-  svc-web                serve, configured by the environment (docs/deploy-web.md)
+  svc-web                serve, configured by the environment (docs/configuration.md)
   svc-web check-config   validate the environment and exit: 0, or 78 with every fault by variable
 `;
 
