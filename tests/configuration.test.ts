@@ -1,0 +1,263 @@
+import * as v from "valibot";
+import { describe, expect, it } from "vitest";
+import { coreVariables, parseCoreConfig } from "../functions/config.ts";
+import { ConfigError } from "../kit/env.ts";
+import { Secret } from "../kit/secret.ts";
+import { parseWebConfig, webVariables } from "../ui/bff/config.ts";
+
+/** What a variable does: its value when unset, texts with their values, and texts that fail the start with their messages. */
+interface Behavior {
+  unset: unknown;
+  accepts: Readonly<Record<string, unknown>>;
+  rejects: Readonly<Record<string, string>>;
+}
+
+const required = "required";
+const noText = { "": "is required" };
+const boolean = (unset: boolean): Behavior => ({
+  unset,
+  accepts: { true: true, false: false },
+  rejects: { yes: "must be true or false", TRUE: "must be true or false", "1": "must be true or false" },
+});
+const integer = (unset: number, min: number, max: number): Behavior => ({
+  unset,
+  accepts: { [min]: min, [max]: max },
+  rejects: {
+    ...(min > 0 ? { [min - 1]: `must be between ${min} and ${max}` } : {}),
+    [max + 1]: `must be between ${min} and ${max}`,
+    "-1": "must be a whole number",
+    "1.5": "must be a whole number",
+    "1k": "must be a whole number",
+  },
+});
+const duration = (unset: number, min: number): Behavior => ({
+  unset,
+  accepts: { [`${min}s`]: min, "90m": 5400, "2h": 7200, "1d": 86_400 },
+  rejects: {
+    [`${min - 1}s`]: `must be at least ${min}s`,
+    "60": "must be a whole number followed by s, m, h or d",
+    "1.5h": "must be a whole number followed by s, m, h or d",
+    "1w": "must be a whole number followed by s, m, h or d",
+  },
+});
+/** A text that only must not be empty; an empty variable counts as unset. */
+const text = (unset: unknown, example: string): Behavior => ({
+  unset,
+  accepts: { [example]: example },
+  rejects: unset === required ? noText : {},
+});
+const hmacKey: Behavior = {
+  unset: required,
+  accepts: { "32 bytes, which is just as needed": "32 bytes, which is just as needed" },
+  rejects: { ...noText, "31 bytes, which is one too few.": "must be at least 32 bytes" },
+};
+const databaseUrl = (unset: unknown): Behavior => ({
+  unset,
+  accepts: { "postgres://me:pw@db:5432/core": "postgres://me:pw@db:5432/core" },
+  rejects: { "mysql://db/core": "must", nonsense: "must" },
+});
+const uuid: Behavior = {
+  unset: required,
+  accepts: { "01920000-0000-7000-8000-00000000000A": "01920000-0000-7000-8000-00000000000a" },
+  rejects: { ...noText, tenant: "must be a UUID" },
+};
+const host: Behavior = {
+  unset: undefined,
+  accepts: { "127.0.0.1": "127.0.0.1", "::1": "::1", localhost: "localhost" },
+  rejects: { "a host": "must be an address or a host name", "h/1": "must be an address or a host name" },
+};
+const logLevel: Behavior = {
+  unset: "info",
+  accepts: { debug: "debug", error: "error" },
+  rejects: { loud: "must be debug, info, warn or error", DEBUG: "must be debug, info, warn or error" },
+};
+const secret = (unset: unknown): Behavior => ({
+  unset,
+  accepts: { hush: "hush" },
+  rejects: unset === required ? noText : {},
+});
+const provider = (unset: unknown): Behavior => ({
+  unset,
+  accepts: Object.fromEntries(
+    ["openai", "openai-compatible", "litellm", "anthropic", "mock"].map((name) => [name, name]),
+  ),
+  rejects: { llama: "must be openai, openai-compatible, litellm, anthropic or mock" },
+});
+const confidentialUrl: Behavior = {
+  unset: undefined,
+  accepts: { "https://api.example.com": "https://api.example.com", "http://127.0.0.1:9/v1": "http://127.0.0.1:9/v1" },
+  rejects: { "http://api.example.com": "must be an https:// URL", nowhere: "must be an https:// URL" },
+};
+
+const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
+  PORT: integer(8080, 0, 65535),
+  SVC_HTTP_HOST: host,
+  SVC_DATABASE_URL: databaseUrl(required),
+  SVC_TENANT_ID: uuid,
+  SVC_AUTH_TOKEN_SECRET: hmacKey,
+  SVC_DIRECTORY_DOMAIN: {
+    unset: required,
+    accepts: { "Example.COM": "example.com" },
+    rejects: { ...noText, "@example.com": "must be a domain name", com: "must be a domain name" },
+  },
+  SVC_DIRECTORY_DELEGATE_EMAIL: {
+    unset: required,
+    accepts: { "root@example.com": "root@example.com" },
+    rejects: { ...noText, root: "must be an email address" },
+  },
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: text(required, "/run/directory.json"),
+  SVC_DIRECTORY_SYNC_INTERVAL: duration(3600, 60),
+  SVC_DIRECTORY_API_URL: confidentialUrl,
+  SVC_DIRECTORY_ALLOW_MASS_REMOVAL: boolean(false),
+  SVC_OPS_BEARER_TOKEN: secret(undefined),
+  SVC_TRUST_LOOPBACK_OPS: boolean(false),
+  SVC_LICENSE: secret(undefined),
+  SVC_LICENSE_PUBLIC_KEY_FILE: text(undefined, "/run/license.pem"),
+  SVC_INGEST_GRPC_ADDR: {
+    unset: undefined,
+    accepts: { "0.0.0.0:8443": { host: "0.0.0.0", port: 8443 }, "[::]:65535": { host: "::", port: 65_535 } },
+    rejects: { "8443": "must be host:port", "0.0.0.0:65536": "the port must be at most 65535" },
+  },
+  SVC_INGEST_SERVER_CERT_FILE: text(undefined, "/run/server.pem"),
+  SVC_INGEST_SERVER_KEY_FILE: text(undefined, "/run/server.key"),
+  SVC_INGEST_CLIENT_CA_FILE: text(undefined, "/run/ca.pem"),
+  SVC_INGEST_MAX_FRAME_BYTES: integer(4_194_304, 1024, 268_435_456),
+  SVC_INGEST_MAX_PAYLOAD_BYTES: integer(4_194_304, 1, 268_435_456),
+  SVC_INGEST_MAX_HOST_ID_BYTES: integer(253, 1, 2048),
+  SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES: {
+    unset: undefined,
+    accepts: { " GET /healthz , ping": ["GET /healthz", "ping"], one: ["one"] },
+    rejects: Object.fromEntries(
+      [",a", "a,", "a,,b", "a, ,b", ","].map((names) => [names, "must not have an empty entry"]),
+    ),
+  },
+  SVC_INGEST_REQUIRE_ENROLLMENT: boolean(false),
+  SVC_INGEST_RETENTION_DAYS: integer(30, 0, 3650),
+  SVC_ENROLLMENT_SIGNER_MODE: {
+    unset: undefined,
+    accepts: { "local-ca": "local-ca", "external-command": "external-command" },
+    rejects: { remote: "must be local-ca or external-command" },
+  },
+  SVC_ENROLLMENT_SIGNER_COMMAND: {
+    unset: undefined,
+    accepts: { "/usr/bin/sign": "/usr/bin/sign" },
+    rejects: { sign: "must be an absolute path" },
+  },
+  SVC_ENROLLMENT_CA_CERT_FILE: text(undefined, "/run/ca.pem"),
+  SVC_ENROLLMENT_CA_KEY_FILE: text(undefined, "/run/ca.key"),
+  SVC_ENROLLMENT_CLIENT_CERT_HEADER: {
+    unset: undefined,
+    accepts: { "X-Client-Cert": "x-client-cert" },
+    rejects: { "X Client": "must be a header name", "X-Cert:": "must be a header name" },
+  },
+  SVC_HEARTBEAT_INTERVAL: duration(60, 1),
+  SVC_COLLECTOR_MIN_VERSION: {
+    unset: undefined,
+    accepts: { "1.4.0": "1.4.0", "2.0.0-rc.1": "2.0.0-rc.1" },
+    rejects: { "1.4": "must be a SemVer version", v1: "must be a SemVer version" },
+  },
+  SVC_CHAT_ENABLED: boolean(true),
+  SVC_INFERENCE_CHAT_MODEL: {
+    unset: undefined,
+    accepts: { "a-model": "a-model" },
+    rejects: { ["m".repeat(257)]: "must be at most 256 characters" },
+  },
+  SVC_INFERENCE_PROVIDER: provider("mock"),
+  SVC_INFERENCE_API_KEY: secret(undefined),
+  SVC_INFERENCE_BASE_URL: {
+    ...confidentialUrl,
+    rejects: { ...confidentialUrl.rejects, "https://api.example.com/?k=1": "must hold no query or fragment" },
+  },
+  SVC_CHAT_SQL_TOOL_ENABLED: boolean(true),
+  SVC_CHAT_DATABASE_URL: databaseUrl(undefined),
+  SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: text(undefined, "/run/receipts.pem"),
+  SVC_CHAT_RECEIPT_SIGNING_KEY_ID: {
+    unset: undefined,
+    accepts: { "receipts-2026": "receipts-2026" },
+    rejects: { "two words": "must be 1 to 128 printable ASCII characters" },
+  },
+  SVC_ON_CLOUDFLARE: boolean(false),
+  SVC_LOG_LEVEL: logLevel,
+};
+
+const publicUrl = {
+  ftp: "must be an http or https URL",
+  "https://a.example/?x=1": "must hold no user, query or fragment",
+};
+
+const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
+  PORT: integer(3000, 0, 65535),
+  SVC_HTTP_HOST: host,
+  WEBAUTH_URL: {
+    unset: required,
+    accepts: { "https://fleet.example.com": "https://fleet.example.com" },
+    rejects: { ...noText, ...publicUrl },
+  },
+  WEBAUTH_SECRET: hmacKey,
+  SESSION_TTL: {
+    unset: 1800,
+    accepts: { "1s": 1, "24h": 86_400 },
+    rejects: { "0s": "must be at least 1s", "25h": "must be at most 24h", "30": "must be a whole number followed by" },
+  },
+  IDP_ISSUER: {
+    unset: "https://accounts.google.com",
+    accepts: { "http://127.0.0.1:9000": "http://127.0.0.1:9000" },
+    rejects: { ...publicUrl, "http://idp.example.com": "must be an https URL" },
+  },
+  IDP_NAME: {
+    unset: undefined,
+    accepts: { "Staff login": "Staff login" },
+    rejects: { ["n".repeat(61)]: "must be at most 60 characters" },
+  },
+  IDP_CLIENT_ID: text(required, "web"),
+  IDP_CLIENT_SECRET: secret(required),
+  SVC_API_URL: {
+    unset: required,
+    accepts: { "http://core:8080/v1/": "http://core:8080/v1" },
+    rejects: { ...noText, "http://core:8080": "must end in /v1" },
+  },
+  SVC_AUTH_TOKEN_SECRET: hmacKey,
+  SVC_DATABASE_URL: databaseUrl(required),
+  SVC_TENANT_ID: uuid,
+  SVC_CHAT_ENABLED: boolean(true),
+  SVC_INFERENCE_PROVIDER: provider(undefined),
+  SVC_INFERENCE_API_KEY: secret(undefined),
+  SVC_INFERENCE_BASE_URL: {
+    unset: undefined,
+    accepts: { "https://models.example.com/v1": "https://models.example.com/v1" },
+    rejects: { nowhere: "must be an http or https URL" },
+  },
+  SVC_INFERENCE_CHAT_MODEL: text(undefined, "a-model"),
+  SVC_LOG_LEVEL: logLevel,
+};
+
+const plain = (value: unknown): unknown => (value instanceof Secret ? value.reveal() : value);
+
+describe.each([
+  { program: "core", variables: coreVariables, behaviors: core, parse: parseCoreConfig },
+  { program: "web", variables: webVariables, behaviors: web, parse: parseWebConfig },
+])("the variables of $program", ({ variables, behaviors, parse }) => {
+  const messageOf = (name: string, value: string): string | undefined => {
+    try {
+      parse({ [name]: value }, () => "");
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      return error.faults.find(({ variable }) => variable === name)?.message;
+    }
+  };
+
+  it.each(Object.entries<Behavior>(behaviors))(
+    "%s has its default, accepts its bounds and rejects what lies beyond",
+    (name, behavior) => {
+      const schema = (variables as Readonly<Record<string, v.GenericSchema>>)[name] as v.GenericSchema;
+      const unset = v.safeParse(schema, undefined);
+      expect(unset.success ? plain(unset.output) : required).toEqual(behavior.unset);
+      for (const [value, parsed] of Object.entries(behavior.accepts)) {
+        expect([value, plain(v.parse(schema, value))]).toEqual([value, parsed]);
+        expect([value, messageOf(name, value) ?? "no fault"]).toEqual([value, expect.not.stringContaining("must")]);
+      }
+      for (const [value, message] of Object.entries(behavior.rejects))
+        expect([value, messageOf(name, value)]).toEqual([value, expect.stringContaining(message)]);
+    },
+  );
+});
