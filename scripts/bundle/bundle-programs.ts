@@ -12,6 +12,7 @@ const entries = {
   "svc-server": "functions/main.ts",
   "svc-collector": "collector/main.ts",
   "svc-fleet-sim": "scripts/fleet-sim/main.ts",
+  "svc-release-manifest": "scripts/release-manifest/main.ts",
   "svc-web": "ui/bff/main.ts",
 };
 
@@ -23,6 +24,7 @@ export const programPaths = {
   "svc-server": join(dist, "svc-server", "main.mjs"),
   "svc-collector": join(dist, "svc-collector", "main.mjs"),
   "svc-fleet-sim": join(dist, "svc-fleet-sim", "main.mjs"),
+  "svc-release-manifest": join(dist, "svc-release-manifest", "main.mjs"),
   "svc-web": join(dist, "svc-web", "main.mjs"),
 } as const satisfies Record<ProgramName, string>;
 

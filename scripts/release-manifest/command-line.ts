@@ -1,0 +1,102 @@
+import { readFile, realpath } from "node:fs/promises";
+import { basename, dirname, join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { writeDurably } from "../../collector/files/private-files.ts";
+import { errorCode } from "../../kit/describe-error.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import packageJson from "../../package.json" with { type: "json" };
+import type { MeasuredFiles } from "./measure-file.ts";
+import { ReleaseFailure, releaseExit } from "./release-failure.ts";
+import { createManifest, printManifest } from "./release-manifest.ts";
+import { parseReleaseSpec, type ReleaseSpec } from "./release-spec.ts";
+
+const usage = `usage: svc-release-manifest --spec FILE --out FILE
+
+Writes the manifest of a release: what it consists of, with the size and SHA-256 digest of each file. The same spec and files give
+the same bytes everywhere. Nothing is written unless all is well.
+
+  --spec FILE   JSON: {version, artifacts: [{path, kind, platform}], sboms: [{path, format, for}], images: [{name, ref}]};
+                paths are relative to the folder of FILE
+  --out FILE    where the manifest is written
+  --help, --version
+
+Exit codes: 0 done, 1 a file is missing, unsafe, unreadable or changes, 2 usage, 65 the spec is not valid.
+`;
+
+/** Where a command line prints; `files` replaces the file system that is measured. */
+export interface ManifestContext {
+  stdout: { write(text: string): unknown };
+  stderr: { write(text: string): unknown };
+  files?: MeasuredFiles;
+}
+
+/** Runs a command line and returns its exit code. Prints only failures. */
+export const runManifestCommand = async (args: readonly string[], context: ManifestContext): Promise<number> => {
+  const { stdout, stderr } = context;
+  try {
+    if (args.includes("--help") || args.includes("--version")) {
+      stdout.write(args.includes("--help") ? usage : `${packageJson.version}\n`);
+      return releaseExit.done;
+    }
+    const { spec, out } = readFlags(args);
+    await writeManifest(spec, out, context.files);
+    return releaseExit.done;
+  } catch (error) {
+    if (!(error instanceof ReleaseFailure)) throw error;
+    stderr.write(`svc-release-manifest: ${error.message}\n`);
+    for (const line of error.details) stderr.write(`  ${line}\n`);
+    if (error.exitCode === releaseExit.usage) stderr.write("  svc-release-manifest --help lists its flags\n");
+    return error.exitCode;
+  }
+};
+
+const readFlags = (args: readonly string[]) => {
+  const given = parseFlags(args);
+  const [spec, out] = [given.get("spec"), given.get("out")];
+  if (spec === undefined || out === undefined)
+    throw new ReleaseFailure("usage", "--spec FILE and --out FILE are required");
+  return { spec, out };
+};
+
+const parseFlags = (args: readonly string[]): Map<string, string> => {
+  const options = { spec: { type: "string" }, out: { type: "string" } } as const;
+  const given = new Map<string, string>();
+  try {
+    const { tokens } = parseArgs({ args: [...args], options, tokens: true });
+    for (const token of tokens) {
+      if (token.kind !== "option" || !token.value) throw new Error("every flag needs a value");
+      if (given.has(token.name)) throw new Error(`--${token.name} is given twice`);
+      given.set(token.name, token.value);
+    }
+  } catch (error) {
+    throw new ReleaseFailure("usage", error instanceof Error ? error.message : "the command line is not valid");
+  }
+  return given;
+};
+
+const writeManifest = async (specPath: string, outPath: string, files?: MeasuredFiles): Promise<void> => {
+  const root = dirname(resolve(specPath));
+  const bytes = await orFailed("the file of --spec cannot be read", readFile(specPath));
+  const spec = parseReleaseSpec(bytes);
+  await checkOut(root, specPath, outPath, spec);
+  const manifest = await createManifest(root, spec, files);
+  const disk = { entropy: systemEntropy };
+  const written = writeDurably(resolve(outPath), printManifest(manifest), disk, 0o644);
+  await orFailed("the file of --out cannot be written", written);
+};
+
+/** Rejects an `--out` that would replace the spec or a file that the manifest vouches for. */
+const checkOut = async (root: string, specPath: string, outPath: string, spec: ReleaseSpec): Promise<void> => {
+  const out = resolve(outPath);
+  const folder = await orFailed("the folder of --out cannot be read", realpath(dirname(out)));
+  const target = join(folder, basename(out));
+  const inputs = [...spec.artifacts, ...spec.sboms].map(({ path }) => join(root, path));
+  for (const input of [resolve(specPath), ...inputs])
+    if (target === (await realpath(input).catch(() => input)))
+      throw new ReleaseFailure("usage", "--out is the spec or a file that it lists");
+};
+
+const orFailed = <T>(message: string, work: Promise<T>): Promise<T> =>
+  work.catch((error: unknown) => {
+    throw new ReleaseFailure("failed", `${message} (${errorCode(error) ?? "no code"})`);
+  });
