@@ -25,6 +25,7 @@ export const connectFleet = ({ baseUrl, bearer, fetch, throwOnError = false }: F
     createConfig({
       baseUrl: baseUrl.replace(/\/+$/, ""),
       throwOnError,
+      ...withoutRetries,
       ...(bearer === undefined ? {} : { auth: typeof bearer === "string" ? bearer : () => bearer() }),
       ...(fetch === undefined ? {} : { fetch }),
     }),
@@ -35,4 +36,11 @@ export const connectFleet = ({ baseUrl, bearer, fetch, throwOnError = false }: F
     return (options.throwOnError ?? throwOnError) ? new FleetError(problem, { cause: error }) : problem;
   });
   return client;
+};
+
+/** The generated reader of events repeats a failed request, and a question must not be asked twice. Its type lacks this option. */
+const withoutRetries: object = {
+  onSseError: (error: unknown) => {
+    throw error;
+  },
 };

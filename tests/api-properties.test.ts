@@ -52,6 +52,8 @@ const [caller, prey] = [await create("caller"), await create("prey")];
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
 const config = (await test.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } })).body;
+const createConversation = async () => String((await test.api("POST", "/v1/chat/sessions", { as: "admin" })).body.id);
+const [conversation, deleted] = [await createConversation(), await createConversation()];
 const good = { valid: true, errors: [], running_config_hash: null, last_known_good_config_hash: config.config_hash };
 await manage(test, caller.host, "heartbeat", heartbeatBody(clock.now(), { config: good }));
 const firstPage = await test.api("GET", "/v1/collector/enrollment-policies?limit=1", { as: "admin" });
@@ -88,6 +90,7 @@ const known: KnownValues = {
 const idsOf = ({ path, operationId }: Documented): string[] => {
   const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
   if (path.includes("/configs/")) return [String(config.id)];
+  if (path.includes("/chat/")) return [operationId === "deleteChatSession" ? deleted : conversation];
   return those.map(({ policyId, tokenId, host }) => {
     if (path.includes("/enrollment-policies/")) return policyId;
     if (path.includes("/tokens/")) return tokenId;

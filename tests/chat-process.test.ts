@@ -39,12 +39,15 @@ const usual = () => ({
   SVC_HTTP_HOST: "127.0.0.1",
   SVC_TRUST_LOOPBACK_OPS: "true",
 });
+/** The role of the SQL tools is one for all databases of the server, which other tests use too. */
+const withoutTools = { SVC_CHAT_SQL_TOOL_ENABLED: "false" };
 const withModel = (provider: ModelProvider) => ({
   ...usual(),
   SVC_INFERENCE_CHAT_MODEL: "fake-model",
   SVC_INFERENCE_PROVIDER: "openai-compatible",
   SVC_INFERENCE_API_KEY: provider.key,
   SVC_INFERENCE_BASE_URL: provider.baseUrl,
+  ...withoutTools,
 });
 
 /** Starts core as a process; returns it with a function that calls its API as the auditor. */
@@ -166,7 +169,12 @@ const ended = async (env: Record<string, string>): Promise<Pick<Program, "stderr
 };
 
 it("a receipt key that cannot be used, or an id that another key has, fails the start by variable name", async () => {
-  const mock = { ...usual(), SVC_INFERENCE_CHAT_MODEL: "mock-1", SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-1" };
+  const mock = {
+    ...usual(),
+    ...withoutTools,
+    SVC_INFERENCE_CHAT_MODEL: "mock-1",
+    SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-1",
+  };
   const first = await startCore({ ...mock, SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: keyFile("first.pem") });
   expect(await stopProgram(first.program)).toBe(0);
   const faults: [file: string, variable: string, message: string][] = [
@@ -217,8 +225,7 @@ it("core without a model loads no package of chat; with the mock, only PostgreSQ
     detail: expect.stringContaining("ephemeral key"),
   });
   const provider = { SVC_INFERENCE_PROVIDER: "anthropic", SVC_INFERENCE_API_KEY: "sk-0" };
-  const tools = { SVC_CHAT_SQL_TOOL_ENABLED: "false" };
-  const sdk = await loads({ SVC_INFERENCE_CHAT_MODEL: "m", ...provider, ...tools });
+  const sdk = await loads({ SVC_INFERENCE_CHAT_MODEL: "m", ...provider, ...withoutTools });
   expect(sdk.packages).toEqual(expect.arrayContaining(["@ai-sdk/anthropic", "ai", "zod"]));
   expect(sdk.packages).not.toContain("libpg-query");
   expect(sdk.detail).toContain("the SQL tools are off: SVC_CHAT_SQL_TOOL_ENABLED is false");

@@ -44,6 +44,9 @@ beforeAll(async () => {
     ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
     SVC_OPS_BEARER_TOKEN: "an-ops-token",
+    SVC_INFERENCE_CHAT_MODEL: "mock",
+    // The role of the SQL tools is one for all databases of the server.
+    SVC_CHAT_SQL_TOOL_ENABLED: "false",
   });
   const { port } = await logged(core, "ready");
   baseUrl = `http://127.0.0.1:${port}`;
@@ -173,6 +176,22 @@ describe("the generated client", () => {
     await fleet.ingestReadiness<true>(ops);
     await fleet.licensingReadiness<true>(ops);
     expect((await fleet.metrics<true>(ops)).data).toContain("core_enroll_total");
+
+    expect((await fleet.chatStatus<true>({ client })).data.provider).toBe("mock");
+    const conversation = (await fleet.createChatSession<true>({ client, body: { title: "one" } })).data;
+    const onConversation = { client, path: { id: conversation.id } };
+    const answer = await fleet.sendChatMessage({ ...onConversation, body: { content: "Hello" } });
+    const streamed = [];
+    for await (const event of answer.stream) streamed.push(event);
+    expect(streamed.at(-1)).toMatchObject({ status: "complete" });
+    expect((await fleet.renameChatSession<true>({ ...onConversation, body: { title: "two" } })).data.title).toBe("two");
+    expect((await fleet.listChatSessions<true>({ client })).data.items).toHaveLength(1);
+    expect((await fleet.getChatSession<true>(onConversation)).data.messages).toHaveLength(2);
+    expect((await fleet.getChatReceipts<true>(onConversation)).data.items).toHaveLength(3);
+    expect((await fleet.listReceiptKeys<true>({ client })).data.keys).toHaveLength(1);
+    await fleet.deleteChatSession<true>(onConversation);
+    const again = await fleet.sendChatMessage({ ...onConversation, body: { content: "Hello" } });
+    await expect(again.stream.next()).rejects.toThrow("404");
 
     const documented = Object.entries(document.paths).flatMap(([path, methods]) =>
       Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),

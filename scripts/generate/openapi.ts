@@ -189,7 +189,9 @@ const responsesOf = (route: Route, schemas: SchemaConverter): object => {
             },
           }
         : {}),
-      ...(type === undefined ? {} : { content: { [type]: { schema: { type: "string" } } } }),
+      ...(type === undefined
+        ? {}
+        : { content: { [type]: { schema: { type: "string" }, ...(example === undefined ? {} : { example }) } } }),
     };
   const problems = Map.groupBy(problemsOf(route), ({ status }) => status);
   for (const [status, possible] of problems)

@@ -111,7 +111,7 @@ const startTurn = async (start: {
   whenAborted(signal, stop);
   whenAborted(chat.stopping, () => abort.abort(new Problem("shutting_down")));
 
-  const draft: Draft = { parts: [], stored: 0 };
+  const draft: Draft = { parts: [], stored: 0, characters: 0, resultBytes: 0 };
   const exclusive = createQueue();
   let hasOutput = false;
   const needs: TurnNeeds = {

@@ -5,7 +5,7 @@ import { cutText } from "../../../proto/management/text.ts";
 import type { Core } from "../../core.ts";
 import type { InferenceMessage } from "../../inference/inference.ts";
 import { Problem } from "../../problems.ts";
-import { insertChatMessages, listChatMessages } from "../../store/chat-messages.ts";
+import { insertChatMessages, listNewestChatMessages, sizeOfChatMessages } from "../../store/chat-messages.ts";
 import { leaseTurn, lockChatSession, updateChatSession } from "../../store/chat-sessions.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { Chat } from "./chat.ts";
@@ -15,6 +15,10 @@ import { appendReceipts, requireReceiptKey } from "./receipts.ts";
 
 /** Turns that a conversation may have. */
 const turnsMax = 100;
+/** The size of a conversation's messages, in bytes, after which no turn begins: all of it is read at once. */
+const conversationBytesMax = 16 * 1024 * 1024;
+/** Messages that the history is made of; it seldom has room for as many. */
+const historyMessages = 40;
 /** The start of a question that becomes the title, in characters. */
 const titleCharacters = Math.min(80, titleLengthMax);
 
@@ -30,7 +34,7 @@ export interface BegunTurn {
 
 /**
  * Stores the question, its receipt and an empty answer, and takes the lease of the conversation. Closes a turn whose core was killed.
- * Throws 404 `not_found`, 409 `conflict` while another answer is being written or after 100 turns.
+ * Throws 404 `not_found`, 409 `conflict` while another answer is being written, after 100 turns or 16 MiB.
  */
 export const beginTurn = (
   { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
@@ -50,7 +54,9 @@ export const beginTurn = (
     }
     if (session.messageCount >= 2 * turnsMax)
       throw new Problem("conflict", { detail: `The conversation has ${turnsMax} questions: begin another one` });
-    const earlier = await listChatMessages(tx, sessionId);
+    if ((await sizeOfChatMessages(tx, sessionId)) > conversationBytesMax)
+      throw new Problem("conflict", { detail: "The conversation is full: begin another one" });
+    const earlier = await listNewestChatMessages(tx, sessionId, historyMessages);
     const now = new Date(clock.now());
     const [questionId, answerId] = [uuidv7({ clock, entropy }), uuidv7({ clock, entropy })];
     const shared = { sessionId, createdAt: now };

@@ -25,6 +25,10 @@ const toolRoundsMax = 8;
 const callsPerRoundMax = 8;
 /** The largest input of a tool call, in bytes of JSON. */
 const inputBytesMax = 32 * 1024;
+/** The most that the results of one turn take, in bytes of JSON: then queries fail. */
+const resultBytesMax = 2 * 1024 * 1024;
+/** The longest answer, in characters. */
+const answerCharactersMax = 256 * 1024;
 /** The part of a statement that the audit log keeps, in characters. */
 const auditedCharacters = 8 * 1024;
 
@@ -45,6 +49,10 @@ export interface Draft {
   parts: MessagePart[];
   /** How many of `parts` the database has. */
   stored: number;
+  /** Size of the text so far, in characters. */
+  characters: number;
+  /** Size of the results so far, in bytes of JSON. */
+  resultBytes: number;
 }
 
 type ToolCall = Extract<MessagePart, { type: "tool_call" }>;
@@ -77,6 +85,9 @@ const runRound = async (needs: TurnNeeds, turn: BegunTurn, draft: Draft, offered
     if (part.type === "text") {
       const text = clean(part.text);
       if (text === "") continue;
+      draft.characters += text.length;
+      if (draft.characters > answerCharactersMax)
+        throw new Problem("inference_failed", { detail: "The model's answer is too long" });
       const last = draft.parts.at(-1);
       if (last?.type === "text") draft.parts[draft.parts.length - 1] = { type: "text", text: last.text + text };
       else draft.parts.push({ type: "text", text });
@@ -114,7 +125,7 @@ const runCall = async (
   await emit(await append(needs, turn, draft, { kind: "tool_call", payload: { ...named, input } }));
   let result: ToolResult;
   try {
-    result = plainJson(await runWithin({ sql, signal }, call, at));
+    result = plainJson(await runWithin({ sql, signal }, call, { at, draft }));
   } catch (error) {
     core.observe.chatToolCall(name, signal.aborted ? "aborted" : "failed");
     const entry = audit({ outcome: "failure", reasonCode: signal.aborted ? "aborted" : "failed", details: {} });
@@ -137,13 +148,16 @@ const runCall = async (
 const runWithin = async (
   { sql, signal }: { sql: ChatSql; signal: AbortSignal },
   { name, input }: ToolCall,
-  at: number,
+  { at, draft }: { at: number; draft: Draft },
 ): Promise<ToolResult> => {
   if (at >= callsPerRoundMax)
     return toolError("too_many_calls", `At most ${callsPerRoundMax} tool calls run at once: call again`);
   if (JSON.stringify(input).length > inputBytesMax) return toolError("input_too_large", "The input is too large");
+  if (draft.resultBytes > resultBytesMax)
+    return toolError("results_too_large", "The results of this answer are too large: answer from what you have");
   const result = await runTool(sql, { name, input }, signal);
   signal.throwIfAborted();
+  draft.resultBytes += JSON.stringify(result).length;
   return result;
 };
 

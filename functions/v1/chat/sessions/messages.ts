@@ -6,6 +6,7 @@ import { eventStream, type StreamedEvent } from "../../../http/event-stream.ts";
 import { scope } from "../../../http/guards.ts";
 import { problemResponse, toProblem } from "../../../http/render-problem.ts";
 import { route } from "../../../http/route.ts";
+import { transportStatus } from "../../../problems.ts";
 import { IdParams } from "../../shapes.ts";
 
 const Content = v.pipe(
@@ -65,7 +66,8 @@ const streamed = (
     if (done) return { done, value: undefined };
     if (value.event !== "failed") return { done: false, value };
     const problem = toProblem(value.error);
-    log.error({ request_id: requestId, code: problem.code, err: problem.options.cause }, "chat turn failed");
+    const level = transportStatus[problem.kind].http >= 500 ? "error" : "debug";
+    log[level]({ request_id: requestId, code: problem.code, err: problem.options.cause }, "chat turn failed");
     return { done: false, value: { event: "error", data: JSON.parse(problemResponse(problem, requestId).body) } };
   },
   return: async () => {
