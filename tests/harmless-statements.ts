@@ -78,6 +78,8 @@ select make_interval(days => 2) > interval '1 day', current_date - 7 < current_d
 select device_id from collectors where (platform, version) in (('linux/amd64', '1.4.0'), ('linux/arm64', '0.9.0')) order by 1 limit 3
 select device_id -- the name
   from collectors /* all of them */ limit 1
+select hour, kind, sum(envelopes) as envelopes, sum(payload_bytes) / 1048576 as mib from ingest_hours where hour > now() - interval '24 hours' group by hour, kind order by hour
+select c.device_id, i.envelopes from collectors c left join (select identity_id, sum(envelopes) as envelopes from ingest_hours group by 1) i using (identity_id) order by i.envelopes desc nulls last limit 5
 values (1, 'a'), (2, 'b')`
   .trim()
   .split(/\n(?! )/);

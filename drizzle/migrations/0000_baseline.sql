@@ -288,6 +288,15 @@ CREATE TABLE "ingest_host" (
 	"last_envelope_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "ingest_hour" (
+	"host_id" text NOT NULL,
+	"kind" text NOT NULL,
+	"hour" timestamp (3) with time zone NOT NULL,
+	"envelopes" bigint NOT NULL,
+	"payload_bytes" bigint NOT NULL,
+	CONSTRAINT "ingest_hour_host_id_hour_kind_pk" PRIMARY KEY("host_id","hour","kind")
+);
+--> statement-breakpoint
 CREATE TABLE "authentication_identity" (
 	"tenant_id" uuid NOT NULL,
 	"subject" text NOT NULL,

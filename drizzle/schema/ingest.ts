@@ -22,6 +22,23 @@ export const ingestHost = pgTable("ingest_host", {
   lastEnvelopeAt: timestamp("last_envelope_at").notNull(),
 });
 
+/**
+ * How many envelopes core stored for a host in an hour, by kind: counted in the transaction that stores them, kept for two days. Kinds
+ * without a meaning of their own in docs/protocol.md are counted as `other`, so that a host cannot fill the table.
+ */
+export const ingestHour = pgTable(
+  "ingest_hour",
+  {
+    hostId: text("host_id").notNull(),
+    kind: text("kind").notNull(),
+    hour: timestamp("hour").notNull(),
+    envelopes: bigint("envelopes", { mode: "number" }).notNull(),
+    payloadBytes: bigint("payload_bytes", { mode: "number" }).notNull(),
+  },
+  // As with "ingest_cursor", no index holds a column that every commit changes.
+  (table) => [primaryKey({ columns: [table.hostId, table.hour, table.kind] })],
+);
+
 /** What a database that was restored from a backup lost of a host's acknowledged envelopes. Only affected hosts have a row. */
 export const ingestGap = pgTable("ingest_gap", {
   hostId: text("host_id").primaryKey(),

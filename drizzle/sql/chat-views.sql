@@ -11,7 +11,7 @@ DO $$
 BEGIN
 	CREATE SCHEMA IF NOT EXISTS "chat";
 	DROP VIEW IF EXISTS "chat"."fleet", "chat"."issued_certificates", "chat"."heartbeats", "chat"."config_assignments",
-		"chat"."audit_events", "chat"."enrollment_policies";
+		"chat"."audit_events", "chat"."enrollment_policies", "chat"."ingest_hours";
 
 	-- Outer joins on unique keys: the planner leaves out those whose columns a statement does not use.
 	CREATE VIEW "chat"."fleet" AS
@@ -66,6 +66,11 @@ BEGIN
 	SELECT id, name, description, allowed_identity_prefixes, allowed_platforms, allowed_source_cidrs, certificate_ttl_seconds,
 		max_enrollments, max_enrollments_per_hour, enrollment_count, reenrollment, created_at, frozen_at
 	FROM "enrollment_policy";
+
+	-- Hosts that are not enrolled may forward too: their host id is their identity.
+	CREATE VIEW "chat"."ingest_hours" AS
+	SELECT f.identity_id, n.host_id AS identity, f.device_id, n.hour, n.kind, n.envelopes, n.payload_bytes
+	FROM "ingest_hour" n LEFT JOIN "fleet_host" f ON f.identity = n.host_id;
 EXCEPTION WHEN insufficient_privilege THEN
 	-- Core runs without the tools then, and says so (docs/chat.md).
 	RAISE NOTICE 'schema "chat" cannot be made: %', SQLERRM;

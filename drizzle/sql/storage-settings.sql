@@ -4,4 +4,5 @@ ALTER TABLE "collector_health" SET (fillfactor = 70);
 ALTER TABLE "fleet_host" SET (fillfactor = 70);
 ALTER TABLE "ingest_cursor" SET (fillfactor = 50);
 ALTER TABLE "ingest_host" SET (fillfactor = 50);
+ALTER TABLE "ingest_hour" SET (fillfactor = 50);
 ALTER TABLE "proof_use" SET (fillfactor = 50);

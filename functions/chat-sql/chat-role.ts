@@ -27,6 +27,7 @@ export const chatViews = [
   "config_assignments",
   "audit_events",
   "enrollment_policies",
+  "ingest_hours",
 ] as const;
 
 /** Queries of all cores at a time. Two of one core run at a time. */

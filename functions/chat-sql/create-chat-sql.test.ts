@@ -138,7 +138,7 @@ describe("a statement of a model", () => {
     [
       "select * from persons",
       "statement_refused",
-      'relation "persons" does not exist; there are collectors, heartbeats, certificates, config_assignments, audit_events, enrollment_policies',
+      'relation "persons" does not exist; there are collectors, heartbeats, certificates, config_assignments, audit_events, enrollment_policies, ingest_hours',
     ],
     ["select nothing from collectors", "query_failed", 'column "nothing" does not exist'],
     [

@@ -170,4 +170,11 @@ export const columnsOf = {
     time("created_at", "When it was created."),
     time("frozen_at", "When it was frozen: nobody enrolls under it since."),
   ],
+  ingest_hours: [
+    ...host,
+    time("hour", "Start of the hour in which core stored the envelopes, in UTC."),
+    text("kind", "Kind of the telemetry: otel_span, otel_log, otel_metric, log_line, or other."),
+    count("envelopes", "Envelopes (records of a collector's queue) that core stored.", "envelopes"),
+    count("payload_bytes", "Size of their payloads.", "bytes"),
+  ],
 } as const satisfies Record<string, readonly ColumnDescription[]>;

@@ -93,6 +93,15 @@ export const relations: readonly Relation[] = [
     columns: columnsOf.enrollment_policies,
     notes: () => ["collectors.policy_id is enrollment_policies.id."],
   },
+  {
+    name: "ingest_hours",
+    description: "How many envelopes each host forwarded, by hour and kind, for the last 48 hours. Not their content.",
+    columns: columnsOf.ingest_hours,
+    notes: () => [
+      "An hour in which a host forwarded nothing has no row; the newest hour is not over yet.",
+      "Rejected and discarded envelopes do not count.",
+    ],
+  },
 ];
 
 /**

@@ -1,6 +1,7 @@
 import type { Core } from "../core.ts";
 import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
 import { clockDifferenceMsMax, type Executor } from "../store/database.ts";
+import { deleteOldHours } from "../store/ingest-hours.ts";
 import {
   countPartition,
   createPartition,
@@ -24,7 +25,7 @@ const actor: Actor = { type: "system", id: "ingest-partitions", display: "ingest
 /**
  * Creates the partitions from yesterday to a week ahead, and drops the oldest one whose last envelope is older than `retentionDays` (0:
  * none), audited with its row count: one day at a tick, by the database's clock, and only while core's agrees with it. So a clock that is
- * wrong loses little before somebody sees it. Idempotent; runs before the listener opens, and every hour. Returns undefined when there was
+ * wrong loses little before somebody sees it. Deletes counts of envelopes by hour that are older than two days. Idempotent; runs before the listener opens, and every hour. Returns undefined when there was
  * nothing to do.
  */
 export const maintainIngestPartitions = async (
@@ -38,6 +39,7 @@ export const maintainIngestPartitions = async (
   const wanted = Array.from({ length: daysAhead + 2 }, (_, index) => today + (index - 1) * dayMs);
   const missing = wanted.filter((day) => !present.includes(day));
   for (const day of missing) await createPartition(db, day);
+  await deleteOldHours(db, now);
 
   const created = missing.map(nameOf);
   if (retentionDays === 0) return created.length === 0 ? undefined : { created, dropped: [] };

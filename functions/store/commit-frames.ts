@@ -13,6 +13,8 @@ import { errorCode } from "../../kit/describe-error.ts";
 import { openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
 import { type CopyRows, type EncodedRows, rowsAbove } from "./envelope-rows.ts";
 import { cursorsOfHostMax } from "./ingest-cursors.ts";
+import { HourCounts, prepareHourCount } from "./ingest-hours.ts";
+import { literal, numberArray, textArray, timestamp } from "./sql-literals.ts";
 
 /** One frame, checked: its rows rise in sequence, above `previousSequence` and up to `lastSequence`. */
 export interface FrameToCommit {
@@ -83,6 +85,7 @@ const statements = `
     insert into ingest_host (host_id, last_envelope_at) select host, $2 from unnest($1) as host order by host
     on conflict (host_id) do update
     set last_envelope_at = greatest(ingest_host.last_envelope_at, excluded.last_envelope_at);
+  ${prepareHourCount};
   prepare trim_queues (text, int) as
     delete from ingest_cursor where (host_id, queue_id) in (
       select host_id, queue_id from ingest_cursor where host_id = $1
@@ -102,8 +105,9 @@ export const commitFrames = async (
 ): Promise<CommittedFrame[]> => {
   try {
     const queues = await lockQueues(client, frames, now());
-    const { outcomes, rows } = decide(frames, queues);
-    const after = [...movesOf([...queues.values()].filter(hasMoved), now()), "commit"];
+    const { outcomes, rows, hours } = decide(frames, queues);
+    const at = now();
+    const after = [...movesOf([...queues.values()].filter(hasMoved), at), ...hours.statements(at), "commit"];
     await runCopyTransaction(client, { before: [], rows, turn: undefined, after });
     return outcomes;
   } catch (cause) {
@@ -132,7 +136,8 @@ export const commitFramesAhead = async (
     const all = [...queues.values()];
     if (!frames.every((frame) => isOfSession(frame, queues.get(queueKey(frame.hostId, frame.queueId)))))
       return undefined;
-    const { outcomes, rows } = decide(frames, queues);
+    const { outcomes, rows, hours } = decide(frames, queues);
+    const at = now();
     if (rows.length === 0) await turn;
     const names = `${hostsOf(all)}, ${queuesOf(all)}`;
     const cursors = numberArray(all.map(({ initial }) => initial));
@@ -143,7 +148,8 @@ export const commitFramesAhead = async (
       after: [
         `execute lock_queues(${names})`,
         `execute expect_cursors(${names}, ${cursors}, ${textArray(all.map(({ session }) => session))})`,
-        ...movesOf(all.filter(hasMoved), now()),
+        ...movesOf(all.filter(hasMoved), at),
+        ...hours.statements(at),
         "commit",
       ],
     });
@@ -164,11 +170,6 @@ const unexpectedCursor = "IC001";
 
 const hasMoved = (queue: QueueState): boolean => queue.cursor > queue.initial || queue.isNew;
 
-const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
-const textArray = (values: readonly string[]): string =>
-  literal(`{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`);
-const numberArray = (values: readonly bigint[]): string => `'{${values.join(",")}}'`;
-const timestamp = (ms: number): string => `'${new Date(ms).toISOString()}'`;
 const hostsOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ hostId }) => hostId));
 const queuesOf = (queues: readonly QueueState[]): string => textArray(queues.map(({ queueHex }) => queueHex));
 
@@ -238,6 +239,7 @@ const isOfSession = ({ sessionId }: FrameToCommit, queue: QueueState | undefined
 
 const decide = (frames: readonly FrameToCommit[], queues: ReadonlyMap<string, QueueState>) => {
   const copied: CopyRows[] = [];
+  const hours = new HourCounts();
   const outcomes = frames.map((frame): CommittedFrame => {
     const queue = queues.get(queueKey(frame.hostId, frame.queueId));
     const before = queue?.cursor ?? 0n;
@@ -249,12 +251,15 @@ const decide = (frames: readonly FrameToCommit[], queues: ReadonlyMap<string, Qu
     if (frame.lastSequence <= before)
       return { outcome: "committed", before, cursor: before, storedRows: 0, storedBytes: 0 };
     const rows = frame.previousSequence === before ? frame.rows : rowsAbove(frame.rows, before);
-    if (rows.count > 0) copied.push(rows);
+    if (rows.count > 0) {
+      copied.push(rows);
+      hours.add(frame.hostId, frame.rows, before);
+    }
     queue.cursor = frame.lastSequence;
     const stored = { storedRows: rows.count, storedBytes: rows.payloadBytes };
     return { outcome: "committed", before, cursor: frame.lastSequence, ...stored };
   });
-  return { outcomes, rows: copied };
+  return { outcomes, rows: copied, hours };
 };
 
 /** Returns the statements that store the cursors and the hosts' `last_envelope_at`. */

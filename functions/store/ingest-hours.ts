@@ -1,0 +1,74 @@
+import { sql } from "drizzle-orm";
+import type { Executor } from "./database.ts";
+import type { EncodedRows } from "./envelope-rows.ts";
+import { numberArray, textArray, timestamp } from "./sql-literals.ts";
+
+/** The kinds that docs/protocol.md names; all others are counted together. */
+const countedKinds: ReadonlySet<string> = new Set(["otel_span", "otel_log", "otel_metric", "log_line"]);
+const otherKind = "other";
+const hourMs = 3_600_000;
+
+/** Counts are deleted once they are older: two days, and the hour that has begun. */
+const keptMs = 49 * hourMs;
+
+/** Prepares `count_hours`. Rows in one order, after those of "ingest_host", so that batches cannot deadlock. */
+export const prepareHourCount = `
+  prepare count_hours (text[], text[], bigint[], bigint[], timestamptz) as
+    insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
+    select host, kind, $5, envelopes, bytes from unnest($1, $2, $3, $4) as counted (host, kind, envelopes, bytes) order by host, kind
+    on conflict (host_id, hour, kind) do update
+    set envelopes = ingest_hour.envelopes + excluded.envelopes, payload_bytes = ingest_hour.payload_bytes + excluded.payload_bytes`;
+
+/** Counts the stored envelopes of one batch, by host and kind. */
+export class HourCounts {
+  readonly #counts = new Map<string, { host: string; kind: string; envelopes: number; bytes: number }>();
+
+  /** Adds the rows whose sequence is above `above`. Reads each kind where the row has it: nothing is allocated for a row. */
+  add(host: string, { bytes, count, sequences, extents }: EncodedRows, above: bigint): void {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    const first = extents[0] as number;
+    // A row begins with the number of columns, the host id and the queue id, each with its length; then the sequence.
+    const queueAt = first + 6 + view.getInt32(first + 2);
+    const kindOffset = queueAt + 4 + view.getInt32(queueAt) + 12 - first;
+    let last: { at: number; length: number; counted: { envelopes: number; bytes: number } } | undefined;
+    for (let row = 0; row < count; row++) {
+      if ((sequences[row] as bigint) <= above) continue;
+      const lengthAt = (extents[row * 2] as number) + kindOffset;
+      const length = view.getInt32(lengthAt);
+      const at = lengthAt + 4;
+      if (last === undefined || last.length !== length || !isEqual(bytes, last.at, at, length))
+        last = { at, length, counted: this.#of(host, new TextDecoder().decode(bytes.subarray(at, at + length))) };
+      last.counted.envelopes += 1;
+      last.counted.bytes += extents[row * 2 + 1] as number;
+    }
+  }
+
+  /** Returns the statement that adds the counts to the hour of `now`; none without a count. */
+  statements(now: number): string[] {
+    if (this.#counts.size === 0) return [];
+    const all = [...this.#counts.values()];
+    const hosts = textArray(all.map(({ host }) => host));
+    const kinds = textArray(all.map(({ kind }) => kind));
+    const envelopes = numberArray(all.map((each) => each.envelopes));
+    const bytes = numberArray(all.map((each) => each.bytes));
+    return [`execute count_hours(${hosts}, ${kinds}, ${envelopes}, ${bytes}, ${timestamp(now - (now % hourMs))})`];
+  }
+
+  #of(host: string, sent: string) {
+    const kind = countedKinds.has(sent) ? sent : otherKind;
+    const key = `${kind}\0${host}`;
+    const found = this.#counts.get(key) ?? { host, kind, envelopes: 0, bytes: 0 };
+    this.#counts.set(key, found);
+    return found;
+  }
+}
+
+const isEqual = (bytes: Uint8Array, one: number, other: number, length: number): boolean => {
+  for (let at = 0; at < length; at++) if (bytes[one + at] !== bytes[other + at]) return false;
+  return true;
+};
+
+/** Deletes the counts that are too old at `now`. */
+export const deleteOldHours = async (db: Executor, now: number): Promise<void> => {
+  await db.execute(sql`delete from ingest_hour where hour < ${new Date(now - keptMs).toISOString()}::timestamptz`);
+};

@@ -1,0 +1,14 @@
+/** Literals for statements that go to the server in one piece with others, where parameters cannot. Text holds no NUL. */
+
+/** Returns a text as a literal. */
+export const literal = (text: string): string => `'${text.replaceAll("'", "''")}'`;
+
+/** Returns texts as the literal of an array. */
+export const textArray = (values: readonly string[]): string =>
+  literal(`{${values.map((value) => `"${value.replace(/["\\]/g, "\\$&")}"`).join(",")}}`);
+
+/** Returns integers as the literal of an array. */
+export const numberArray = (values: readonly (bigint | number)[]): string => `'{${values.join(",")}}'`;
+
+/** Returns a timestamp, in milliseconds since the Unix epoch, as a literal. */
+export const timestamp = (ms: number): string => `'${new Date(ms).toISOString()}'`;
