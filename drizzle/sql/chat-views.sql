@@ -1,4 +1,4 @@
--- The only relations that the login role of the chat's SQL tools may read (docs/chat.md). Schema "chat" holds views and nothing else.
+-- The only relations that the login role of the chat's SQL tools may read (docs/chat-sql.md). Schema "chat" holds views and nothing else.
 -- They run with the rights of their owner, so the role needs none on the tables. A view holds no token, hash of a token, key, PEM,
 -- payload, config text, session or person. functions/chat-sql/ describes every column, and adds what depends on the time: core sends
 -- "collectors" and "certificates" as CTEs over "fleet" and "issued_certificates", with the states of functions/store/fleet-rows.ts.
@@ -72,7 +72,7 @@ BEGIN
 	SELECT f.identity_id, n.host_id AS identity, f.device_id, n.hour, n.kind, n.envelopes, n.payload_bytes
 	FROM "ingest_hour" n LEFT JOIN "fleet_host" f ON f.identity = n.host_id;
 EXCEPTION WHEN insufficient_privilege THEN
-	-- Core runs without the tools then, and says so (docs/chat.md).
+	-- Core runs without the tools then, and says so (docs/chat-sql.md).
 	RAISE NOTICE 'schema "chat" cannot be made: %', SQLERRM;
 END
 $$;

@@ -117,7 +117,7 @@ describe("the role that boot makes", () => {
     const { sql, offReason, warnings } = await tools(core);
     expect(sql).toBeNull();
     expect(offReason).toBe(
-      "core's database role may not create roles; docs/chat.md has the statements for an administrator",
+      "core's database role may not create roles; docs/chat-sql.md has the statements for an administrator",
     );
     expect(warnings).toEqual([`the SQL tools of the chat are off: ${offReason}`]);
   });

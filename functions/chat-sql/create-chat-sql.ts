@@ -44,7 +44,7 @@ export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql
     return { sql: toolsOf(needs, urlOf), offReason: null, warnings: exposureWarnings(exposures) };
   } catch (cause) {
     if (!(cause instanceof ChatRoleFault)) throw cause;
-    const offReason = `${cause.message}; docs/chat.md has the statements for an administrator`;
+    const offReason = `${cause.message}; docs/chat-sql.md has the statements for an administrator`;
     return { sql: null, offReason, warnings: [`the SQL tools of the chat are off: ${offReason}`] };
   }
 };
@@ -76,7 +76,7 @@ const exposureWarnings = (exposures: readonly string[]): string[] => {
   if (exposures.length === 0) return [];
   const named = exposures.slice(0, 5).join(", ");
   return [
-    `every role of this database, that of the chat's SQL tools too, keeps ${exposures.length} privileges that core may not revoke (${named}, …): the statements are still checked by the parser (docs/chat.md)`,
+    `every role of this database, that of the chat's SQL tools too, keeps ${exposures.length} privileges that core may not revoke (${named}, …): the statements are still checked by the parser (docs/chat-sql.md)`,
   ];
 };
 

@@ -88,8 +88,9 @@ const isWritable = async (url: string): Promise<boolean> => {
   client.on("error", () => undefined);
   try {
     await client.connect();
-    const { rows } = await client.query("select current_setting('transaction_read_only') as read_only");
-    return rows[0]?.read_only === "off";
+    // No function: a role that was created after core's last start may execute none that reads settings (docs/chat-sql.md).
+    const { rows } = await client.query("show transaction_read_only");
+    return rows[0]?.transaction_read_only === "off";
   } finally {
     destroyClient(client);
   }

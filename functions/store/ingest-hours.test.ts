@@ -87,7 +87,8 @@ it("counts what is committed ahead, and nothing when the cursor was elsewhere", 
   await commitFrames(client, [frame("ahead", 0n, [{ kind: "log_line", bytes: 3 }])], () => hour);
   expect(await ahead(1n, 1n)).toHaveLength(1);
   expect(await ahead(5n, 5n)).toBeUndefined();
-  const [row] = await sql`select envelopes::int, payload_bytes::int, hour::text from ingest_hour where host_id = 'ahead'`;
+  const [row] =
+    await sql`select envelopes::int, payload_bytes::int, hour::text from ingest_hour where host_id = 'ahead'`;
   expect(row).toEqual({ envelopes: 2, payload_bytes: 6, hour: "2026-11-22 06:00:00+00" });
 });
 

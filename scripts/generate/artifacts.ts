@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { renderChatRelationsPage } from "./chat-relations-page.ts";
 import { renderCoreConfiguration, renderWebConfiguration } from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { replaceRegion } from "./markdown.ts";
@@ -28,6 +29,7 @@ const renderConfigurationPage = (path: string): Artifact => {
 export const renderArtifacts = (): Artifact[] => [
   { path: "proto/openapi.json", text: renderOpenApi() },
   { path: "docs/problems.md", text: renderProblemsPage() },
+  { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   ...renderReliabilityPages(),
   renderConfigurationPage("docs/configuration.md"),
 ];
