@@ -135,7 +135,8 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         const chat: Chat | null = config.chat && {
           inference: await createInference(config.chat.inference, { clock, entropy, log }),
           sql: null,
-          sqlOffReason: "The SQL tools need the Node server",
+          sqlOffReason:
+            "the SQL tools need the Node server: their parser is WebAssembly, which workerd does not compile at run time",
           signer: await receiptSignerOf(env),
           stopping: new AbortController().signal,
         };

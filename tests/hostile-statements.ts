@@ -84,6 +84,12 @@ select (10::double precision).pg_sleep
 select t.pg_sleep from generate_series(10, 11) t
 select generate_series.pg_sleep from generate_series(10, 11)
 select count(*) from generate_series(10, 11) t where t.pg_sleep is not null
+select "coalesce".pg_sleep, 1 as pg_sleep from coalesce(10)
+select t.pg_sleep, 1 as pg_sleep from coalesce(10) t
+select "int4".pg_sleep, 1 as pg_sleep from cast(10 as int)
+select "extract".pg_sleep, 1 as pg_sleep from extract(day from interval '10 days')
+select t.pg_sleep, u.pg_sleep from generate_series(10, 11) t, (select 1 as pg_sleep) u
+select t.pg_sleep from rows from (generate_series(10, 11)) t, (select 1 as pg_sleep) u
 select case when true then pg_sleep(10) end
 select 1 where pg_sleep(10) is null
 select 1 order by pg_sleep(10)

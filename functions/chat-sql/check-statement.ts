@@ -162,6 +162,7 @@ class StatementCheck {
     const rules = Object.hasOwn(grammar, type) ? grammar[type] : undefined;
     if (rules === undefined) throw new StatementRefused(`${type} is not allowed`);
     if (depth > 10 * depthMax) throw new StatementRefused("the statement is nested too deeply");
+    if (type === "RangeFunction") checkFunctionsInFrom(fields.functions);
     let scope: Scope = { ctes, depth: depth + 1 };
     if (type === "SelectStmt" && fields.withClause !== undefined)
       scope = this.#withClause(fields.withClause as Fields, scope);
@@ -231,6 +232,13 @@ class StatementCheck {
     if (!isKnown) throw new StatementRefused(`column "${qualifier}.${name}" does not exist`);
   }
 }
+
+/** Only calls: COALESCE and casts can stand in FROM too, where their value would have a name that `namesIn` does not see. */
+const checkFunctionsInFrom = (list: unknown): void => {
+  for (const each of list as readonly { List?: { items?: readonly Fields[] } }[])
+    if (each.List?.items?.[0]?.FuncCall === undefined)
+      throw new StatementRefused("FROM may have relations, subqueries and calls of functions only");
+};
 
 /** Syntax such as EXTRACT(… FROM …) is a call of a function in pg_catalog; the statement itself may not name a schema. */
 const checkFunction = (name: readonly string[], { funcformat }: Fields): void => {
