@@ -1,5 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
+import { ingestHour } from "../drizzle/schema/ingest.ts";
 import { createChatSql } from "../functions/chat-sql/create-chat-sql.ts";
 import { fleetThresholds, readFleetRules } from "../functions/domain/fleet/report.ts";
 import { createMockInference } from "../functions/inference/create-mock-inference.ts";
@@ -140,6 +141,32 @@ describe("the mock on the SQL tools", () => {
         state !== "revoked" && conditions.some((condition) => condition.state === "queue_at_risk"),
     );
     expect(await ask("Which queues are at risk?")).toContain(`${risky.length} queues at risk`);
+  });
+
+  it("adds up what core ingested by hour, kind and host", async () => {
+    const [first, second] = (await report("")).items.map(({ identity }) => identity);
+    const hour = Math.floor(test.clock.now() / 3_600_000) * 3_600_000;
+    await test.db.insert(ingestHour).values([
+      {
+        hostId: first ?? "",
+        kind: "otel_span",
+        hour: new Date(hour - 3_600_000),
+        envelopes: 1_500,
+        payloadBytes: 4_096,
+      },
+      { hostId: second ?? "", kind: "log_line", hour: new Date(hour - 3_600_000), envelopes: 20, payloadBytes: 1_024 },
+      {
+        hostId: second ?? "",
+        kind: "log_line",
+        hour: new Date(hour - 40 * 3_600_000),
+        envelopes: 7,
+        payloadBytes: 512,
+      },
+    ]);
+    const answer = await ask("How much is ingested per hour, and which hosts send most?");
+    expect(answer).toMatch(/^Core stored 1,520 records, 5\.0 KiB in the last 24 h, from 2 of \d+ hosts\./);
+    expect(answer).toContain("- otel_span: 1,500 records, 4.0 KiB\n- log_line: 20 records, 1.0 KiB");
+    expect(await ask("How much was ingested in the last 2 days?")).toContain("Core stored 1,527 records");
   });
 
   it("describes one host, found by its device id, host name or part of it", async () => {

@@ -127,27 +127,3 @@ export const neverForwarded: Topic = {
           `All of them: ${fleetPath({ forwarding: "never" })}`,
         ),
 };
-
-/** How much is forwarded, as far as the tables hold it. */
-export const ingest: Topic = {
-  example: "How much is being ingested, and from how many hosts?",
-  intent: "I count the hosts by their last envelope.",
-  matches: ({ text }) => /ingest|volume|traffic|throughput|how much|sends? (the )?most|per hour/.test(text),
-  next: once(() => [
-    `select count(*) as fleet, count(last_envelope_at) as ever, count(*) filter (where envelope_age_seconds <= 600) as minutes,
-      count(*) filter (where envelope_age_seconds <= 3600) as hour, coalesce(sum(queue_records), 0) as waiting,
-      coalesce(sum(dropped_records_total), 0) as dropped from collectors where state <> 'revoked'`,
-    `select platform, count(*) as hosts, count(*) filter (where envelope_age_seconds <= 600) as minutes from collectors
-      where state <> 'revoked' group by platform order by minutes desc, platform limit 10`,
-  ]),
-  answer: (_, [[totals] = none, platforms = []]) =>
-    lines(
-      `Of ${counted(totals?.fleet, "host")}, ${numberOf(totals?.minutes).toLocaleString("en-US")} forwarded in the last 10 min, ${numberOf(totals?.hour).toLocaleString("en-US")} in the last hour and ${numberOf(totals?.ever).toLocaleString("en-US")} at some time. By platform:`,
-      platforms.map(
-        (row) =>
-          `- ${shown(row.platform)}: ${numberOf(row.minutes)} of ${counted(row.hosts, "host")} in the last 10 min`,
-      ),
-      `Not forwarded yet: ${counted(totals?.waiting, "record")} in the queues. Dropped so far: ${numberOf(totals?.dropped).toLocaleString("en-US")}.`,
-      "The tables hold no number of records or bytes per host: the metrics of core count what it ingests.",
-    ),
-};

@@ -1,7 +1,8 @@
 import { attention, queues, states, versions } from "./fleet-topics.ts";
-import { ingest, neverForwarded, stopped } from "./forwarding-topics.ts";
+import { neverForwarded, stopped } from "./forwarding-topics.ts";
 import { host } from "./host-topic.ts";
 import { certificates, changes, drift, refusals } from "./identity-topics.ts";
+import { ingest } from "./ingest-topic.ts";
 import type { Topic } from "./topic.ts";
 
 /** What the mock understands; the first that matches answers. */
