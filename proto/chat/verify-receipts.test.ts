@@ -173,6 +173,9 @@ describe("verifyReceipts", () => {
     const [question] = forked.items;
     if (question === undefined) throw new Error("no question");
     expect(await faultOf({ ...file, items: file.items.with(0, question) })).toEqual({ seq: 2, kind: "previous" });
+    expect(await faultOf({ ...file, head: forked.head })).toEqual({ seq: 3, kind: "head" });
+    const shorter = await signed(turn.slice(0, 1));
+    expect(await faultOf({ ...file, head: shorter.head })).toEqual({ seq: 3, kind: "head" });
   });
 
   it("T5: a key that is swapped, unknown or named twice is a fault, whatever the file says", async () => {
@@ -188,6 +191,20 @@ describe("verifyReceipts", () => {
     expect(await faultOf(file, [second.key])).toEqual({ seq: 1, kind: "key" });
     expect(await faultOf(file, [first.key, impostor.key])).toEqual({ seq: 1, kind: "key" });
     expect((await verifyReceipts({ ...file, keys: [impostor.key] })).fault).toEqual({ seq: 1, kind: "signature" });
+  });
+
+  it("T5: a signature or key in another spelling of base64url is a fault", async () => {
+    const file = await signed([{ kind: "user_message", payload: { message_id: "q", content: "one" } }]);
+    // The last character has bits that decoding ignores.
+    const respelled = (text: string) => text.slice(0, -1) + String.fromCharCode(text.charCodeAt(text.length - 1) + 1);
+    const [item] = file.items;
+    if (item === undefined) throw new Error("no receipt");
+    const items = [{ ...item, signature: respelled(item.signature) }];
+    expect(await faultOf({ ...file, items })).toEqual({ seq: 1, kind: "signature" });
+    const head = { ...file.head, signature: respelled(file.head.signature) };
+    expect(await faultOf({ ...file, head })).toEqual({ seq: 1, kind: "head" });
+    const keys = [first, second].map(({ key }) => ({ ...key, x: respelled(key.x) }));
+    expect(await faultOf(file, keys)).toEqual({ seq: 1, kind: "key" });
   });
 
   it("T5: receipts in an order that no turn has do not verify, though they are signed", async () => {

@@ -1,4 +1,4 @@
-import type { ReceiptFile, ReceiptHead, ReceiptKey } from "./receipt.ts";
+import type { ReceiptFile, ReceiptHead, ReceiptKey, ReceiptKind } from "./receipt.ts";
 import { canonicalSha256, fromBase64url, noReceiptSha256, signedBytes } from "./receipt-chain.ts";
 
 /**
@@ -40,7 +40,7 @@ export const verifyReceipts = async (
 ): Promise<ReceiptVerification> => {
   const verify = createVerifier(keys);
   let previous = noReceiptSha256;
-  let before: Item["kind"] | undefined;
+  let before: ReceiptKind | undefined;
   let turns = 0;
   for (const [at, item] of file.items.entries()) {
     const kind = await faultOf(item, { file, seq: at + 1, previous, before, verify });
@@ -62,7 +62,7 @@ type Signed = Omit<Item, "payload"> | ReceiptHead;
 
 const faultOf = async (
   { payload, ...receipt }: Item,
-  chain: { file: ReceiptFile; seq: number; previous: string; before: Item["kind"] | undefined; verify: Verify },
+  chain: { file: ReceiptFile; seq: number; previous: string; before: ReceiptKind | undefined; verify: Verify },
 ): Promise<ReceiptFaultKind | null> => {
   if (receipt.session_id !== chain.file.session_id) return "session";
   if (receipt.seq !== chain.seq) return "sequence";
@@ -74,7 +74,7 @@ const faultOf = async (
 };
 
 /** Which kinds may follow a kind within a turn: question, tool calls with their results, answer, closing. */
-const successors: Readonly<Record<Item["kind"], readonly Item["kind"][]>> = {
+const successors: Readonly<Record<ReceiptKind, readonly ReceiptKind[]>> = {
   user_message: ["tool_call", "answer", "closing"],
   tool_call: ["tool_result", "answer", "closing"],
   tool_result: ["tool_call", "answer", "closing"],
@@ -82,7 +82,7 @@ const successors: Readonly<Record<Item["kind"], readonly Item["kind"][]>> = {
   closing: ["user_message"],
 };
 
-const follows = (kind: Item["kind"], before: Item["kind"] | undefined): boolean =>
+const follows = (kind: ReceiptKind, before: ReceiptKind | undefined): boolean =>
   before === undefined ? kind === "user_message" : successors[before].includes(kind);
 
 const hasLength = ({ kind, seq, length }: Omit<Item, "payload">, payload: Item["payload"]): boolean =>
