@@ -1,7 +1,7 @@
 import { type FleetState, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
 import { ago, counted, fleetPath, lines, more, numberOf, shown, sized } from "./answer-words.ts";
 import type { Question } from "./question.ts";
-import { textLiteral } from "./sql.ts";
+import { onPlatform, textLiteral } from "./sql.ts";
 import { listed, none, once, type Row, type Topic } from "./topic.ts";
 
 const byState = "select state, count(*) as hosts from collectors group by state order by hosts desc, state";
@@ -35,7 +35,9 @@ export const attention: Topic = {
   example: "Which hosts need attention, and why?",
   intent: "I count the hosts by state and list those that are not healthy.",
   matches: ({ text }) =>
-    /attention|trouble|problem|unhealthy|wrong|broken|overview|summar|health|how many hosts|fleet doing/.test(text),
+    /attention|trouble|problem|unhealthy|wrong|broken|overview|summar|health|how many|enrolled|fleet doing|\bok\b|status|everything/.test(
+      text,
+    ),
   next: once((question) => [
     byState,
     `select ${reasons} from collectors where state not in ('healthy', 'enrolling')
@@ -58,8 +60,13 @@ export const attention: Topic = {
   },
 };
 
+/** What operators call a host without heartbeats. */
+const silent = /\boffline\b|\bdown\b|unreachable|heartbeat|\bdead\b(?! letter)|(?:not|n't|stopped) report/;
+
+/** Returns the state that a question names. `How healthy is the fleet` and `unhealthy` name none. */
 const stateOf = ({ text }: Question): FleetState | undefined =>
-  fleetStates.find((state) => text.includes(state) || text.includes(state.replaceAll("_", " ")));
+  fleetStates.find((state) => new RegExp(`(?<!how )\\b${state.replaceAll("_", "[ _]")}\\b`).test(text)) ??
+  (silent.test(text) ? "stale" : undefined);
 
 /** Which hosts are in a state that the question names. */
 export const states: Topic = {
@@ -67,19 +74,24 @@ export const states: Topic = {
   intent: "I list the hosts in this state.",
   matches: (question) => stateOf(question) !== undefined,
   next: once((question) => [
-    byState,
-    `select ${reasons} from collectors where state = ${textLiteral(stateOf(question) ?? "")} order by device_id
-      limit ${listed(question)}`,
+    `select state, count(*) as hosts from collectors where ${onPlatform(question.platform)} group by state
+      order by hosts desc, state`,
+    `select ${reasons} from collectors where state = ${textLiteral(stateOf(question) ?? "")}
+      and ${onPlatform(question.platform)} order by device_id limit ${listed(question)}`,
   ]),
   answer: (question, [states = [], hosts = []]) => {
     const state = stateOf(question) ?? "healthy";
     const count = numberOf(states.find((row) => row.state === state)?.hosts);
-    if (count === 0) return `No host is in the state ${state}.`;
+    const { platform } = question;
+    const where = platform === null ? "" : ` on ${platform}`;
+    if (count === 0) return `No host${where} is in the state ${state}.`;
+    // Without an architecture, the search of the page finds the system in the name of the platform.
+    const place = platform === null ? {} : platform.includes("/") ? { platform } : { text: platform };
     return lines(
-      `${counted(count, "host")} in the state ${state}:`,
+      `${counted(count, "host")}${where} in the state ${state}:`,
       hosts.map((row) => `- ${shown(row.device_id)}${state === "healthy" ? "" : `: ${conditionsOf(row)}`}`),
       more(count, hosts.length),
-      `All of them: ${fleetPath({ states: [state] })}`,
+      `All of them: ${fleetPath({ states: [state], ...place })}`,
     );
   },
 };
@@ -88,7 +100,7 @@ export const states: Topic = {
 export const versions: Topic = {
   example: "Which versions run in the fleet, and which are unsupported?",
   intent: "I count the hosts by version.",
-  matches: ({ text }) => /version|upgrade|outdated|unsupported/.test(text),
+  matches: ({ text, version }) => version !== null || /version|upgrade|outdated|unsupported/.test(text),
   next: once(({ version }) => [
     `select version, count(*) as hosts, count(*) filter (where 'unsupported_version' = any(conditions)) as unsupported,
       count(distinct platform) as platforms from collectors
@@ -119,7 +131,7 @@ const queueRisk = "'queue_at_risk' = any(conditions)";
 export const queues: Topic = {
   example: "Which queues are at risk, and which hosts have the fullest ones?",
   intent: "I look for queues at risk, and for the fullest ones.",
-  matches: ({ text }) => /queue|backlog|dropp|dead letter|lost|loss/.test(text),
+  matches: ({ text }) => /queue|backlog|\bdrop|dead letter|\blos(?:t|s|e|ing)\b/.test(text),
   next: once((question) => [
     `select count(*) filter (where ${queueRisk}) as at_risk, count(*) filter (where dropped_records_total > 0) as dropping,
       coalesce(sum(dropped_records_total), 0) as dropped, coalesce(sum(dead_letters), 0) as dead_letters,

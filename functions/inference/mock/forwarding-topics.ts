@@ -1,14 +1,14 @@
 import { ago, at, counted, fleetPath, hash, lasting, lines, more, numberOf, shown } from "./answer-words.ts";
 import type { Question } from "./question.ts";
-import { textLiteral } from "./sql.ts";
+import { onPlatform, textLiteral } from "./sql.ts";
 import { listed, none, once, type Row, type Rows, type Topic } from "./topic.ts";
 
 /** A host that has sent nothing for this long has stopped. */
 const silentSeconds = 600;
 
 /** The hosts that forwarded once and no longer do; with a period, those that stopped in it. */
-const stoppedCondition = ({ since, periodSeconds }: Question): string => {
-  const stopped = `state <> 'revoked' and envelope_age_seconds > ${silentSeconds}`;
+const stoppedCondition = ({ since, periodSeconds, platform }: Question): string => {
+  const stopped = `state <> 'revoked' and envelope_age_seconds > ${silentSeconds} and ${onPlatform(platform)}`;
   if (since !== null) return `${stopped} and last_envelope_at >= ${textLiteral(since)}::timestamptz`;
   return periodSeconds === null ? stopped : `${stopped} and envelope_age_seconds <= ${periodSeconds}`;
 };
@@ -17,7 +17,10 @@ const stoppedCondition = ({ since, periodSeconds }: Question): string => {
 export const stopped: Topic = {
   example: "Which hosts stopped forwarding, and what do they have in common?",
   intent: "I look for hosts that forwarded once and no longer do, and compare them with the others.",
-  matches: ({ text }) => /stop|silent|quiet|no longer|not (send|forward)|no (data|telemetry)|in common/.test(text),
+  matches: ({ text }) =>
+    /stop|silent|quiet|no longer|(not|n't) (sen[dt]|forward)(?! (a |any )?heartbeat)|no (data|telemetry)|in common/.test(
+      text,
+    ),
   next: once((question) => {
     const condition = stoppedCondition(question);
     return [
@@ -39,16 +42,18 @@ export const stopped: Topic = {
   }),
   answer: (question, [[totals] = none, properties = [], hosts = []]) => {
     const count = numberOf(totals?.stopped);
+    const place = question.platform === null ? "" : ` on ${question.platform}`;
     const period =
       question.since !== null
         ? ` since ${at(question.since)}`
         : question.periodSeconds !== null
           ? ` in the last ${lasting(question.periodSeconds)}`
           : "";
+    if (count === 0 && place !== "") return `No host${place} stopped forwarding${period}.`;
     if (count === 0)
       return `No host stopped forwarding${period}: each of the ${counted(totals?.fleet, "host")} that ever forwarded did so within the last ${lasting(silentSeconds)}${period === "" ? "" : ", or stopped before"}.`;
     return lines(
-      `${counted(count, "host")} of ${numberOf(totals?.fleet).toLocaleString("en-US")} that ever forwarded stopped${period}: nothing for more than ${lasting(silentSeconds)}. The first stopped at ${at(totals?.first_at)}, the last at ${at(totals?.last_at)}.`,
+      `${counted(count, "host")} of ${numberOf(totals?.fleet).toLocaleString("en-US")} that ever forwarded stopped${period}${place}: nothing for more than ${lasting(silentSeconds)}. The first stopped at ${at(totals?.first_at)}, the last at ${at(totals?.last_at)}.`,
       numberOf(totals?.stale) === count
         ? "All of them also stopped sending heartbeats: look at the hosts or their network first."
         : `Still sending heartbeats, so up and reaching core: ${count - numberOf(totals?.stale)}. Stale as well: ${numberOf(totals?.stale)}.`,

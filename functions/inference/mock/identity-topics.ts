@@ -1,4 +1,5 @@
 import { at, counted, fleetPath, hash, lasting, lines, more, numberOf, shown } from "./answer-words.ts";
+import type { Question } from "./question.ts";
 import { inPeriod } from "./sql.ts";
 import { listed, none, once, type Topic } from "./topic.ts";
 
@@ -84,7 +85,7 @@ export const drift: Topic = {
 export const refusals: Topic = {
   example: "Which enrollments and requests were refused in the last 24 hours?",
   intent: "I look for failures in the audit log, and for hosts that core refused.",
-  matches: ({ text }) => /enroll|auth|refus|reject|denied|fail|revok|sign.?in/.test(text),
+  matches: ({ text }) => /\bauth|refus|reject|denied|\bdeny|fail|clock/.test(text),
   next: once((question) => {
     const { since, periodSeconds } = question;
     const period = (column: string) => inPeriod(column, { since, seconds: periodSeconds ?? day });
@@ -117,15 +118,23 @@ export const refusals: Topic = {
   },
 };
 
+const isAboutSignIns = ({ text }: Question): boolean => /\bsign(?:ed)?[ -]?ins?\b|logged in/.test(text);
+
 /** Who changed what. */
 export const changes: Topic = {
   example: "Who changed what in the last 24 hours?",
   intent: "I read the audit log.",
-  matches: ({ text }) => /\bwho\b|audit|change|\bdid\b/.test(text),
+  matches: ({ text }) =>
+    /\bwho (?:has |have |had )?(?:[a-z]+ed|did|put|set|froze|made)\b|what did [a-z]+|audit|\bchange[ds]?\b|\bsign(?:ed)?[ -]?ins?\b|logged in|happened/.test(
+      text,
+    ) && !/refus|fail|reject|denied/.test(text),
   next: once((question) => {
     const { since, periodSeconds } = question;
     // Reading is no change.
-    const condition = `actor_type = 'operator' and action not in ('operator.sign_in', 'fleet.export', 'chat.tool_call')
+    const kind = isAboutSignIns(question)
+      ? "action = 'operator.sign_in'"
+      : "action not in ('operator.sign_in', 'fleet.export', 'chat.tool_call')";
+    const condition = `actor_type = 'operator' and ${kind}
       and ${inPeriod("occurred_at", { since, seconds: periodSeconds ?? day })}`;
     return [
       `select actor_display, action, outcome, count(*) as events, max(occurred_at) as last_at from audit_events
@@ -137,11 +146,16 @@ export const changes: Topic = {
         order by e.occurred_at desc`,
     ];
   }),
-  answer: ({ since, periodSeconds }, [byActor = [], events = []]) => {
+  answer: (question, [byActor = [], events = []]) => {
+    const { since, periodSeconds } = question;
+    const signIns = isAboutSignIns(question);
     const period = since === null ? `in the last ${lasting(periodSeconds ?? day)}` : `since ${at(since)}`;
-    if (byActor.length === 0) return `Nobody changed anything ${period}: the audit log has no change by an operator.`;
+    if (byActor.length === 0)
+      return signIns
+        ? `The audit log has no sign-in of an operator ${period}.`
+        : `Nobody changed anything ${period}: the audit log has no change by an operator.`;
     return lines(
-      `Changes by operators ${period}:`,
+      `${signIns ? "Sign-ins of" : "Changes by"} operators ${period}:`,
       byActor.map(
         (row) =>
           `- ${shown(row.actor_display)}: ${shown(row.action)}, ${counted(row.events, "time")}${row.outcome === "failure" ? ", failed" : ""}, the last at ${at(row.last_at)}`,

@@ -21,6 +21,9 @@ const cases: [string, Partial<Question>][] = [
   ["failures of the past 90 seconds", { periodSeconds: 90 }],
   ["audit since 2026-11-20T10:30Z", { since: "2026-11-20T10:30:00.000Z", periodSeconds: null, host: null }],
   ["since 2026-13-45", { since: null }],
+  ["stale on Windows/amd64 since the rollout", { platform: "windows/amd64" }],
+  ["how many Linux hosts", { platform: "linux" }],
+  ["macOS hosts", { platform: "darwin" }],
   ["top 5 queues", { top: 5, periodSeconds: null }],
 ];
 

@@ -10,6 +10,8 @@ export interface Question {
   since: string | null;
   /** A version such as `1.4.0`. */
   version: string | null;
+  /** A platform such as `windows/amd64`, or its first part. */
+  platform: string | null;
   /** The number of rows that `top 10` asks for. */
   top: number | null;
 }
@@ -28,6 +30,8 @@ export const readQuestion = (content: string): Question => {
     periodSeconds: periodOf(text),
     since: sinceOf(text),
     version: /\b\d{1,4}\.\d{1,4}\.\d{1,4}(?:-[0-9a-z.]{1,32})?\b/.exec(text)?.[0] ?? null,
+    platform:
+      /\b(?:linux|windows|darwin)(?:\/[a-z0-9]{1,16})?/.exec(text.replace(/\bmac ?os\b/g, "darwin"))?.[0] ?? null,
     top: top === undefined ? null : Number(top),
   };
 };

@@ -3,6 +3,7 @@ import { neverForwarded, stopped } from "./forwarding-topics.ts";
 import { host } from "./host-topic.ts";
 import { certificates, changes, drift, refusals } from "./identity-topics.ts";
 import { ingest } from "./ingest-topic.ts";
+import { enrollments, groups } from "./population-topics.ts";
 import type { Topic } from "./topic.ts";
 
 /** What the mock understands; the first that matches answers. */
@@ -12,11 +13,13 @@ export const topics: readonly Topic[] = [
   neverForwarded,
   stopped,
   ingest,
-  refusals,
   certificates,
+  refusals,
   queues,
   versions,
   drift,
   states,
+  groups,
+  enrollments,
   attention,
 ];
