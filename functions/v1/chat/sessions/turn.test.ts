@@ -242,6 +242,28 @@ describe("a turn that fails", () => {
     expect((await asking).status).toBe(502);
   });
 
+  it("ends an answer over 256 K characters, and refuses queries after 2 MiB of results", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("a");
+    const first = await model.round();
+    sql.result = oneRow("x".repeat(1024 * 1024));
+    for (let at = 0; at < 4; at++) first.call("query_sql", { statement: "select 1" });
+    first.end();
+    const second = await model.round();
+    sql.result = oneRow(3);
+    second.text("y".repeat(256 * 1024));
+    second.text("z");
+    const events = await (await asking).rest();
+    const results = events.flatMap((event) => (event.event === "tool_result" ? [event.data.result] : []));
+    expect(results.map((result) => (result.kind === "error" ? result.code : result.kind))).toEqual([
+      "rows",
+      "rows",
+      "results_too_large",
+      "results_too_large",
+    ]);
+    expect(events.at(-1)).toMatchObject({ event: "error", data: { detail: "The model's answer is too long" } });
+  });
+
   it("ends after 60 s", async () => {
     const conversation = await createTestConversation(test);
     const asking = conversation.ask("a");
