@@ -221,6 +221,8 @@ class StatementCheck {
       throw new StatementRefused("write columns as name or alias.name");
     if (list.length === 1 || isStar || qualifier === undefined || name === undefined) return;
     const { names, functionColumns } = this.#introduced;
+    if (!names.has(qualifier) && !functionColumns.has(qualifier) && !this.#readable.relations.has(qualifier))
+      throw new StatementRefused(`"${qualifier}" is no relation of the statement`);
     const ofFunction = functionColumns.get(qualifier);
     const isKnown = ofFunction
       ? ofFunction.has(name)

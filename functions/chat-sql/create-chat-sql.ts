@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import { PgDialect } from "drizzle-orm/pg-core";
 import { loadModule, parseSync } from "libpg-query";
+import { errorCode } from "../../kit/describe-error.ts";
 import { rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
 import type { Database } from "../store/database.ts";
 import type { FleetRules, FleetThresholds } from "../store/fleet-rows.ts";
@@ -39,7 +40,7 @@ export interface CreatedChatSql {
 export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql> => {
   try {
     await loadModule();
-    const { urlOf, exposures } = await prepareRole(needs);
+    const { urlOf, exposures } = await prepareAgain(needs);
     await tryLogin(await urlOf());
     return { sql: toolsOf(needs, urlOf), offReason: null, warnings: exposureWarnings(exposures) };
   } catch (cause) {
@@ -48,6 +49,21 @@ export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql
     return { sql: null, offReason, warnings: [`the SQL tools of the chat are off: ${offReason}`] };
   }
 };
+
+/** Other roles of the server may be dropped, or changed, while this one is made: the list of them is read again then. */
+const prepareAgain = async (needs: ChatSqlNeeds, attempts = 3): ReturnType<typeof prepareRole> => {
+  try {
+    return await prepareRole(needs);
+  } catch (cause) {
+    const code = errorCode(cause) ?? errorCode((cause as Error).cause);
+    if (attempts > 1 && (code === undefinedObject || code === concurrentUpdate))
+      return prepareAgain(needs, attempts - 1);
+    throw cause;
+  }
+};
+
+const undefinedObject = "42704";
+const concurrentUpdate = "XX000";
 
 const prepareRole = async ({ db, locate, url, secret, revokePublic = true }: ChatSqlNeeds) => {
   if (url !== null) {

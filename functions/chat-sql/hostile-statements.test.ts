@@ -114,9 +114,9 @@ describe("T1: a hostile statement", () => {
     expect(result).toMatchObject({ kind: "error", code: "timeout" });
   });
 
-  it("T4: with one cell of 200 MB is cut off by core, with the parser switched off", async () => {
+  it("T4: with one cell of 100 MB is cut off by core, with the parser switched off", async () => {
     const before = process.memoryUsage().rss;
-    const result = await runQuery(chatUrl, boundStatement("select repeat('x', 200000000)", rules), {
+    const result = await runQuery(chatUrl, boundStatement("select repeat('x', 100000000)", rules), {
       signal,
       limits: { ...limits, statementMs: 20_000 },
     });
@@ -125,7 +125,11 @@ describe("T1: a hostile statement", () => {
   });
 
   it("stays refused by the parser under any change that keeps its meaning, and with others around it", () => {
-    const statements = fc.constantFrom(...hostileStatements.map(({ statement }) => statement));
+    // A command of one word would be the name of a column elsewhere; those that close the wrapper's bracket depend on where they stand.
+    const commands = hostileStatements
+      .map(({ statement }) => statement)
+      .filter((statement) => statement.includes(" ") && !statement.startsWith("select 1)"));
+    const statements = fc.constantFrom(...commands);
     const comment = fc.constantFrom("/**/", "/* select 1 */", "-- x\n", "\n", "\t", "  ", "/* /* a */ b */");
     const around = fc.constantFrom<(text: string) => string>(
       (text) => text,
