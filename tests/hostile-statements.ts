@@ -433,6 +433,8 @@ export const refusedByParserOnly: readonly string[] = [
   "select 'a' collate \"C\"",
   "with pg_authid as (select 1) select * from pg_authid",
   "select $1",
+  "select x.pg_sleep from generate_series(1, 3) x, (select 1 from unnest(array[1]) as x(pg_sleep)) y",
+  "select pg_sleep.pg_sleep from generate_series(1, 1) as pg_sleep(a)",
 ];
 
 /** A statement without end: only the timeout of the role ends it. */

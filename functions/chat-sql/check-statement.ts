@@ -1,4 +1,5 @@
 import { functions, grammar, operators, types, valueFunctions } from "./statement-grammar.ts";
+import { checkSizes, TooLarge } from "./statement-sizes.ts";
 
 /** The statement breaks a rule. The message is for the model: it names the rule and the statement's own words only. */
 export class StatementRefused extends Error {
@@ -8,6 +9,9 @@ export class StatementRefused extends Error {
 /** The longest statement, in bytes of UTF-8. */
 export const statementBytesMax = 8 * 1024;
 const depthMax = 40;
+/** Objects and lists of the syntax tree within each other: about six for each expression. */
+const nodeDepthMax = 2_000;
+const operatorRun = /[-+*/<>=~!@#%^&|`?]{65}/;
 
 /** PostgreSQL's parser: returns the syntax tree of a text, or throws its error. */
 export type ParseSql = (text: string) => unknown;
@@ -29,11 +33,21 @@ export const checkStatement = (text: string, parse: ParseSql, readable: Readable
   if (text.includes("\0") || !text.isWellFormed())
     throw new StatementRefused("the statement holds a character that SQL does not allow");
   if (nestingOf(text) > depthMax) throw new StatementRefused("the statement is nested too deeply");
+  // The parser takes time in proportion to the square of such a run: seconds for 8 KiB.
+  if (operatorRun.test(text))
+    throw new StatementRefused("the statement holds more than 64 operator characters in a row");
   const { stmts = [] } = parsed(text, parse);
   const [only] = stmts;
   if (only === undefined || stmts.length > 1) throw new StatementRefused("send exactly one statement");
   if (Object.keys(only.stmt).join() !== "SelectStmt") throw new StatementRefused("only SELECT is allowed");
+  if (!isShallow(only.stmt, nodeDepthMax)) throw new StatementRefused("the statement is nested too deeply");
   new StatementCheck(readable, namesIn(only.stmt)).node(only.stmt, { ctes: new Set(), depth: 0 });
+  try {
+    checkSizes(only.stmt, readable.columns);
+  } catch (cause) {
+    if (cause instanceof TooLarge) throw new StatementRefused(cause.message);
+    throw cause;
+  }
   const from = only.stmt_location ?? 0;
   return new TextDecoder().decode(bytes.subarray(from, only.stmt_len ? from + only.stmt_len : undefined));
 };
@@ -64,10 +78,20 @@ const nestingOf = (text: string): number => {
   return deepest;
 };
 
+/** Returns whether a tree is at most this deep. Needs no stack of its own, unlike what walks the tree after it. */
+const isShallow = (tree: unknown, depthMax: number): boolean => {
+  let level: unknown[] = [tree];
+  for (let depth = 0; level.length > 0; depth++) {
+    if (depth > depthMax) return false;
+    level = level.flatMap((value) => (typeof value === "object" && value !== null ? Object.values(value) : []));
+  }
+  return true;
+};
+
 /** The names that a statement introduces. */
 interface Introduced {
   names: ReadonlySet<string>;
-  /** Functions in FROM by their alias, or by their own name without one, with the columns that the alias declares. */
+  /** Functions in FROM by their alias, or by their own name without one, with the columns that all of this name have. */
   functionColumns: ReadonlyMap<string, ReadonlySet<string>>;
 }
 
@@ -83,10 +107,10 @@ const namesIn = (statement: Fields): Introduced => {
       if (key === "RangeFunction") {
         const alias = (field as { alias?: Fields }).alias;
         const called = alias === undefined ? functionNamesIn(field) : [String(alias.aliasname)];
+        const declared = stringsOf(alias?.colnames);
         for (const name of called) {
-          const columns = functionColumns.get(name) ?? new Set([name, "ordinality", "key", "value"]);
-          for (const column of stringsOf(alias?.colnames)) columns.add(column);
-          functionColumns.set(name, columns);
+          const columns = new Set([...(declared.length > 0 ? declared : [name, "key", "value"]), "ordinality"]);
+          functionColumns.set(name, functionColumns.get(name)?.intersection(columns) ?? columns);
         }
       }
       walk(field);
