@@ -20,7 +20,7 @@ const stepsPerRotation = 600;
 export const serve = async (context: LabContext, cleanup: AsyncDisposableStack): Promise<void> => {
   const { progress, signal, dir } = context;
   const deployment = await startDeployment(
-    { env: { SVC_COLLECTOR_MIN_VERSION: versionMin }, rotatedMax: 5 },
+    { env: { SVC_COLLECTOR_MIN_VERSION: versionMin, SVC_INFERENCE_CHAT_MODEL: "mock" }, rotatedMax: 5 },
     context,
     cleanup,
   );
@@ -98,6 +98,7 @@ ${person("reader", "the home page, and on /fleet the scope that is missing")}
 
 Next
   type  state:stale  or  drift:drifted  into the fleet's search (/), open a row (Enter), export a CSV (e), show all keys (?)
+  ask about the fleet (a): a mock model answers with its SQL and a signed receipt
   sign out, and sign in as Edsger, who lacks the audit scope
   send your own spans: OTLP to grpc http://${otlp.shopGrpc} or http http://${otlp.shopHttp}, http://${otlp.cartHttp}
   append lines to ${lines.file}

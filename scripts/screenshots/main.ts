@@ -2,9 +2,15 @@
  * `bun run screenshots`: writes the pictures in `docs/images/`, of the built user interface with a fleet and a time that are the same in
  * each run. Pictures differ between machines in their fonts.
  */
+import { generateKeyPairSync } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { Page } from "playwright-core";
+import type { Chat } from "../../functions/domain/chat/chat.ts";
+import { createReceiptSigner } from "../../functions/domain/chat/receipt-signer.ts";
+import { fleetThresholds, readFleetRules } from "../../functions/domain/fleet/report.ts";
+import { createMockInference } from "../../functions/inference/create-mock-inference.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { launchBrowser } from "../lab/browser.ts";
 import { buildUi } from "../lab/built-ui.ts";
@@ -24,12 +30,21 @@ interface Picture {
   viewport: VisitOptions;
   /** Text that the complete page shows. */
   ready: string;
+  /** Brings the opened page into the state to show. */
+  enter?: (page: Page) => Promise<unknown>;
   /** When core becomes unavailable. */
   fault?: "from the start" | "later";
 }
 
 const light = { width: 1440, scheme: "light" } as const;
 const dark = { width: 1440, scheme: "dark" } as const;
+
+/** Asks a question, and opens the first of its queries. */
+const askInChat = async (page: Page): Promise<void> => {
+  await page.getByRole("button", { name: "Which certificates expire within 7 days?" }).click();
+  await page.locator(".receipt > summary", { hasText: "Verified" }).waitFor();
+  await page.locator(".tool-call > summary").first().click();
+};
 
 /** Returns the picture in light and, as `<name>-dark`, in dark. */
 const inBoth = (picture: Picture): Picture[] => [
@@ -62,6 +77,27 @@ const picturesOf = (identityId: string): Picture[] => [
     ready: "heartbeating",
     fault: "later",
   }),
+  ...inBoth({
+    name: "chat",
+    path: "/fleet?chat=new",
+    viewport: { ...light, width: 1280, height: 800 },
+    ready: "Ask about hosts",
+    enter: askInChat,
+  }),
+  {
+    name: "chat-390-light",
+    path: "/fleet?chat=new",
+    viewport: { ...light, width: 390, height: 1000 },
+    ready: "Ask about hosts",
+    enter: askInChat,
+  },
+  {
+    name: "chat-320-dark",
+    path: "/fleet?chat=new",
+    viewport: { ...dark, width: 320, height: 1000 },
+    ready: "Ask about hosts",
+    enter: askInChat,
+  },
   ...inBoth({ name: "home", path: "/", viewport: light, ready: "enrolled" }),
 ];
 
@@ -100,10 +136,29 @@ try {
     clock: { ...systemClock, now: () => now },
     env: { SVC_COLLECTOR_MIN_VERSION: "1.4.0" },
   });
-  const web = await openWeb(core, { url: database.url, ui });
+  const { createChatSql } = await import("../../functions/chat-sql/create-chat-sql.ts");
+  const { sql, offReason } = await createChatSql({
+    db: database.db,
+    locate: async () => database.url,
+    url: null,
+    secret: core.config.authTokenSecret.reveal(),
+    thresholds: fleetThresholds(core.config),
+    readRules: () => readFleetRules(core),
+    revokePublic: false,
+  });
+  const { privateKey } = generateKeyPairSync("ed25519");
+  const pem = privateKey.export({ type: "pkcs8", format: "pem" }).toString();
+  const chat: Chat = {
+    inference: createMockInference("mock"),
+    sql,
+    sqlOffReason: offReason,
+    signer: await createReceiptSigner({ pem, id: "receipts-2026" }),
+    stopping: new AbortController().signal,
+  };
+  const web = await openWeb({ ...core, chat }, { url: database.url, ui });
   await mkdir(folder, { recursive: true });
 
-  const take = async ({ name, path, viewport, ready, fault }: Picture): Promise<void> => {
+  const take = async ({ name, path, viewport, ready, fault, enter }: Picture): Promise<void> => {
     const { page } = await visitPage({ browser, web }, "auditor", path, { ...viewport, now });
     const fail = () => page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
     if (fault === "from the start") {
@@ -111,6 +166,7 @@ try {
       await page.reload();
     }
     await page.getByText(ready).first().waitFor();
+    await enter?.(page);
     if (fault === "later") {
       await fail();
       await page.getByRole("button", { name: "Refresh" }).click();
@@ -128,6 +184,7 @@ try {
   if (fleet.now !== now) throw new Error("the fleet has another timestamp");
   for (const picture of picturesOf(fleet.identityId)) await take(picture);
   await web.close();
+  await sql?.close();
 } finally {
   await browser.close();
   await database.close();

@@ -11,14 +11,21 @@ const linkedPages = ["/fleet"];
 const candidate = /(?<=^|[\s("'`[<])\/[a-z][a-z-]*(?:\?[\w\-.~!$&'()*+,;=:@%/?<>]*)?/gu;
 
 /** Marks that end a sentence or close a quotation around a path, and are rarely its own. */
-const trailing = /[.,;:!?'"`)>\]*]+$/u;
+const trailing = new Set(".,;:!?'\"`)>]*");
+
+/** A regular expression would take quadratic time. */
+const withoutTrailing = (path: string): string => {
+  let end = path.length;
+  while (trailing.has(path.charAt(end - 1))) end -= 1;
+  return path.slice(0, end);
+};
 
 /** Returns the pieces of a text, in order: links to pages of ours, and the text between them. */
 export const textPieces = (text: string): TextPiece[] => {
   const pieces: TextPiece[] = [];
   let from = 0;
   for (const { 0: match, index } of text.matchAll(candidate)) {
-    const path = match.replace(trailing, "");
+    const path = withoutTrailing(match);
     const end = index + path.length;
     const page = path.split("?")[0] ?? "";
     // More of the path, as in `/fleet/../x`, is another page.

@@ -13,15 +13,18 @@ export const Ask = () => {
   const location = useLocation();
   const navigate = useNavigate();
   const allowed = () => canAsk(session());
-  const isOpen = createMemo(() => allowed() && location.search.includes("chat="));
+  const isAddressed = () => location.search.includes("chat=");
+  const isOpen = createMemo(() => allowed() && isAddressed());
   // Stays mounted once opened: it keeps drafts, and answers that still arrive.
   const wasOpen = createMemo((before: boolean) => before || isOpen(), false);
   let button!: HTMLButtonElement;
   const open = () =>
     allowed() && navigate(`${location.pathname}${location.search || "?"}&chat=open`, { scroll: false });
   createShortcuts([{ key: askKey, label: "", run: open }], shortcuts);
-  // Makes room before the panel has loaded.
-  createRenderEffect(() => document.documentElement.toggleAttribute("data-chat", isOpen()));
+  // Makes room before the session and the panel have loaded.
+  createRenderEffect(() =>
+    document.documentElement.toggleAttribute("data-chat", isAddressed() && (allowed() || session() === undefined)),
+  );
 
   return (
     <Show when={allowed()}>

@@ -170,18 +170,20 @@ export const ChatContent = (props: {
             props.fieldRef(element);
           }}
         />
-        <Show when={status()}>
-          {(known) => (
-            <p class="chat-note chat-status">
-              {plainText(`${known().model} through ${known().provider}`)}
-              {known().receipts.ephemeral ? " · receipts have an ephemeral key" : ""}
-              <Show when={!known().sql_tools.offered}>
-                {" "}
-                · cannot query: {plainText(known().sql_tools.reason ?? "the SQL tools are off")}
-              </Show>
-            </p>
-          )}
-        </Show>
+        <p class="chat-note chat-status">
+          <Show when={status()}>
+            {(known) => (
+              <>
+                {plainText(`${known().model} through ${known().provider}`)}
+                {known().receipts.ephemeral ? " · receipts have an ephemeral key" : ""}
+                <Show when={!known().sql_tools.offered}>
+                  {" "}
+                  · cannot query: {plainText(known().sql_tools.reason ?? "the SQL tools are off")}
+                </Show>
+              </>
+            )}
+          </Show>
+        </p>
       </div>
       <Announcements announcements={conversation().announcer.announcements()} />
     </>

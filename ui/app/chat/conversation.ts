@@ -14,6 +14,8 @@ export interface ShownMessage extends Pick<ChatMessage, "id" | "role" | "status"
   parts: readonly MessagePart[];
   /** Why the answer failed. */
   problem?: ApiProblem;
+  /** Core has not stored the question. */
+  undelivered?: boolean;
 }
 
 /** What happens in a conversation, for announcements and lists. */
@@ -126,7 +128,6 @@ export const createConversation = (
     const controller = new AbortController();
     stream = controller;
     const { signal } = controller;
-    const kept = messages().length;
     let stored = false;
     batch(() => {
       setAnswering(true);
@@ -149,20 +150,19 @@ export const createConversation = (
       for await (const event of readAnswer(response, signal)) receive(event);
       if (title() === null) setTitle(question.trim().slice(0, 80));
     } catch (failure) {
-      const stopped = signal.aborted;
-      if (!stopped && !(failure instanceof ApiProblem)) throw failure;
-      changeAnswer((answer) => ({
-        ...answer,
-        status: stopped ? "aborted" : "failed",
-        ...(stopped ? {} : { problem: failure as ApiProblem }),
-      }));
+      if (signal.aborted) changeAnswer((answer) => ({ ...answer, status: "aborted" }));
+      else if (failure instanceof ApiProblem) {
+        // The model is asked once the question is stored.
+        stored ||= failure.code === "inference_failed";
+        changeAnswer((answer) => ({ ...answer, status: "failed", problem: failure, undelivered: !stored }));
+      } else throw failure;
     } finally {
       const answer = messages().at(-1);
       setAnswering(false);
       if (answer?.status === "answering") changeAnswer((each) => ({ ...each, status: "failed" }));
       const last = messages().at(-1);
       if (last) observer.ended(last);
-      if (last?.status !== "complete" && (stored || signal.aborted) && messages().length > kept) void settle();
+      if (last?.status !== "complete" && (stored || signal.aborted)) void settle();
     }
   };
 
@@ -185,8 +185,8 @@ export const createConversation = (
       const at = all.findLastIndex(({ role }) => role === "user");
       const [part] = all[at]?.parts ?? [];
       if (answering() || part?.type !== "text") return;
-      // A question that core never received is not shown twice.
-      if (all[at]?.id === "" && all.at(-1)?.parts.length === 0) setMessages(all.slice(0, at));
+      // It would be shown twice.
+      if (all.at(-1)?.undelivered) setMessages(all.slice(0, at));
       void ask(part.text);
     },
   };

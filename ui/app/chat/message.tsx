@@ -63,7 +63,7 @@ const ofType = <Type extends ShownPart["type"]>(part: ShownPart, type: Type) =>
 /** Text with its line breaks; paths of our pages are links. */
 const AnswerText = (props: { text: string }) => (
   <p class="chat-text" dir="auto">
-    <Index each={textPieces(props.text.replace(/^\n+|\s+$/g, ""))}>
+    <Index each={textPieces(props.text.trimEnd().replace(/^\n+/, ""))}>
       {(piece) => (
         <Show when={piece().href} fallback={plainText(piece().text)}>
           {(href) => <a href={href()}>{piece().text}</a>}

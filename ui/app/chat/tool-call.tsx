@@ -81,7 +81,13 @@ const Rows = (props: { result: Extract<ToolResult, { kind: "rows" }> }) => {
           <table>
             <thead>
               <tr>
-                <For each={props.result.columns}>{({ name }) => <th scope="col">{plainText(name)}</th>}</For>
+                <For each={props.result.columns}>
+                  {({ name }, column) => (
+                    <th scope="col" data-number={typeof props.result.rows[0]?.[column()] === "number" ? "" : undefined}>
+                      {plainText(name)}
+                    </th>
+                  )}
+                </For>
               </tr>
             </thead>
             <tbody>
