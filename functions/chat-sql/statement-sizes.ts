@@ -20,8 +20,8 @@ const comparisonsMax = 64 * 1024 * 1024;
 const collectedLiteralBytesMax = 256;
 /** Multiplications of a statement: of two long numerics each takes a tenth of a second. */
 const multiplicationsMax = 64;
-/** The depth of CTEs and subqueries through which sizes are followed. */
-const roundsMax = 16;
+/** The most SELECTs of a statement through which a value may grow. */
+const roundsMax = 64;
 
 const words = (text: string): ReadonlySet<string> => new Set(text.trim().split(/\s+/));
 const collecting = words("string_agg array_agg json_agg jsonb_agg json_object_agg jsonb_object_agg");
@@ -57,6 +57,8 @@ interface Definitions {
   named: ReadonlyMap<string, readonly unknown[]>;
   /** Expressions whose name follows from their function or type. */
   unnamed: readonly unknown[];
+  /** The number of SELECTs: a value passes through each of them once at most. */
+  selects: number;
   /** Names that an alias gives to columns by position. */
   positional: ReadonlySet<string>;
 }
@@ -65,6 +67,7 @@ const definitionsOf = (statement: unknown): Definitions => {
   const named = new Map<string, unknown[]>();
   const unnamed: unknown[] = [];
   const positional = new Set<string>();
+  let selects = 0;
   const define = (name: string, value: unknown): void => {
     named.set(name, [...(named.get(name) ?? []), value]);
   };
@@ -72,6 +75,7 @@ const definitionsOf = (statement: unknown): Definitions => {
     if (typeof value !== "object" || value === null) return;
     for (const [key, field] of Object.entries(value)) {
       const fields = field as Fields;
+      if (key === "targetList") selects += 1;
       if (key === "ResTarget" && typeof fields.name === "string") define(fields.name, fields.val);
       else if (key === "ResTarget" && !isColumn(fields.val)) unnamed.push(fields.val);
       else if (key === "valuesLists") unnamed.push(field);
@@ -96,15 +100,12 @@ const definitionsOf = (statement: unknown): Definitions => {
     }
   };
   walk(statement);
-  return { named, unnamed, positional };
+  return { named, unnamed, selects, positional };
 };
 
 const rowOf = (relation: string, alias: unknown): unknown => ({
   RowExpr: {
-    args: [
-      { row: null },
-      ...(alias === undefined ? [] : [{ ColumnRef: { fields: [{ String: { sval: relation } }] } }]),
-    ],
+    args: [{ row: null }, ...(alias === undefined ? [] : [{ cte: { name: relation } }])],
   },
 });
 
@@ -129,11 +130,11 @@ class Sizes {
     this.#literals = literals;
   }
 
-  /** Computes the sizes of all names, until they no longer grow. */
+  /** Computes the sizes of all names: after as many rounds as there are SELECTs, no value can have grown further. */
   settle(): void {
     for (let round = 0; ; round++) {
       let changed = false;
-      const { named, unnamed } = this.#definitions;
+      const { named, unnamed, selects } = this.#definitions;
       for (const [name, values] of named) {
         const size = Math.max(...values.map((value) => this.of(value)));
         changed ||= size > (this.#named.get(name) ?? 0);
@@ -145,9 +146,8 @@ class Sizes {
       this.#unnamed = Math.max(this.#unnamed, size);
       this.#any = Math.max(this.#any, size);
       this.multiplications = 0;
-      if (!changed) return;
-      if (round === roundsMax)
-        throw new TooLarge("an expression makes its own values longer: use fewer subqueries or other names");
+      if (!changed || round > selects) return;
+      if (round === roundsMax) throw new TooLarge("use fewer subqueries, or other names in them");
     }
   }
 
@@ -165,6 +165,8 @@ class Sizes {
     switch (type) {
       case "row":
         return 8 * this.#column;
+      case "cte":
+        return this.#named.get(String(fields.name)) ?? 0;
       case "A_Const":
         return typeof (fields.sval as Fields)?.sval === "string" ? bytesOf(String((fields.sval as Fields).sval)) : 24;
       case "ColumnRef":
