@@ -7,7 +7,8 @@
  * and not acknowledged, and its cursor must reject the second copy.
  *
  * Before that: people came from the directory, each signs in through web and gets the scopes of their groups, and the fleet page's own
- * report has every collector, real and simulated, in all nine states.
+ * report has every collector, real and simulated, in all nine states. Grace's question to the chat agent is answered with the count of the
+ * tables, and its receipts verify.
  */
 
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
@@ -15,6 +16,7 @@ import { beaconSource } from "../fleet-sim/drive/wire.ts";
 import type { LabContext } from "../lab/context.ts";
 import { type Deployment, startDeployment } from "../lab/deployment.ts";
 import { waitUntil } from "../lab/wait-until.ts";
+import { checkChat } from "./check-chat.ts";
 import { checkOperators } from "./check-operators.ts";
 import { checkRevocation } from "./check-revocation.ts";
 import { countContent } from "./count-content.ts";
@@ -41,13 +43,19 @@ const inputs = { shopGrpc: 50, shopHttp: 30, cartHttp: 20, lines: 400 };
 export const check = async (context: LabContext, cleanup: AsyncDisposableStack) => {
   const { clock, progress } = context;
   const startedAt = clock.monotonic();
-  const deployment = await startDeployment({ env: { SVC_COLLECTOR_MIN_VERSION: versionMin } }, context, cleanup);
+  const deployment = await startDeployment(
+    { env: { SVC_COLLECTOR_MIN_VERSION: versionMin, SVC_INFERENCE_CHAT_MODEL: "mock" } },
+    context,
+    cleanup,
+  );
   progress("building the page, unless it is built; starting web and an identity provider");
   const web = await startWeb(deployment, context, { cleanup, usualPort: null });
   progress(`${simulatedHosts} simulated hosts enroll and heartbeat`);
   await driveHosts(deployment, context, { hosts: simulatedHosts, seconds: simulatedSeconds, cleanup });
   progress("three people sign in and read the fleet");
   const operators = await checkOperators(deployment, { ...web, collectors: simulatedHosts + 3 });
+  progress("Grace asks a question; her receipts are verified");
+  const chat = await checkChat(deployment, web, context);
   const { sent, kills, rotations } = await sendInput(deployment, context);
   progress("waiting until everything is stored");
   const count = await settledCount(deployment, sent, context);
@@ -64,7 +72,7 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
     },
     ...{ kills, rotations },
     // Real and simulated collectors in the report that web shows; `health` has the real ones.
-    ...{ collectors: operators.fleet.rows, health, revocation, operators },
+    ...{ collectors: operators.fleet.rows, health, revocation, operators, chat },
     seconds: Number(((clock.monotonic() - startedAt) / 1000).toFixed(1)),
     ok:
       count.duplicates + count.missing + count.foreign === 0 &&
@@ -72,7 +80,8 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
       health.length === 3 &&
       health.every(isComplete) &&
       revocation.ok &&
-      operators.ok,
+      operators.ok &&
+      chat.ok,
   };
 };
 
