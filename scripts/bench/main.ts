@@ -7,6 +7,7 @@ import type { Bench } from "./bench.ts";
 
 /** Loaded on use: a bench's imports take memory and time. */
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
+  chat: async () => (await import("./chat.ts")).chatBench,
   collector: async () => (await import("./collector.ts")).collectorBench,
   enroll: async () => (await import("./enroll.ts")).enrollBench,
   health: async () => (await import("./health.ts")).healthBench,

@@ -1,6 +1,6 @@
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
-import { type ConnectedDatabase, callDeadlineMs, connectDatabase } from "../../functions/store/database.ts";
+import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database.ts";
 import { migrate } from "../../functions/store/migrate.ts";
 import { type EmbeddedPostgres, type EmbeddedPostgresOptions, startEmbeddedPostgres } from "./embedded-postgres.ts";
 
@@ -19,9 +19,8 @@ export interface EmbeddedDatabase
 export const openEmbeddedDatabase = async (options: EmbeddedPostgresOptions = {}): Promise<EmbeddedDatabase> => {
   const server = await startEmbeddedPostgres(options);
   const url = server.url();
-  // Counting the rows of a bench takes longer than a call of the API may.
-  const deadlineMs = callDeadlineMs.jobs;
-  const { db, sql, close: disconnect } = connectDatabase({ url, openSocket: openDatabaseSocket, deadlineMs });
+  // Without a deadline: seeding a large fleet, or counting the rows of a bench, takes longer than any call of core may.
+  const { db, sql, close: disconnect } = connectDatabase({ url, openSocket: openDatabaseSocket, deadlineMs: 0 });
   const close = async () => {
     await disconnect();
     await server.stop("immediate");
