@@ -74,6 +74,27 @@ describe("svc-server verify-receipts", () => {
     });
   });
 
+  it("T5: rejects a file that another reader of JSON would read differently", () => {
+    const json = JSON.stringify(file);
+    const changed = (from: string, to: string) => {
+      expect(json).toContain(from);
+      const path = join(directory, "changed.json");
+      writeFileSync(path, json.replace(from, to));
+      const { status, result } = run([path]);
+      return [status, result?.fault ?? null];
+    };
+    expect(changed('"text":', '"text":"0 hosts","text":')).toEqual([65, null]);
+    expect(changed('"text":', '"t\\u0065xt":"0 hosts","text":')).toEqual([65, null]);
+    expect(changed('"items":', '"items":[],"items":')).toEqual([65, null]);
+    for (const key of ["__proto__", "constructor", "other"])
+      expect(changed('"text":', `"${key}":"0 hosts","text":`)).toEqual([1, { seq: 2, kind: "payload" }]);
+    expect(changed('"text":', '"n":1e400,"text":')).toEqual([1, { seq: 2, kind: "payload" }]);
+    expect(changed('"text":"', '"text":"\\ud800')).toEqual([1, { seq: 2, kind: "payload" }]);
+    expect(changed('"key_id":"', '"key_id":"\\ud800')).toMatchObject([1, { kind: expect.any(String) }]);
+    const deep = `"n":${"[".repeat(100_000)}${"]".repeat(100_000)},"text":`;
+    expect(changed('"text":', deep)).toEqual([1, { seq: 2, kind: "payload" }]);
+  });
+
   it("exits 2 for its usage, and 65 for what is not receipts or keys", () => {
     const path = written("receipts.json", file);
     for (const args of [[], [path, path], ["--kyes", path]]) {
@@ -88,7 +109,11 @@ describe("svc-server verify-receipts", () => {
     for (const [name, value] of Object.entries(others))
       expect([name, run([written("other.json", value)])]).toEqual([
         name,
-        { status: 65, result: null, stderr: "this is not a file of receipts (svc.chat-receipts.v1)\n" },
+        {
+          status: 65,
+          result: null,
+          stderr: "this is not a file of receipts (svc.chat-receipts.v1), or an object in it repeats a key\n",
+        },
       ]);
     expect(run([join(directory, "missing.json")]).status).toBe(65);
     expect(run([path, "--keys", written("keys.json", [])]).stderr).toBe("--keys: this is not a set of receipt keys\n");

@@ -28,11 +28,12 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
     process.stderr.write(`${message}\n`);
     return exitData;
   };
-  const file = v.safeParse(ReceiptFile, await readJson(given.file));
-  if (!file.success) return fail("this is not a file of receipts (svc.chat-receipts.v1)");
+  // As it was read, since the schema drops keys such as `__proto__`: what nobody signed must not verify.
+  const receipts = await readJson(given.file);
+  if (!v.is(ReceiptFile, receipts))
+    return fail("this is not a file of receipts (svc.chat-receipts.v1), or an object in it repeats a key");
   const keys = given.keys === null ? null : v.safeParse(ReceiptKeys, await readJson(given.keys));
   if (keys?.success === false) return fail("--keys: this is not a set of receipt keys");
-  const receipts = file.output;
   const trusted = keys?.output.keys ?? receipts.keys;
   const { checked, turns, fault } = await verifyReceipts(receipts, trusted);
   const used = new Set([receipts.head.key_id, ...receipts.items.map(({ key_id }) => key_id)]);
@@ -65,11 +66,28 @@ const readArguments = (args: readonly string[]): { file: string; keys: string | 
   }
 };
 
-/** Returns the JSON value of a file, or of stdin for `-`; undefined if it cannot be read or is none. */
+/** Returns the JSON value of a file, or of stdin for `-`; undefined if it cannot be read, is none, or repeats a key. */
 const readJson = async (path: string): Promise<unknown> => {
   try {
-    return JSON.parse(path === "-" ? await text(process.stdin) : readFileSync(path, "utf8"));
+    const json = path === "-" ? await text(process.stdin) : readFileSync(path, "utf8");
+    const value: unknown = JSON.parse(json);
+    return repeatsKey(json) ? undefined : value;
   } catch {
     return undefined;
   }
+};
+
+/** Returns whether an object in valid JSON has a key twice. `JSON.parse` keeps the last, other readers the first: two readings of one file. */
+const repeatsKey = (json: string): boolean => {
+  const open: Set<string>[] = [];
+  for (const [token, string] of json.matchAll(/("[^"\\]*(?:\\.[^"\\]*)*")(?:\s*:)?|[{}[\]]/g)) {
+    if (token === "{" || token === "[") open.push(new Set());
+    else if (token === "}" || token === "]") open.pop();
+    else if (string !== undefined && string !== token) {
+      const key: string = JSON.parse(string);
+      if (open.at(-1)?.has(key)) return true;
+      open.at(-1)?.add(key);
+    }
+  }
+  return false;
 };
