@@ -1,7 +1,7 @@
 import { type FleetState, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
 import { ago, counted, fleetPath, lines, more, numberOf, shown, sized } from "./answer-words.ts";
 import type { Question } from "./question.ts";
-import { onPlatform, textLiteral } from "./sql.ts";
+import { fewHosts, onPlatform, textLiteral } from "./sql.ts";
 import { listed, none, once, type Row, type Topic } from "./topic.ts";
 
 const byState = "select state, count(*) as hosts from collectors group by state order by hosts desc, state";
@@ -40,8 +40,11 @@ export const attention: Topic = {
     ),
   next: once((question) => [
     byState,
-    `select ${reasons} from collectors where state not in ('healthy', 'enrolling')
-      order by array_position(array[${urgency.map(textLiteral).join(", ")}], state), device_id limit ${listed(question)}`,
+    fewHosts(reasons, {
+      where: "state not in ('healthy', 'enrolling')",
+      order: `array_position(array[${urgency.map(textLiteral).join(", ")}], state), device_id`,
+      limit: listed(question),
+    }),
   ]),
   answer: (_, [states = [], hosts = []]) => {
     const total = states.reduce((sum, row) => sum + numberOf(row.hosts), 0);
@@ -76,8 +79,11 @@ export const states: Topic = {
   next: once((question) => [
     `select state, count(*) as hosts from collectors where ${onPlatform(question.platform)} group by state
       order by hosts desc, state`,
-    `select ${reasons} from collectors where state = ${textLiteral(stateOf(question) ?? "")}
-      and ${onPlatform(question.platform)} order by device_id limit ${listed(question)}`,
+    fewHosts(reasons, {
+      where: `state = ${textLiteral(stateOf(question) ?? "")} and ${onPlatform(question.platform)}`,
+      order: "device_id",
+      limit: listed(question),
+    }),
   ]),
   answer: (question, [states = [], hosts = []]) => {
     const state = stateOf(question) ?? "healthy";

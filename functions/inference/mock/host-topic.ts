@@ -1,5 +1,5 @@
 import { ago, at, counted, fleetPath, hash, lasting, lines, numberOf, shown, sized } from "./answer-words.ts";
-import { textLiteral } from "./sql.ts";
+import { fewHosts, textLiteral } from "./sql.ts";
 import type { Row, Rows, Topic } from "./topic.ts";
 
 const columns = `identity_id, identity, device_id, hostname, platform, version, policy, state, conditions, heartbeat_age_seconds,
@@ -17,7 +17,11 @@ export const host: Topic = {
     const [exact, second] = results;
     if (exact === undefined)
       return [
-        `select ${columns} from collectors where ${name} in (device_id, identity, hostname) order by identity limit 5`,
+        fewHosts(columns, {
+          where: `${name} in (device_id, identity, hostname)`,
+          order: "identity",
+          limit: 5,
+        }),
       ];
     if (second !== undefined) return [];
     const [found] = exact;

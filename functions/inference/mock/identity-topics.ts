@@ -1,6 +1,6 @@
 import { at, counted, fleetPath, hash, lasting, lines, more, numberOf, shown } from "./answer-words.ts";
 import type { Question } from "./question.ts";
-import { inPeriod } from "./sql.ts";
+import { fewHosts, inPeriod } from "./sql.ts";
 import { listed, none, once, type Topic } from "./topic.ts";
 
 const day = 86_400;
@@ -53,9 +53,12 @@ export const drift: Topic = {
   matches: ({ text }) => /drift|config/.test(text),
   next: once((question) => [
     "select drift, count(*) as hosts from collectors where state <> 'revoked' group by drift order by hosts desc, drift",
-    `select device_id, state, drift, running_config_hash, desired_config_hash, config_error from collectors
-      where state <> 'revoked' and (drift in ('drifted', 'on_last_known_good') or 'config_invalid' = any(conditions))
-      order by drift, device_id limit ${listed(question)}`,
+    fewHosts("device_id, state, drift, running_config_hash, desired_config_hash, config_error", {
+      where:
+        "state <> 'revoked' and (drift in ('drifted', 'on_last_known_good') or 'config_invalid' = any(conditions))",
+      order: "drift, device_id",
+      limit: listed(question),
+    }),
     `select config_name, config_hash, count(*) as hosts, max(assigned_at) as assigned_at from config_assignments where is_current
       group by config_name, config_hash order by assigned_at desc limit 5`,
   ]),
