@@ -50,6 +50,8 @@ export interface CoreConfig {
   databaseUrl: Secret;
   tenantId: string;
   authTokenSecret: Secret;
+  /** Accepted beside `authTokenSecret`, and signs nothing: the previous secret, or the next one. */
+  authTokenSecretPrevious: Secret | null;
   directory: {
     domain: string;
     delegateEmail: string;
@@ -104,6 +106,7 @@ export const coreVariables = {
   SVC_DATABASE_URL: DatabaseUrlVariable,
   SVC_TENANT_ID: UuidVariable,
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
+  SVC_AUTH_TOKEN_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
   SVC_DIRECTORY_DOMAIN: v.pipe(
     TextVariable,
     v.toLowerCase(),
@@ -156,6 +159,7 @@ export const coreVariables = {
 export const coreFileForms = [
   "SVC_DATABASE_URL",
   "SVC_AUTH_TOKEN_SECRET",
+  "SVC_AUTH_TOKEN_SECRET_PREVIOUS",
   "SVC_OPS_BEARER_TOKEN",
   "SVC_LICENSE",
   ...chatFileForms,
@@ -191,6 +195,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     databaseUrl: values.SVC_DATABASE_URL,
     tenantId: values.SVC_TENANT_ID,
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
+    authTokenSecretPrevious: values.SVC_AUTH_TOKEN_SECRET_PREVIOUS ?? null,
     directory: {
       domain: values.SVC_DIRECTORY_DOMAIN,
       delegateEmail: values.SVC_DIRECTORY_DELEGATE_EMAIL,

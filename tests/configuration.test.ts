@@ -51,6 +51,11 @@ const hmacKey: Behavior = {
   accepts: { "32 bytes, which is just as needed": "32 bytes, which is just as needed" },
   rejects: { ...noText, "31 bytes, which is one too few.": "must be at least 32 bytes" },
 };
+const previousHmacKey: Behavior = {
+  ...hmacKey,
+  unset: undefined,
+  rejects: { "31 bytes, which is one too few.": "must be at least 32 bytes" },
+};
 const databaseUrl = (unset: unknown): Behavior => ({
   unset,
   accepts: { "postgres://me:pw@db:5432/core": "postgres://me:pw@db:5432/core" },
@@ -95,6 +100,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_DATABASE_URL: databaseUrl(required),
   SVC_TENANT_ID: uuid,
   SVC_AUTH_TOKEN_SECRET: hmacKey,
+  SVC_AUTH_TOKEN_SECRET_PREVIOUS: previousHmacKey,
   SVC_DIRECTORY_DOMAIN: {
     unset: required,
     accepts: { "Example.COM": "example.com" },
@@ -194,6 +200,7 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
     rejects: { ...noText, ...publicUrl },
   },
   WEBAUTH_SECRET: hmacKey,
+  WEBAUTH_SECRET_PREVIOUS: previousHmacKey,
   SESSION_TTL: {
     unset: 1800,
     accepts: { "1s": 1, "24h": 86_400 },

@@ -27,7 +27,7 @@ const bearer = (c: HttpContext): string => {
 export const scope = ({ config, db, clock }: OperatorCore, needed: Scope): Guard<Operator> => ({
   describe: { kind: "scope", scope: needed },
   admit: async (c) => {
-    const operator = await authenticateOperator({ db, clock, secret: config.authTokenSecret }, bearer(c));
+    const operator = await authenticateOperator({ db, clock, config }, bearer(c));
     if (!operator.scopes.includes(needed))
       throw new Problem("forbidden", { detail: `This needs the scope ${needed}`, extensions: { scope: needed } });
     return operator;
@@ -37,5 +37,5 @@ export const scope = ({ config, db, clock }: OperatorCore, needed: Scope): Guard
 /** Admits web with its own bridge token or with that of an active person, for reports that only web makes. */
 export const web = ({ config, db, clock }: OperatorCore): Guard<WebCaller> => ({
   describe: { kind: "web" },
-  admit: (c) => authenticateWeb({ db, clock, secret: config.authTokenSecret }, bearer(c)),
+  admit: (c) => authenticateWeb({ db, clock, config }, bearer(c)),
 });

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import type { Secret } from "../../kit/secret.ts";
 import { QueryInteger } from "../../proto/values.ts";
+import type { CoreConfig } from "../config.ts";
 import { Problem } from "../problems.ts";
 import type { Paged, PageRequest } from "../store/query-parts.ts";
 import type { Reply } from "./route.ts";
@@ -16,8 +17,8 @@ export const ListView = <Item extends v.GenericSchema>(item: Item) =>
   v.strictObject({ items: v.array(item), next_cursor: v.nullable(v.string()) });
 
 /** Creates the responder of the list `name`, which returns one page. Its cursors are invalid for any other list. */
-export const createList = (secret: Secret, name: string) => {
-  const cursors = createCursorSeal(secret);
+export const createList = (config: CursorSecrets, name: string) => {
+  const cursors = createCursorSeal(config);
   return async <Row, View>(
     query: { limit: number; cursor?: string | undefined },
     find: (page: PageRequest) => Promise<Paged<Row>>,
@@ -39,19 +40,15 @@ export interface CursorSeal {
 
 const macBytes = 16;
 
-/** Authenticates cursors by HMAC-SHA-256 under a key derived from `secret`. */
-export const createCursorSeal = (secret: Secret): CursorSeal => {
-  const key = crypto.subtle.importKey(
-    "raw",
-    new TextEncoder().encode(`svc-cursor-v1\n${secret.reveal()}`),
-    { name: "HMAC", hash: "SHA-256" },
-    false,
-    ["sign"],
-  );
-  const macOf = async (list: string, payload: string): Promise<Uint8Array> => {
-    const data = new TextEncoder().encode(`${list}\n${payload}`);
-    return new Uint8Array(await crypto.subtle.sign("HMAC", await key, data)).subarray(0, macBytes);
-  };
+/** The secrets that keys of cursors are derived from. */
+type CursorSecrets = Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
+
+type Mac = (list: string, payload: string) => Promise<Uint8Array>;
+
+/** Authenticates cursors by HMAC-SHA-256. Opens those of the previous secret too. */
+export const createCursorSeal = ({ authTokenSecret, authTokenSecretPrevious }: CursorSecrets): CursorSeal => {
+  const macOf = createMac(authTokenSecret);
+  const macs = authTokenSecretPrevious === null ? [macOf] : [macOf, createMac(authTokenSecretPrevious)];
   return {
     async seal(list, position) {
       const payload = JSON.stringify(position);
@@ -67,13 +64,28 @@ export const createCursorSeal = (secret: Secret): CursorSeal => {
         const sealed = Uint8Array.fromBase64(cursor, { alphabet: "base64url" });
         if (textOf(sealed) !== cursor) throw foreign();
         const payload = new TextDecoder("utf-8", { fatal: true }).decode(sealed.subarray(macBytes));
-        const mac = await macOf(list, payload);
-        if (sealed.length <= macBytes || !equalInConstantTime(mac, sealed.subarray(0, macBytes))) throw foreign();
+        const mac = sealed.subarray(0, macBytes);
+        const expected = await Promise.all(macs.map((compute) => compute(list, payload)));
+        if (sealed.length <= macBytes || !expected.some((own) => equalInConstantTime(own, mac))) throw foreign();
         return JSON.parse(payload) as string[];
       } catch {
         throw foreign();
       }
     },
+  };
+};
+
+const createMac = (secret: Secret): Mac => {
+  const key = crypto.subtle.importKey(
+    "raw",
+    new TextEncoder().encode(`svc-cursor-v1\n${secret.reveal()}`),
+    { name: "HMAC", hash: "SHA-256" },
+    false,
+    ["sign"],
+  );
+  return async (list, payload) => {
+    const data = new TextEncoder().encode(`${list}\n${payload}`);
+    return new Uint8Array(await crypto.subtle.sign("HMAC", await key, data)).subarray(0, macBytes);
   };
 };
 

@@ -35,6 +35,8 @@ export interface WebConfig {
   /** Whether browsers use https: cookies are then `Secure` and prefixed, and HSTS is sent. */
   secure: boolean;
   sessionSecret: Secret;
+  /** Accepted beside `sessionSecret`, and signs nothing: the previous secret, or the next one. */
+  sessionSecretPrevious: Secret | null;
   sessionTtlSeconds: number;
   identityProvider: IdentityProviderConfig;
   /** Base of core's API with `/v1` and without a slash at its end. */
@@ -62,6 +64,7 @@ export const webVariables = {
   SVC_HTTP_HOST: v.optional(HostVariable),
   WEBAUTH_URL: plainUrl,
   WEBAUTH_SECRET: HmacKeyVariable,
+  WEBAUTH_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
   SESSION_TTL: v.optional(
     v.pipe(
       DurationVariable(1),
@@ -100,6 +103,7 @@ export const webVariables = {
 /** Variables whose contents may come from `<NAME>_FILE`. */
 export const webFileForms = [
   "WEBAUTH_SECRET",
+  "WEBAUTH_SECRET_PREVIOUS",
   "IDP_CLIENT_SECRET",
   "SVC_AUTH_TOKEN_SECRET",
   "SVC_DATABASE_URL",
@@ -108,7 +112,7 @@ export const webFileForms = [
 
 /** Variables of core, which may be in the same env file. */
 const coreVariables =
-  /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT)_|^SVC_(LICENSE(_FILE)?|ON_CLOUDFLARE)$/;
+  /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|ON_CLOUDFLARE)$/;
 
 /** A parsed configuration and its warnings. */
 export interface ParsedWebConfig {
@@ -128,6 +132,7 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
     origin,
     secure: protocol === "https:",
     sessionSecret: values.WEBAUTH_SECRET,
+    sessionSecretPrevious: values.WEBAUTH_SECRET_PREVIOUS ?? null,
     sessionTtlSeconds: values.SESSION_TTL,
     identityProvider: {
       issuer: values.IDP_ISSUER,

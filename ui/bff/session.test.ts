@@ -16,6 +16,7 @@ const configOf = (secure: boolean) =>
   ({
     secure,
     sessionSecret: new Secret(secret),
+    sessionSecretPrevious: null,
     authTokenSecret: new Secret(secret),
     sessionTtlSeconds: 1800,
   }) as WebConfig;
@@ -36,6 +37,39 @@ describe("a session that was ended", () => {
     expect(await sessions.read(one)).toEqual({ kind: "none" });
     expect(await sessions.read(other)).toMatchObject({ kind: "valid" });
     expect(await sessions.end(undefined)).toContain("Max-Age=0");
+  });
+});
+
+describe("a rotation of WEBAUTH_SECRET", () => {
+  const other = "another secret, of more than 32 bytes";
+  const replica = (own: string, previous: string | null) =>
+    ({
+      ...configOf(false),
+      sessionSecret: new Secret(own),
+      sessionSecretPrevious: previous === null ? null : new Secret(previous),
+    }) as WebConfig;
+  const before = replica(secret, null);
+  const prepared = replica(secret, other);
+  const rotated = replica(other, secret);
+  const after = replica(other, null);
+  const cookieOf = (cookies: readonly string[]) => cookies.map((cookie) => cookie.split(";")[0]).join("; ");
+  const pairs = [
+    ...[before, prepared].flatMap((first) => [before, prepared].map((second) => ({ first, second, is: "valid" }))),
+    ...[prepared, rotated].flatMap((first) => [prepared, rotated].map((second) => ({ first, second, is: "valid" }))),
+    ...[rotated, after].flatMap((first) => [rotated, after].map((second) => ({ first, second, is: "valid" }))),
+    { first: before, second: after, is: "none" },
+    { first: after, second: before, is: "none" },
+  ];
+
+  it("keeps sessions and sign-ins in progress valid on every pair of replicas that a step has", async () => {
+    for (const { first, second, is } of pairs) {
+      const session = await createSessions({ config: first, clock, entropy }).issue({ userId, displayName });
+      const read = await createSessions({ config: second, clock, entropy }).read(cookieOf([session]));
+      expect(read.kind).toBe(is);
+      const { attempt, cookies } = await createAttempts({ config: first, clock, entropy }).begin("/", "");
+      const resumed = await createAttempts({ config: second, clock, entropy }).resume(attempt.state, cookieOf(cookies));
+      expect(resumed).toEqual(is === "valid" ? attempt : null);
+    }
   });
 });
 

@@ -1,5 +1,5 @@
 /**
- * Sessions: a JWT in a cookie, signed with `WEBAUTH_SECRET`. Web stores no sessions, only the ids of ended ones, in memory.
+ * Sessions: a JWT in a cookie, signed with `WEBAUTH_SECRET`; one signed with `WEBAUTH_SECRET_PREVIOUS` is valid too. Web stores no sessions, only the ids of ended ones, in memory.
  *
  * 1. `exp` is `SESSION_TTL` after the sign-in; nothing extends it.
  * 2. Each sign-in issues a new session with a new id and replaces the browser's cookie, never adopts it (A2).
@@ -8,9 +8,10 @@
  *    `exp`, which is at most 24 hours after the sign-in.
  * 5. Only HS256 with this `typ` and `aud` and every claim of the schema below passes as a session.
  */
-import { errors, jwtVerify, SignJWT } from "jose";
+import { errors, SignJWT } from "jose";
 import { LRUCache } from "lru-cache";
 import * as v from "valibot";
+import { verifyJwt } from "../../kit/verify-jwt.ts";
 import { createCookie, randomToken } from "./cookies.ts";
 import type { Web } from "./web.ts";
 
@@ -55,13 +56,14 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
   const cookieName = secure ? "__Host-svc_session" : "svc_session";
   const cookie = createCookie({ name: cookieName, path: "/", secure, ttlSeconds });
   const key = new TextEncoder().encode(config.sessionSecret.reveal());
+  const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
   const endedIds = new LRUCache<string, true>({ max: endedMax });
   const read = async (cookieHeader: string | undefined): Promise<SessionCookie> => {
     const token = cookie.read(cookieHeader);
     if (token === null) return { kind: "none" };
     try {
       const currentDate = new Date(clock.now());
-      const { payload } = await jwtVerify(token, key, { algorithms: ["HS256"], typ: type, audience, currentDate });
+      const { payload } = await verifyJwt(token, secrets, { typ: type, audience, currentDate });
       const { jti, sub, name: displayName, exp } = v.parse(Claims, payload);
       if (endedIds.has(jti)) return { kind: "none" };
       return { kind: "valid", session: { id: jti, userId: sub, displayName, expiresAt: exp } };

@@ -1,8 +1,9 @@
-import { errors, jwtVerify } from "jose";
+import { errors } from "jose";
 import type { Clock } from "../../../kit/clock.ts";
-import type { Secret } from "../../../kit/secret.ts";
+import { verifyJwt } from "../../../kit/verify-jwt.ts";
 import { bridgeAudience, webSubject } from "../../../proto/operator/bridge-token.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
+import type { CoreConfig } from "../../config.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database.ts";
 import { findPerson } from "../../store/directory.ts";
@@ -17,6 +18,12 @@ export interface Operator {
 /** The caller of a route that web itself may call: a person, or null for web itself. */
 export type WebCaller = Operator | null;
 
+/** What verifying a bridge token needs. */
+interface Verification {
+  clock: Clock;
+  config: Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
+}
+
 const leewaySeconds = 60;
 const lifetimeSecondsMax = 3600;
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
@@ -26,13 +33,13 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
  * needs no new token. Throws 401 `unauthenticated` for any fault; the reason is its cause.
  */
 export const authenticateOperator = async (
-  { db, ...needs }: { db: Database; clock: Clock; secret: Secret },
+  { db, ...needs }: { db: Database } & Verification,
   token: string,
 ): Promise<Operator> => findOperator(db, await bridgeSubject(token, needs));
 
 /** Authenticates as `authenticateOperator` does, but accepts a bridge token of web itself too. */
 export const authenticateWeb = async (
-  { db, ...needs }: { db: Database; clock: Clock; secret: Secret },
+  { db, ...needs }: { db: Database } & Verification,
   token: string,
 ): Promise<WebCaller> => {
   const subject = await bridgeSubject(token, needs);
@@ -46,13 +53,12 @@ const findOperator = async (db: Database, subject: string): Promise<Operator> =>
   return { userId: row.userId, email: row.primaryEmail, scopes: row.scopes };
 };
 
-const bridgeSubject = async (token: string, { clock, secret }: { clock: Clock; secret: Secret }): Promise<string> => {
+const bridgeSubject = async (token: string, { clock, config }: Verification): Promise<string> => {
   const now = clock.now();
   // jose ignores the unused bits of the last character: several texts would be one token.
   if (!token.split(".").every(isCanonicalBase64url)) throw rejected("a segment is not canonical base64url");
-  const key = new TextEncoder().encode(secret.reveal());
-  const { payload, protectedHeader } = await jwtVerify(token, key, {
-    algorithms: ["HS256"],
+  const secrets = { secret: config.authTokenSecret, previous: config.authTokenSecretPrevious };
+  const { payload, protectedHeader } = await verifyJwt(token, secrets, {
     audience: bridgeAudience,
     clockTolerance: leewaySeconds,
     currentDate: new Date(now),

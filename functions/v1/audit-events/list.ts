@@ -68,7 +68,7 @@ const view = (event: ListedAuditEvent): v.InferOutput<typeof AuditEventView> => 
 
 /** `GET /v1/audit-events`: the audit log, newest first. */
 export const listAuditEventsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const list = createList(core.config.authTokenSecret, "audit-events");
+  const list = createList(core.config, "audit-events");
   return route({
     method: "GET",
     path: "/v1/audit-events",

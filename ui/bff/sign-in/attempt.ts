@@ -7,8 +7,9 @@
  * 3. An attempt is bound to its browser: a callback whose `state` matches no cookie is rejected (login CSRF). Another host of the domain
  *    can set a `__Secure-` cookie, so on https the signature is in a `__Host-` cookie, which it cannot set.
  */
-import { jwtVerify, SignJWT } from "jose";
+import { SignJWT } from "jose";
 import * as v from "valibot";
+import { verifyJwt } from "../../../kit/verify-jwt.ts";
 import { cookieNames, createCookie, randomToken, type WebCookie } from "../cookies.ts";
 import type { Web } from "../web.ts";
 
@@ -44,6 +45,7 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
   const prefix = secure ? "__Secure-svc_sign_in_" : "svc_sign_in_";
   const signaturePrefix = "__Host-svc_sign_in_";
   const key = new TextEncoder().encode(config.sessionSecret.reveal());
+  const secrets = { secret: config.sessionSecret, previous: config.sessionSecretPrevious };
 
   /** The cookies of one attempt: the token, or on https its body and its signature. */
   const cookiesOf = (id: string): WebCookie[] => [
@@ -81,8 +83,8 @@ export const createAttempts = ({ config, clock, entropy }: Pick<Web, "config" | 
       const pieces = cookiesOf(idOf(state)).map((cookie) => cookie.read(cookieHeader));
       try {
         const currentDate = new Date(clock.now());
-        const checks = { algorithms: ["HS256"], typ: type, audience, currentDate, requiredClaims: ["exp"] };
-        const { payload } = await jwtVerify(pieces.join("."), key, checks);
+        const checks = { typ: type, audience, currentDate, requiredClaims: ["exp"] };
+        const { payload } = await verifyJwt(pieces.join("."), secrets, checks);
         const { state: own, nonce, verifier, return_to } = v.parse(Claims, payload);
         return { state: own, nonce, codeVerifier: verifier, returnTo: return_to };
       } catch {

@@ -9,7 +9,7 @@ import { sessionExample, sessionView } from "./session.ts";
 
 /** `GET /v1/chat/sessions`: the caller's conversations, the last used first. */
 export const listConversationsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const list = createList(core.config.authTokenSecret, "chat-sessions");
+  const list = createList(core.config, "chat-sessions");
   return route({
     method: "GET",
     path: "/v1/chat/sessions",

@@ -8,7 +8,7 @@ import { ConfigView, configView } from "./config.ts";
 
 /** `GET /v1/collector/configs`: the published configs, newest first, without their text. */
 export const listConfigsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const list = createList(core.config.authTokenSecret, "configs");
+  const list = createList(core.config, "configs");
   return route({
     method: "GET",
     path: "/v1/collector/configs",

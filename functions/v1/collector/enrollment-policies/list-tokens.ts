@@ -10,7 +10,7 @@ import { TokenView, tokenView } from "../tokens/token.ts";
 
 /** `GET /v1/collector/enrollment-policies/{id}/tokens`: a policy's tokens, newest first, without their raw values. */
 export const listTokensRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const list = createList(core.config.authTokenSecret, "tokens");
+  const list = createList(core.config, "tokens");
   return route({
     method: "GET",
     path: "/v1/collector/enrollment-policies/:id/tokens",

@@ -8,7 +8,7 @@ import { PolicyView, policyView } from "./policy.ts";
 
 /** `GET /v1/collector/enrollment-policies`: every policy, newest first. */
 export const listPoliciesRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const list = createList(core.config.authTokenSecret, "enrollment-policies");
+  const list = createList(core.config, "enrollment-policies");
   return route({
     method: "GET",
     path: "/v1/collector/enrollment-policies",

@@ -18,7 +18,7 @@ const HealthQuery = v.strictObject({
 
 /** `GET /v1/collector/health`: the fleet health report. */
 export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const cursors = createCursorSeal(core.config.authTokenSecret);
+  const cursors = createCursorSeal(core.config);
   return route({
     method: "GET",
     path: "/v1/collector/health",

@@ -10,7 +10,7 @@ import { CertificateView, certificateView } from "../certificates/certificate.ts
 
 /** `GET /v1/collector/identities/{id}/certificates`: a host's certificates, newest first. */
 export const listCertificatesRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const list = createList(core.config.authTokenSecret, "certificates");
+  const list = createList(core.config, "certificates");
   return route({
     method: "GET",
     path: "/v1/collector/identities/:id/certificates",

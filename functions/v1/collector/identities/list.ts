@@ -26,7 +26,7 @@ const filterOf = ({ q, status, policy_id, token_id }: v.InferOutput<typeof Query
 
 /** `GET /v1/collector/identities`: the enrolled hosts, newest first. */
 export const listIdentitiesRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const list = createList(core.config.authTokenSecret, "identities");
+  const list = createList(core.config, "identities");
   return route({
     method: "GET",
     path: "/v1/collector/identities",
