@@ -1,4 +1,4 @@
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
+import { chown, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
 import type { Credentials } from "../../collector/identity/credentials.ts";
@@ -28,6 +28,8 @@ export interface Enrollment {
   sources: readonly object[];
   /** How to run the collector; the bundled program by default. */
   command?: Command;
+  /** The user that the command runs as, if not that of this process. */
+  owner?: number;
 }
 
 /** The addresses and authorities by which the host reaches core. */
@@ -38,12 +40,13 @@ export interface EnrollmentTarget extends Pick<LabCore, "ingestEndpoint" | "pki"
 
 /** Runs the collector's own `enroll` command, then adds the sources to its config and keeps the comments. */
 export const enrollCollector = async (
-  { name, dir, token, sources, command = { args: [programPaths["svc-collector"]] } }: Enrollment,
+  { name, dir, token, sources, command = { args: [programPaths["svc-collector"]] }, owner }: Enrollment,
   { edgeUrl, ingestEndpoint, pki, identityPrefix, processes }: EnrollmentTarget,
 ): Promise<EnrolledCollector> => {
   await mkdir(dir, { recursive: true });
   const tokenFile = join(dir, "token");
   await writeFile(tokenFile, token, { mode: 0o600 });
+  if (owner !== undefined) await chown(tokenFile, owner, owner);
   const configDir = join(dir, "etc");
   const configFile = join(configDir, "collector.yaml");
   const { code, stdout, stderr } = await processes.run({

