@@ -1,5 +1,7 @@
 import { ConfigError } from "../kit/env.ts";
+import { runEvery } from "../kit/run-every.ts";
 import type { ChatConfig } from "./chat-config.ts";
+import type { CreatedChatSql } from "./chat-sql/create-chat-sql.ts";
 import type { Core } from "./core.ts";
 import type { Chat } from "./domain/chat/chat.ts";
 import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
@@ -16,6 +18,9 @@ export interface StartedChat {
   /** Ends its jobs and closes its connections, after `stopping` has aborted. */
   close(): Promise<void>;
 }
+
+/** A role that was created since the start lacks privileges of PUBLIC for this time at most. */
+const grantsMs = 10_000;
 
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
 
@@ -49,17 +54,21 @@ export const startChat = async (
       "receipts of chat are signed with an ephemeral key: set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
     );
   const { createInference } = await import("./inference/create-inference.ts");
+  const { grantNewRoles, ...tools } = await createTools(core, { config, jobs, locate });
   const chat: Chat = {
     inference: await createInference(config.inference, core),
-    ...(await createTools(core, { config, jobs, locate })),
+    ...tools,
     signer,
     stopping,
   };
   const turns = runChatTurnJob({ ...core, ...jobs }, chat, stopping);
+  const grants = runEvery({ name: "chat grants", intervalMs: grantsMs, ...core, signal: stopping }, async () =>
+    (await grantNewRoles()) ? { granted: true } : undefined,
+  );
   return {
     chat,
     close: async () => {
-      await turns;
+      await Promise.all([turns, grants]);
       await chat.sql?.close();
     },
   };
@@ -68,10 +77,15 @@ export const startChat = async (
 const createTools = async (
   core: Needs,
   { config, jobs, locate }: { config: ChatConfig; jobs: Pick<Core, "db">; locate(): Promise<string> },
-): Promise<Pick<Chat, "sql" | "sqlOffReason">> => {
-  if (!config.sqlToolEnabled) return { sql: null, sqlOffReason: "SVC_CHAT_SQL_TOOL_ENABLED is false" };
+): Promise<Pick<Chat, "sql" | "sqlOffReason"> & Pick<CreatedChatSql, "grantNewRoles">> => {
+  if (!config.sqlToolEnabled)
+    return {
+      sql: null,
+      sqlOffReason: "SVC_CHAT_SQL_TOOL_ENABLED is false",
+      grantNewRoles: () => Promise.resolve(false),
+    };
   const { createChatSql } = await import("./chat-sql/create-chat-sql.ts");
-  const { sql, offReason, warnings } = await withDatabaseFaults(() =>
+  const { sql, offReason, warnings, grantNewRoles } = await withDatabaseFaults(() =>
     createChatSql({
       db: jobs.db,
       locate,
@@ -82,5 +96,5 @@ const createTools = async (
     }),
   );
   for (const warning of warnings) core.log.warn({}, warning);
-  return { sql, sqlOffReason: offReason };
+  return { sql, sqlOffReason: offReason, grantNewRoles };
 };

@@ -5,7 +5,7 @@
 import { sql } from "drizzle-orm";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Database, Executor } from "../store/database.ts";
-import { findPublicGrants, revokePublicGrants } from "./public-grants.ts";
+import { findPublicGrants, grantToOthers, hasNewRoles, revokePublicGrants } from "./public-grants.ts";
 import { scramVerifier } from "./scram-verifier.ts";
 
 /** Who logs in to run the model's SQL. */
@@ -69,7 +69,9 @@ export const makeChatRole = async (
     const password = await derive(secret, `svc chat role password\0${server.database_oid}`);
     const verifier = await scramVerifier(password, await derive(secret, `svc chat role salt\0${server.database_oid}`));
     try {
-      const attributes = sql.raw(`login noinherit connection limit ${connectionLimit} password '${verifier}'`);
+      const attributes = sql.raw(
+        `login noinherit valid until 'infinity' connection limit ${connectionLimit} password '${verifier}'`,
+      );
       const verb = sql.raw(server.roles.includes(role) ? "alter" : "create");
       await transaction.execute(sql`${verb} role ${sql.identifier(role)} ${attributes}`);
       const chosen = { ...settings, ...(server.superuser ? superuserSettings : {}) };
@@ -101,6 +103,16 @@ export const adoptChatRole = async (
     await rejectPowerful(transaction, role);
     return { exposures: await findPublicGrants(transaction) };
   });
+
+/** Grants roles that were created since core's start what they would have had from PUBLIC. Returns whether there were any. */
+export const grantNewRoles = async (db: Database, role: string): Promise<boolean> => {
+  if (!(await hasNewRoles(db, role))) return false;
+  await db.transaction(async (transaction) => {
+    await transaction.execute(sql`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`);
+    await grantToOthers(transaction, role);
+  });
+  return true;
+};
 
 const insufficientPrivilege = "42501";
 

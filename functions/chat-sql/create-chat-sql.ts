@@ -5,7 +5,7 @@ import { errorCode } from "../../kit/describe-error.ts";
 import { rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
 import type { Database } from "../store/database.ts";
 import type { FleetRules, FleetThresholds } from "../store/fleet-rows.ts";
-import { adoptChatRole, type ChatLogin, ChatRoleFault, makeChatRole } from "./chat-role.ts";
+import { adoptChatRole, type ChatLogin, ChatRoleFault, grantNewRoles, makeChatRole } from "./chat-role.ts";
 import type { ChatSql } from "./chat-sql.ts";
 import { checkStatement, type Readable, StatementRefused } from "./check-statement.ts";
 import { createQueryQueue } from "./query-queue.ts";
@@ -34,19 +34,28 @@ export interface CreatedChatSql {
   sql: ChatSql | null;
   offReason: string | null;
   warnings: readonly string[];
+  /** To be called every few seconds: gives roles that were created since the start what was revoked from PUBLIC. Returns whether there were any. */
+  grantNewRoles(): Promise<boolean>;
 }
 
 /** Creates the SQL tools, with their role. Rejects when the database is unavailable. */
 export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql> => {
   try {
     await loadModule();
-    const { urlOf, exposures } = await prepareAgain(needs);
+    const { role, urlOf, exposures } = await prepareAgain(needs);
+    const newRoles = () => (needs.revokePublic === false ? Promise.resolve(false) : grantNewRoles(needs.db, role));
     await tryLogin(await urlOf());
-    return { sql: toolsOf(needs, urlOf), offReason: null, warnings: exposureWarnings(exposures) };
+    return {
+      sql: toolsOf(needs, urlOf),
+      offReason: null,
+      warnings: exposureWarnings(exposures),
+      grantNewRoles: newRoles,
+    };
   } catch (cause) {
     if (!(cause instanceof ChatRoleFault)) throw cause;
     const offReason = `${cause.message}; docs/chat-sql.md has the statements for an administrator`;
-    return { sql: null, offReason, warnings: [`the SQL tools of the chat are off: ${offReason}`] };
+    const none = () => Promise.resolve(false);
+    return { sql: null, offReason, grantNewRoles: none, warnings: [`the SQL tools of the chat are off: ${offReason}`] };
   }
 };
 
@@ -67,11 +76,12 @@ const concurrentUpdate = "XX000";
 
 const prepareRole = async ({ db, locate, url, secret, revokePublic = true }: ChatSqlNeeds) => {
   if (url !== null) {
-    const { exposures } = await adoptChatRole(db, { role: decodeURIComponent(new URL(url).username), revokePublic });
-    return { urlOf: async () => url, exposures };
+    const role = decodeURIComponent(new URL(url).username);
+    const { exposures } = await adoptChatRole(db, { role, revokePublic });
+    return { role, urlOf: async () => url, exposures };
   }
   const { login, exposures } = await makeChatRole(db, { secret, revokePublic });
-  return { urlOf: async () => urlFor(await locate(), login), exposures };
+  return { role: login.role, urlOf: async () => urlFor(await locate(), login), exposures };
 };
 
 /** Returns core's URL with another login. Parameters that could change who logs in are left out. */

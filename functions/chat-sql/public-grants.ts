@@ -120,11 +120,25 @@ export const revokePublicGrants = async (db: Executor, chatRole: string): Promis
     where r.rolname = ${chatRole} and r.oid = any (granted_to) returning kind, privilege, object`);
   for (const [{ kind, privilege }, objects] of grouped([...mine]))
     await db.execute(sql`revoke ${sql.raw(`${privilege} on ${kind} ${objects}`)} from ${sql.identifier(chatRole)}`);
-  const others = await db.execute<{ oid: string; name: string }>(sql`
-    select oid::text, quote_ident(rolname) as name from pg_roles
-    where rolname <> ${chatRole} and rolname not like all (array['pg\\_%', 'svc\\_chat\\_%']) and (rolname = current_user or not rolsuper) order by oid`);
-  const oids = `{${Array.from(others, ({ oid }) => oid).join(",")}}`;
-  const names = Array.from(others, ({ name }) => name).join(", ");
+  await grantToOthers(db, chatRole);
+};
+
+const others = (chatRole: string): SQL => sql`
+  select oid, quote_ident(rolname) as name from pg_roles
+  where rolname <> ${chatRole} and rolname not like all (array['pg\\_%', 'svc\\_chat\\_%']) and (rolname = current_user or not rolsuper)`;
+
+/** Returns whether another role lacks what was revoked from PUBLIC: it was created since the last grants. */
+export const hasNewRoles = async (db: Executor, chatRole: string): Promise<boolean> => {
+  const [row] = await db.execute<{ found: boolean }>(sql`select exists (
+    select from (${others(chatRole)}) r, chat_revoked_grant g where r.oid <> all (g.granted_to)) as found`);
+  return row?.found ?? false;
+};
+
+/** Grants every other role what was revoked from PUBLIC. Runs in the caller's transaction. */
+export const grantToOthers = async (db: Executor, chatRole: string): Promise<void> => {
+  const found = await db.execute<{ oid: string; name: string }>(sql`${others(chatRole)} order by oid`);
+  const oids = `{${Array.from(found, ({ oid }) => oid).join(",")}}`;
+  const names = Array.from(found, ({ name }) => name).join(", ");
   const due = await db.execute<PublicGrant>(sql`
     select kind, privilege, object from chat_revoked_grant where not granted_to @> ${oids}::oid[] order by kind, privilege, object`);
   for (const [{ kind, privilege }, objects] of grouped([...due]))
