@@ -1,14 +1,15 @@
 import { copyFile, mkdir } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { build, type Metafile } from "esbuild";
 import { buildFolder, replaceFile } from "./build-folder.ts";
 import { readHeadCommit } from "./read-head-commit.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const dist = join(root, "dist");
 
-const entries = {
+/** The entry files of the bundled programs. */
+export const programEntries = {
   "svc-server": "functions/main.ts",
   "svc-collector": "collector/main.ts",
   "svc-fleet-sim": "scripts/fleet-sim/main.ts",
@@ -17,7 +18,7 @@ const entries = {
 };
 
 /** The name of a bundled program. */
-export type ProgramName = keyof typeof entries;
+export type ProgramName = keyof typeof programEntries;
 
 /** The bundled programs, for the project's Node. */
 export const programPaths = {
@@ -29,7 +30,7 @@ export const programPaths = {
 } as const satisfies Record<ProgramName, string>;
 
 /** The names of all programs. */
-export const programNames = Object.keys(entries) as ProgramName[];
+export const programNames = Object.keys(programEntries) as ProgramName[];
 
 /** Inputs that change a bundle beside the sources that it contains. */
 const buildInputs = ["bun.lock", "tsconfig.json", "scripts/bundle/bundle-programs.ts"];
@@ -52,7 +53,13 @@ export const bundlePrograms = async (
       folder: join(dist, name),
       root,
       entryFiles: ["main.mjs"],
-      build: (outDir) => bundleProgram(entries[name], outDir),
+      // bun.lock names the packages.
+      build: async (outDir) => [
+        ...Object.keys((await bundleProgram(programEntries[name], outDir)).inputs).filter(
+          (path) => !path.startsWith("node_modules/"),
+        ),
+        ...buildInputs,
+      ],
     });
   }
 };
@@ -62,8 +69,8 @@ const companions: Readonly<Record<string, string>> = {
   "node_modules/libpg-query/wasm/libpg-query.js": "node_modules/libpg-query/wasm/libpg-query.wasm",
 };
 
-/** Bundles the program of an entry file into `outdir/main.mjs`. Returns the files that the bundle depends on. */
-export const bundleProgram = async (entry: string, outdir: string): Promise<string[]> => {
+/** Bundles the program of an entry file into `outdir/main.mjs`. Returns what the bundle was made of. */
+export const bundleProgram = async (entry: string, outdir: string): Promise<Metafile> => {
   const { metafile } = await build({
     absWorkingDir: root,
     entryPoints: { main: entry },
@@ -87,6 +94,5 @@ export const bundleProgram = async (entry: string, outdir: string): Promise<stri
   });
   for (const [script, file] of Object.entries(companions))
     if (script in metafile.inputs) await copyFile(join(root, file), join(outdir, basename(file)));
-  // bun.lock names the packages.
-  return [...Object.keys(metafile.inputs).filter((path) => !path.startsWith("node_modules/")), ...buildInputs];
+  return metafile;
 };

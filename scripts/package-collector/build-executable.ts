@@ -2,25 +2,27 @@ import { execFileSync } from "node:child_process";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { build, type Metafile } from "esbuild";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
+/** A file of the package whose Node is in the executable. */
+export const nodePackage = `node_modules/node-${process.platform}-${process.arch}/package.json`;
+
 /**
- * Builds the collector and Node as one file at `<dir>/svc-collector`; returns its path. It reads no options for Node from the
- * environment.
+ * Builds the collector and Node as one file at `<dir>/svc-collector`; returns its path and what its script was made of. It reads no
+ * options for Node from the environment. The same sources give the same bytes, whatever `dir` is.
  */
-export const buildExecutable = async (dir: string, commit: string): Promise<string> => {
+export const buildExecutable = async (
+  dir: string,
+  commit: string,
+): Promise<{ executable: string; metafile: Metafile }> => {
   await mkdir(dir, { recursive: true });
-  const [bundle, executable, config] = [
-    join(dir, "svc-collector.cjs"),
-    join(dir, "svc-collector"),
-    join(dir, "sea.json"),
-  ];
-  await build({
+  const { metafile } = await build({
     absWorkingDir: root,
     entryPoints: ["collector/executable.ts"],
-    outfile: bundle,
+    outfile: join(dir, "svc-collector.cjs"),
+    metafile: true,
     bundle: true,
     platform: "node",
     format: "cjs",
@@ -32,16 +34,18 @@ export const buildExecutable = async (dir: string, commit: string): Promise<stri
   });
   await writeFile(join(dir, "COMMIT"), commit);
   await writeFile(
-    config,
+    join(dir, "sea.json"),
     JSON.stringify({
-      main: bundle,
-      output: executable,
+      // Relative, because the executable contains the name.
+      main: "svc-collector.cjs",
+      output: "svc-collector",
       disableExperimentalSEAWarning: true,
-      useCodeCache: true,
+      // A code cache differs in each build; a start without it takes 30 ms more.
+      useCodeCache: false,
       execArgvExtension: "none",
-      assets: { COMMIT: join(dir, "COMMIT") },
+      assets: { COMMIT: "COMMIT" },
     }),
   );
-  execFileSync(process.execPath, ["--build-sea", config], { stdio: ["ignore", "ignore", "inherit"] });
-  return executable;
+  execFileSync(process.execPath, ["--build-sea", "sea.json"], { cwd: dir, stdio: ["ignore", "ignore", "inherit"] });
+  return { executable: join(dir, "svc-collector"), metafile };
 };

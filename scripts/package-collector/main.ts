@@ -11,8 +11,10 @@ import { parseArgs } from "node:util";
 import { version } from "../../collector/version.ts";
 import { readHeadCommit } from "../bundle/read-head-commit.ts";
 import { withLab } from "../lab/context.ts";
+import { printNotices } from "../licenses/licenses.ts";
+import { packagesOf, shippedFiles } from "../licenses/shipped-packages.ts";
 import { buildDebianPackage } from "./build-debian-package.ts";
-import { buildExecutable } from "./build-executable.ts";
+import { buildExecutable, nodePackage } from "./build-executable.ts";
 import { checkExecutable } from "./check-executable.ts";
 import { checkPackage } from "./check-package.ts";
 import { createCompletions } from "./completions.ts";
@@ -34,11 +36,19 @@ const medianSeconds = (executable: string, args: readonly string[]): number => {
 
 await rm(dir, { recursive: true, force: true });
 await mkdir(dir, { recursive: true });
-const executable = await buildExecutable(dir, readHeadCommit());
+const { executable, metafile } = await buildExecutable(dir, readHeadCommit());
+const shipped = await packagesOf(resolve("."), [...shippedFiles(metafile), nodePackage]);
 const completions = await createCompletions();
 for (const [shell, script] of Object.entries(completions)) await writeFile(join(dir, `completion.${shell}`), script);
 const canPackage = spawnSync("dpkg-deb", ["--version"]).status === 0;
-const debianPackage = canPackage ? await buildDebianPackage(dir, { executable, completions, version }) : null;
+const debianPackage = canPackage
+  ? await buildDebianPackage(dir, {
+      executable,
+      completions,
+      version,
+      notices: printNotices(shipped),
+    })
+  : null;
 const sizeOf = async (path: string) => ({ path, bytes: (await stat(path)).size });
 const checked = values.check
   ? {

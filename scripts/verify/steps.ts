@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
 import { violationsOf } from "./architecture.ts";
-import { dependencyFaults } from "./dependencies.ts";
+import { dependencyFaults, lockFaults } from "./dependencies.ts";
 import { readSources } from "./imports.ts";
 
 /** The result of a step. */
@@ -109,7 +109,8 @@ const protocolCompatibility = async (): Promise<StepResult> => {
 
 const dependencies = async () => {
   const manifests = await Promise.all(["package.json", "client/package.json"].map((path) => readFile(path, "utf8")));
-  return resultOf(manifests.flatMap((text) => dependencyFaults(JSON.parse(text))));
+  const locks = await Promise.all(["bun.lock", "client/bun.lock"].map((path) => readFile(path, "utf8")));
+  return resultOf([...manifests.flatMap((text) => dependencyFaults(JSON.parse(text))), ...locks.flatMap(lockFaults)]);
 };
 
 const regenerate = "run `bun run generate`";

@@ -1,0 +1,43 @@
+import { execFileSync } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** Runs git in the repository; returns what it prints, without the last newline. */
+export const git = (...args: string[]): string =>
+  execFileSync("git", args, { cwd: root, encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] }).trimEnd();
+
+/**
+ * Runs `task` in a new clone of `commit` whose packages were installed from bun.lock with an empty cache, below a folder of its own that
+ * is deleted afterwards. `environment` is added to that of its commands.
+ */
+export const inCleanCheckout = async <T>(
+  commit: string,
+  environment: NodeJS.ProcessEnv,
+  task: (run: (command: string, ...args: string[]) => void) => Promise<T>,
+): Promise<T> => {
+  const folder = await mkdtemp(join(tmpdir(), "svc-release-"));
+  const checkout = join(folder, "checkout");
+  const bin = join(checkout, "node_modules/.bin");
+  const env = {
+    ...process.env,
+    PATH: `${bin}:${process.env.PATH}`,
+    BUN_INSTALL_CACHE_DIR: join(folder, "cache"),
+    NODE_ENV: "production",
+    ...environment,
+  };
+  const run = (command: string, ...args: string[]) =>
+    // stdout is for the result of the whole.
+    void execFileSync(command, args, { cwd: checkout, env, stdio: ["ignore", 2, 2] });
+  try {
+    git("clone", "--quiet", "--no-checkout", root, checkout);
+    run("git", "checkout", "--quiet", "--detach", commit);
+    run("sh", "scripts/setup.sh");
+    return await task(run);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+};
