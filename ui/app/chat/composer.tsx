@@ -61,7 +61,14 @@ export const Composer = (props: {
       />
       <div class="composer-end">
         <p id={`${id}-count`} class="chat-note" classList={{ "composer-over": bytes() > messageBytesMax }}>
-          <Show when={bytes() > countFromBytes} fallback="Enter sends, Shift+Enter starts a line.">
+          <Show
+            when={bytes() > countFromBytes}
+            fallback={
+              <Show when={answering()} fallback="Enter sends, Shift+Enter starts a line.">
+                <span class="chat-writing" aria-hidden="true" /> Answering
+              </Show>
+            }
+          >
             {formatBytes(bytes())} of {formatBytes(messageBytesMax)}
             {bytes() > messageBytesMax ? ": shorten the question." : ""}
           </Show>

@@ -28,9 +28,14 @@ export const createStickyScroll = (): StickyScroll => {
         observer.observe(element);
         if (element.firstElementChild) observer.observe(element.firstElementChild);
       });
-      element.addEventListener("scroll", () =>
-        setAtEnd(element.scrollHeight - element.scrollTop - element.clientHeight < endPixels),
-      );
+      let before = 0;
+      element.addEventListener("scroll", () => {
+        const { scrollTop, scrollHeight, clientHeight } = element;
+        if (scrollHeight - scrollTop - clientHeight < endPixels) setAtEnd(true);
+        // Only the reader scrolls back. The event of a scroll to the end may arrive after the content has grown again.
+        else if (scrollTop < before) setAtEnd(false);
+        before = scrollTop;
+      });
     },
     atEnd,
     stick() {

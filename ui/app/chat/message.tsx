@@ -37,11 +37,9 @@ export const Answer = (props: {
         )}
       </Index>
       <Switch>
-        <Match when={answering()}>
-          <p class="chat-note">
-            <span class="chat-writing" aria-hidden="true" />
-            {parts().length === 0 ? "Thinking" : "Answering"}
-          </p>
+        {/* Later the field shows that the answer continues: below the text it would move with each line. */}
+        <Match when={answering() && parts().length === 0}>
+          <p class="chat-note">Thinking</p>
         </Match>
         <Match when={props.message.status === "aborted"}>
           <p class="chat-note">Stopped before the end.</p>
