@@ -5,6 +5,7 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { updateChatMessage } from "../../store/chat-messages.ts";
 import { renewTurn } from "../../store/chat-sessions.ts";
+import { findPerson } from "../../store/directory.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type BegunTurn, beginTurn } from "./begin-turn.ts";
@@ -155,7 +156,8 @@ const startTurn = async (start: {
     channel.end();
     open();
   };
-  keepLease({ core, turn, draft, exclusive, ended: ended.signal, lost: () => abort.abort(turnLost()) });
+  const { userId } = start.operator;
+  keepLease({ core, turn, userId, draft, exclusive, ended: ended.signal, lost: (reason) => abort.abort(reason) });
   const finished = run().finally(release);
   // `run` throws nothing that its caller could act on.
   finished.catch(() => undefined);
@@ -180,10 +182,14 @@ const endOf = (cause: unknown): { status: TurnOutcome; error: unknown } => {
   return { status: isShutdown ? "aborted" : "failed", error: cause };
 };
 
-/** Renews the lease of a turn and stores the text so far, every two seconds until `ended` aborts. */
+/**
+ * Renews the lease of a turn and stores the text so far, every two seconds until `ended` aborts. Ends the turn when another core closed it,
+ * and when its person was suspended or lost the scope.
+ */
 const keepLease = ({
   core: { db, clock, log },
   turn,
+  userId,
   draft,
   exclusive,
   ended,
@@ -191,18 +197,22 @@ const keepLease = ({
 }: {
   core: Needs;
   turn: BegunTurn;
+  userId: string;
   draft: Draft;
   exclusive: TurnNeeds["exclusive"];
   ended: AbortSignal;
-  lost(): void;
+  lost(reason: Problem): void;
 }): void => {
   let storedTail = "";
   const renew = async (): Promise<void> => {
     if (ended.aborted) return;
     if (!(await renewTurn(db, { sessionId: turn.sessionId, turnId: turn.id }))) {
-      lost();
+      lost(turnLost());
       return;
     }
+    const person = await findPerson(db, userId);
+    if (person?.status !== "active" || !person.scopes.includes("audit"))
+      lost(new Problem("forbidden", { detail: "You may no longer use chat" }));
     const last = draft.parts.length > draft.stored ? draft.parts.at(-1) : undefined;
     const tail = last?.type === "text" ? last.text : "";
     if (tail !== storedTail) await updateChatMessage(db, turn.id, { tail });

@@ -1,4 +1,6 @@
+import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
+import { person } from "../../../../drizzle/schema/operator.ts";
 import { createTestConversation, namesOf, textOfEvents } from "../../../../tests/chat.ts";
 import { createTestChat, createTestCore } from "../../../../tests/core.ts";
 import { eventually } from "../../../../tests/eventually.ts";
@@ -276,6 +278,23 @@ describe("a turn that fails", () => {
     await test.clock.advance(1_000);
     expect(round.request.signal.aborted).toBe(true);
     expect((await rest).at(-1)).toMatchObject({ event: "error", data: { detail: "The answer took longer than 60 s" } });
+    expect(await lastAnswer(conversation)).toMatchObject({ status: "failed" });
+  });
+
+  it("ends within two seconds when its person is suspended (A3)", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("a");
+    const round = await model.round();
+    round.text("So far");
+    const rest = (await asking).rest();
+    const suspend = (status: "suspended" | "active") =>
+      test.db.update(person).set({ status }).where(eq(person.userId, test.people.auditor.userId));
+    await test.clock.advance(2_000);
+    await suspend("suspended");
+    await test.clock.advance(2_000);
+    await eventually(() => expect(round.request.signal.aborted).toBe(true));
+    await suspend("active");
+    expect((await rest).at(-1)).toMatchObject({ event: "error", data: { code: "forbidden" } });
     expect(await lastAnswer(conversation)).toMatchObject({ status: "failed" });
   });
 
