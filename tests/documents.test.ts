@@ -1,7 +1,11 @@
 import { readFileSync } from "node:fs";
+import { parseEnv } from "node:util";
 import { describe, expect, it } from "vitest";
-import { parseCoreConfig } from "../functions/config.ts";
+import { coreFileForms, coreVariables, parseCoreConfig } from "../functions/config.ts";
+import { checkDocuments } from "../scripts/docs-check/check-documents.ts";
+import { readDocument } from "../scripts/docs-check/read-document.ts";
 import { repositoryFiles } from "../scripts/repository-files.ts";
+import { webFileForms, webVariables } from "../ui/bff/config.ts";
 
 describe("the documents", () => {
   it("write every command of the repository as it runs on a bare machine", () => {
@@ -14,8 +18,28 @@ describe("the documents", () => {
     expect(bare).toEqual([]);
   });
 
+  it("link to what exists, are short, and run their commands or say why not", () => {
+    const { faults, documents, commands } = checkDocuments();
+    expect(faults).toEqual([]);
+    expect(documents).toBeGreaterThan(60);
+    expect(commands.run).toBeGreaterThan(15);
+  });
+
+  it("set only variables of core and web in env files", () => {
+    const known = new Set([
+      ...Object.keys({ ...coreVariables, ...webVariables }),
+      ...[...coreFileForms, ...webFileForms].map((name) => `${name}_FILE`),
+    ]);
+    const names = repositoryFiles("*.md")
+      .flatMap((path) => readDocument(path, readFileSync(path, "utf8")).blocks)
+      .filter(({ language }) => language === "dotenv")
+      .flatMap(({ text }) => Object.keys(parseEnv(text)));
+    expect(names.length).toBeGreaterThan(15);
+    expect(names.filter((name) => !known.has(name))).toEqual([]);
+  });
+
   it("show an env file for core that core accepts", () => {
-    const [, block = ""] = /core\.env`.*?```sh\n(.*?)```/s.exec(readFileSync("docs/deploy.md", "utf8")) ?? [];
+    const [, block = ""] = /core\.env`.*?```dotenv\n(.*?)```/s.exec(readFileSync("docs/deploy.md", "utf8")) ?? [];
     const env = Object.fromEntries(
       block.split("\n").flatMap((line) => [...line.matchAll(/^ *(\w+)=(.*)$/g)].map((m) => [m[1], m[2]])),
     );

@@ -3,6 +3,7 @@ import { cp, mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { promisify } from "node:util";
+import { checkDocuments } from "../docs-check/check-documents.ts";
 import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
 import { violationsOf } from "./architecture.ts";
@@ -146,6 +147,11 @@ export const steps: readonly Step[] = [
     name: "protocol compatibility",
     remedy: "keep the protocol compatible with the last release",
     check: protocolCompatibility,
+  },
+  {
+    name: "documents",
+    remedy: "mend links, lengths and commands; see CONTRIBUTING.md",
+    check: async () => resultOf(checkDocuments().faults),
   },
   { name: "dependencies", remedy: "pin exact versions; see CONTRIBUTING.md", check: dependencies },
 ];

@@ -1,0 +1,59 @@
+import { describe, expect, it } from "vitest";
+import { documentFaults } from "./document-faults.ts";
+import { readDocument } from "./read-document.ts";
+
+const faultsOf = (markdown: string, path = "docs/page.md"): string[] => {
+  const other = readDocument("docs/other.md", "# The other page\n\n## `svc-server` and more\n\n## Twice\n\n## Twice\n");
+  const page = readDocument(path, markdown);
+  return documentFaults(page, {
+    documents: [other, page],
+    files: new Set([path, "docs/other.md", "docs/images/a.png", "tests/a.test.ts"]),
+    readText: () => "runs docs/page.md",
+    scripts: new Set(["docs:check"]),
+  });
+};
+const block = (before: string, language = "sh") => `${before}\n\n\`\`\`${language}\nsvc-server\n\`\`\`\n`;
+const cell = (text: string) => `| a | b |\n| - | - |\n| c | ${text} |\n`;
+
+describe("documentFaults", () => {
+  it.each([
+    "[a](other.md), [b](other.md#svc-server-and-more), [c](other.md#twice-1), [d](#here), [e](images/), [f](https://a.example)\n\n# Here",
+    "![a](images/a.png)",
+    block("<!-- run by tests/a.test.ts -->"),
+    block("1. a\n\n   <!-- not run: it takes a week -->\n").replaceAll(/^(```|svc)/gm, "   $1"),
+    block("text", "ts"),
+    "`npx -y bun@1.4.5 run docs:check`",
+    cell("1 2 3 4 5 6 7 8 9 10 `11` 12 · ·"),
+    "word ".repeat(1500) + block("", "text"),
+  ])("accepts %j", (markdown) => expect(faultsOf(markdown)).toEqual([]));
+
+  it.each([
+    ["[a](nowhere.md)", "leads to no file"],
+    ["[a](other.md#nowhere)", "leads to no heading"],
+    ["[a](#nowhere)", "leads to no heading"],
+    ["| a |\n| - |\n| ![a](images/b.png) |", "leads to no file"],
+    [block(""), "needs a comment"],
+    [block("", "console"), "needs a comment"],
+    [block("<!-- not run: -->"), "needs a comment"],
+    [block("<!-- not run: why -->\n\ntext between"), "needs a comment"],
+    [block("- <!-- not run: why -->"), "needs a comment"],
+    [block("", ""), "names no language"],
+    [block("<!-- run by tests/b.test.ts -->"), "which does not exist"],
+    ["`npx -y bun@1.4.5 run nothing`", 'no script "nothing"'],
+    [block("<!-- not run: why -->").replace("svc-server", "npx -y bun@1.4.5 run nothing"), 'no script "nothing"'],
+    [cell("1 2 3 4 5 6 7 8 9 10 11 12 13"), "a table cell of 13 words"],
+    ["word ".repeat(1501), "1501 words"],
+  ])("rejects %j", (markdown, fault) => expect(faultsOf(markdown)).toEqual([expect.stringContaining(fault)]));
+
+  it("rejects a block that is run by a file which does not mention the page", () => {
+    expect(faultsOf(block("<!-- run by tests/a.test.ts -->"), "docs/new.md")).toEqual([
+      expect.stringContaining("does not mention docs/new.md"),
+    ]);
+  });
+
+  it("lets generated pages be long", () => {
+    const text = `${"word ".repeat(1501)}\n\n${cell("word ".repeat(13))}`;
+    expect(faultsOf(text, "docs/problems.md")).toEqual([]);
+    expect(faultsOf(text, "docs/reliability/queue.md")).toEqual([]);
+  });
+});

@@ -1,0 +1,86 @@
+import { dirname, join, normalize } from "node:path";
+import { countWords, type FencedBlock, type MarkdownDocument } from "./read-document.ts";
+
+/** What the documents refer to. */
+export interface DocumentContext {
+  documents: readonly MarkdownDocument[];
+  /** Paths of the repository's files. */
+  files: ReadonlySet<string>;
+  /** Returns the text of a file of the repository. */
+  readText(path: string): string;
+  /** Names of the package scripts. */
+  scripts: ReadonlySet<string>;
+}
+
+const wordsMax = 1500;
+const cellWordsMax = 12;
+
+/** Pages that may be long and have long table cells: generated ones, with what they are generated from. */
+const generatedPages: Readonly<Record<string, string>> = {
+  "docs/chat-relations.md": "the relations that the chat role may read",
+  "docs/configuration.md": "the schemas of the environment",
+  "docs/problems.md": "the catalogs of problems",
+  "docs/reliability.md": "the list of cases",
+};
+const isGenerated = (path: string) => Object.hasOwn(generatedPages, path) || path.startsWith("docs/reliability/");
+
+const shellLanguages = new Set(["sh", "bash", "console", "shell"]);
+
+/**
+ * Returns the faults of a page: broken links and anchors, too many words, long table cells, fenced blocks without a language, package
+ * scripts that do not exist, and shell blocks that are neither run by a test nor marked as not run.
+ */
+export const documentFaults = (document: MarkdownDocument, context: DocumentContext): string[] =>
+  [
+    ...document.links.flatMap((link) => linkFaults(document, link, context)),
+    ...(isGenerated(document.path) ? [] : lengthFaults(document)),
+    ...document.blocks.flatMap((block) => blockFaults(document, block, context)),
+    ...document.code.flatMap((code) => scriptFaults(code, context)),
+  ].map((fault) => `${document.path}: ${fault}`);
+
+const linkFaults = (
+  { path, anchors }: MarkdownDocument,
+  link: string,
+  { documents, files }: DocumentContext,
+): string[] => {
+  if (/^[a-z][a-z0-9+.-]*:/i.test(link)) return [];
+  const [file = "", anchor] = decodeURI(link).split("#");
+  const target = file === "" ? path : normalize(join(dirname(path), file)).replace(/\/$/, "");
+  const exists = files.has(target) || files.values().some((name) => name.startsWith(`${target}/`));
+  if (!exists) return [`the link ${link} leads to no file of the repository`];
+  if (anchor === undefined) return [];
+  const known = target === path ? anchors : documents.find((other) => other.path === target)?.anchors;
+  return known?.has(anchor) ? [] : [`the link ${link} leads to no heading`];
+};
+
+const lengthFaults = ({ words, cells }: MarkdownDocument): string[] => [
+  ...(words > wordsMax ? [`${words} words; at most ${wordsMax}`] : []),
+  ...cells
+    .map((cell) => ({ cell, count: countWords(cell) }))
+    .filter(({ count }) => count > cellWordsMax)
+    .map(({ cell, count }) => `a table cell of ${count} words, at most ${cellWordsMax}: "${cell.slice(0, 60)}"`),
+];
+
+const blockFaults = (
+  { path }: MarkdownDocument,
+  { language, text, comment }: FencedBlock,
+  { files, readText }: DocumentContext,
+): string[] => {
+  const named = `the block "${text.split("\n")[0]?.slice(0, 60)}"`;
+  if (language === "") return [`${named} names no language; pictures are text`];
+  const runBy = /^run by (\S+)$/.exec(comment ?? "")?.[1];
+  if (runBy !== undefined) {
+    if (!files.has(runBy)) return [`${named} is run by ${runBy}, which does not exist`];
+    return readText(runBy).includes(path) ? [] : [`${named} is run by ${runBy}, which does not mention ${path}`];
+  }
+  if (!shellLanguages.has(language) || /^not run: \S/.test(comment ?? "")) return [];
+  return [`${named} needs a comment before it: <!-- run by PATH --> or <!-- not run: REASON -->`];
+};
+
+const scriptFaults = (code: string, { scripts }: DocumentContext): string[] =>
+  code
+    .matchAll(/bun@[\d.]+ run ([a-z][\w:-]*)/g)
+    .map(([, name = ""]) => name)
+    .filter((name) => !scripts.has(name))
+    .map((name) => `package.json has no script "${name}"`)
+    .toArray();
