@@ -174,7 +174,9 @@ export const ChatContent = (props: {
           <Show when={status()}>
             {(known) => (
               <>
-                {plainText(`${known().model} through ${known().provider}`)}
+                {known().provider === "mock"
+                  ? "Built-in mock, not a language model"
+                  : plainText(`${known().model} through ${known().provider}`)}
                 {known().receipts.ephemeral ? " · receipts have an ephemeral key" : ""}
                 <Show when={!known().sql_tools.offered}>
                   {" "}
