@@ -1,8 +1,10 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Receipt } from "../../../proto/chat/receipt.ts";
 import type { MessagePart } from "../../../proto/chat/session.ts";
 import type { ToolResult } from "../../../proto/chat/tools.ts";
 import type { ChatSql } from "../../chat-sql/chat-sql.ts";
 import type { Core } from "../../core.ts";
+import type { InferencePart } from "../../inference/inference.ts";
 import { Problem } from "../../problems.ts";
 import { updateChatMessage } from "../../store/chat-messages.ts";
 import { type LockedChatSession, lockChatSession } from "../../store/chat-sessions.ts";
@@ -23,6 +25,9 @@ import type { TurnEvent } from "./turn-event.ts";
 const toolRoundsMax = 8;
 /** Tool calls of one round; further ones fail. */
 const callsPerRoundMax = 8;
+/** Tool calls of one round after which the turn fails: each is stored, audited and signed. */
+const callsOfRoundMax = 32;
+const callIdLengthMax = 256;
 /** The largest input of a tool call, in bytes of JSON. */
 const inputBytesMax = 32 * 1024;
 /** The most that the results of one turn take, in bytes of JSON: then queries fail. */
@@ -92,10 +97,7 @@ const runRound = async (needs: TurnNeeds, turn: BegunTurn, draft: Draft, offered
       if (last?.type === "text") draft.parts[draft.parts.length - 1] = { type: "text", text: last.text + text };
       else draft.parts.push({ type: "text", text });
       await emit({ event: "text_delta", data: { text } });
-    } else if (offered) {
-      const call = { type: "tool_call" as const, call_id: cleanText(part.callId), name: part.name, input: part.input };
-      calls.push(plainJson(call));
-    }
+    } else if (offered) calls.push(toolCallOf(needs.core, part, [...draft.parts, ...calls], calls.length));
   }
   for (const call of calls) {
     draft.parts.push(call);
@@ -103,6 +105,30 @@ const runRound = async (needs: TurnNeeds, turn: BegunTurn, draft: Draft, offered
     await emit({ event: "tool_call", data: { call_id, name, input } });
   }
   return calls;
+};
+
+/** Returns a call as it is stored. Each has an id of its own: a model may repeat one, and readers find a result by it. */
+const toolCallOf = (
+  core: TurnNeeds["core"],
+  { callId, name, input }: Extract<InferencePart, { type: "tool_call" }>,
+  before: readonly MessagePart[],
+  at: number,
+): ToolCall => {
+  if (at === callsOfRoundMax)
+    throw new Problem("inference_failed", { detail: "The model called too many tools at once" });
+  if (JSON.stringify(input).length > inputBytesMax)
+    throw new Problem("inference_failed", { detail: "The model called a tool with too large an input" });
+  const given = cleanText(callId);
+  const isFree = (id: string) => !before.some((part) => part.type === "tool_call" && part.call_id === id);
+  const id = given !== "" && given.length <= callIdLengthMax && isFree(given) ? given : uuidv7(core);
+  try {
+    return plainJson({ type: "tool_call", call_id: id, name, input });
+  } catch (cause) {
+    throw new Problem("inference_failed", {
+      detail: "The model called a tool with an input that nests too deeply",
+      cause,
+    });
+  }
 };
 
 const runCall = async (
@@ -152,7 +178,6 @@ const runWithin = async (
 ): Promise<ToolResult> => {
   if (at >= callsPerRoundMax)
     return toolError("too_many_calls", `At most ${callsPerRoundMax} tool calls run at once: call again`);
-  if (JSON.stringify(input).length > inputBytesMax) return toolError("input_too_large", "The input is too large");
   if (draft.resultBytes > resultBytesMax)
     return toolError("results_too_large", "The results of this answer are too large: answer from what you have");
   const result = await runTool(sql, { name, input }, signal);

@@ -143,6 +143,21 @@ describe("a turn", () => {
     expect((await conversation.receipts()).kinds.filter((kind) => kind === "closing")).toHaveLength(2);
   });
 
+  it("gives tool calls ids of their own when the model repeats one", async () => {
+    const conversation = await createTestConversation(test);
+    const asking = conversation.ask("a");
+    const round = await model.round();
+    for (const id of ["same", "same", "", "x".repeat(10_000)]) round.call("list_tables", {}, id);
+    round.end();
+    const events = (await asking).rest();
+    const last = await model.round();
+    last.text("done");
+    last.end();
+    const ids = (await events).flatMap(({ event, data }) => (event === "tool_result" ? [data.call_id] : []));
+    expect([ids.length, new Set(ids).size, ids[0]]).toEqual([4, 4, "same"]);
+    expect(Math.max(...ids.map(({ length }) => length))).toBeLessThan(50);
+  });
+
   it("offers tools in 8 rounds, and then has one more without", async () => {
     const conversation = await createTestConversation(test);
     const asking = conversation.ask("loop");
@@ -279,6 +294,24 @@ describe("a turn that fails", () => {
     expect(round.request.signal.aborted).toBe(true);
     expect((await rest).at(-1)).toMatchObject({ event: "error", data: { detail: "The answer took longer than 60 s" } });
     expect(await lastAnswer(conversation)).toMatchObject({ status: "failed" });
+  });
+
+  it("ends when the model calls tools without end, or with an input that is too large or too deep", async () => {
+    const nested = JSON.parse(`{"statement":${"[".repeat(16_000)}${"]".repeat(16_000)}}`);
+    for (const [inputs, detail] of [
+      [Array(33).fill({}), "The model called too many tools at once"],
+      [[{ statement: "x".repeat(40_000) }], "The model called a tool with too large an input"],
+      [[nested], "The model called a tool with an input that nests too deeply"],
+    ] as const) {
+      const conversation = await createTestConversation(test);
+      const asking = conversation.ask("a");
+      const round = await model.round();
+      round.text("x");
+      for (const input of inputs) round.call("query_sql", input);
+      round.end();
+      expect((await (await asking).rest()).at(-1)).toMatchObject({ event: "error", data: { detail } });
+      expect((await conversation.receipts()).kinds).toEqual(["user_message", "answer", "closing"]);
+    }
   });
 
   it("ends within two seconds when its person is suspended (A3)", async () => {
