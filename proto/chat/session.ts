@@ -32,6 +32,10 @@ export const MessagePart = v.variant("type", [
 /** A piece of a message. */
 export type MessagePart = v.InferOutput<typeof MessagePart>;
 
+/** Returns the text of a message without its tool calls, as its receipt signs it. */
+export const messageText = (parts: readonly MessagePart[]): string =>
+  parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+
 /** A message of a conversation. */
 export const ChatMessage = v.strictObject({
   id: Id,

@@ -1,5 +1,5 @@
 import type { Receipt } from "../../../proto/chat/receipt.ts";
-import type { MessagePart, MessageStatus } from "../../../proto/chat/session.ts";
+import { type MessagePart, type MessageStatus, messageText } from "../../../proto/chat/session.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findChatMessage, updateChatMessage } from "../../store/chat-messages.ts";
@@ -10,10 +10,6 @@ import { appendReceipts, type ChainNeeds, type ReceiptEntry, requireReceiptKey }
 
 /** How a turn ended. */
 export type TurnOutcome = Exclude<MessageStatus, "answering">;
-
-/** Returns the text of an answer. */
-export const textOf = (parts: readonly MessagePart[]): string =>
-  parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 
 /**
  * Closes the turn of a locked conversation: stores the answer, appends its receipt if it has text, and the closing. `parts` absent: those
@@ -27,25 +23,26 @@ export const closeTurn = async (
 ): Promise<Receipt[]> => {
   const answer = session.turnId === null ? undefined : await findChatMessage(tx, session.turnId);
   if (answer === undefined) throw new Problem("conflict", { detail: "The conversation has no open turn" });
-  const stored: MessagePart[] = answer.tail === "" ? [] : [{ type: "text", text: answer.tail }];
-  const whole = [...(parts ?? [...answer.parts, ...stored])];
+  const tail: MessagePart[] = answer.tail === "" ? [] : [{ type: "text", text: answer.tail }];
+  const whole = [...(parts ?? [...answer.parts, ...tail])];
   await updateChatMessage(tx, answer.id, { status, parts: whole, tail: "" });
-  const text = textOf(whole);
+  const text = messageText(whole);
   const { provider, model } = answer;
-  const spoken: ReceiptEntry = {
+  const answered: ReceiptEntry = {
     kind: "answer",
     payload: { message_id: answer.id, provider: provider ?? "", model: model ?? "", text },
   };
   const closing: ReceiptEntry = { kind: "closing", payload: { message_id: answer.id, status } };
-  const receipts = await appendReceipts(tx, needs, session, text === "" ? [closing] : [spoken, closing]);
+  const receipts = await appendReceipts(tx, needs, session, text === "" ? [closing] : [answered, closing]);
   await releaseTurn(tx, session.id);
   session.turnId = null;
   return receipts;
 };
 
+/** Turns that one call of `closeExpiredTurns` closes. */
 const batchMax = 100;
 
-/** Closes every turn whose core was killed as aborted, with the text that was stored. Returns undefined when there was none. */
+/** Closes turns whose core was killed, as aborted and with the text that was stored. Returns undefined when there was none. */
 export const closeExpiredTurns = async (
   { db, clock }: Pick<Core, "db" | "clock">,
   { signer }: Pick<Chat, "signer">,

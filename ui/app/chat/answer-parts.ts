@@ -37,7 +37,3 @@ export const shownParts = (parts: readonly MessagePart[]): ShownPart[] => {
     return [{ type: "tool", callId, name, input, result: results.get(callId) }];
   });
 };
-
-/** Returns the whole text of an answer, as its receipt has it. */
-export const textOf = (parts: readonly MessagePart[]): string =>
-  parts.map((part) => (part.type === "text" ? part.text : "")).join("");

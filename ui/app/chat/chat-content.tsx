@@ -142,7 +142,7 @@ export const ChatContent = (props: {
                 <Show when={message().role === "assistant"} fallback={<Question message={message()} />}>
                   <Answer
                     message={message()}
-                    verdict={conversation().verdictOf(message())}
+                    receiptStatus={conversation().receiptStatusOf(message())}
                     onRetry={
                       index > lastQuestion() && !conversation().answering() ? () => conversation().retry() : undefined
                     }

@@ -1,11 +1,11 @@
 import canonicalize from "canonicalize";
 import type { Receipt, ReceiptFile, ReceiptKey } from "../../../proto/chat/receipt.ts";
+import { messageText } from "../../../proto/chat/session.ts";
 import { type ReceiptFaultKind, verifyReceipts } from "../../../proto/chat/verify-receipts.ts";
-import { textOf } from "./answer-parts.ts";
 import type { ShownMessage } from "./conversation.ts";
 
 /** What the receipts of an answer prove. */
-export type Verdict =
+export type ReceiptStatus =
   | { kind: "checking" }
   /** This browser has no Ed25519, or the page no secure connection. */
   | { kind: "unsupported" }
@@ -56,13 +56,13 @@ export const checkAnswers = async (
     messages,
     seen,
   }: { keys: readonly ReceiptKey[]; messages: readonly ShownMessage[]; seen: readonly Receipt[] },
-): Promise<Map<string, Verdict>> => {
+): Promise<Map<string, ReceiptStatus>> => {
   const { fault } = await verifyReceipts(file, keys);
   const replaced = seen.find(({ seq, signature }) => file.items[seq - 1]?.signature !== signature);
   const turns = turnsOf(file.items);
-  const verdictOf = (message: ShownMessage, question: ShownMessage | undefined): Verdict => {
+  const receiptStatusOf = (message: ShownMessage, question: ShownMessage | undefined): ReceiptStatus => {
     const turn = turns.find((items) => items.at(-1)?.payload.message_id === message.id);
-    const unverified = (reason: string): Verdict => ({ kind: "unverified", reason });
+    const unverified = (reason: string): ReceiptStatus => ({ kind: "unverified", reason });
     const last = turn?.at(-1);
     if (turn === undefined || last === undefined) return unverified("it has no closed receipt");
     if (fault !== null && fault.seq <= last.seq) return unverified(`receipt ${fault.seq}: ${faults[fault.kind]}`);
@@ -77,7 +77,9 @@ export const checkAnswers = async (
   };
   return new Map(
     messages.flatMap((message, index) =>
-      message.role === "assistant" && message.id !== "" ? [[message.id, verdictOf(message, messages[index - 1])]] : [],
+      message.role === "assistant" && message.id !== ""
+        ? [[message.id, receiptStatusOf(message, messages[index - 1])]]
+        : [],
     ),
   );
 };
@@ -102,8 +104,8 @@ const differenceOf = (
 ): string | undefined => {
   const payloads = (kind: Item["kind"]) => turn.filter((item) => item.kind === kind).map(({ payload }) => payload);
   const same = (signed: unknown, shown: unknown) => canonicalize(signed) === canonicalize(shown);
-  if ((payloads("user_message")[0]?.content ?? "") !== textOf(question?.parts ?? [])) return "the question";
-  if ((payloads("answer")[0]?.text ?? "") !== textOf(parts)) return "the text";
+  if ((payloads("user_message")[0]?.content ?? "") !== messageText(question?.parts ?? [])) return "the question";
+  if ((payloads("answer")[0]?.text ?? "") !== messageText(parts)) return "the text";
   const calls = parts.flatMap((part) => (part.type === "tool_call" ? [[part.call_id, part.name, part.input]] : []));
   if (
     !same(

@@ -98,7 +98,7 @@ export const createConversation = (
   const settle = async (tries = settleTries): Promise<void> => {
     await new Promise((resolve) => setTimeout(resolve, settleMs));
     if (answering()) return;
-    // What the page has stays when core does not answer.
+    // When core does not answer, the page keeps what it has.
     await read().catch(() => undefined);
     if (tries > 1 && messages().at(-1)?.status === "answering") await settle(tries - 1);
   };
@@ -152,7 +152,7 @@ export const createConversation = (
     } catch (failure) {
       if (signal.aborted) changeAnswer((answer) => ({ ...answer, status: "aborted" }));
       else if (failure instanceof ApiProblem) {
-        // The model is asked once the question is stored.
+        // Core stores the question before it asks the model.
         stored ||= failure.code === "inference_failed";
         changeAnswer((answer) => ({ ...answer, status: "failed", problem: failure, undelivered: !stored }));
       } else throw failure;
@@ -185,7 +185,7 @@ export const createConversation = (
       const at = all.findLastIndex(({ role }) => role === "user");
       const [part] = all[at]?.parts ?? [];
       if (answering() || part?.type !== "text") return;
-      // It would be shown twice.
+      // The retry shows the question again.
       if (all.at(-1)?.undelivered) setMessages(all.slice(0, at));
       void ask(part.text);
     },

@@ -1,14 +1,14 @@
 import { type Accessor, createMemo, getOwner, runWithOwner } from "solid-js";
 import type { ApiClient } from "../api/api-client.ts";
 import { type Announcer, createAnnouncer } from "./announcer.tsx";
-import type { Verdict } from "./check-answers.ts";
+import type { ReceiptStatus } from "./check-answers.ts";
 import { type Conversation, createConversation, type ShownMessage } from "./conversation.ts";
-import { createVerdicts } from "./create-verdicts.ts";
+import { createReceiptStatuses } from "./create-receipt-statuses.ts";
 
 /** A conversation with what the panel shows of it. */
 export interface OpenConversation extends Conversation {
   announcer: Announcer;
-  verdictOf(message: ShownMessage): Verdict;
+  receiptStatusOf(message: ShownMessage): ReceiptStatus;
 }
 
 /** The conversations that this page has opened. */
@@ -47,7 +47,11 @@ export const createConversations = (options: {
       },
       storedId,
     );
-    const made: OpenConversation = { ...conversation, announcer, verdictOf: createVerdicts(api, conversation) };
+    const made: OpenConversation = {
+      ...conversation,
+      announcer,
+      receiptStatusOf: createReceiptStatuses(api, conversation),
+    };
     if (storedId !== undefined) void conversation.load();
     return made;
   };

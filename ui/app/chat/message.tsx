@@ -1,10 +1,11 @@
 import { For, Index, Match, Show, Switch } from "solid-js";
+import { messageText } from "../../../proto/chat/session.ts";
 import type { ApiProblem } from "../api/api-client.ts";
 import { Icon } from "../design/icon.tsx";
 import { plainText } from "../format/format.ts";
-import { type ShownPart, shownParts, textOf } from "./answer-parts.ts";
+import { type ShownPart, shownParts } from "./answer-parts.ts";
 import { textPieces } from "./answer-text.ts";
-import type { Verdict } from "./check-answers.ts";
+import type { ReceiptStatus } from "./check-answers.ts";
 import type { ShownMessage } from "./conversation.ts";
 import { ReceiptBadge } from "./receipt-badge.tsx";
 import { ToolCall } from "./tool-call.tsx";
@@ -13,14 +14,14 @@ import { ToolCall } from "./tool-call.tsx";
 export const Question = (props: { message: ShownMessage }) => (
   <p class="chat-question" dir="auto">
     <span class="visually-hidden">You asked: </span>
-    {plainText(textOf(props.message.parts))}
+    {plainText(messageText(props.message.parts))}
   </p>
 );
 
 /** An answer as it arrives: text and tool calls in their order, why it ended early, and its receipt. All of it is text. */
 export const Answer = (props: {
   message: ShownMessage;
-  verdict: Verdict;
+  receiptStatus: ReceiptStatus;
   /** Asks the question again; undefined where a later question exists. */
   onRetry: (() => void) | undefined;
 }) => {
@@ -49,7 +50,7 @@ export const Answer = (props: {
         </Match>
       </Switch>
       <Show when={!answering() && props.message.id !== ""}>
-        <ReceiptBadge verdict={props.verdict} />
+        <ReceiptBadge status={props.receiptStatus} />
       </Show>
     </div>
   );

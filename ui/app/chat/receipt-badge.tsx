@@ -3,9 +3,9 @@ import { Icon } from "../design/icon.tsx";
 import type { ShapeName } from "../design/shapes.ts";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { formatCount } from "../format/format.ts";
-import type { Verdict } from "./check-answers.ts";
+import type { ReceiptStatus } from "./check-answers.ts";
 
-const marks: Readonly<Record<Verdict["kind"] | "ephemeral", readonly [icon: ShapeName, word: string]>> = {
+const marks: Readonly<Record<ReceiptStatus["kind"] | "ephemeral", readonly [icon: ShapeName, word: string]>> = {
   checking: ["info", "Checking receipt"],
   unsupported: ["info", "Cannot verify here"],
   unavailable: ["info", "Receipt not loaded"],
@@ -15,13 +15,13 @@ const marks: Readonly<Record<Verdict["kind"] | "ephemeral", readonly [icon: Shap
 };
 
 /** Whether an answer is as core signed it, as icon and word; opens to explain what that proves and how to check it elsewhere. */
-export const ReceiptBadge = (props: { verdict: Verdict }) => {
-  const verified = () => (props.verdict.kind === "verified" ? props.verdict : undefined);
-  const tone = () => (verified()?.ephemeral ? "ephemeral" : props.verdict.kind);
+export const ReceiptBadge = (props: { status: ReceiptStatus }) => {
+  const verified = () => (props.status.kind === "verified" ? props.status : undefined);
+  const tone = () => (verified()?.ephemeral ? "ephemeral" : props.status.kind);
   const reason = () =>
-    props.verdict.kind === "unverified" || props.verdict.kind === "unavailable" ? props.verdict.reason : undefined;
+    props.status.kind === "unverified" || props.status.kind === "unavailable" ? props.status.reason : undefined;
   return (
-    <details class="receipt" data-verdict={tone()}>
+    <details class="receipt" data-status={tone()}>
       <summary>
         <Icon name={marks[tone()][0]} />
         {marks[tone()][1]}
@@ -59,13 +59,13 @@ export const ReceiptBadge = (props: { verdict: Verdict }) => {
               </>
             )}
           </Match>
-          <Match when={props.verdict.kind === "unverified"}>
+          <Match when={props.status.kind === "unverified"}>
             <p>Do not rely on this answer: {reason()}.</p>
           </Match>
-          <Match when={props.verdict.kind === "unavailable"}>
+          <Match when={props.status.kind === "unavailable"}>
             <p>The receipts could not be loaded: {reason()}. Open the conversation again to retry.</p>
           </Match>
-          <Match when={props.verdict.kind === "unsupported"}>
+          <Match when={props.status.kind === "unsupported"}>
             <p>This browser cannot check Ed25519 signatures, or the page was not loaded over https.</p>
           </Match>
         </Switch>

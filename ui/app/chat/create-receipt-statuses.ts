@@ -1,13 +1,16 @@
 import { createEffect, createSignal, on } from "solid-js";
 import { ReceiptFile, ReceiptKeys } from "../../../proto/chat/receipt.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
-import { canVerify, checkAnswers, type Verdict } from "./check-answers.ts";
+import { canVerify, checkAnswers, type ReceiptStatus } from "./check-answers.ts";
 import { type Conversation, type ShownMessage, sessionsPath } from "./conversation.ts";
 
-/** Returns what the receipts prove of an answer. Reads and checks the conversation's receipts again whenever an answer has ended. */
-export const createVerdicts = (api: ApiClient, conversation: Conversation): ((message: ShownMessage) => Verdict) => {
-  const [verdicts, setVerdicts] = createSignal<ReadonlyMap<string, Verdict>>(new Map());
-  const [fallback, setFallback] = createSignal<Verdict>({ kind: "checking" });
+/** Returns the receipt status of each answer. Loads and verifies the conversation's receipts again whenever an answer has ended. */
+export const createReceiptStatuses = (
+  api: ApiClient,
+  conversation: Conversation,
+): ((message: ShownMessage) => ReceiptStatus) => {
+  const [statuses, setStatuses] = createSignal<ReadonlyMap<string, ReceiptStatus>>(new Map());
+  const [fallback, setFallback] = createSignal<ReceiptStatus>({ kind: "checking" });
   let run = 0;
 
   const check = async (): Promise<void> => {
@@ -25,7 +28,7 @@ export const createVerdicts = (api: ApiClient, conversation: Conversation): ((me
       ]);
       const [messages, seen] = [conversation.messages(), conversation.receipts()];
       const checked = await checkAnswers(file, { keys, messages, seen });
-      if (mine === run) setVerdicts(checked);
+      if (mine === run) setStatuses(checked);
     } catch (problem) {
       if (!(problem instanceof ApiProblem)) throw problem;
       if (mine === run) setFallback({ kind: "unavailable", reason: problem.message });
@@ -38,5 +41,5 @@ export const createVerdicts = (api: ApiClient, conversation: Conversation): ((me
       .map(({ id, status }) => `${id} ${status}`)
       .join();
   createEffect(on(ended, (answers) => answers !== "" && conversation.id() !== undefined && void check()));
-  return ({ id }) => verdicts().get(id) ?? fallback();
+  return ({ id }) => statuses().get(id) ?? fallback();
 };
