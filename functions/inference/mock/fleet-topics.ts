@@ -1,5 +1,5 @@
 import { type FleetState, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
-import { ago, counted, fleetPath, lines, more, numberOf, shown, sized } from "./answer-words.ts";
+import { ago, at, counted, fleetPath, hash, lines, more, numberOf, shown, sized } from "./answer-words.ts";
 import type { Question } from "./question.ts";
 import { fewHosts, onPlatform, textLiteral } from "./sql.ts";
 import { listed, none, once, type Row, type Topic } from "./topic.ts";
@@ -165,3 +165,41 @@ export const queues: Topic = {
 };
 
 const lastingOf = (row: Row): string => ago(row.queue_oldest_record_age_seconds).replace(" ago", " old");
+
+/** Hosts whose running config is not the desired one. */
+export const drift: Topic = {
+  example: "Which hosts drift from their desired config?",
+  intent: "I compare running and desired configs.",
+  matches: ({ text }) => /drift|config/.test(text),
+  next: once((question) => [
+    "select drift, count(*) as hosts from collectors where state <> 'revoked' group by drift order by hosts desc, drift",
+    fewHosts("device_id, state, drift, running_config_hash, desired_config_hash, config_error", {
+      where:
+        "state <> 'revoked' and (drift in ('drifted', 'on_last_known_good') or 'config_invalid' = any(conditions))",
+      order: "drift, device_id",
+      limit: listed(question),
+    }),
+    `select config_name, config_hash, count(*) as hosts, max(assigned_at) as assigned_at from config_assignments where is_current
+      group by config_name, config_hash order by assigned_at desc limit 5`,
+  ]),
+  answer: (_, [counts = [], hosts = [], assigned = []]) => {
+    const of = (kind: string) => numberOf(counts.find(({ drift }) => drift === kind)?.hosts);
+    const drifting = of("drifted") + of("on_last_known_good");
+    return lines(
+      `${counted(drifting, "host")} ${drifting === 1 ? "does" : "do"} not run the desired config. By drift:`,
+      counts.map(({ drift, hosts }) => `- ${shown(drift)}: ${counted(hosts, "host")} (/fleet?drift=${shown(drift)})`),
+      hosts.length === 0 ? null : "Hosts that drift, or whose config is invalid:",
+      hosts.map(
+        (row) =>
+          `- ${shown(row.device_id)} (${shown(row.state)}): ${shown(row.drift)}, runs ${hash(row.running_config_hash)}, should run ${hash(row.desired_config_hash)}` +
+          (row.config_error ? `; error: ${shown(row.config_error)}` : ""),
+      ),
+      hosts.length > 0 ? more(drifting, hosts.length) : null,
+      assigned.length === 0 ? null : "The newest assignments:",
+      assigned.map(
+        (row) =>
+          `- ${shown(row.config_name ?? "unnamed")} (${hash(row.config_hash)}): ${counted(row.hosts, "host")}, last assigned ${at(row.assigned_at)}`,
+      ),
+    );
+  },
+};

@@ -1,9 +1,7 @@
 import { at, counted, fleetPath, lasting, lines, more, numberOf, shown } from "./answer-words.ts";
 import type { Question } from "./question.ts";
 import { inPeriod, onPlatform } from "./sql.ts";
-import { listed, none, once, type Topic } from "./topic.ts";
-
-const day = 86_400;
+import { daySeconds, listed, none, once, type Topic } from "./topic.ts";
 
 /** Which hosts enrolled lately. */
 export const enrollments: Topic = {
@@ -15,7 +13,7 @@ export const enrollments: Topic = {
     ),
   next: once((question) => {
     const { since, periodSeconds, platform } = question;
-    const condition = `${inPeriod("enrolled_at", { since, seconds: periodSeconds ?? day })} and ${onPlatform(platform)}`;
+    const condition = `${inPeriod("enrolled_at", { since, seconds: periodSeconds ?? daySeconds })} and ${onPlatform(platform)}`;
     return [
       `select count(*) filter (where ${condition}) as enrolled, count(*) as fleet from collectors`,
       `select device_id, state, platform, version, policy, enrolled_at from collectors
@@ -23,7 +21,7 @@ export const enrollments: Topic = {
     ];
   }),
   answer: ({ since, periodSeconds, platform }, [[totals] = none, hosts = []]) => {
-    const period = since === null ? `in the last ${lasting(periodSeconds ?? day)}` : `since ${at(since)}`;
+    const period = since === null ? `in the last ${lasting(periodSeconds ?? daySeconds)}` : `since ${at(since)}`;
     const place = platform === null ? "" : ` on ${platform}`;
     return lines(
       `${counted(totals?.enrolled, "host")}${place} of ${numberOf(totals?.fleet).toLocaleString("en-US")} enrolled ${period}${hosts.length === 0 ? "." : ", the newest first:"}`,

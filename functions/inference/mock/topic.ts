@@ -9,6 +9,9 @@ export type Rows = readonly Row[];
 /** The rows of a query that has none. */
 export const none: Rows = [];
 
+/** The period of most questions that name none. */
+export const daySeconds = 86_400;
+
 /** A question that the mock understands. */
 export interface Topic {
   /** A question of this topic, in the words of an operator. */

@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
-import { attention, queues, states, versions } from "./fleet-topics.ts";
+import { changes, refusals } from "./audit-topics.ts";
+import { certificates } from "./certificates-topic.ts";
+import { attention, drift, queues, states, versions } from "./fleet-topics.ts";
 import { neverForwarded, stopped } from "./forwarding-topics.ts";
 import { host } from "./host-topic.ts";
-import { certificates, changes, drift, refusals } from "./identity-topics.ts";
 import { ingest } from "./ingest-topic.ts";
 import { enrollments, groups } from "./population-topics.ts";
 import { readQuestion } from "./question.ts";

@@ -1,7 +1,8 @@
-import { attention, queues, states, versions } from "./fleet-topics.ts";
+import { changes, refusals } from "./audit-topics.ts";
+import { certificates } from "./certificates-topic.ts";
+import { attention, drift, queues, states, versions } from "./fleet-topics.ts";
 import { neverForwarded, stopped } from "./forwarding-topics.ts";
 import { host } from "./host-topic.ts";
-import { certificates, changes, drift, refusals } from "./identity-topics.ts";
 import { ingest } from "./ingest-topic.ts";
 import { enrollments, groups } from "./population-topics.ts";
 import type { Topic } from "./topic.ts";
