@@ -46,8 +46,8 @@ const rules = {
 const { signal } = new AbortController();
 const limits = { statementMs: 1_000, connectMs: 10_000 };
 
-/** Maps with eight calls at a time. */
-const mapped = async <Item, Result>(
+/** Runs `map` over all items, eight at a time; returns the results in the items' order. */
+const inParallel = async <Item, Result>(
   items: readonly Item[],
   map: (item: Item) => Promise<Result>,
 ): Promise<Result[]> => {
@@ -71,7 +71,7 @@ const isRefusedByParser = (statement: string): boolean => {
 };
 
 describe("T1: a hostile statement", () => {
-  it("is one of at least 200", () => {
+  it("is one of more than 300 different ones", () => {
     expect(new Set(hostileStatements.map(({ statement }) => statement)).size).toBeGreaterThan(300);
   });
 
@@ -81,7 +81,7 @@ describe("T1: a hostile statement", () => {
   });
 
   it("is refused by the role alone, with the parser switched off", async () => {
-    const results = await mapped(hostileStatements, async ({ statement }) => {
+    const results = await inParallel(hostileStatements, async ({ statement }) => {
       const result = await runQuery(chatUrl, boundStatement(statement, rules), { signal, limits });
       return { statement, outcome: result.kind === "error" ? result.code : JSON.stringify(result) };
     });
@@ -89,9 +89,9 @@ describe("T1: a hostile statement", () => {
     expect(results.filter(({ outcome }) => !refusals.includes(outcome))).toEqual([]);
   });
 
-  it("is refused by the role's privileges alone: sent as it is, in a session that may write, without a wrapper", async () => {
+  it("is refused by the role's privileges alone, sent without the wrapper in a session that may write", async () => {
     const before = await fingerprint();
-    const results = await mapped(hostileStatements, async ({ statement }) => {
+    const results = await inParallel(hostileStatements, async ({ statement }) => {
       const client = new Client({ connectionString: chatUrl });
       client.on("error", () => undefined);
       await client.connect();
@@ -109,12 +109,12 @@ describe("T1: a hostile statement", () => {
     expect(await fingerprint()).toEqual(before);
   });
 
-  it("without an end is ended by the timeout of the role", async () => {
+  it("that never ends is cancelled by the timeout of the role", async () => {
     const result = await runQuery(chatUrl, { text: endlessStatement, values: [] }, { signal, limits });
     expect(result).toMatchObject({ kind: "error", code: "timeout" });
   });
 
-  it("T4: with one cell of 100 MB is cut off by core, with the parser switched off", async () => {
+  it("T4: that returns one value of 100 MB is cut off by core, with the parser switched off", async () => {
     const before = process.memoryUsage().rss;
     const result = await runQuery(chatUrl, boundStatement("select repeat('x', 100000000)", rules), {
       signal,
@@ -124,7 +124,7 @@ describe("T1: a hostile statement", () => {
     expect(process.memoryUsage().rss - before).toBeLessThan(128 * 1024 * 1024);
   });
 
-  it("stays refused by the parser under any change that keeps its meaning, and with others around it", () => {
+  it("is refused by the parser in any other spelling, and inside other statements", () => {
     // A command of one word would be the name of a column elsewhere; those that close the wrapper's bracket depend on where they stand.
     const commands = hostileStatements
       .map(({ statement }) => statement)
