@@ -55,6 +55,6 @@ export interface Core {
   signer: Signer | null;
   /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */
   clientCertificates: ClientCertificateReader;
-  /** Null without a configured model, or when chat is disabled; its routes do not exist then. */
+  /** Null without a configured model: its routes are 404 then. With `SVC_CHAT_ENABLED=false` they are 503. */
   chat: Chat | null;
 }

@@ -10,9 +10,8 @@
  *   the transaction checks, wrong when the earlier batch failed or another core wrote. Then the batch runs again without it.
  * - A batch that the server does not finish delays its own queues only: it no longer counts against the connections, no other batch waits
  *   for it, and frames of its queues wait until it ends. A batch that waits for a lock of one queue is split into one for each queue.
- * - A batch that exceeds its deadline fails, and those after it are at most half as large until batches commit fast again: a slow disk
- *   gets batches that it can finish. Whether the late one committed after all does not matter: its frames come again, and the cursor
- *   knows.
+ * - A batch that exceeds its deadline fails, and later ones are at most half as large until batches commit fast again, so that a slow
+ *   disk can finish them. The late batch may still commit: collectors send its frames again, and the cursor rejects the copies.
  * - Frames that go back to `waiting` go before every later frame of their queue; batches with later ones go back first.
  * - The committer has no bound of its own: the caller's byte budget bounds what is pending.
  */

@@ -14,7 +14,7 @@ export const submittedKey = createContextKey<SubmitRequest | undefined>(undefine
   description: "the decoded SubmitRequest",
 });
 
-/** Decodes a ForwardRequest; throws a Problem for bytes that are none, or hold too many entries. */
+/** Decodes a ForwardRequest. Throws a Problem for other bytes, and for too many entries. */
 export const decodeForward = (bytes: Uint8Array): ForwardRequest["message"] => {
   checkEntries(bytes);
   try {
@@ -24,8 +24,8 @@ export const decodeForward = (bytes: Uint8Array): ForwardRequest["message"] => {
   }
 };
 
-/** Decodes a SubmitRequest into the context's values, and leaves Connect an empty one. */
-export const takeSubmit = (message: Uint8Array<ArrayBuffer>, codec: string, values: ContextValues | undefined) => {
+/** Decodes a SubmitRequest into the context's values. Returns an empty one for Connect to decode. */
+export const decodeSubmit = (message: Uint8Array<ArrayBuffer>, codec: string, values: ContextValues | undefined) => {
   if (values === undefined) return message;
   try {
     const isJson = codec === "json";

@@ -25,7 +25,7 @@ import { type Admission, type Caller, type CallerCertificate, callerCertificateK
 import type { ByteBudget } from "./byte-budget.ts";
 import type { Committer } from "./committer.ts";
 import { toConnectError } from "./connect-error.ts";
-import { decodeForward, submittedKey, takeSubmit } from "./decode-requests.ts";
+import { decodeForward, decodeSubmit, submittedKey } from "./decode-requests.ts";
 import {
   checkClaims,
   type ExaminedFrame,
@@ -247,7 +247,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       const handlers = router.handlers.map((handler) => {
         const isForward = handler.method === IngestService.method.forward;
         const field = isForward ? frameField.forward : frameField.submit;
-        const take = isForward ? {} : { take: takeSubmit };
+        const take = isForward ? {} : { take: decodeSubmit };
         const begin: MessageLimits["begin"] = ({ contextValues, signal }) =>
           incomplete.begin(contextValues?.get(callerKey)?.identity ?? "", signal);
         const shared = { bytesMax: readMaxBytes, gzip };
