@@ -2,50 +2,20 @@
  * Commands of the documents, run as they are printed: docs/chat.md, docs/chat-receipts.md, docs/collector-config.md, docs/deploy.md,
  * docs/enroll.md, docs/signers.md. The programs are this repository's; absolute paths are those of a folder of the test.
  */
-import { execFileSync, spawnSync } from "node:child_process";
+import { execFileSync } from "node:child_process";
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { readDocument } from "../scripts/docs-check/read-document.ts";
 import { createTestCa, createTestCsr, createTestKey } from "../scripts/lab-ca/test-pki.ts";
+import { blockOf, createBlockRunner, replaceTexts } from "./documented-block.ts";
 import { createTestReceiptKey, signChain } from "./receipts.ts";
 
 const root = new URL("..", import.meta.url).pathname;
 const dir = mkdtempSync(join(tmpdir(), "svc-documents-"));
 afterAll(() => rmSync(dir, { recursive: true }));
-
-const bin = join(dir, "bin");
-mkdirSync(bin);
-const install = (name: string, command: string) =>
-  writeFileSync(join(bin, name), `#!/bin/sh\n${command}\n`, { mode: 0o755 });
-install("svc-server", `exec node ${root}functions/main.ts "$@"`);
-install("svc-collector", `exec node ${root}collector/main.ts "$@"`);
-// npx -y bun@… run NAME -- ARGUMENTS
-install("npx", `name=$4; shift 5; exec node "${root}scripts/$name/main.ts" "$@"`);
-
-const blockOf = (page: string, start: string): string => {
-  const block = readDocument(page, readFileSync(join(root, page), "utf8")).blocks.find(({ text }) =>
-    text.startsWith(start),
-  );
-  if (block === undefined) throw new Error(`${page} has no block that starts with ${start}`);
-  return block.text;
-};
-
-const replaceAll = (text: string, replacements: Readonly<Record<string, string>>): string =>
-  Object.entries(replacements).reduce((result, [from, to]) => result.replaceAll(from, to), text);
-
-/** Runs the block of a page that begins with `start`. */
-const run = (page: string, start: string, replacements: Readonly<Record<string, string>> = {}) => {
-  const { status, stdout, stderr } = spawnSync("sh", ["-euc", replaceAll(blockOf(page, start), replacements)], {
-    cwd: dir,
-    env: { PATH: `${bin}:${dirname(process.execPath)}:${process.env.PATH}` },
-    encoding: "utf8",
-    timeout: 60_000,
-  });
-  return { status, stdout, stderr };
-};
+const run = createBlockRunner(dir);
 
 const commandExists = (name: string): boolean => {
   try {
@@ -79,7 +49,7 @@ describe("the commands of the documents", () => {
   });
 
   it("enroll.md, collector-config.md: provision a certificate, and validate a config that uses it", () => {
-    const provisioned = run("docs/enroll.md", "npx", { DIR: "lab" });
+    const provisioned = run("docs/enroll.md", "npx", { replacements: { DIR: "lab" } });
     expect(provisioned).toMatchObject({ status: 0 });
     const { client, enrollment_ca } = JSON.parse(provisioned.stdout);
     const verified = execFileSync("openssl", ["verify", "-CAfile", enrollment_ca.cert_file, client.cert_file]);
@@ -105,12 +75,16 @@ describe("the commands of the documents", () => {
     const etc = join(dir, "etc");
     mkdirSync(etc);
     const paths = { "/etc/svc": etc, "/opt/svc/dist/svc-server/main.mjs": `${root}functions/main.ts` };
-    writeFileSync(join(etc, "core.env"), replaceAll(blockOf("docs/deploy.md", "PORT="), paths));
+    writeFileSync(join(etc, "core.env"), replaceTexts(blockOf("docs/deploy.md", "PORT="), paths));
     writeFileSync(join(etc, "auth-token-secret"), `${"0".repeat(64)}\n`);
     writeFileSync(join(etc, "database-url"), "postgres://svc:PASSWORD@db.example.net:5432/svc");
-    expect(run("docs/deploy.md", "node --env-file=/etc/svc/core.env", paths)).toMatchObject({ status: 0 });
+    expect(run("docs/deploy.md", "node --env-file=/etc/svc/core.env", { replacements: paths })).toMatchObject({
+      status: 0,
+    });
     rmSync(join(etc, "database-url"));
-    expect(run("docs/deploy.md", "node --env-file=/etc/svc/core.env", paths)).toMatchObject({ status: 78 });
+    expect(run("docs/deploy.md", "node --env-file=/etc/svc/core.env", { replacements: paths })).toMatchObject({
+      status: 78,
+    });
   });
 
   it.skipIf(!commandExists("jq"))("signers.md: sign a request with openssl (needs jq)", async () => {
@@ -119,7 +93,7 @@ describe("the commands of the documents", () => {
     writeFileSync(join(dir, "ca.pem"), ca.pem);
     writeFileSync(join(dir, "ca.key"), ca.key.pem, { mode: 0o600 });
     const signer = join(dir, "sign");
-    writeFileSync(signer, replaceAll(blockOf("docs/signers.md", "#!/bin/sh"), { "/etc/svc/": `${dir}/` }));
+    writeFileSync(signer, replaceTexts(blockOf("docs/signers.md", "#!/bin/sh"), { "/etc/svc/": `${dir}/` }));
     chmodSync(signer, 0o755);
     const identity = "https://fleet.example.com/d/web-17";
     const request = { csr_pem: csr, profile: { identity_uri: identity, ttl_seconds: 86_400 } };
