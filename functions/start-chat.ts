@@ -1,5 +1,4 @@
 import { ConfigError } from "../kit/env.ts";
-import { runEvery } from "../kit/run-every.ts";
 import type { ChatConfig } from "./chat-config.ts";
 import type { CreatedChatSql } from "./chat-sql/create-chat-sql.ts";
 import type { Core } from "./core.ts";
@@ -7,6 +6,7 @@ import type { Chat } from "./domain/chat/chat.ts";
 import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { keepReceiptKey } from "./domain/chat/receipts.ts";
 import { fleetThresholds, readFleetRules } from "./domain/fleet/report.ts";
+import { runChatRoleJob } from "./jobs/run-chat-role-job.ts";
 import { runChatTurnJob } from "./jobs/run-chat-turn-job.ts";
 import { withDatabaseFaults } from "./node/prepare-database.ts";
 import { readKeyFile } from "./node/read-key-file.ts";
@@ -18,9 +18,6 @@ export interface StartedChat {
   /** Ends its jobs and closes its connections, after `stopping` has aborted. */
   close(): Promise<void>;
 }
-
-/** A role that was created since the start lacks privileges of PUBLIC for this time at most. */
-const grantsMs = 10_000;
 
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
 
@@ -54,21 +51,17 @@ export const startChat = async (
       "receipts of chat are signed with an ephemeral key: set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",
     );
   const { createInference } = await import("./inference/create-inference.ts");
-  const { grantNewRoles, ...tools } = await createTools(core, { config, jobs, locate });
-  const chat: Chat = {
-    inference: await createInference(config.inference, core),
-    ...tools,
-    signer,
-    stopping,
-  };
-  const turns = runChatTurnJob({ ...core, ...jobs }, chat, stopping);
-  const grants = runEvery({ name: "chat grants", intervalMs: grantsMs, ...core, signal: stopping }, async () =>
-    (await grantNewRoles()) ? { granted: true } : undefined,
-  );
+  const inference = await createInference(config.inference, core);
+  const { sql, offReason: sqlOffReason, admitRoles } = await createTools(core, { config, jobs, locate });
+  const chat: Chat = { inference, sql, sqlOffReason, signer, stopping };
+  const running = Promise.all([
+    runChatTurnJob({ ...core, ...jobs }, chat, stopping),
+    admitRoles && runChatRoleJob(core, admitRoles, stopping),
+  ]);
   return {
     chat,
     close: async () => {
-      await Promise.all([turns, grants]);
+      await running;
       await chat.sql?.close();
     },
   };
@@ -77,15 +70,10 @@ export const startChat = async (
 const createTools = async (
   core: Needs,
   { config, jobs, locate }: { config: ChatConfig; jobs: Pick<Core, "db">; locate(): Promise<string> },
-): Promise<Pick<Chat, "sql" | "sqlOffReason"> & Pick<CreatedChatSql, "grantNewRoles">> => {
-  if (!config.sqlToolEnabled)
-    return {
-      sql: null,
-      sqlOffReason: "SVC_CHAT_SQL_TOOL_ENABLED is false",
-      grantNewRoles: () => Promise.resolve(false),
-    };
+): Promise<Pick<CreatedChatSql, "sql" | "offReason"> & Partial<CreatedChatSql>> => {
+  if (!config.sqlToolEnabled) return { sql: null, offReason: "SVC_CHAT_SQL_TOOL_ENABLED is false" };
   const { createChatSql } = await import("./chat-sql/create-chat-sql.ts");
-  const { sql, offReason, warnings, grantNewRoles } = await withDatabaseFaults(() =>
+  const created = await withDatabaseFaults(() =>
     createChatSql({
       db: jobs.db,
       locate,
@@ -95,6 +83,6 @@ const createTools = async (
       readRules: () => readFleetRules(core),
     }),
   );
-  for (const warning of warnings) core.log.warn({}, warning);
-  return { sql, sqlOffReason: offReason, grantNewRoles };
+  for (const warning of created.warnings) core.log.warn({}, warning);
+  return created;
 };

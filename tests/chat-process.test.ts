@@ -204,7 +204,7 @@ registerHooks({ load(url, context, next) {
   return next(url, context);
 } });`;
 
-it("core without a model loads no package of chat; with the mock, only PostgreSQL's parser; and warns of an ephemeral key", async () => {
+it("core without a model loads no package of chat and without the SQL tools makes no role; with the mock, loads only PostgreSQL's parser; warns of an ephemeral key", async () => {
   const loads = async (env: Record<string, string>) => {
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(reportLoads)}`;
     const core = await startCore({ ...usual(), ...env, NODE_OPTIONS });
@@ -219,14 +219,24 @@ it("core without a model loads no package of chat; with the mock, only PostgreSQ
   };
   expect(await loads({})).toEqual({ packages: [], warned: false, detail: undefined });
   expect(await loads({ SVC_INFERENCE_CHAT_MODEL: "m", SVC_CHAT_ENABLED: "false" })).toMatchObject({ packages: [] });
-  expect(await loads({ SVC_INFERENCE_CHAT_MODEL: "m" })).toEqual({
-    packages: ["libpg-query"],
-    warned: true,
-    detail: expect.stringContaining("ephemeral key"),
-  });
   const provider = { SVC_INFERENCE_PROVIDER: "anthropic", SVC_INFERENCE_API_KEY: "sk-0" };
   const sdk = await loads({ SVC_INFERENCE_CHAT_MODEL: "m", ...provider, ...withoutTools });
   expect(sdk.packages).toEqual(expect.arrayContaining(["@ai-sdk/anthropic", "ai", "zod"]));
   expect(sdk.packages).not.toContain("libpg-query");
   expect(sdk.detail).toContain("the SQL tools are off: SVC_CHAT_SQL_TOOL_ENABLED is false");
+  // Without the tools, core makes no role and takes nothing from PUBLIC.
+  const { sql } = database.connect();
+  const made =
+    () => sql`select split_part(rolname, '_', 2) as name, (select count(*)::int > 0 from chat_revoked_grant) as taken
+    from pg_roles where rolname like 'svc%' || (select oid from pg_database where datname = current_database()) order by 1`;
+  expect([...(await made()), ...(await sql`select from chat_revoked_grant`)]).toEqual([]);
+  expect(await loads({ SVC_INFERENCE_CHAT_MODEL: "m" })).toEqual({
+    packages: ["libpg-query"],
+    warned: true,
+    detail: expect.stringContaining("ephemeral key"),
+  });
+  expect([...(await made())]).toEqual([
+    { name: "chat", taken: true },
+    { name: "public", taken: true },
+  ]);
 });

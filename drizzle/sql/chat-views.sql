@@ -3,9 +3,10 @@
 -- payload, config text, session or person. functions/chat-sql/ describes every column, and adds what depends on the time: core sends
 -- "collectors" and "certificates" as CTEs over "fleet" and "issued_certificates", with the states of functions/store/fleet-rows.ts.
 
--- Privileges of PUBLIC that core has revoked so that the role does not have them, each granted to every other role instead.
+-- Privileges of PUBLIC that core has revoked so that the role does not have them, and granted to the role svc_public_<oid of the database>:
+-- for the group of a restored database, and to give them back.
 CREATE TABLE IF NOT EXISTS "chat_revoked_grant" ("kind" text NOT NULL, "privilege" text NOT NULL, "object" text NOT NULL,
-	"granted_to" oid[] NOT NULL DEFAULT '{}', PRIMARY KEY ("kind", "privilege", "object"));
+	PRIMARY KEY ("kind", "privilege", "object"));
 
 DO $$
 BEGIN

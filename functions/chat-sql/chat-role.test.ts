@@ -1,68 +1,9 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
-import { readMigrations } from "../node/read-migrations.ts";
-import { type ConnectedDatabase, connectDatabase } from "../store/database.ts";
-import { migrate } from "../store/migrate.ts";
-import { type ChatSqlNeeds, createChatSql } from "./create-chat-sql.ts";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { startRoleServer } from "../../tests/role-server.ts";
 
-// A server of its own: roles belong to the whole server, and privileges are taken from PUBLIC.
-const server = await startEmbeddedPostgres({ tcp: true });
-const admin = connectDatabase({ url: server.url(), connectionsMax: 1, deadlineMs: 60_000 });
-const opened: ConnectedDatabase[] = [];
-afterAll(async () => {
-  await Promise.all([admin, ...opened].map(({ close }) => close(1)));
-  await server.stop("immediate");
-});
-
-const thresholds = {
-  heartbeatIntervalSeconds: 60,
-  staleAfterSeconds: 180,
-  enrollingSeconds: 900,
-  certExpiringFraction: 0.25,
-  versionMin: null,
-};
+const { server, admin, create, tools, stop } = await startRoleServer();
+afterAll(stop);
 const { signal } = new AbortController();
-
-/** Connects to the test's database as a role; without one, as the superuser. */
-const connect = (role = "postgres") => {
-  const url = Object.assign(new URL(server.url(database)), { username: role }).href;
-  const connection = connectDatabase({ url, connectionsMax: 2, deadlineMs: 60_000 });
-  opened.push(connection);
-  return { ...connection, url };
-};
-let database = "";
-let count = 0;
-
-/** A database of its own, migrated by `role`. */
-const create = async (role = "postgres") => {
-  count += 1;
-  database = `fleet_${count}`;
-  await admin.sql.unsafe(
-    `create database ${database} owner ${role} template ${role === "postgres" ? "migrated" : "template1"}`,
-  );
-  const core = connect(role);
-  await migrate(core.sql, await readMigrations());
-  return core;
-};
-
-beforeAll(async () => {
-  await admin.sql.unsafe("create database migrated");
-  database = "migrated";
-  const { sql, close } = connect();
-  await migrate(sql, await readMigrations());
-  await close();
-});
-
-const tools = ({ db, url }: Awaited<ReturnType<typeof create>>, over: Partial<ChatSqlNeeds> = {}) =>
-  createChatSql({
-    db,
-    locate: async () => url,
-    url: null,
-    secret: "s".repeat(32),
-    thresholds,
-    readRules: async () => ({ now: new Date(), thresholds, versions: [], platforms: [], unsupportedVersions: [] }),
-    ...over,
-  });
 
 beforeEach(async () => {
   for (const role of ["core", "plain", "later", "given", "powerful"])
@@ -75,7 +16,8 @@ describe("the role that boot makes", () => {
     const core = await create();
     const stored =
       () => core.sql`select oid, rolpassword, rolconnlimit, (select array_agg(setconfig) from pg_db_role_setting) as settings,
-      (select md5(string_agg(relacl::text, ',' order by oid)) from pg_class) as grants from pg_authid where rolname like 'svc\\_chat\\_%'
+      (select md5(string_agg(relacl::text, ',' order by oid)) from pg_class) as grants,
+      (select array_agg(m order by m.oid) from pg_auth_members m)::text as members from pg_authid where rolname like 'svc\\_chat\\_%'
       order by oid desc limit 1`;
     const first = await tools(core);
     expect(first).toMatchObject({ offReason: null, warnings: [] });
@@ -84,33 +26,6 @@ describe("the role that boot makes", () => {
     expect([...(await stored())]).toEqual([...before]);
     for (const { sql } of [first, second, third])
       expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({ kind: "rows", rows: [[0]] });
-  });
-
-  it("takes nothing from the other roles, and gives to those that were created later", async () => {
-    const core = await create();
-    const plain = connect("plain");
-    const statements = [
-      "select pg_sleep(0)",
-      "select count(*) from pg_class",
-      "select count(*) from pg_settings",
-      "create temp table t (a int)",
-    ];
-    const { grantNewRoles } = await tools(core);
-    for (const statement of statements) await plain.sql.unsafe(statement);
-    await admin.sql.unsafe("create role newcomer login");
-    const newcomer = connect("newcomer");
-    await expect(newcomer.sql.unsafe("select count(*) from pg_class")).rejects.toThrow("permission denied");
-    expect(await Promise.all([grantNewRoles(), grantNewRoles()])).toContain(true);
-    for (const statement of statements) await newcomer.sql.unsafe(statement);
-    expect(await grantNewRoles()).toBe(false);
-    await admin.sql.unsafe("drop role if exists nobody");
-  });
-
-  it("leaves what an administrator took from PUBLIC taken", async () => {
-    const core = await create();
-    await core.sql.unsafe("revoke execute on function pg_sleep(double precision) from public");
-    await tools(core);
-    await expect(connect("plain").sql.unsafe("select pg_sleep(0)")).rejects.toThrow("permission denied");
   });
 
   it("is not made by a core that may not create roles: the tools are off with a reason", async () => {
@@ -164,11 +79,12 @@ describe("the role that boot makes", () => {
 });
 
 describe("the role of SVC_CHAT_DATABASE_URL", () => {
-  const urlOf = (role: string) => Object.assign(new URL(server.url(database)), { username: role }).href;
+  type Core = Awaited<ReturnType<typeof create>>;
+  const urlOf = (core: Core, role: string) => Object.assign(new URL(core.url), { username: role }).href;
 
   it("is used when it may read the views and nothing else", async () => {
     const core = await create();
-    const { sql, offReason } = await tools(core, { url: urlOf("given") });
+    const { sql, offReason } = await tools(core, { url: urlOf(core, "given") });
     expect(offReason).toBeNull();
     expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({ kind: "rows", rows: [[0]] });
     const [row] = await core.sql`select count(*)::int as roles from pg_roles
@@ -206,24 +122,24 @@ describe("the role of SVC_CHAT_DATABASE_URL", () => {
       ["does not exist", "nobody", "select 1", "select 1"],
     ] as const) {
       await core.sql.unsafe(give);
-      const { sql, offReason } = await tools(core, { url: urlOf(role) });
+      const { sql, offReason } = await tools(core, { url: urlOf(core, role) });
       expect(sql).toBeNull();
       expect(offReason).toContain(fault);
       await core.sql.unsafe(take);
     }
-    expect(await tools(core, { url: urlOf("powerful") })).toMatchObject({ offReason: null });
+    expect(await tools(core, { url: urlOf(core, "powerful") })).toMatchObject({ offReason: null });
   });
 
   it("is used although an earlier boot, with a role of its own, took it for one of the others", async () => {
     const core = await create();
     await tools(core);
-    expect(await tools(core, { url: urlOf("given") })).toMatchObject({ offReason: null, warnings: [] });
+    expect(await tools(core, { url: urlOf(core, "given") })).toMatchObject({ offReason: null, warnings: [] });
     expect(await tools(core)).toMatchObject({ offReason: null });
   });
 
   it("is refused when the server does not admit it", async () => {
     const core = await create();
-    const url = new URL(server.tcpUrl(database));
+    const url = new URL(server.tcpUrl(core.database));
     url.username = "given";
     url.password = "wrong";
     expect(await tools(core, { url: url.href })).toMatchObject({

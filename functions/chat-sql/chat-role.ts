@@ -5,7 +5,8 @@
 import { sql } from "drizzle-orm";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Database, Executor } from "../store/database.ts";
-import { findPublicGrants, grantToOthers, hasNewRoles, revokePublicGrants } from "./public-grants.ts";
+import { findPublicGrants, revokePublicGrants } from "./public-grants.ts";
+import { expelChatRole, lockRoles } from "./public-role.ts";
 import { scramVerifier } from "./scram-verifier.ts";
 
 /** Who logs in to run the model's SQL. */
@@ -50,11 +51,8 @@ const superuserSettings = { temp_file_limit: "256MB" } as const;
 /** The names of roles that core makes begin with this. */
 const rolePrefix = "svc_chat_";
 
-// Any constant works if all cores of a database use the same.
-const lockKey = 7_303_014_592_618_312n;
-
 /**
- * Creates or repairs the role, and takes from PUBLIC what the role must not have. Returns the login and what PUBLIC keeps. The name and
+ * Creates or repairs the role, and takes from PUBLIC what the role must not have, when core is a superuser. Returns the login and what PUBLIC keeps. The name and
  * the password follow from the database and the secret, so that any number of cores share the role, and a repeated call changes nothing.
  * Throws `ChatRoleFault` when core's role may not create it, or when somebody gave it more than it may have.
  */
@@ -63,7 +61,7 @@ export const makeChatRole = async (
   { secret, revokePublic }: { secret: string; revokePublic: boolean },
 ): Promise<{ login: ChatLogin; exposures: string[] }> =>
   db.transaction(async (transaction) => {
-    await transaction.execute(sql`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`);
+    await lockRoles(transaction);
     const server = await readServer(transaction);
     const role = `${rolePrefix}${server.database_oid}`;
     const password = await derive(secret, `svc chat role password\0${server.database_oid}`);
@@ -83,7 +81,7 @@ export const makeChatRole = async (
       throw new ChatRoleFault("core's database role may not create roles", { cause });
     }
     await grantViews(transaction, role);
-    if (revokePublic) await revokePublicGrants(transaction, role);
+    if (revokePublic && server.superuser) await revokePublicGrants(transaction, role);
     await rejectPowerful(transaction, role);
     return { login: { role, password }, exposures: await findPublicGrants(transaction) };
   });
@@ -94,25 +92,16 @@ export const adoptChatRole = async (
   { role, revokePublic }: { role: string; revokePublic: boolean },
 ): Promise<{ exposures: string[] }> =>
   db.transaction(async (transaction) => {
-    await transaction.execute(sql`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`);
+    await lockRoles(transaction);
     const server = await readServer(transaction);
     if (!server.roles.includes(role))
       throw new ChatRoleFault("the role of SVC_CHAT_DATABASE_URL does not exist on this server");
     await grantViews(transaction, role);
-    if (revokePublic) await revokePublicGrants(transaction, role);
+    await expelChatRole(transaction, role);
+    if (revokePublic && server.superuser) await revokePublicGrants(transaction, role);
     await rejectPowerful(transaction, role);
     return { exposures: await findPublicGrants(transaction) };
   });
-
-/** Grants roles that were created since core's start what they would have had from PUBLIC. Returns whether there were any. */
-export const grantNewRoles = async (db: Database, role: string): Promise<boolean> => {
-  if (!(await hasNewRoles(db, role))) return false;
-  await db.transaction(async (transaction) => {
-    await transaction.execute(sql`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`);
-    await grantToOthers(transaction, role);
-  });
-  return true;
-};
 
 const insufficientPrivilege = "42501";
 
@@ -154,7 +143,11 @@ const rejectPowerful = async (db: Executor, role: string): Promise<void> => {
     union all select 'may replicate' from chat where rolreplication
     union all select 'bypasses row-level security' from chat where rolbypassrls
     union all select 'may not log in' from chat where not rolcanlogin
-    union all select 'is a member of ' || m.roleid::regrole from pg_auth_members m join chat on chat.oid = m.member
+    -- The group of another database gives nothing in this one, unless this one is a copy.
+    union all select 'is a member of ' || g.rolname from pg_auth_members m join chat on chat.oid = m.member join pg_roles g on g.oid = m.roleid
+      where g.rolname !~ '^svc_public_[0-9]+$' or exists (
+        select from pg_shdepend d where d.refclassid = 'pg_authid'::regclass and d.refobjid = g.oid
+          and d.dbid = (select oid from pg_database where datname = current_database()))
     union all select 'owns ' || pg_describe_object(d.classid, d.objid, 0) from pg_shdepend d join chat on chat.oid = d.refobjid
       where d.refclassid = 'pg_authid'::regclass and d.deptype = 'o'
         and d.dbid in (0, (select oid from pg_database where datname = current_database()))

@@ -5,9 +5,10 @@ import { errorCode } from "../../kit/describe-error.ts";
 import { rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
 import type { Database } from "../store/database.ts";
 import type { FleetRules, FleetThresholds } from "../store/fleet-rows.ts";
-import { adoptChatRole, type ChatLogin, ChatRoleFault, grantNewRoles, makeChatRole } from "./chat-role.ts";
+import { adoptChatRole, type ChatLogin, ChatRoleFault, makeChatRole } from "./chat-role.ts";
 import type { ChatSql } from "./chat-sql.ts";
 import { checkStatement, type Readable, StatementRefused } from "./check-statement.ts";
+import { admitRoles } from "./public-role.ts";
 import { createQueryQueue } from "./query-queue.ts";
 import { relations, relationsAt } from "./relations.ts";
 import { runQuery } from "./run-query.ts";
@@ -34,39 +35,37 @@ export interface CreatedChatSql {
   sql: ChatSql | null;
   offReason: string | null;
   warnings: readonly string[];
-  /** To be called every few seconds: gives roles that were created since the start what was revoked from PUBLIC. Returns whether there were any. */
-  grantNewRoles(): Promise<boolean>;
+  /**
+   * Gives roles that were created since the last call what core took from PUBLIC, also when there are no tools. Returns the names of the
+   * roles that lack it because core may not. Idempotent; to be called every few seconds.
+   */
+  admitRoles(): Promise<readonly string[]>;
 }
 
 /** Creates the SQL tools, with their role. Rejects when the database is unavailable. */
 export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql> => {
+  const { db, url, revokePublic = true } = needs;
+  const admit = async () => (revokePublic ? retried(() => admitRoles(db, url === null ? "" : roleOf(url))) : []);
   try {
     await loadModule();
-    const { role, urlOf, exposures } = await prepareAgain(needs);
-    const newRoles = () => (needs.revokePublic === false ? Promise.resolve(false) : grantNewRoles(needs.db, role));
+    const { urlOf, exposures } = await retried(() => prepareRole(needs));
     await tryLogin(await urlOf());
-    return {
-      sql: toolsOf(needs, urlOf),
-      offReason: null,
-      warnings: exposureWarnings(exposures),
-      grantNewRoles: newRoles,
-    };
+    return { sql: toolsOf(needs, urlOf), offReason: null, warnings: exposureWarnings(exposures), admitRoles: admit };
   } catch (cause) {
     if (!(cause instanceof ChatRoleFault)) throw cause;
     const offReason = `${cause.message}; docs/chat-sql.md has the statements for an administrator`;
-    const none = () => Promise.resolve(false);
-    return { sql: null, offReason, grantNewRoles: none, warnings: [`the SQL tools of the chat are off: ${offReason}`] };
+    const warnings = [`the SQL tools of the chat are off: ${offReason}`];
+    return { sql: null, offReason, warnings, admitRoles: admit };
   }
 };
 
-/** Other roles of the server may be dropped, or changed, while this one is made: the list of them is read again then. */
-const prepareAgain = async (needs: ChatSqlNeeds, attempts = 3): ReturnType<typeof prepareRole> => {
+/** Other roles of the server may be dropped, or changed, during `work`, which reads the list of them again then. */
+const retried = async <Result>(work: () => Promise<Result>, attempts = 3): Promise<Result> => {
   try {
-    return await prepareRole(needs);
+    return await work();
   } catch (cause) {
     const code = errorCode(cause) ?? errorCode((cause as Error).cause);
-    if (attempts > 1 && (code === undefinedObject || code === concurrentUpdate))
-      return prepareAgain(needs, attempts - 1);
+    if (attempts > 1 && (code === undefinedObject || code === concurrentUpdate)) return retried(work, attempts - 1);
     throw cause;
   }
 };
@@ -76,13 +75,14 @@ const concurrentUpdate = "XX000";
 
 const prepareRole = async ({ db, locate, url, secret, revokePublic = true }: ChatSqlNeeds) => {
   if (url !== null) {
-    const role = decodeURIComponent(new URL(url).username);
-    const { exposures } = await adoptChatRole(db, { role, revokePublic });
-    return { role, urlOf: async () => url, exposures };
+    const { exposures } = await adoptChatRole(db, { role: roleOf(url), revokePublic });
+    return { urlOf: async () => url, exposures };
   }
   const { login, exposures } = await makeChatRole(db, { secret, revokePublic });
-  return { role: login.role, urlOf: async () => urlFor(await locate(), login), exposures };
+  return { urlOf: async () => urlFor(await locate(), login), exposures };
 };
+
+const roleOf = (url: string): string => decodeURIComponent(new URL(url).username);
 
 /** Returns core's URL with another login. Parameters that could change who logs in are left out. */
 export const urlFor = (coreUrl: string, { role, password }: ChatLogin): string => {

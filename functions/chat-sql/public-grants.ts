@@ -1,6 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../store/database.ts";
 import { arrayLiteral } from "../store/query-parts.ts";
+import { admitLocked, ensurePublicRole, letOwnerAdmit } from "./public-role.ts";
 
 /**
  * Functions of PostgreSQL that every role may execute and that read about other sessions, roles and settings, write, wait, lock, notify,
@@ -52,12 +53,11 @@ const functionPatterns = [
   "expect\\_ingest\\_cursors",
 ] as const;
 
-/** A privilege of PUBLIC in the terms of GRANT, and whether this role may revoke it. */
+/** A privilege of PUBLIC in the terms of GRANT. */
 interface PublicGrant extends Record<string, unknown> {
   kind: string;
   privilege: string;
   object: string;
-  revocable: boolean;
 }
 
 const patterns = sql`array[${sql.join(
@@ -70,30 +70,28 @@ const isPublic = (acl: SQL, privilege: string): SQL =>
 
 /** Selects what PUBLIC has and the chat role must not have. */
 const publicGrants: SQL = sql`
-  select 'function' as kind, 'execute' as privilege, p.oid::regprocedure::text as object,
-    pg_has_role(p.proowner, 'usage') as revocable
+  select 'function' as kind, 'execute' as privilege, p.oid::regprocedure::text as object
   from pg_proc p
   where p.proname like any (${patterns}) and p.prorettype <> 'trigger'::regtype and p.prokind = 'f'
     and ${isPublic(sql`coalesce(p.proacl, acldefault('f', p.proowner))`, "EXECUTE")}
   union all
-  select 'table', 'select', c.oid::regclass::text, pg_has_role(c.relowner, 'usage')
+  select 'table', 'select', c.oid::regclass::text
   from pg_class c
   where c.relnamespace in ('pg_catalog'::regnamespace, 'information_schema'::regnamespace) and c.relkind in ('r', 'v', 'm', 'p')
     and ${isPublic(sql`c.relacl`, "SELECT")}
   union all
   -- An update of this view sets a parameter.
-  select 'table', 'update', c.oid::regclass::text, pg_has_role(c.relowner, 'usage')
+  select 'table', 'update', c.oid::regclass::text
   from pg_class c where c.oid = 'pg_catalog.pg_settings'::regclass and ${isPublic(sql`c.relacl`, "UPDATE")}
   union all
-  select 'table', 'select (' || string_agg(quote_ident(b.attname), ', ' order by b.attnum) || ')', c.oid::regclass::text,
-    pg_has_role(c.relowner, 'usage')
+  select 'table', 'select (' || string_agg(quote_ident(b.attname), ', ' order by b.attnum) || ')', c.oid::regclass::text
   from pg_attribute b join pg_class c on c.oid = b.attrelid
   where b.attacl is not null and ${isPublic(sql`b.attacl`, "SELECT")} group by c.oid
   union all
-  select 'language', 'usage', quote_ident(lanname), pg_has_role(lanowner, 'usage') from pg_language
+  select 'language', 'usage', quote_ident(lanname) from pg_language
   where lanpltrusted and ${isPublic(sql`coalesce(lanacl, acldefault('l', lanowner))`, "USAGE")}
   union all
-  select 'database', 'temporary', quote_ident(datname), pg_has_role(datdba, 'usage') from pg_database
+  select 'database', 'temporary', quote_ident(datname) from pg_database
   where datname = current_database() and ${isPublic(sql`coalesce(datacl, acldefault('d', datdba))`, "TEMPORARY")}`;
 
 /** Returns what PUBLIC still has of what the chat role must not have, in words. */
@@ -103,57 +101,37 @@ export const findPublicGrants = async (db: Executor): Promise<string[]> => {
 };
 
 /**
- * Revokes from PUBLIC what the chat role must not have, as far as this role may, and grants it to every other role of the server, so that
- * nobody else loses anything; a role that was created since the last call receives the grants too. Runs in the caller's transaction.
+ * Revokes from PUBLIC what the chat role must not have and grants it to a group of which every other role is a member, so that nobody else
+ * loses anything. Runs in the caller's transaction, which holds the lock; needs a superuser.
  */
-export const revokePublicGrants = async (db: Executor, chatRole: string): Promise<void> => {
-  const found = await db.execute<PublicGrant>(publicGrants);
-  const revocable = Array.from(found).filter((grant) => grant.revocable);
-  for (const [{ kind, privilege }, objects] of grouped(revocable)) {
-    await db.execute(sql.raw(`revoke ${privilege} on ${kind} ${objects} from public`));
-    await db.execute(sql`insert into chat_revoked_grant (kind, privilege, object)
-      select ${kind}, ${privilege}, object from unnest(${arrayOf(revocable, kind, privilege)}::text[]) as object on conflict do nothing`);
+export const revokePublicGrants = async (transaction: Executor, chatRole: string): Promise<void> => {
+  const { group, isNew } = await ensurePublicRole(transaction);
+  // Of a database that was restored or copied: PUBLIC lacks them, and their group is that of another database.
+  if (isNew) await transaction.execute(sql.raw(grantTakenTo(group)));
+  const found = await transaction.execute<PublicGrant>(publicGrants);
+  for (const grants of Map.groupBy(found, ({ kind, privilege }) => `${privilege} on ${kind}`).values()) {
+    const [{ kind, privilege }] = grants as [PublicGrant];
+    const objects = grants.map(({ object }) => object);
+    // One statement for all of them takes milliseconds.
+    await transaction.execute(sql.raw(`grant ${privilege} on ${kind} ${objects.join(", ")} to ${group}`));
+    await transaction.execute(sql.raw(`revoke ${privilege} on ${kind} ${objects.join(", ")} from public`));
+    await transaction.execute(sql`insert into chat_revoked_grant (kind, privilege, object)
+      select ${kind}, ${privilege}, object from unnest(${arrayLiteral(objects)}::text[]) as object on conflict do nothing`);
   }
-  // An earlier boot, with another role for the tools, took this one for one of the others.
-  const mine = await db.execute<PublicGrant>(sql`
-    update chat_revoked_grant set granted_to = array_remove(granted_to, r.oid) from pg_roles r
-    where r.rolname = ${chatRole} and r.oid = any (granted_to) returning kind, privilege, object`);
-  for (const [{ kind, privilege }, objects] of grouped([...mine]))
-    await db.execute(sql`revoke ${sql.raw(`${privilege} on ${kind} ${objects}`)} from ${sql.identifier(chatRole)}`);
-  await grantToOthers(db, chatRole);
+  await admitLocked(transaction, chatRole);
+  await letOwnerAdmit(transaction, group);
 };
 
-const others = (chatRole: string): SQL => sql`
-  select oid, quote_ident(rolname) as name from pg_roles
-  where rolname <> ${chatRole} and rolname not like all (array['pg\\_%', 'svc\\_chat\\_%']) and (rolname = current_user or not rolsuper)`;
-
-/** Returns whether another role lacks what was revoked from PUBLIC: it was created since the last grants. */
-export const hasNewRoles = async (db: Executor, chatRole: string): Promise<boolean> => {
-  const [row] = await db.execute<{ found: boolean }>(sql`select exists (
-    select from (${others(chatRole)}) r, chat_revoked_grant g where r.oid <> all (g.granted_to)) as found`);
-  return row?.found ?? false;
-};
-
-/** Grants every other role what was revoked from PUBLIC. Runs in the caller's transaction. */
-export const grantToOthers = async (db: Executor, chatRole: string): Promise<void> => {
-  const found = await db.execute<{ oid: string; name: string }>(sql`${others(chatRole)} order by oid`);
-  const oids = `{${Array.from(found, ({ oid }) => oid).join(",")}}`;
-  const names = Array.from(found, ({ name }) => name).join(", ");
-  const due = await db.execute<PublicGrant>(sql`
-    select kind, privilege, object from chat_revoked_grant where not granted_to @> ${oids}::oid[] order by kind, privilege, object`);
-  for (const [{ kind, privilege }, objects] of grouped([...due]))
-    await db.execute(sql.raw(`grant ${privilege} on ${kind} ${objects} to ${names}`));
-  if (due.length > 0) await db.execute(sql`update chat_revoked_grant set granted_to = ${oids}::oid[]`);
-};
-
-const arrayOf = (grants: readonly PublicGrant[], kind: string, privilege: string): string =>
-  arrayLiteral(grants.filter((each) => each.kind === kind && each.privilege === privilege).map(({ object }) => object));
-
-/** Returns the objects of each kind and privilege as one list: a statement for all of them takes milliseconds. */
-const grouped = (grants: readonly PublicGrant[]): [PublicGrant, string][] => {
-  const groups = Map.groupBy(grants, ({ kind, privilege }) => `${privilege} on ${kind}`);
-  return Array.from(groups.values(), (group) => [
-    group[0] as PublicGrant,
-    group.map(({ object }) => object).join(", "),
-  ]);
-};
+/** Another version of PostgreSQL may lack an object, and the database may have been renamed. */
+const grantTakenTo = (group: string) => `do $$
+  declare taken record;
+  begin
+    for taken in select kind, privilege, case kind when 'database' then quote_ident(current_database()) else object end as object
+      from chat_revoked_grant
+    loop
+      begin
+        execute format('grant %s on %s %s to ${group}', taken.privilege, taken.kind, taken.object);
+      exception when undefined_function or undefined_table or undefined_column or undefined_object then null;
+      end;
+    end loop;
+  end $$`;
