@@ -9,8 +9,10 @@ import type { MeasuredFiles } from "./measure-file.ts";
 import { ReleaseFailure, releaseExit } from "./release-failure.ts";
 import { createManifest, printManifest } from "./release-manifest.ts";
 import { parseReleaseSpec, type ReleaseSpec } from "./release-spec.ts";
+import { verifyBundle } from "./verify-bundle.ts";
 
 const usage = `usage: svc-release-manifest --spec FILE --out FILE
+       svc-release-manifest verify DIR --key FILE
 
 Writes the manifest of a release: what it consists of, with the size and SHA-256 digest of each file. The same spec and files give
 the same bytes everywhere. Nothing is written unless all is well.
@@ -20,7 +22,12 @@ the same bytes everywhere. Nothing is written unless all is well.
   --out FILE    where the manifest is written
   --help, --version
 
-Exit codes: 0 done, 1 a file is missing, unsafe, unreadable or changes, 2 usage, 65 the spec is not valid.
+svc-release-manifest verify DIR --key FILE
+
+Verifies a mirror bundle, offline: the signature of SHA256SUMS by the Ed25519 public key (PEM) in FILE, every file in DIR, the manifest
+and the images. Names every file that is changed, unknown or missing.
+
+Exit codes: 0 done, 1 a file is missing, unsafe, unreadable or changed, 2 usage, 65 the spec is not valid.
 `;
 
 /** Where a command line prints; `files` replaces the file system that is measured. */
@@ -30,12 +37,19 @@ export interface ManifestContext {
   files?: MeasuredFiles;
 }
 
-/** Runs a command line and returns its exit code. Prints only failures. */
+/** Runs a command line and returns its exit code. */
 export const runManifestCommand = async (args: readonly string[], context: ManifestContext): Promise<number> => {
   const { stdout, stderr } = context;
   try {
     if (args.includes("--help") || args.includes("--version")) {
       stdout.write(args.includes("--help") ? usage : `${packageJson.version}\n`);
+      return releaseExit.done;
+    }
+    if (args[0] === "verify") {
+      const { folder, key } = readVerifyArguments(args.slice(1));
+      const pem = await orFailed("the file of --key cannot be read", readFile(key, "utf8"));
+      const { version, files, images } = await verifyBundle(folder, pem);
+      stdout.write(`ok: version ${version}, ${files} files, ${images} images\n`);
       return releaseExit.done;
     }
     const { spec, out } = readFlags(args);
@@ -51,27 +65,37 @@ export const runManifestCommand = async (args: readonly string[], context: Manif
 };
 
 const readFlags = (args: readonly string[]) => {
-  const given = parseFlags(args);
-  const [spec, out] = [given.get("spec"), given.get("out")];
-  if (spec === undefined || out === undefined)
-    throw new ReleaseFailure("usage", "--spec FILE and --out FILE are required");
+  const { flags, positionals } = parseArguments(args, ["spec", "out"]);
+  const [spec, out] = [flags.get("spec"), flags.get("out")];
+  if (spec === undefined || out === undefined || positionals.length > 0)
+    throw new ReleaseFailure("usage", "--spec FILE and --out FILE are required, and nothing else");
   return { spec, out };
 };
 
-const parseFlags = (args: readonly string[]): Map<string, string> => {
-  const options = { spec: { type: "string" }, out: { type: "string" } } as const;
-  const given = new Map<string, string>();
+const readVerifyArguments = (args: readonly string[]) => {
+  const { flags, positionals } = parseArguments(args, ["key"]);
+  const [key, folder] = [flags.get("key"), positionals[0]];
+  if (key === undefined || folder === undefined || positionals.length > 1)
+    throw new ReleaseFailure("usage", "verify needs one DIR and --key FILE");
+  return { key, folder };
+};
+
+const parseArguments = (args: readonly string[], names: readonly string[]) => {
+  const options = Object.fromEntries(names.map((name) => [name, { type: "string" } as const]));
+  const flags = new Map<string, string>();
+  const positionals: string[] = [];
   try {
-    const { tokens } = parseArgs({ args: [...args], options, tokens: true });
-    for (const token of tokens) {
-      if (token.kind !== "option" || !token.value) throw new Error("every flag needs a value");
-      if (given.has(token.name)) throw new Error(`--${token.name} is given twice`);
-      given.set(token.name, token.value);
+    for (const token of parseArgs({ args: [...args], options, tokens: true, allowPositionals: true }).tokens) {
+      if (token.kind === "positional") positionals.push(token.value);
+      if (token.kind !== "option") continue;
+      if (!token.value) throw new Error(`--${token.name} needs a value`);
+      if (flags.has(token.name)) throw new Error(`--${token.name} is given twice`);
+      flags.set(token.name, token.value);
     }
   } catch (error) {
     throw new ReleaseFailure("usage", error instanceof Error ? error.message : "the command line is not valid");
   }
-  return given;
+  return { flags, positionals };
 };
 
 const writeManifest = async (specPath: string, outPath: string, files?: MeasuredFiles): Promise<void> => {

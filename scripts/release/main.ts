@@ -1,5 +1,5 @@
 /**
- * `bun run release -- --dry-run [--twice] [--out dist/release] [--images FILE]`: builds the release of the commit that is checked out, in
+ * `bun run release -- --dry-run [--twice] [--out dist/release] [--images FILE|DIR]`: builds the release of the commit that is checked out, in
  * a clean clone. See [releases](../../docs/release.md). Prints one JSON object; exit code 1 if a part cannot be built, or with `--twice` if
  * the two builds differ.
  */
@@ -8,8 +8,9 @@ import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 import { checksumsFile, parseChecksums } from "../release-manifest/checksums.ts";
+import { manifestFile } from "../release-manifest/verify-bundle.ts";
 import { git, inCleanCheckout } from "./checkout.ts";
-import { releaseFiles, writeRelease } from "./write-release.ts";
+import { removeOutput, writeRelease } from "./write-release.ts";
 
 const { values } = parseArgs({
   args: process.argv.slice(2).filter((arg) => arg !== "--"),
@@ -59,6 +60,7 @@ const main = async (): Promise<boolean> => {
     await writeRelease({ out, version, commit: `${commit}\n`, timestamp }, images);
     return true;
   }
+  await removeOutput(out);
   const notes = obstacles();
   if (!values["dry-run"] && notes.length > 0) throw new Error(`${notes.join("; ")} (--dry-run builds anyway)`);
   const startedAt = performance.now();
@@ -69,7 +71,6 @@ const main = async (): Promise<boolean> => {
   const paths = [...new Set([...digests.keys(), ...(again?.keys() ?? [])])];
   const differing = again === undefined ? [] : paths.filter((path) => digests.get(path) !== again.get(path));
   const ok = differing.length === 0;
-  await rm(out, { recursive: true, force: true });
   await rename(`${out}.building`, out);
   // Two builds that differ are kept, to compare them.
   if (ok) await rm(`${out}.again`, { recursive: true, force: true });
@@ -80,7 +81,7 @@ const main = async (): Promise<boolean> => {
       sha256: digests.get(path) ?? null,
     })),
   );
-  const { images: listed } = JSON.parse(await readFile(join(out, releaseFiles.manifest), "utf8"));
+  const { images: listed } = JSON.parse(await readFile(join(out, manifestFile), "utf8"));
   console.log(
     JSON.stringify({
       ok,

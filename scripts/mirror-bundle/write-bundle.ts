@@ -1,0 +1,65 @@
+import { createPublicKey, type KeyObject, sign } from "node:crypto";
+import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { removeOutput, writeChecksums } from "../release/write-release.ts";
+import { checksumsFile, parseChecksums } from "../release-manifest/checksums.ts";
+import { measureFile } from "../release-manifest/measure-file.ts";
+import type { ReleaseManifest } from "../release-manifest/release-manifest.ts";
+import {
+  imagesFolder,
+  manifestFile,
+  signatureFile,
+  type VerifiedBundle,
+  verifyBundle,
+} from "../release-manifest/verify-bundle.ts";
+import { writeDebianRepository } from "./debian-repository.ts";
+
+/** What a bundle is made from: folders, and the Ed25519 private key that signs it. */
+export interface BundleSources {
+  release: string;
+  /** OCI layout archives (`*.tar`); without it the manifest must list no image. */
+  images: string | undefined;
+  key: KeyObject;
+}
+
+/**
+ * Writes a mirror bundle to `out`, in place of an earlier one: the release, its images, the metadata of a Debian repository, SHA256SUMS over every
+ * file, and its signature. Throws if the release is not what its own SHA256SUMS says, or the images are not those of the manifest.
+ */
+export const writeBundle = async (out: string, { release, images, key }: BundleSources): Promise<VerifiedBundle> => {
+  await removeOutput(out);
+  await copyRelease(release, out);
+  if (images !== undefined) {
+    await mkdir(join(out, imagesFolder));
+    for (const name of (await readdir(images)).filter((file) => file.endsWith(".tar")))
+      await copyFile(join(images, name), join(out, imagesFolder, name));
+  }
+  const manifest: ReleaseManifest = JSON.parse(await readFile(join(out, manifestFile), "utf8"));
+  await writeDebianRepository(out, manifest, await releaseTime(out, manifest));
+  await writeChecksums(out);
+  await writeFile(join(out, signatureFile), sign(null, await readFile(join(out, checksumsFile)), key));
+  return verifyBundle(out, publicKeyOf(key));
+};
+
+/** Returns the public key of `key` as PEM. */
+export const publicKeyOf = (key: KeyObject): string =>
+  createPublicKey(key).export({ type: "spki", format: "pem" }).toString();
+
+/** Copies what SHA256SUMS of a release lists, and nothing else. */
+const copyRelease = async (from: string, to: string): Promise<void> => {
+  const digests = parseChecksums(await readFile(join(from, checksumsFile), "utf8"));
+  if (digests === undefined) throw new Error(`${checksumsFile} of the release is not valid`);
+  for (const [path, sha256] of digests) {
+    await mkdir(dirname(join(to, path)), { recursive: true });
+    await copyFile(join(from, path), join(to, path));
+    if ((await measureFile(to, path)).sha256 !== sha256) throw new Error(`${path} is not what the release built`);
+  }
+};
+
+/** The time of the release's commit, which each SBOM has. */
+const releaseTime = async (folder: string, { sboms }: ReleaseManifest): Promise<Date> => {
+  const sbom: { metadata: { timestamp: string } } = JSON.parse(
+    await readFile(join(folder, sboms[0]?.path ?? ""), "utf8"),
+  );
+  return new Date(sbom.metadata.timestamp);
+};

@@ -1,0 +1,135 @@
+import { createPublicKey, type KeyObject, verify } from "node:crypto";
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { checksumsFile, parseChecksums } from "./checksums.ts";
+import { imageDigest } from "./image-archive.ts";
+import { measureFile } from "./measure-file.ts";
+import { ReleaseFailure } from "./release-failure.ts";
+import { createManifest, manifestFormat, printManifest, type ReleaseManifest } from "./release-manifest.ts";
+import { compareText } from "./release-path.ts";
+import { parseReleaseSpec, splitImageRef } from "./release-spec.ts";
+import { parseStrictJson } from "./strict-json.ts";
+
+/** The signature of SHA256SUMS: the 64 bytes of Ed25519. */
+export const signatureFile = `${checksumsFile}.sig`;
+
+/** The name of the manifest in a release and in a mirror bundle. */
+export const manifestFile = "release-manifest.json";
+
+/** The folder of the image archives in a mirror bundle. */
+export const imagesFolder = "images";
+
+/** What a mirror bundle that passes contains. */
+export interface VerifiedBundle {
+  version: string;
+  files: number;
+  images: number;
+}
+
+/**
+ * Verifies a mirror bundle with the public key (PEM) of its signer, offline: the signature of SHA256SUMS; that it lists every file and that
+ * each has its digest; the manifest; and that the image archives are the images of the manifest. Throws `ReleaseFailure` (1), whose
+ * details name every file that is changed, unknown or missing.
+ */
+export const verifyBundle = async (folder: string, publicKeyPem: string): Promise<VerifiedBundle> => {
+  const digests = await readSignedDigests(folder, readPublicKey(publicKeyPem));
+  const faults = [
+    ...(await unknownEntries(folder, new Set([...digests.keys(), checksumsFile, signatureFile]))),
+    ...(await changedFiles(folder, digests)),
+  ];
+  if (faults.length > 0)
+    throw new ReleaseFailure("failed", "the bundle is not what was signed", faults.sort(compareText));
+  const manifest = await readManifest(folder);
+  const archives = [...digests.keys()].filter((path) => path.startsWith(`${imagesFolder}/`));
+  await checkImages(folder, manifest, archives);
+  return { version: manifest.version, files: digests.size, images: archives.length };
+};
+
+const readPublicKey = (pem: string): KeyObject => {
+  let key: KeyObject | undefined;
+  try {
+    // A private key would be accepted, too; it does not belong where bundles are verified.
+    key = pem.includes("PUBLIC KEY") ? createPublicKey(pem) : undefined;
+  } catch {
+    key = undefined;
+  }
+  if (key?.asymmetricKeyType === "ed25519") return key;
+  throw new ReleaseFailure("failed", "the file of --key is not an Ed25519 public key (PEM)");
+};
+
+const readSignedDigests = async (folder: string, key: KeyObject): Promise<ReadonlyMap<string, string>> => {
+  const read = async (path: string) => {
+    await measureFile(folder, path);
+    return readFile(join(folder, path));
+  };
+  const [sums, signature] = [await read(checksumsFile), await read(signatureFile)];
+  if (!verify(null, sums, key, signature))
+    throw new ReleaseFailure("failed", `${signatureFile} is not the signature of ${checksumsFile} by this key`);
+  const digests = parseChecksums(sums.toString("utf8"));
+  if (digests === undefined) throw new ReleaseFailure("failed", `${checksumsFile} is not valid`);
+  return digests;
+};
+
+/** Returns a sentence for each file that is not `known`, each link, pipe or device, and each empty folder. */
+const unknownEntries = async (root: string, known: ReadonlySet<string>, folder = ""): Promise<string[]> => {
+  const faults: string[] = [];
+  const entries = await readdir(join(root, folder), { withFileTypes: true });
+  if (entries.length === 0 && folder !== "") faults.push(`${printed(folder)}/ is an unknown, empty folder`);
+  for (const entry of entries) {
+    const path = folder === "" ? entry.name : `${folder}/${entry.name}`;
+    if (entry.isDirectory()) faults.push(...(await unknownEntries(root, known, path)));
+    else if (!known.has(path)) faults.push(`${printed(path)} is unknown`);
+    else if (!entry.isFile()) faults.push(`${path} is not a regular file`);
+  }
+  return faults;
+};
+
+/** A name that nobody signed may hold control characters. */
+const printed = (path: string): string => JSON.stringify(path).slice(1, -1);
+
+const changedFiles = async (folder: string, digests: ReadonlyMap<string, string>): Promise<string[]> => {
+  const faults: string[] = [];
+  for (const [path, sha256] of digests)
+    try {
+      if ((await measureFile(folder, path)).sha256 !== sha256) faults.push(`${path} is changed`);
+    } catch (error) {
+      if (!(error instanceof ReleaseFailure)) throw error;
+      faults.push(error.message);
+    }
+  return faults;
+};
+
+/** Reads the manifest of a folder, and creates it again: it must have the same bytes. */
+const readManifest = async (folder: string): Promise<ReleaseManifest> => {
+  const bytes = await readFile(join(folder, manifestFile)).catch(() => {
+    throw new ReleaseFailure("failed", `${manifestFile} is missing`);
+  });
+  try {
+    const found = parseStrictJson(bytes, manifestFile) as ReleaseManifest;
+    const spec = {
+      version: found.version,
+      artifacts: found.artifacts.map(({ size_bytes: _, sha256: __, ...entry }) => entry),
+      sboms: found.sboms.map(({ size_bytes: _, sha256: __, ...entry }) => entry),
+      images: found.images,
+    };
+    const created = await createManifest(folder, parseReleaseSpec(Buffer.from(JSON.stringify(spec))));
+    if (found.format === manifestFormat && printManifest(created) === bytes.toString("utf8")) return created;
+  } catch (error) {
+    if (error instanceof ReleaseFailure) throw new ReleaseFailure("failed", error.message, error.details);
+  }
+  throw new ReleaseFailure("failed", `${manifestFile} does not describe these files`);
+};
+
+const checkImages = async (folder: string, { images }: ReleaseManifest, archives: readonly string[]): Promise<void> => {
+  const pinned = new Map(images.map(({ name, ref }) => [splitImageRef(ref)?.digest, name]));
+  const faults: string[] = [];
+  const found = new Set<string>();
+  for (const path of archives) {
+    const digest = await imageDigest(join(folder, path), path);
+    if (pinned.has(digest)) found.add(digest);
+    else faults.push(`${path} is sha256:${digest}, which the manifest does not list`);
+  }
+  for (const [digest, name] of pinned)
+    if (digest !== undefined && !found.has(digest)) faults.push(`${name}: no archive of sha256:${digest}`);
+  if (faults.length > 0) throw new ReleaseFailure("failed", "the images are not those of the manifest", faults);
+};
