@@ -1,11 +1,13 @@
-import { execFileSync, spawnSync } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { createHash, generateKeyPairSync } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { appendFile, cp, mkdir, mkdtemp, readFile, rename, rm, symlink, unlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { pack } from "tar-stream";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { readDocument } from "../docs-check/read-document.ts";
 import { writeChecksums } from "../release/write-release.ts";
 import { runManifestCommand } from "../release-manifest/command-line.ts";
 import { createManifest, printManifest } from "../release-manifest/release-manifest.ts";
@@ -54,8 +56,8 @@ beforeEach(async () => {
   await writeFile(join(release, "stray"), "x");
   await mkdir(join(dir, "images"));
   await writeArchive(join(dir, "images/svc-core-0.2.0.oci.tar"));
-  bundle = join(dir, "bundle");
-  publicKey = join(dir, "key.pub");
+  bundle = join(dir, "mirror");
+  publicKey = join(dir, "release-key.pub");
   await writeFile(publicKey, publicKeyOf(privateKey));
   await writeBundle(bundle, { release, images: join(dir, "images"), key: privateKey });
 });
@@ -71,12 +73,15 @@ it("verifies a bundle: every file that the release and the repository metadata h
   expect(await verify()).toEqual({ code: 0, stdout: "ok: version 0.2.0, 8 files, 1 images\n", stderr: "" });
 });
 
-it("the signature and the digests can be verified with openssl and sha256sum alone", () => {
-  const openssl = ["pkeyutl", "-verify", "-pubin", "-inkey", publicKey, "-rawin"];
-  const files = ["-in", "SHA256SUMS", "-sigfile", "SHA256SUMS.sig"];
-  const cwd = bundle;
-  expect(execFileSync("openssl", [...openssl, ...files], { cwd, encoding: "utf8" })).toContain("Verified Successfully");
-  expect(spawnSync("sha256sum", ["--check", "--strict", "SHA256SUMS"], { cwd }).status).toBe(0);
+it("docs/verify-release.md: openssl and sha256sum alone verify it, and notice a change", async () => {
+  const page = "docs/verify-release.md";
+  const block = readDocument(page, readFileSync(page, "utf8")).blocks.find(({ text }) => text.includes("openssl"));
+  const check = () => spawnSync("sh", ["-euc", block?.text ?? ""], { cwd: dir, encoding: "utf8" });
+  expect(check()).toMatchObject({ status: 0, stdout: "Signature Verified Successfully\n" });
+  await writeFile(join(bundle, "server.tar.gz"), "Server");
+  expect(check()).toMatchObject({ status: 1, stdout: expect.stringContaining("server.tar.gz: FAILED") });
+  await appendFile(join(bundle, "SHA256SUMS"), "\n");
+  expect(check()).toMatchObject({ status: 1, stdout: "Signature Verification Failure\n" });
 });
 
 describe("names what differs, with exit code 1", () => {
