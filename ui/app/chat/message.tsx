@@ -59,18 +59,27 @@ export const Answer = (props: {
 const ofType = <Type extends ShownPart["type"]>(part: ShownPart, type: Type) =>
   part.type === type ? (part as Extract<ShownPart, { type: Type }>) : undefined;
 
-/** Text with its line breaks; paths of our pages are links. */
+/** Text by line, so that a list item's later lines are indented; paths of our pages are links. */
 const AnswerText = (props: { text: string }) => (
   <p class="chat-text" dir="auto">
-    <Index each={textPieces(props.text.trimEnd().replace(/^\n+/, ""))}>
-      {(piece) => (
-        <Show when={piece().href} fallback={plainText(piece().text)}>
-          {(href) => <a href={href()}>{piece().text}</a>}
-        </Show>
+    <Index each={linesOf(props.text.trimEnd().replace(/^\n+/, ""))}>
+      {(line) => (
+        <span data-item={line().startsWith("- ") ? "" : undefined}>
+          <Index each={textPieces(line())}>
+            {(piece) => (
+              <Show when={piece().href} fallback={plainText(piece().text)}>
+                {(href) => <a href={href()}>{piece().text}</a>}
+              </Show>
+            )}
+          </Index>
+        </span>
       )}
     </Index>
   </p>
 );
+
+/** Each with its line feed, so that copied text keeps it. */
+const linesOf = (text: string): string[] => text.match(/[^\n]*\n|[^\n]+/g) ?? [];
 
 const AnswerFailed = (props: { problem: ApiProblem | undefined; onRetry: (() => void) | undefined }) => (
   <div class="chat-failed">
