@@ -195,6 +195,29 @@ it("a receipt key that cannot be used, or an id that another key has, fails the 
   }
 });
 
+it("receipts of the previous signing key verify after its rotation, in the conversation that continues with the new one", async () => {
+  const keyOf = (id: string) => ({
+    SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: keyFile(`${id}.pem`),
+    SVC_CHAT_RECEIPT_SIGNING_KEY_ID: id,
+  });
+  const mock = { ...usual(), ...withoutTools, SVC_INFERENCE_CHAT_MODEL: "mock-1" };
+  const before = await startCore({ ...mock, ...keyOf("rotated-1") });
+  const path = await begin(before);
+  await (await ask(before, path)).text();
+  expect(await stopProgram(before.program)).toBe(0);
+
+  const after = await startCore({ ...mock, ...keyOf("rotated-2") });
+  await (await ask(after, path)).text();
+  const file = (await (await after.call("GET", `${path}/receipts`)).json()) as ReceiptFile;
+  const published = (await (await after.call("GET", "/v1/chat/receipt-keys")).json()) as { keys: ReceiptFile["keys"] };
+  expect([...new Set(file.items.map(({ key_id: id }) => id))]).toEqual(["rotated-1", "rotated-2"]);
+  for (const keys of [file.keys, published.keys])
+    expect(await verifyReceipts(file, keys)).toMatchObject({ turns: 2, fault: null });
+  const onlyNew = published.keys.filter(({ kid }) => kid === "rotated-2");
+  expect((await verifyReceipts(file, onlyNew)).fault).not.toBeNull();
+  expect(await stopProgram(after.program)).toBe(0);
+});
+
 /** Reports on stderr which of these packages a process loads. */
 const reportLoads = `import { registerHooks } from "node:module";
 const chat = /node_modules\\/(ai|zod|libpg-query|@ai-sdk\\/[a-z-]+)\\//;

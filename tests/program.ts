@@ -1,6 +1,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { resolve } from "node:path";
 import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
 import { systemClock } from "../kit/clock.ts";
 
 /** A program of this repository as a process, with its log. */
@@ -14,10 +16,16 @@ export interface Program {
   hasExited: boolean;
 }
 
-/** Starts a file of this repository with this process's Node and exactly this environment. */
-export const startProgram = (path: string, args: readonly string[], env: Record<string, string> = {}): Program => {
-  const file = new URL(`../${path}`, import.meta.url).pathname;
-  const child = spawn(process.execPath, [file, ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
+const root = fileURLToPath(new URL("..", import.meta.url));
+
+/** Starts a file of this repository, or of another working tree, with exactly this environment; by default with this process's Node. */
+export const startProgram = (
+  path: string,
+  args: readonly string[],
+  env: Record<string, string> = {},
+  node = process.execPath,
+): Program => {
+  const child = spawn(node, [resolve(root, path), ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
   const program: Program = {
     child,
     records: [],

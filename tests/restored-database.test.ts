@@ -1,14 +1,14 @@
-import { appendFile, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { parseDocument } from "yaml";
 import { systemClock } from "../kit/clock.ts";
 import { labCoreEnvironment } from "../scripts/lab/core-environment.ts";
 import { type Edge, startEdge } from "../scripts/lab/edge.ts";
 import { mintBridgeToken, people, seedPeople } from "../scripts/lab/people.ts";
 import { createLabPki, type LabPki } from "../scripts/lab-ca/pki.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { createHostProgram } from "./host-program.ts";
 import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 
 /* docs/restore.md with the real programs: a database restored to before hosts enrolled and renewed, and the way back for these hosts. */
@@ -57,62 +57,14 @@ const writeToken = async (name: string, more: object = {}): Promise<void> => {
   await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
 };
 
-/** A host that tails one file. */
-const createHost = (deviceId: string) => {
-  const configDir = join(dir, deviceId);
-  const config = join(configDir, "collector.yaml");
-  const log = join(dir, `${deviceId}.log`);
-  let program: Program | undefined;
-  const command = async (name: string, ...args: string[]): Promise<Program> => {
-    const run = startProgram("collector/main.ts", [name, ...args]);
-    await run.exited;
-    return run;
-  };
-  return {
-    deviceId,
-    identity: prefix + deviceId,
-    enroll: async (...more: string[]) => {
-      const run = await command(
-        "enroll",
-        ...["--core", edge.url, "--ingest", `localhost:${ports.ingestPort}`, "--token-file", join(dir, "token")],
-        ...["--device-id", deviceId, "--identity-prefix", prefix, "--ca-bundle", pki.serverCaFile],
-        ...["--config-dir", configDir, ...more],
-        ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
-      );
-      expect(await run.exited, run.stderr).toBe(0);
-    },
-    tail: async () => {
-      const document = parseDocument(await readFile(config, "utf8"));
-      const source = { type: "file", include: [log], start_at: "beginning" };
-      document.setIn(["sources"], document.createNode([source]));
-      await writeFile(config, document.toString());
-      await appendFile(log, "");
-    },
-    write: (...lines: string[]) => appendFile(log, lines.map((line) => `${deviceId} ${line}\n`).join("")),
-    start: () => {
-      program = startProgram("collector/main.ts", ["run", "--config", config]);
-    },
-    renew: async () => {
-      const run = await command("renew", "--config", config);
-      expect(await run.exited, run.stderr).toBe(0);
-    },
-    hasPendingPromotion: () =>
-      stat(join(configDir, "identity", "previous")).then(
-        () => true,
-        () => false,
-      ),
-    diag: async () => {
-      const run = await command("diag", "--json", "--config", config);
-      return run.records[0] as {
-        running: { forwarder: { last_error: string | null }; heartbeat: { last_error: string | null } } | null;
-        queue: { records: number };
-      };
-    },
-    stop: async () => {
-      if (program) expect(await stopProgram(program), program.stderr).toBe(0);
-    },
-  };
-};
+const createHost = (deviceId: string) =>
+  createHostProgram(deviceId, () => ({
+    dir,
+    coreUrl: edge.url,
+    ingestPort: ports.ingestPort,
+    caBundle: pki.serverCaFile,
+    identityPrefix: prefix,
+  }));
 
 beforeAll(async () => {
   dir = await mkdtemp(join(tmpdir(), "restored-"));

@@ -1,0 +1,107 @@
+import { appendFile, readFile, stat, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect } from "vitest";
+import { parseDocument } from "yaml";
+import { type Program, startProgram, stopProgram } from "./program.ts";
+
+/** The addresses and files with which a host enrolls. */
+export interface HostTarget {
+  /** Holds the host's files, and the bootstrap token in `token`. */
+  dir: string;
+  coreUrl: string;
+  ingestPort: number;
+  /** The CAs of core and edge. */
+  caBundle: string;
+  identityPrefix: string;
+}
+
+/** A host whose collector runs as a process and tails one file; every command is the collector's own. */
+export interface HostProgram {
+  readonly deviceId: string;
+  readonly identity: string;
+  readonly configDir: string;
+  /** Fails the test when the command does. */
+  enroll(...more: string[]): Promise<void>;
+  /** Makes the log its only source, read from the beginning. */
+  tail(): Promise<void>;
+  /** Sets a value of the config. */
+  edit(path: readonly (string | number)[], value: unknown): Promise<void>;
+  /** Appends lines to the log, each after the name of the host. */
+  write(...lines: string[]): Promise<void>;
+  start(): void;
+  /** The running collector. */
+  program(): Program | undefined;
+  renew(): Promise<void>;
+  /** Whether core has not yet accepted the newest credentials. */
+  hasPendingPromotion(): Promise<boolean>;
+  diag(): Promise<HostDiagnosis>;
+  /** Stops the collector; fails the test unless it exits with 0. */
+  stop(): Promise<void>;
+}
+
+/** The parts of `svc-collector diag` that tests read. */
+interface HostDiagnosis {
+  running: { forwarder: { last_error: string | null }; heartbeat: { last_error: string | null } } | null;
+  queue: { records: number };
+}
+
+/** Creates a host that is not enrolled; `target` is read at each enrollment. */
+export const createHostProgram = (deviceId: string, target: () => HostTarget): HostProgram => {
+  const { dir, identityPrefix } = target();
+  const configDir = join(dir, deviceId);
+  const config = join(configDir, "collector.yaml");
+  const log = join(dir, `${deviceId}.log`);
+  let program: Program | undefined;
+  const command = async (name: string, ...args: string[]): Promise<Program> => {
+    const run = startProgram("collector/main.ts", [name, ...args]);
+    await run.exited;
+    return run;
+  };
+  const edit: HostProgram["edit"] = async (path, value) => {
+    const document = parseDocument(await readFile(config, "utf8"));
+    document.setIn(path, document.createNode(value));
+    await writeFile(config, document.toString());
+  };
+  return {
+    deviceId,
+    identity: identityPrefix + deviceId,
+    configDir,
+    enroll: async (...more) => {
+      const { coreUrl, ingestPort, caBundle } = target();
+      const run = await command(
+        "enroll",
+        ...["--core", coreUrl, "--ingest", `localhost:${ingestPort}`, "--token-file", join(dir, "token")],
+        ...["--device-id", deviceId, "--identity-prefix", identityPrefix, "--ca-bundle", caBundle],
+        ...["--config-dir", configDir, ...more],
+        ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
+      );
+      expect(await run.exited, run.stderr).toBe(0);
+    },
+    tail: async () => {
+      await edit(["sources"], [{ type: "file", include: [log], start_at: "beginning" }]);
+      await appendFile(log, "");
+    },
+    edit,
+    write: (...lines) => appendFile(log, lines.map((line) => `${deviceId} ${line}\n`).join("")),
+    start: () => {
+      program = startProgram("collector/main.ts", ["run", "--config", config]);
+    },
+    program: () => program,
+    renew: async () => {
+      const run = await command("renew", "--config", config);
+      expect(await run.exited, run.stderr).toBe(0);
+    },
+    hasPendingPromotion: () =>
+      stat(join(configDir, "identity", "previous")).then(
+        () => true,
+        () => false,
+      ),
+    diag: async () => {
+      const run = await command("diag", "--json", "--config", config);
+      return run.records[0] as unknown as HostDiagnosis;
+    },
+    stop: async () => {
+      if (program) expect(await stopProgram(program), program.stderr).toBe(0);
+    },
+  };
+};
