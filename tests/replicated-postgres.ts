@@ -1,10 +1,10 @@
-import { appendFile, chown, rm, stat, writeFile } from "node:fs/promises";
+import { appendFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import pg from "pg";
 import { systemClock } from "../kit/clock.ts";
 import { waitUntil } from "../scripts/lab/wait-until.ts";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts";
-import { run } from "../scripts/postgres/embedded-postgres-files.ts";
+import { takeBaseBackup } from "./base-backup.ts";
 
 /** A primary that can fail over. Everything of it is the current primary's. */
 export interface ReplicatedPostgres extends EmbeddedPostgres {
@@ -69,33 +69,17 @@ const withClient = async (server: EmbeddedPostgres, work: (client: pg.Client) =>
   }
 };
 
-/** Starts a hot standby from an online copy of the primary's data directory (PostgreSQL's manual, "Making a Base Backup Using the Low Level API"). */
+/** Starts a hot standby from a base backup of the primary. */
 const startStandby = async (primary: EmbeddedPostgres): Promise<EmbeddedPostgres> => {
   const standby = await startEmbeddedPostgres();
-  await withClient(primary, async (client) => {
-    const { rows: settings } = await client.query<{ data_directory: string }>("show data_directory");
-    const from = settings[0]?.data_directory ?? "";
-    await client.query("select pg_backup_start('standby', true)");
-    await standby.restart({
-      mode: "immediate",
-      async whileStopped(dataDir) {
-        const { uid, gid, mode } = await stat(dataDir);
-        await rm(dataDir, { recursive: true });
-        // Fails when a file ends in the middle, which a base backup may ignore.
-        await run("cp", ["-Rp", from, dataDir]).catch(() => undefined);
-        await run("chmod", [(mode & 0o777).toString(8), dataDir]);
-        const { rows } = await client.query<{ labelfile: string }>("select labelfile from pg_backup_stop(false)");
-        for (const name of ["postmaster.pid", "postmaster.opts", "server.log"])
-          await rm(join(dataDir, name), { force: true });
-        const files = { backup_label: rows[0]?.labelfile ?? "", "standby.signal": "" };
-        for (const [name, text] of Object.entries(files)) {
-          await writeFile(join(dataDir, name), text);
-          await chown(join(dataDir, name), uid, gid);
-        }
-        const source = `host=${hostOf(primary)} port=5432 user=postgres`;
-        await appendFile(join(dataDir, "postgresql.auto.conf"), `primary_conninfo = '${source}'\n`);
-      },
-    });
+  await standby.restart({
+    mode: "immediate",
+    async whileStopped(dataDir) {
+      await rm(dataDir, { recursive: true });
+      await takeBaseBackup(primary, dataDir, { "standby.signal": "" });
+      const source = `host=${hostOf(primary)} port=5432 user=postgres`;
+      await appendFile(join(dataDir, "postgresql.auto.conf"), `primary_conninfo = '${source}'\n`);
+    },
   });
   return standby;
 };

@@ -69,7 +69,8 @@ export const startLabCore = async (
   return { ...core, pki, authTokenSecret, userIds, api, sql, databaseUrl, processes };
 };
 
-const startDirectory = async (dir: string, cleanup: AsyncDisposableStack): Promise<Record<string, string>> => {
+/** Starts a directory API; returns the variables with which core syncs it. */
+export const startDirectory = async (dir: string, cleanup: AsyncDisposableStack): Promise<Record<string, string>> => {
   const directory = await startDirectoryApi();
   cleanup.defer(() => directory.close());
   return {
@@ -79,7 +80,7 @@ const startDirectory = async (dir: string, cleanup: AsyncDisposableStack): Promi
 };
 
 /** Waits until core has the three people; returns their ids. */
-const awaitPeople = (sql: Sql, { clock, signal }: LabContext): Promise<UserIds> =>
+export const awaitPeople = (sql: Sql, { clock, signal }: Pick<LabContext, "clock" | "signal">): Promise<UserIds> =>
   waitUntil({ what: "core has synced the directory", clock, signal }, async () => {
     const rows = await sql<{ subject: string; userId: string }[]>`
       select subject, user_id as "userId" from authentication_identity join person using (user_id) where status = 'active'`;

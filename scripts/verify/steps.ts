@@ -9,6 +9,7 @@ import { generateClient } from "../generate/client.ts";
 import { violationsOf } from "./architecture.ts";
 import { dependencyFaults, lockFaults } from "./dependencies.ts";
 import { readSources } from "./imports.ts";
+import { changedMigrations, newestReleaseTag } from "./released-migrations.ts";
 
 /** The result of a step. */
 export interface StepResult {
@@ -100,6 +101,13 @@ const migrations = () =>
     return resultOf(added.map(([path, text]) => `the schema is ahead of the migrations by ${path}:\n${text}`));
   });
 
+const releasedMigrations = async (): Promise<StepResult> => {
+  const tag = await newestReleaseTag();
+  if (tag === undefined) return { note: "no release tag yet: nothing to compare with" };
+  const changed = await changedMigrations(tag);
+  return { note: `compared with ${tag}`, ...resultOf(changed.map((path) => `${path} is not as in ${tag}`)) };
+};
+
 const protocolCompatibility = async (): Promise<StepResult> => {
   const git = async (...args: string[]) => (await execute("git", args)).stdout.trim();
   const tag = await git("describe", "--tags", "--abbrev=0").catch(() => undefined);
@@ -135,6 +143,11 @@ export const steps: readonly Step[] = [
     name: "migrations",
     remedy: "run `node_modules/.bin/drizzle-kit generate --name <what-changed>`; migrations are never edited",
     check: migrations,
+  },
+  {
+    name: "released migrations",
+    remedy: "restore them, and add a migration instead (CONTRIBUTING.md)",
+    check: releasedMigrations,
   },
   { name: "generated documents", remedy: regenerate, check: generatedDocuments },
   {

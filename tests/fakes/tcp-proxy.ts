@@ -4,8 +4,8 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 /** A TCP proxy on loopback that fails as networks do. */
 export interface TcpProxy {
   port: number;
-  /** Connects later connections to this Unix socket. */
-  target(path: string): void;
+  /** Connects later connections to this Unix socket, or to this port of 127.0.0.1. */
+  target(to: string | number): void;
   /** Swallows every byte in both directions, of open connections and of later ones; no connection is closed. */
   swallow(isSwallowing: boolean): void;
   /** Swallows what connections that are open now send and receive; later ones work. */
@@ -19,14 +19,14 @@ export interface TcpProxy {
   close(): Promise<void>;
 }
 
-/** Starts a proxy in front of a Unix socket. */
-export const startTcpProxy = async (path: string): Promise<TcpProxy> => {
-  let target = path;
+/** Starts a proxy in front of a Unix socket, or of a port of 127.0.0.1. */
+export const startTcpProxy = async (to: string | number): Promise<TcpProxy> => {
+  let target = to;
   let isSwallowing = false;
   let edit: ((bytes: Buffer) => Buffer) | null = null;
   const open = new Map<Socket, { upstream: Socket; isSwallowed: boolean }>();
   const server = createServer((client) => {
-    const upstream = connect({ path: target });
+    const upstream = connect(typeof target === "string" ? { path: target } : { host: "127.0.0.1", port: target });
     const pair = { upstream, isSwallowed: false };
     open.set(client, pair);
     const isLost = () => isSwallowing || pair.isSwallowed;
