@@ -1,23 +1,27 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { DaemonSet } from "kubernetes-models/apps/v1/DaemonSet";
-import { Deployment } from "kubernetes-models/apps/v1/Deployment";
-import { Ingress } from "kubernetes-models/networking.k8s.io/v1/Ingress";
-import { NetworkPolicy } from "kubernetes-models/networking.k8s.io/v1/NetworkPolicy";
-import { PodDisruptionBudget } from "kubernetes-models/policy/v1/PodDisruptionBudget";
-import type { Container } from "kubernetes-models/v1/Container";
-import { Namespace } from "kubernetes-models/v1/Namespace";
-import type { PodSpec } from "kubernetes-models/v1/PodSpec";
-import { Service } from "kubernetes-models/v1/Service";
+import { DaemonSet, type IDaemonSet } from "kubernetes-models/apps/v1/DaemonSet";
+import { Deployment, type IDeployment } from "kubernetes-models/apps/v1/Deployment";
+import { type IIngress, Ingress } from "kubernetes-models/networking.k8s.io/v1/Ingress";
+import { type INetworkPolicy, NetworkPolicy } from "kubernetes-models/networking.k8s.io/v1/NetworkPolicy";
+import { type IPodDisruptionBudget, PodDisruptionBudget } from "kubernetes-models/policy/v1/PodDisruptionBudget";
+import type { IContainer } from "kubernetes-models/v1/Container";
+import { type INamespace, Namespace } from "kubernetes-models/v1/Namespace";
+import type { IPodSpec } from "kubernetes-models/v1/PodSpec";
+import { type IService, Service } from "kubernetes-models/v1/Service";
 import { parse, parseAllDocuments } from "yaml";
 
 const models = { DaemonSet, Deployment, Ingress, Namespace, NetworkPolicy, PodDisruptionBudget, Service };
 
-/** A manifest as the model of its kind, which validates it against Kubernetes' schema. */
-export type Manifest = InstanceType<(typeof models)[keyof typeof models]>;
-
-/** A manifest as it is written. */
-export type ManifestData = Manifest & { apiVersion: string; kind: keyof typeof models };
+/** A manifest as it is written, by its kind. */
+export type ManifestData =
+  | IDaemonSet
+  | IDeployment
+  | IIngress
+  | INamespace
+  | INetworkPolicy
+  | IPodDisruptionBudget
+  | IService;
 
 /** The parts of a kustomization that the manifests use. */
 export interface Kustomization {
@@ -45,24 +49,27 @@ export const readManifests = (path: string): ManifestFolder => {
   return { path, kustomization, data };
 };
 
-/** Returns the model of a manifest. Throws for a kind that no manifest has so far. */
-export const modelOf = (data: ManifestData): Manifest => {
+/** Validates a manifest against Kubernetes' schema of its kind. Throws for a fault, and for a kind that no manifest has so far. */
+export const validateManifest = (data: ManifestData): void => {
   const Model = models[data.kind];
   if (Model === undefined) throw new Error(`no model of ${data.kind}`);
-  return new (Model as new (data: ManifestData) => Manifest)(data);
+  new (Model as new (data: ManifestData) => { validate(): void })(data).validate();
 };
 
 /** Returns the pod of the Deployment or DaemonSet with this name. */
-export const podOf = ({ data }: ManifestFolder, name: string): PodSpec => {
-  const workload = data.find(({ kind, metadata }) => /^(Deployment|DaemonSet)$/.test(kind) && metadata?.name === name);
-  const pod = (workload as Deployment | undefined)?.spec?.template.spec;
-  if (pod === undefined) throw new Error(`no pod ${name}`);
-  return pod as PodSpec;
+export const podOf = ({ data }: Pick<ManifestFolder, "data">, name: string): IPodSpec => {
+  const pods = data.flatMap((manifest) =>
+    (manifest.kind === "Deployment" || manifest.kind === "DaemonSet") && manifest.metadata?.name === name
+      ? [manifest.spec?.template.spec]
+      : [],
+  );
+  if (pods[0] === undefined) throw new Error(`no pod ${name}`);
+  return pods[0];
 };
 
 /** Returns a container or init container of a pod. */
-export const containerOf = (pod: PodSpec, name: string): Container => {
+export const containerOf = (pod: IPodSpec, name: string): IContainer => {
   const container = [...pod.containers, ...(pod.initContainers ?? [])].find((entry) => entry.name === name);
   if (container === undefined) throw new Error(`no container ${name}`);
-  return container as Container;
+  return container;
 };

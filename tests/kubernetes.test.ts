@@ -10,7 +10,7 @@ import { parseCoreConfig } from "../functions/config.ts";
 import { parseCollectorConfig } from "../proto/collector-config/parse.ts";
 import { parseWebConfig } from "../ui/bff/config.ts";
 import { createBlockRunner } from "./documented-block.ts";
-import { containerOf, type ManifestData, modelOf, podOf, readManifests } from "./kubernetes-manifests.ts";
+import { containerOf, type ManifestData, podOf, readManifests, validateManifest } from "./kubernetes-manifests.ts";
 
 const root = new URL("..", import.meta.url).pathname;
 const server = readManifests("docs/deploy/kubernetes");
@@ -50,7 +50,7 @@ const unknownKeys = (data: readonly ManifestData[]): string => {
 };
 
 describe("the manifests of docs/deploy/kubernetes", () => {
-  it.each(manifests)("match Kubernetes' schema: $name", ({ manifest }) => modelOf(manifest).validate());
+  it.each(manifests)("match Kubernetes' schema: $name", ({ manifest }) => validateManifest(manifest));
 
   it("have no key that Kubernetes does not know", () => {
     expect(unknownKeys(manifests.map(({ manifest }) => manifest))).toBe("");
@@ -97,6 +97,62 @@ describe("the manifests of docs/deploy/kubernetes", () => {
       expect(routes).toContain(`"${probe?.httpGet?.path}"`);
       expect(container.ports?.map((port) => port.name)).toContain(probe?.httpGet?.port);
     }
+  });
+});
+
+describe("the references of docs/deploy/kubernetes", () => {
+  interface Selector {
+    matchLabels?: Record<string, string> | undefined;
+  }
+  interface Peer {
+    podSelector?: Selector | undefined;
+    namespaceSelector?: Selector | undefined;
+  }
+  const byNamespace = new Map(folders.map((folder) => [folder.kustomization.namespace, folder]));
+  const namespaceLabel = "kubernetes.io/metadata.name";
+  /** Returns the port names of the pods that a peer selects; undefined for pods that are not in the manifests. */
+  const portsOf = (own: string, { podSelector, namespaceSelector }: Peer): (string | undefined)[] | undefined => {
+    const folder = byNamespace.get(namespaceSelector?.matchLabels?.[namespaceLabel] ?? own);
+    const name = podSelector?.matchLabels?.["app.kubernetes.io/name"];
+    if (folder === undefined || name === undefined) return undefined;
+    return containerOf(podOf(folder, name), name).ports?.map((port) => port.name);
+  };
+  const namesOf = (ports: readonly { port?: string | number }[] | undefined) =>
+    (ports ?? []).flatMap(({ port }) => (typeof port === "string" ? [port] : []));
+
+  it.each(folders)("let services and policies of $path name pods and ports that exist", ({ kustomization, data }) => {
+    const { namespace } = kustomization;
+    let named = 0;
+    const check = (peer: Peer, ports: readonly string[]): void => {
+      named += ports.length;
+      for (const port of ports) expect(portsOf(namespace, peer)).toContain(port);
+    };
+    for (const manifest of data) {
+      if (manifest.kind === "Service")
+        check(
+          { podSelector: { matchLabels: manifest.spec?.selector } },
+          (manifest.spec?.ports ?? []).map(({ targetPort }) => String(targetPort)),
+        );
+      if (manifest.kind !== "NetworkPolicy" || manifest.spec === undefined) continue;
+      const { podSelector, ingress = [], egress = [] } = manifest.spec;
+      for (const { ports } of ingress) check({ podSelector }, namesOf(ports));
+      for (const { to = [], ports } of egress) for (const peer of to) check(peer, namesOf(ports));
+    }
+    expect(named).toBeGreaterThan(3);
+  });
+
+  it("deny what no policy allows, and let the ingress lead to services that exist", () => {
+    for (const { data } of folders) {
+      const all = data.find(({ kind, metadata }) => kind === "NetworkPolicy" && metadata?.name === "deny-all");
+      expect(all?.spec).toEqual({ podSelector: {}, policyTypes: ["Ingress", "Egress"] });
+    }
+    const rules = server.data.flatMap((manifest) => (manifest.kind === "Ingress" ? (manifest.spec?.rules ?? []) : []));
+    const backends = rules.flatMap(({ http }) => http?.paths.map(({ backend }) => backend.service) ?? []);
+    expect(backends.map((service) => `${service?.name}:${service?.port?.name}`)).toEqual(["web:http", "core:http"]);
+    for (const service of backends)
+      expect(server.data.some(({ kind, metadata }) => kind === "Service" && metadata?.name === service?.name)).toBe(
+        true,
+      );
   });
 });
 
