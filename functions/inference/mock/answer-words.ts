@@ -1,4 +1,5 @@
 import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/filter.ts";
+import type { Period } from "./sql.ts";
 
 /** Returns a value of a row for a person. Names were written by others: without line breaks and control characters, and not too long. */
 export const shown = (value: unknown, lengthMax = 120): string => {
@@ -35,6 +36,10 @@ export const lasting = (seconds: unknown): string => {
   const [size, unit] = units.find(([, , from]) => length >= from) ?? [1, "s"];
   return `${Math.floor(length / size)} ${unit}`;
 };
+
+/** Returns a period in words, such as `in the last 24 h`. */
+export const duringPeriod = ({ since, seconds }: Period): string =>
+  since === null ? `in the last ${lasting(seconds)}` : `since ${at(since)}`;
 
 /** Returns how long ago something happened; `never` for null. */
 export const ago = (seconds: unknown): string =>

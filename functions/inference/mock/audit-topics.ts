@@ -1,7 +1,7 @@
-import { at, counted, fleetPath, lasting, lines, numberOf, shown } from "./answer-words.ts";
+import { at, counted, duringPeriod, fleetPath, lines, numberOf, shown } from "./answer-words.ts";
 import type { Question } from "./question.ts";
 import { inPeriod } from "./sql.ts";
-import { daySeconds, listed, none, once, type Topic } from "./topic.ts";
+import { listed, none, once, periodOf, type Topic } from "./topic.ts";
 
 /** Refused enrollments, refused requests of enrolled hosts, and revoked hosts. */
 export const refusals: Topic = {
@@ -9,8 +9,7 @@ export const refusals: Topic = {
   intent: "I look for failures in the audit log, and for hosts that core refused.",
   matches: ({ text }) => /\bauth|refus|reject|denied|\bdeny|fail|clock/.test(text),
   next: once((question) => {
-    const { since, periodSeconds } = question;
-    const period = (column: string) => inPeriod(column, { since, seconds: periodSeconds ?? daySeconds });
+    const period = (column: string) => inPeriod(column, periodOf(question));
     return [
       `select action, coalesce(reason_code, reason) as cause, count(*) as events, max(occurred_at) as last_at from audit_events
         where outcome = 'failure' and ${period("occurred_at")} group by action, cause order by events desc, action limit 20`,
@@ -20,8 +19,8 @@ export const refusals: Topic = {
         where state = 'revoked'`,
     ];
   }),
-  answer: ({ since, periodSeconds }, [failures = [], hosts = [], [revoked] = none]) => {
-    const period = since === null ? `in the last ${lasting(periodSeconds ?? daySeconds)}` : `since ${at(since)}`;
+  answer: (question, [failures = [], hosts = [], [revoked] = none]) => {
+    const period = duringPeriod(periodOf(question));
     return lines(
       failures.length === 0
         ? `The audit log has no failure ${period}.`
@@ -51,13 +50,12 @@ export const changes: Topic = {
       text,
     ) && !/refus|fail|reject|denied/.test(text),
   next: once((question) => {
-    const { since, periodSeconds } = question;
     // Reading is no change.
     const kind = isAboutSignIns(question)
       ? "action = 'operator.sign_in'"
       : "action not in ('operator.sign_in', 'fleet.export', 'chat.tool_call')";
     const condition = `actor_type = 'operator' and ${kind}
-      and ${inPeriod("occurred_at", { since, seconds: periodSeconds ?? daySeconds })}`;
+      and ${inPeriod("occurred_at", periodOf(question))}`;
     return [
       `select actor_display, action, outcome, count(*) as events, max(occurred_at) as last_at from audit_events
         where ${condition} group by actor_display, action, outcome order by events desc, last_at desc limit 20`,
@@ -69,9 +67,8 @@ export const changes: Topic = {
     ];
   }),
   answer: (question, [byActor = [], events = []]) => {
-    const { since, periodSeconds } = question;
     const signIns = isAboutSignIns(question);
-    const period = since === null ? `in the last ${lasting(periodSeconds ?? daySeconds)}` : `since ${at(since)}`;
+    const period = duringPeriod(periodOf(question));
     if (byActor.length === 0)
       return signIns
         ? `The audit log has no sign-in of an operator ${period}.`

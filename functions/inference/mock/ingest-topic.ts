@@ -1,9 +1,6 @@
-import { at, counted, fleetPath, lasting, lines, numberOf, shown, sized } from "./answer-words.ts";
-import type { Question } from "./question.ts";
+import { at, counted, duringPeriod, fleetPath, lines, numberOf, shown, sized } from "./answer-words.ts";
 import { inPeriod } from "./sql.ts";
-import { listed, none, once, type Topic } from "./topic.ts";
-
-const secondsOf = ({ periodSeconds }: Question): number => periodSeconds ?? 86_400;
+import { listed, none, once, periodOf, type Topic } from "./topic.ts";
 
 /** How much core ingested, per hour, per kind and by which hosts. */
 export const ingest: Topic = {
@@ -11,7 +8,7 @@ export const ingest: Topic = {
   intent: "I add up the ingested records by hour, kind and host.",
   matches: ({ text }) => /ingest|volume|traffic|throughput|how much|sends? (the )?most|(per|an|each) hour/.test(text),
   next: once((question) => {
-    const condition = inPeriod("hour", { since: question.since, seconds: secondsOf(question) });
+    const condition = inPeriod("hour", periodOf(question));
     const sums = "sum(envelopes) as records, sum(payload_bytes) as bytes";
     return [
       `select ${sums}, count(distinct identity) as hosts, (select count(*) from collectors where state <> 'revoked') as fleet
@@ -24,8 +21,7 @@ export const ingest: Topic = {
     ];
   }),
   answer: (question, [[totals] = none, hours = [], kinds = [], hosts = []]) => {
-    const { since } = question;
-    const period = since === null ? `in the last ${lasting(secondsOf(question))}` : `since ${at(since)}`;
+    const period = duringPeriod(periodOf(question));
     if (hosts.length === 0)
       return `Core stored no record ${period}. Hosts that never forwarded: ${fleetPath({ forwarding: "never" })}`;
     const amount = (row: (typeof hours)[number]) => `${counted(row.records, "record")}, ${sized(row.bytes)}`;

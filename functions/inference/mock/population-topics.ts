@@ -1,7 +1,7 @@
-import { at, counted, fleetPath, lasting, lines, more, numberOf, shown } from "./answer-words.ts";
+import { at, counted, duringPeriod, fleetPath, lines, more, numberOf, shown } from "./answer-words.ts";
 import type { Question } from "./question.ts";
 import { inPeriod, onPlatform } from "./sql.ts";
-import { daySeconds, listed, none, once, type Topic } from "./topic.ts";
+import { listed, none, once, periodOf, type Topic } from "./topic.ts";
 
 /** Which hosts enrolled lately. */
 export const enrollments: Topic = {
@@ -12,17 +12,16 @@ export const enrollments: Topic = {
       text,
     ),
   next: once((question) => {
-    const { since, periodSeconds, platform } = question;
-    const condition = `${inPeriod("enrolled_at", { since, seconds: periodSeconds ?? daySeconds })} and ${onPlatform(platform)}`;
+    const condition = `${inPeriod("enrolled_at", periodOf(question))} and ${onPlatform(question.platform)}`;
     return [
       `select count(*) filter (where ${condition}) as enrolled, count(*) as fleet from collectors`,
       `select device_id, state, platform, version, policy, enrolled_at from collectors
         where ${condition} order by enrolled_at desc, device_id limit ${listed(question)}`,
     ];
   }),
-  answer: ({ since, periodSeconds, platform }, [[totals] = none, hosts = []]) => {
-    const period = since === null ? `in the last ${lasting(periodSeconds ?? daySeconds)}` : `since ${at(since)}`;
-    const place = platform === null ? "" : ` on ${platform}`;
+  answer: (question, [[totals] = none, hosts = []]) => {
+    const period = duringPeriod(periodOf(question));
+    const place = question.platform === null ? "" : ` on ${question.platform}`;
     return lines(
       `${counted(totals?.enrolled, "host")}${place} of ${numberOf(totals?.fleet).toLocaleString("en-US")} enrolled ${period}${hosts.length === 0 ? "." : ", the newest first:"}`,
       hosts.map(

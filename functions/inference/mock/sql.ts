@@ -20,8 +20,14 @@ export const onPlatform = (platform: string | null): string => {
     : `split_part(platform, '/', 1) = ${textLiteral(platform)}`;
 };
 
-/** Returns the condition that `column` is not before the start of a period: `since`, or the last `seconds`. */
-export const inPeriod = (column: string, { since, seconds }: { since: string | null; seconds: number }): string =>
+/** A period that ends now: it starts at `since`, or `seconds` ago without one. */
+export interface Period {
+  since: string | null;
+  seconds: number;
+}
+
+/** Returns the condition that `column` is in a period. */
+export const inPeriod = (column: string, { since, seconds }: Period): string =>
   since === null
     ? `${column} > now() - make_interval(secs => ${seconds})`
     : `${column} >= ${textLiteral(since)}::timestamptz`;

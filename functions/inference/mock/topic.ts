@@ -1,4 +1,5 @@
 import type { Question } from "./question.ts";
+import type { Period } from "./sql.ts";
 
 /** A row of a query, by column. */
 export type Row = Readonly<Record<string, unknown>>;
@@ -9,8 +10,14 @@ export type Rows = readonly Row[];
 /** The rows of a query that has none. */
 export const none: Rows = [];
 
-/** The period of most questions that name none. */
+/** A day, the period of most questions that name none. */
 export const daySeconds = 86_400;
+
+/** Returns the period of a question: since a time, or the last seconds. */
+export const periodOf = ({ since, periodSeconds }: Question): Period => ({
+  since,
+  seconds: periodSeconds ?? daySeconds,
+});
 
 /** A question that the mock understands. */
 export interface Topic {
