@@ -1,37 +1,34 @@
 import { spawnSync } from "node:child_process";
-import { createHash, generateKeyPairSync } from "node:crypto";
+import { generateKeyPairSync } from "node:crypto";
 import { readFileSync } from "node:fs";
-import { appendFile, cp, mkdir, mkdtemp, readFile, rename, rm, symlink, unlink, writeFile } from "node:fs/promises";
+import {
+  appendFile,
+  cp,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rename,
+  rm,
+  symlink,
+  unlink,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { buffer } from "node:stream/consumers";
-import { pack } from "tar-stream";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { sampleImageDigest, writeImageArchive } from "../../tests/image-archive.ts";
 import { readDocument } from "../docs-check/read-document.ts";
 import { writeChecksums } from "../release/write-release.ts";
 import { runManifestCommand } from "../release-manifest/command-line.ts";
 import { createManifest, printManifest } from "../release-manifest/release-manifest.ts";
 import { publicKeyOf, writeBundle } from "./write-bundle.ts";
 
-const sha256 = (content: string) => createHash("sha256").update(content).digest("hex");
-const imageManifest = JSON.stringify({ schemaVersion: 2 });
 const { privateKey } = generateKeyPairSync("ed25519");
 
 let dir: string;
 let bundle: string;
 let publicKey: string;
-
-const writeArchive = async (
-  path: string,
-  { blobName = sha256(imageManifest), digest = sha256(imageManifest) } = {},
-) => {
-  const archive = pack();
-  archive.entry({ name: "oci-layout" }, '{"imageLayoutVersion":"1.0.0"}');
-  archive.entry({ name: `blobs/sha256/${blobName}` }, imageManifest);
-  archive.entry({ name: "index.json" }, JSON.stringify({ manifests: [{ digest: `sha256:${digest}` }] }));
-  archive.finalize();
-  await writeFile(path, await buffer(archive));
-};
 
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), "mirror-bundle-"));
@@ -48,14 +45,14 @@ beforeEach(async () => {
     version: "0.2.0",
     artifacts: [{ path: "server.tar.gz", kind: "bundle", platform: "any" }],
     sboms: [{ path: "sboms/server.json", format: "CycloneDX 1.6", for: "server.tar.gz" }],
-    images: [{ name: "core", ref: `svc-core:0.2.0@sha256:${sha256(imageManifest)}` }],
+    images: [{ name: "core", ref: `svc-core:0.2.0@sha256:${sampleImageDigest}` }],
   });
   await writeFile(join(release, "release-manifest.json"), printManifest(manifest));
   await writeChecksums(release);
   // Nobody listed it, so it is not signed.
   await writeFile(join(release, "stray"), "x");
   await mkdir(join(dir, "images"));
-  await writeArchive(join(dir, "images/svc-core-0.2.0.oci.tar"));
+  await writeImageArchive(join(dir, "images/svc-core-0.2.0.oci.tar"));
   bundle = join(dir, "mirror");
   publicKey = join(dir, "release-key.pub");
   await writeFile(publicKey, publicKeyOf(privateKey));
@@ -163,20 +160,22 @@ describe("writes no bundle", () => {
 
   it("without the images of the manifest, with others, or with an archive that is damaged", async () => {
     await expect(write()).rejects.toMatchObject({ details: [expect.stringContaining("core: no archive of sha256:")] });
-    await writeArchive(join(dir, "images/other.tar"), { digest: "0".repeat(64) });
+    await writeImageArchive(join(dir, "images/other.tar"), { digest: "0".repeat(64) });
     await expect(write(join(dir, "images"))).rejects.toThrow("other.tar is not the OCI layout archive of one image");
-    await writeArchive(join(dir, "images/other.tar"), { blobName: "0".repeat(64) });
+    await writeImageArchive(join(dir, "images/other.tar"), { blobName: "0".repeat(64) });
     await expect(write(join(dir, "images"))).rejects.toThrow("has a blob that is not what its name says");
     await writeFile(join(dir, "images/other.tar"), "no archive".repeat(100));
     await expect(write(join(dir, "images"))).rejects.toThrow("other.tar is not");
   });
 
   it("of a release that was changed after it was built, nor over something else", async () => {
+    expect(await readdir(dir)).not.toContain("again");
     await cp(join(dir, "release"), join(dir, "again"), { recursive: true });
     await unlink(join(dir, "again/SHA256SUMS"));
     await expect(write(join(dir, "images"))).rejects.toThrow("has something else in it");
     await rm(join(dir, "again"), { recursive: true });
     await writeFile(join(dir, "release/server.tar.gz"), "Server");
     await expect(write(join(dir, "images"))).rejects.toThrow("server.tar.gz is not what the release built");
+    expect((await readdir(dir)).filter((name) => name.startsWith("again"))).toEqual([]);
   });
 });

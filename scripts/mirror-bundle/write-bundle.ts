@@ -1,5 +1,5 @@
 import { createPublicKey, type KeyObject, sign } from "node:crypto";
-import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { removeOutput, writeChecksums } from "../release/write-release.ts";
 import { checksumsFile, parseChecksums } from "../release-manifest/checksums.ts";
@@ -26,19 +26,31 @@ export interface BundleSources {
  * Writes a mirror bundle to `out`, in place of an earlier one: the release, its images, the metadata of a Debian repository, SHA256SUMS over every
  * file, and its signature. Throws if the release is not what its own SHA256SUMS says, or the images are not those of the manifest.
  */
-export const writeBundle = async (out: string, { release, images, key }: BundleSources): Promise<VerifiedBundle> => {
-  await removeOutput(out);
-  await copyRelease(release, out);
-  if (images !== undefined) {
-    await mkdir(join(out, imagesFolder));
-    for (const name of (await readdir(images)).filter((file) => file.endsWith(".tar")))
-      await copyFile(join(images, name), join(out, imagesFolder, name));
+export const writeBundle = async (out: string, sources: BundleSources): Promise<VerifiedBundle> => {
+  const building = `${out}.building`;
+  await rm(building, { recursive: true, force: true });
+  try {
+    const bundle = await fillBundle(building, sources);
+    await removeOutput(out);
+    await rename(building, out);
+    return bundle;
+  } finally {
+    await rm(building, { recursive: true, force: true });
   }
-  const manifest: ReleaseManifest = JSON.parse(await readFile(join(out, manifestFile), "utf8"));
-  await writeDebianRepository(out, manifest, await releaseTime(out, manifest));
-  await writeChecksums(out);
-  await writeFile(join(out, signatureFile), sign(null, await readFile(join(out, checksumsFile)), key));
-  return verifyBundle(out, publicKeyOf(key));
+};
+
+const fillBundle = async (folder: string, { release, images, key }: BundleSources): Promise<VerifiedBundle> => {
+  await copyRelease(release, folder);
+  if (images !== undefined) {
+    await mkdir(join(folder, imagesFolder));
+    for (const name of (await readdir(images)).filter((file) => file.endsWith(".tar")))
+      await copyFile(join(images, name), join(folder, imagesFolder, name));
+  }
+  const manifest: ReleaseManifest = JSON.parse(await readFile(join(folder, manifestFile), "utf8"));
+  await writeDebianRepository(folder, manifest, await releaseTime(folder, manifest));
+  await writeChecksums(folder);
+  await writeFile(join(folder, signatureFile), sign(null, await readFile(join(folder, checksumsFile)), key));
+  return verifyBundle(folder, publicKeyOf(key));
 };
 
 /** Returns the public key of `key` as PEM. */
