@@ -1,6 +1,6 @@
 /*
  * Commands of the documents, run as they are printed: docs/chat.md, docs/chat-receipts.md, docs/collector-config.md, docs/deploy.md,
- * docs/enroll.md, docs/signers.md. The programs are this repository's; absolute paths are those of a folder of the test.
+ * docs/enroll.md, docs/restore.md, docs/signers.md. The programs are this repository's; absolute paths are those of a folder of the test.
  */
 import { execFileSync } from "node:child_process";
 import { createPrivateKey, X509Certificate } from "node:crypto";
@@ -85,6 +85,18 @@ describe("the commands of the documents", () => {
     expect(run("docs/deploy.md", "node --env-file=/etc/svc/core.env", { replacements: paths })).toMatchObject({
       status: 78,
     });
+  });
+
+  it.skipIf(!commandExists("jq"))("restore.md: list the hosts that core does not know (needs jq)", () => {
+    const hosts = ["https://fleet.example.com/d/b", "https://fleet.example.com/d/a", "https://fleet.example.com/d/b"];
+    const lines = [
+      ...hosts.map((host_id) => ({ msg: "connection rejected", reason: "certificate_unknown", host_id })),
+      { msg: "connection rejected", reason: "certificate_revoked", host_id: "https://fleet.example.com/d/c" },
+      { msg: "request rejected", code: "certificate_unknown" },
+    ];
+    writeFileSync(join(dir, "core.log"), lines.map((line) => JSON.stringify(line)).join("\n"));
+    const { status, stdout } = run("docs/restore.md", "grep -h");
+    expect([status, stdout]).toEqual([0, "https://fleet.example.com/d/a\nhttps://fleet.example.com/d/b\n"]);
   });
 
   it.skipIf(!commandExists("jq"))("signers.md: sign a request with openssl (needs jq)", async () => {
