@@ -6,11 +6,13 @@ import type { Paged, PageRequest } from "./query-parts.ts";
 /** A conversation's row. */
 export type ChatSessionRow = typeof chatSession.$inferSelect;
 
-/** A conversation whose row is locked. */
-export type LockedChatSession = ChatSessionRow & {
+type LeasedChatSession = ChatSessionRow & {
   /** Its turn's lease has expired: the core that wrote the answer was killed. */
   turnExpired: boolean;
 };
+
+/** A conversation whose row is locked. */
+export type LockedChatSession = LeasedChatSession;
 
 /** A lease is renewed every two seconds, and expires by the database's clock, because cores may disagree. */
 const leaseEnd = sql`clock_timestamp() + interval '6 seconds'`;
@@ -31,7 +33,7 @@ export const countChatSessions = async (db: Executor, userId: string): Promise<n
 export const findChatSession = async (
   db: Executor,
   { id, userId }: { id: string; userId: string },
-): Promise<LockedChatSession | undefined> => {
+): Promise<LeasedChatSession | undefined> => {
   const [row] = await db
     .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
     .from(chatSession)

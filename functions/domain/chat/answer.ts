@@ -1,17 +1,23 @@
+/*
+ * Answers questions. Invariants of a turn:
+ * - One core writes it: `beginTurn` takes its lease, `keepLease` renews it, and every write checks it.
+ * - `close` runs once, whatever ended the turn. When it fails or core is killed, the lease expires and `closeExpiredTurn` closes the turn.
+ * - All writes of the turn run in `exclusive`, so that a late renewal cannot write after the close.
+ * - The slots of the person and of core are released when the turn has ended, even while its reader still reads.
+ */
+
 import { createSlots } from "../../../kit/slots.ts";
 import type { Receipt } from "../../../proto/chat/receipt.ts";
 import { messageBytesMax } from "../../../proto/chat/session.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { updateChatMessage } from "../../store/chat-messages.ts";
-import { renewTurn } from "../../store/chat-sessions.ts";
-import { findPerson } from "../../store/directory.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { type BegunTurn, beginTurn } from "./begin-turn.ts";
 import type { Chat } from "./chat.ts";
 import { closeTurn, type TurnOutcome } from "./close-turn.ts";
-import { type Draft, inTurn, runTurn, type TurnNeeds, turnLost } from "./run-turn.ts";
+import { keepLease } from "./keep-lease.ts";
+import { type Draft, inTurn, runTurn, type TurnNeeds } from "./run-turn.ts";
 import { createEventChannel, type TurnEvent } from "./turn-event.ts";
 
 const turnsOfPersonMax = 2;
@@ -19,7 +25,6 @@ const turnsOfCoreMax = 64;
 const turnMs = 60_000;
 /** Without an event of the model the response starts after this time, so that a proxy sees progress. */
 const openMs = 3_000;
-const renewMs = 2_000;
 
 /** A question to a conversation. */
 export interface Question {
@@ -180,51 +185,6 @@ const endOf = (cause: unknown): { status: TurnOutcome; error: unknown } => {
   if (cause instanceof Stopped) return { status: "aborted", error: null };
   const isShutdown = cause instanceof Problem && cause.code === "shutting_down";
   return { status: isShutdown ? "aborted" : "failed", error: cause };
-};
-
-/**
- * Renews the lease of a turn and stores the text so far, every two seconds until `ended` aborts. Ends the turn when another core closed it,
- * and when its person was suspended or lost the scope.
- */
-const keepLease = ({
-  core: { db, clock, log },
-  turn,
-  userId,
-  draft,
-  exclusive,
-  ended,
-  lost,
-}: {
-  core: Needs;
-  turn: BegunTurn;
-  userId: string;
-  draft: Draft;
-  exclusive: TurnNeeds["exclusive"];
-  ended: AbortSignal;
-  lost(reason: Problem): void;
-}): void => {
-  let storedTail = "";
-  const renew = async (): Promise<void> => {
-    if (ended.aborted) return;
-    if (!(await renewTurn(db, { sessionId: turn.sessionId, turnId: turn.id }))) {
-      lost(turnLost());
-      return;
-    }
-    const person = await findPerson(db, userId);
-    if (person?.status !== "active" || !person.scopes.includes("audit"))
-      lost(new Problem("forbidden", { detail: "You may no longer use chat" }));
-    const last = draft.parts.length > draft.stored ? draft.parts.at(-1) : undefined;
-    const tail = last?.type === "text" ? last.text : "";
-    if (tail !== storedTail) await updateChatMessage(db, turn.id, { tail });
-    storedTail = tail;
-  };
-  const keep = async (): Promise<void> => {
-    for (;;) {
-      await clock.sleep(renewMs, ended);
-      await exclusive(renew).catch((err: unknown) => log.warn({ err }, "the lease of a chat turn was not renewed"));
-    }
-  };
-  keep().catch(() => undefined);
 };
 
 /** Returns a function that runs tasks one after the other, whether or not they fail. */
