@@ -17,7 +17,7 @@ const Content = v.pipe(
 );
 
 const example = `event: text_delta
-data: {"text":"3 hosts are offline."}
+data: {"text":"3 hosts are stale."}
 
 event: done
 data: {"message_id":"01920000-0000-7000-8000-0000000000c3","status":"complete"}
@@ -38,7 +38,7 @@ export const sendMessageRoute = (
     guard: scope(core, "audit"),
     params: IdParams,
     body: v.strictObject({ content: Content }),
-    bodyExample: { content: "How many hosts are offline?" },
+    bodyExample: { content: "How many hosts are stale?" },
     replies: {
       200: {
         description: "The events `text_delta`, `tool_call`, `tool_result`, `receipt`, `done`, `error` (docs/chat.md)",

@@ -37,7 +37,7 @@ export const messageExamples: v.InferOutput<typeof ChatMessage>[] = [
     role: "user",
     status: "complete",
     created_at: "2026-06-01T12:01:30.000Z",
-    parts: [{ type: "text", text: "How many hosts are offline?" }],
+    parts: [{ type: "text", text: "How many hosts are stale?" }],
   },
   {
     id: "01920000-0000-7000-8000-0000000000c3",
@@ -49,7 +49,7 @@ export const messageExamples: v.InferOutput<typeof ChatMessage>[] = [
         type: "tool_call",
         call_id: "call_1",
         name: "query_sql",
-        input: { statement: "select count(*) from collectors where state = 'offline'" },
+        input: { statement: "select count(*) from collectors where state = 'stale'" },
       },
       {
         type: "tool_result",
@@ -63,7 +63,7 @@ export const messageExamples: v.InferOutput<typeof ChatMessage>[] = [
           truncated: false,
         },
       },
-      { type: "text", text: "3 hosts are offline." },
+      { type: "text", text: "3 hosts are stale." },
     ],
   },
 ];
