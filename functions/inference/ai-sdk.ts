@@ -9,7 +9,7 @@ import type { InferenceConfig } from "../chat-config.ts";
 import { Problem } from "../problems.ts";
 import type { InferenceDependencies } from "./create-inference.ts";
 import type { Inference, InferenceMessage, InferencePart, InferenceRequest } from "./inference.ts";
-import { createProviderFetch, faultOf, ProviderFault } from "./provider-fetch.ts";
+import { createProviderFetch, ProviderFault, providerFaultOf } from "./provider-fetch.ts";
 
 // The SDK would write its warnings to the console; they can quote a setting.
 globalThis.AI_SDK_LOG_WARNINGS = false;
@@ -44,7 +44,7 @@ export const createSdkInference = (config: SdkConfig, { clock, entropy, log }: I
           return;
         } catch (error) {
           request.signal.throwIfAborted();
-          const fault = faultOf(error, clock.now());
+          const fault = providerFaultOf(error, clock.now());
           const { retryAfterSeconds } = fault;
           const wait =
             retryAfterSeconds === null

@@ -31,8 +31,8 @@ export const createProviderFetch =
     throw statusFault(response.status, response.headers.get("Retry-After"), clock.now());
   };
 
-/** Returns the fault that an error of the SDK or of `fetch` stands for. */
-export const faultOf = (error: unknown, now: number): ProviderFault => {
+/** Returns the fault of the provider for an error of the SDK or of `fetch`. */
+export const providerFaultOf = (error: unknown, now: number): ProviderFault => {
   if (error instanceof ProviderFault) return error;
   if (error instanceof TimedOut) return new ProviderFault(`the provider was silent: ${error.message}`);
   // A provider that fails after the status 200 reports it in its stream; the SDK turns it into a status.

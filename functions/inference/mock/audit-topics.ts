@@ -1,5 +1,5 @@
 import { at, counted, duringPeriod, fleetPath, lines, numberOf, shown } from "./answer-words.ts";
-import type { Question } from "./question.ts";
+import type { MockQuestion } from "./question.ts";
 import { inPeriod } from "./sql.ts";
 import { listed, none, once, periodOf, type Topic } from "./topic.ts";
 
@@ -39,7 +39,7 @@ export const refusals: Topic = {
   },
 };
 
-const isAboutSignIns = ({ text }: Question): boolean => /\bsign(?:ed)?[ -]?ins?\b|logged in/.test(text);
+const isAboutSignIns = ({ text }: MockQuestion): boolean => /\bsign(?:ed)?[ -]?ins?\b|logged in/.test(text);
 
 /** Who changed what. */
 export const changes: Topic = {

@@ -1,6 +1,6 @@
 import { type FleetState, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
 import { ago, at, counted, fleetPath, hash, lines, more, numberOf, shown, sized } from "./answer-words.ts";
-import type { Question } from "./question.ts";
+import type { MockQuestion } from "./question.ts";
 import { fewHosts, onPlatform, textLiteral } from "./sql.ts";
 import { listed, none, once, type Row, type Topic } from "./topic.ts";
 
@@ -67,7 +67,7 @@ export const attention: Topic = {
 const silent = /\boffline\b|\bdown\b|unreachable|heartbeat|\bdead\b(?! letter)|(?:not|n't|stopped) report/;
 
 /** Returns the state that a question names. `How healthy is the fleet` and `unhealthy` name none. */
-const stateOf = ({ text }: Question): FleetState | undefined =>
+const stateOf = ({ text }: MockQuestion): FleetState | undefined =>
   fleetStates.find((state) => new RegExp(`(?<!how )\\b${state.replaceAll("_", "[ _]")}\\b`).test(text)) ??
   (silent.test(text) ? "stale" : undefined);
 

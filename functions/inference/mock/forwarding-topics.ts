@@ -1,5 +1,5 @@
 import { ago, at, counted, fleetPath, hash, lasting, lines, more, numberOf, shown } from "./answer-words.ts";
-import type { Question } from "./question.ts";
+import type { MockQuestion } from "./question.ts";
 import { onPlatform, textLiteral } from "./sql.ts";
 import { listed, none, once, type Row, type Rows, type Topic } from "./topic.ts";
 
@@ -7,7 +7,7 @@ import { listed, none, once, type Row, type Rows, type Topic } from "./topic.ts"
 const silentSeconds = 600;
 
 /** The hosts that forwarded once and no longer do; with a period, those that stopped in it. */
-const stoppedCondition = ({ since, periodSeconds, platform }: Question): string => {
+const stoppedCondition = ({ since, periodSeconds, platform }: MockQuestion): string => {
   const stopped = `state <> 'revoked' and envelope_age_seconds > ${silentSeconds} and ${onPlatform(platform)}`;
   if (since !== null) return `${stopped} and last_envelope_at >= ${textLiteral(since)}::timestamptz`;
   return periodSeconds === null ? stopped : `${stopped} and envelope_age_seconds <= ${periodSeconds}`;

@@ -1,5 +1,5 @@
 import { at, counted, duringPeriod, fleetPath, lines, more, numberOf, shown } from "./answer-words.ts";
-import type { Question } from "./question.ts";
+import type { MockQuestion } from "./question.ts";
 import { inPeriod, onPlatform } from "./sql.ts";
 import { listed, none, once, periodOf, type Topic } from "./topic.ts";
 
@@ -33,7 +33,7 @@ export const enrollments: Topic = {
   },
 };
 
-const propertyOf = ({ text }: Question): "policy" | "platform" => (/polic/.test(text) ? "policy" : "platform");
+const propertyOf = ({ text }: MockQuestion): "policy" | "platform" => (/polic/.test(text) ? "policy" : "platform");
 
 /** How many hosts each platform or enrollment policy has. */
 export const groups: Topic = {

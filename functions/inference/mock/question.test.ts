@@ -1,9 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { type Question, readQuestion } from "./question.ts";
+import { type MockQuestion, readQuestion } from "./question.ts";
 import { textLiteral } from "./sql.ts";
 
-const cases: [string, Partial<Question>][] = [
+const cases: [string, Partial<MockQuestion>][] = [
   ["Why is host web-01 stale?", { host: "web-01" }],
   ["Tell me about web-01.eu.example.com.", { host: "web-01.eu.example.com" }],
   ["What about spiffe://fleet/web/db-7?", { host: "spiffe://fleet/web/db-7" }],

@@ -1,5 +1,5 @@
 /** A question of an operator, with the values that it names. */
-export interface Question {
+export interface MockQuestion {
   /** Lower case, for matching words; the start of a long question. */
   text: string;
   /** The name of a host, as the operator wrote it. */
@@ -20,7 +20,7 @@ export interface Question {
 const readCharactersMax = 2_000;
 
 /** Reads a question. */
-export const readQuestion = (content: string): Question => {
+export const readQuestion = (content: string): MockQuestion => {
   const start = content.slice(0, readCharactersMax);
   const text = start.toLowerCase();
   const top = /\b(?:top|first) (\d{1,3})\b/.exec(text)?.[1];

@@ -1,4 +1,4 @@
-import type { Question } from "./question.ts";
+import type { MockQuestion } from "./question.ts";
 import type { Period } from "./sql.ts";
 
 /** A row of a query, by column. */
@@ -14,7 +14,7 @@ export const none: Rows = [];
 export const daySeconds = 86_400;
 
 /** Returns the period of a question: since a time, or the last seconds. */
-export const periodOf = ({ since, periodSeconds }: Question): Period => ({
+export const periodOf = ({ since, periodSeconds }: MockQuestion): Period => ({
   since,
   seconds: periodSeconds ?? daySeconds,
 });
@@ -25,21 +25,21 @@ export interface Topic {
   example: string;
   /** What the model says before its first tool call. */
   intent: string;
-  matches(question: Question): boolean;
+  matches(question: MockQuestion): boolean;
   /**
    * Returns the statements of the next round, by the results of all statements so far; none when these suffice for the answer. Values in
    * a statement come from the person's question, and ids from results.
    */
-  next(question: Question, results: readonly Rows[]): readonly string[];
+  next(question: MockQuestion, results: readonly Rows[]): readonly string[];
   /** Returns the answer: plain text, links as local paths. */
-  answer(question: Question, results: readonly Rows[]): string;
+  answer(question: MockQuestion, results: readonly Rows[]): string;
 }
 
 /** Returns the `next` of a topic with one round of statements. */
 export const once =
-  (statements: (question: Question) => readonly string[]): Topic["next"] =>
+  (statements: (question: MockQuestion) => readonly string[]): Topic["next"] =>
   (question, results) =>
     results.length > 0 ? [] : statements(question);
 
 /** Rows that an answer lists unless the question names a number. */
-export const listed = ({ top }: Question): number => Math.min(50, Math.max(1, top ?? 10));
+export const listed = ({ top }: MockQuestion): number => Math.min(50, Math.max(1, top ?? 10));

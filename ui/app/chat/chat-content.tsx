@@ -10,7 +10,7 @@ import { sessionsPath } from "./conversation.ts";
 import type { Conversations } from "./create-conversations.ts";
 import { createStickyScroll } from "./create-sticky-scroll.ts";
 import { History } from "./history.tsx";
-import { Answer, Question, Suggestions } from "./message.tsx";
+import { AnswerMessage, QuestionMessage, SuggestedQuestions } from "./message.tsx";
 
 /** The panel's content: its head, the conversation or the list of conversations, and the field of the next question. */
 export const ChatContent = (props: {
@@ -135,12 +135,12 @@ export const ChatContent = (props: {
                 Ask about hosts, certificates, configs, queues and the audit log. Each answer shows its queries and has
                 a signed receipt. A model can be wrong: check what you act on.
               </p>
-              <Suggestions onAsk={ask} />
+              <SuggestedQuestions onAsk={ask} />
             </Show>
             <Index each={conversation().messages()}>
               {(message, index) => (
-                <Show when={message().role === "assistant"} fallback={<Question message={message()} />}>
-                  <Answer
+                <Show when={message().role === "assistant"} fallback={<QuestionMessage message={message()} />}>
+                  <AnswerMessage
                     message={message()}
                     receiptStatus={conversation().receiptStatusOf(message())}
                     onRetry={

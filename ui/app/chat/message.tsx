@@ -11,7 +11,7 @@ import { ReceiptBadge } from "./receipt-badge.tsx";
 import { ToolCall } from "./tool-call.tsx";
 
 /** A question. */
-export const Question = (props: { message: ShownMessage }) => (
+export const QuestionMessage = (props: { message: ShownMessage }) => (
   <p class="chat-question" dir="auto">
     <span class="visually-hidden">You asked: </span>
     {plainText(messageText(props.message.parts))}
@@ -19,7 +19,7 @@ export const Question = (props: { message: ShownMessage }) => (
 );
 
 /** An answer as it arrives: text and tool calls in their order, why it ended early, and its receipt. All of it is text. */
-export const Answer = (props: {
+export const AnswerMessage = (props: {
   message: ShownMessage;
   receiptStatus: ReceiptStatus;
   /** Asks the question again; undefined where a later question exists. */
@@ -112,7 +112,7 @@ const AnswerFailed = (props: { problem: ApiProblem | undefined; onRetry: (() => 
 );
 
 /** Questions to start with. */
-export const Suggestions = (props: { onAsk: (question: string) => void }) => (
+export const SuggestedQuestions = (props: { onAsk: (question: string) => void }) => (
   <ul class="chat-suggestions">
     <For each={suggestions}>
       {(question) => (
