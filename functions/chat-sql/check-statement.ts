@@ -259,7 +259,7 @@ class StatementCheck {
   }
 }
 
-/** Only calls: COALESCE and casts can stand in FROM too, where their value would have a name that `namesIn` does not see. */
+/** Only calls: PostgreSQL accepts COALESCE and casts in FROM too, where their value would have a name that `namesIn` does not see. */
 const checkFunctionsInFrom = (list: unknown): void => {
   for (const each of list as readonly { List?: { items?: readonly Fields[] } }[])
     if (each.List?.items?.[0]?.FuncCall === undefined)

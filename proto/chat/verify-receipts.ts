@@ -4,7 +4,7 @@ import { canonicalSha256, fromBase64url, noReceiptSha256, signedBytes } from "./
 /**
  * Why receipts do not verify. `sequence`: a receipt is missing, repeated or moved; `session`: it is of another conversation; `payload`: its
  * payload was edited; `previous`: the receipt before it is another one; `key`: its key is not among the keys; `signature`: it was edited;
- * `order`: its kind cannot stand there, or its length is not that of the chain; `head`: the head was edited or is of another chain;
+ * `order`: its kind is out of order, or its length is not that of the chain; `head`: the head was edited or is of another chain;
  * `truncated`: receipts are missing at the end.
  */
 export type ReceiptFaultKind =
