@@ -69,8 +69,15 @@ const companions: Readonly<Record<string, string>> = {
   "node_modules/libpg-query/wasm/libpg-query.js": "node_modules/libpg-query/wasm/libpg-query.wasm",
 };
 
-/** Bundles the program of an entry file into `outdir/main.mjs`. Returns what the bundle was made of. */
-export const bundleProgram = async (entry: string, outdir: string): Promise<Metafile> => {
+/**
+ * Bundles the program of an entry file into `outdir/main.mjs`. Returns what the bundle was made of. `keepNames` is for packages that read
+ * the names of their classes, which a bundle may change.
+ */
+export const bundleProgram = async (
+  entry: string,
+  outdir: string,
+  { keepNames = false }: { keepNames?: boolean } = {},
+): Promise<Metafile> => {
   const { metafile } = await build({
     absWorkingDir: root,
     entryPoints: { main: entry },
@@ -82,6 +89,7 @@ export const bundleProgram = async (entry: string, outdir: string): Promise<Meta
     format: "esm",
     target: "node26",
     minifySyntax: true,
+    keepNames,
     sourcemap: "linked",
     metafile: true,
     logLevel: "error",

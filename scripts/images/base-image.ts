@@ -90,3 +90,19 @@ const trustMachine = async (rootfs: string): Promise<void> => {
   await cp(bundle, join(rootfs, bundle), { dereference: true });
   await writeFile(join(rootfs, "root/.npmrc"), `cafile=${bundle}\n`);
 };
+
+/** Returns the image of the database: the one that compose.yaml pins, or a stand-in beside a stand-in base. */
+export const preparePostgres = async ({ podman }: ContainerTools, base: BaseImage): Promise<string> => {
+  if (base.kind === "real") {
+    const compose = await readFile(join(root, "compose.yaml"), "utf8");
+    const reference = /SVC_POSTGRES_IMAGE:-(\S+@sha256:[0-9a-f]{64})\}/.exec(compose)?.[1];
+    if (reference === undefined) throw new Error("compose.yaml does not pin the image of PostgreSQL by digest");
+    await podman(["pull", "--quiet", reference], { timeoutMs: 300_000 });
+    return reference;
+  }
+  const name = "localhost/stand-in-postgres:15";
+  const folder = join(root, "scripts/images/stand-in-postgres");
+  const options = ["--pull=never", "--layers", "--network", "host", "--format", "docker"];
+  await podman(["build", ...options, "--build-arg", `NODE_IMAGE=${base.reference}`, "--tag", name, folder]);
+  return name;
+};

@@ -19,20 +19,8 @@ export interface ContainerTools {
   podman(args: readonly string[], options?: CommandOptions): Promise<string>;
 }
 
-const packages = ["buildah", "podman", "crun", "debootstrap"];
-const unpackedPackages = ["runc", "netavark", "aardvark-dns", "catatonit", "docker-compose"];
-/** docker-compose 1.29 runs on the machine's Python, with these. */
-const composePackages = [
-  "python3-docker",
-  "python3-dockerpty",
-  "python3-docopt",
-  "python3-dotenv",
-  "python3-jsonschema",
-  "python3-texttable",
-  "python3-websocket",
-  "python3-yaml",
-  "python3-distro",
-];
+const packages = ["buildah", "podman", "crun", "debootstrap", "docker-compose"];
+const unpackedPackages = ["runc", "netavark", "aardvark-dns", "catatonit"];
 const helperFolders = ["usr/lib/podman", "usr/libexec/podman"];
 
 const systemPath = process.env.PATH ?? "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -44,12 +32,13 @@ export const findProgram = (name: string, path = systemPath): string | undefined
     .map((folder) => join(folder, name))
     .find(existsSync);
 
-/** Returns why no image can be built on this machine, or null. */
-export const whySkipped = (): string | null => {
+/** Returns why no image can be built on this machine, or composed, or null. */
+export const whySkipped = (composes: boolean): string | null => {
   if (process.platform !== "linux") return "images are built on Linux";
   if (process.getuid?.() !== 0) return "building images needs root";
-  if (!findProgram("podman"))
-    return `podman is not installed (apt-get install ${packages.join(" ")}, or add --install to do that)`;
+  const missing = ["podman", ...(composes ? ["docker-compose"] : [])].find((name) => !findProgram(name));
+  if (missing !== undefined)
+    return `${missing} is not installed (apt-get install ${packages.join(" ")}, or add --install to do that)`;
   return null;
 };
 
@@ -61,11 +50,10 @@ export const installContainerTools = async (dir: string, progress: (line: string
       cwd: dir,
     });
   await mkdir(dir, { recursive: true });
-  const wanted = [...packages, ...composePackages];
-  progress(`apt-get install ${wanted.join(" ")}`);
-  await apt("install", "-y", "--no-install-recommends", ...wanted).catch(async () => {
+  progress(`apt-get install ${packages.join(" ")}`);
+  await apt("install", "-y", "--no-install-recommends", ...packages).catch(async () => {
     await apt("update");
-    await apt("install", "-y", "--no-install-recommends", ...wanted);
+    await apt("install", "-y", "--no-install-recommends", ...packages);
   });
   if (existsSync(join(dir, "tools"))) return;
   progress(`unpacking ${unpackedPackages.join(", ")} into ${dir}`);
@@ -108,7 +96,6 @@ export const openContainerTools = async (dir: string): Promise<ContainerTools> =
     CONTAINERS_STORAGE_CONF: join(dir, "storage.conf"),
     // Health checks are run by hand: a machine without systemd has no timers for them.
     DISABLE_HC_SYSTEMD: "true",
-    PYTHONPATH: join(tools, "usr/lib/python3/dist-packages"),
   };
   return { dir, env, podman: (args, options = {}) => runCommand("podman", args, { ...options, env }) };
 };

@@ -1,8 +1,8 @@
 /**
- * `bun run images [-- --require-real] [--install] [--work DIR] [--out DIR]`: builds the images of core, collector and web and runs them
+ * `bun run images [-- --require-real] [--install] [--work DIR] [--out DIR] [--compose]`: builds the images of core, collector and web and runs them
  * together once. The base is the official image of Node where a registry can be reached, else a stand-in (`BASE=stand-in`, an error
  * with `--require-real`). `--out` writes each image as an OCI layout archive; `--work` keeps podman's files there for the next run;
- * `--install` installs podman with apt-get. Prints one JSON object with sizes and digests; exit code 1 if a check failed. Without podman
+ * `--compose` also runs compose.yaml with compose.lab.yaml; `--install` installs podman and docker-compose with apt-get. Prints one JSON object with sizes and digests; exit code 1 if a check failed. Without podman
  * it prints `SKIPPED` with the reason, and exits with 0 unless `--require-real`.
  */
 import { chmod, mkdir, mkdtemp } from "node:fs/promises";
@@ -13,6 +13,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { reportFromLab } from "../lab/context.ts";
 import { prepareBase } from "./base-image.ts";
 import { type BuiltImage, buildImage, type ImageName, imageNames, saveImage } from "./build-images.ts";
+import { composeTest } from "./compose-test.ts";
 import { closeContainerTools, installContainerTools, openContainerTools, whySkipped } from "./container-tools.ts";
 import { smokeTest } from "./smoke-test.ts";
 
@@ -26,6 +27,7 @@ const { values } = parseArgs({
     install: { type: "boolean", default: false },
     work: { type: "string" },
     out: { type: "string" },
+    compose: { type: "boolean", default: false },
   },
 });
 
@@ -49,12 +51,14 @@ const run = async (work: string): Promise<void> =>
     }
     const small = Object.values(built).every(({ bytes }) => bytes < bytesMax);
     const smoke = await smokeTest(tools, built as Record<ImageName, BuiltImage>, context, cleanup);
-    return { ok: small && smoke.ok, version: packageJson.version, base, images, bytes_max: bytesMax, smoke };
+    const compose = values.compose ? await composeTest(tools, { base, context, cleanup }) : null;
+    const ok = small && smoke.ok && compose?.ok !== false;
+    return { ok, version: packageJson.version, base, images, bytes_max: bytesMax, smoke, compose };
   });
 
 const work = values.work === undefined ? await mkdtemp(join(tmpdir(), "images-")) : resolve(values.work);
 if (values.install) await installContainerTools(work, (line) => process.stderr.write(`${line}\n`));
-const skipped = whySkipped();
+const skipped = whySkipped(values.compose);
 if (skipped === null) await run(work);
 else {
   process.stdout.write(`SKIPPED: ${skipped}\n`);

@@ -40,6 +40,8 @@ export interface DirectoryApi {
 export interface DirectoryApiOptions {
   /** Most users or members of a page, below what the caller requests. */
   pageSize?: number;
+  /** Where core reaches it, if not at its own address. */
+  publicUrl?: string;
   /** Sends the result of a call; `sendReply` by default. */
   send?(response: ServerResponse, reply: DirectoryReply, call: DirectoryCall): void;
 }
@@ -50,12 +52,12 @@ const memberScope = `${scopeRoot}group.member.readonly`;
 
 /** Starts the directory with the people of people.ts. */
 export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Promise<DirectoryApi> => {
-  const { pageSize = 500, send = sendReply } = options;
+  const { pageSize = 500, send = sendReply, publicUrl } = options;
   let state = usualDirectory;
   const calls: string[] = [];
   const tokens = await createDirectoryTokens({ delegates: ["root@example.test"], scopes: [userScope, memberScope] });
   const { server, url: origin, close } = await startLoopbackServer();
-  const tokenUrl = `${origin}/token`;
+  const tokenUrl = `${publicUrl ?? origin}/token`;
 
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const url = new URL(request.url ?? "/", origin);

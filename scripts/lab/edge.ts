@@ -25,13 +25,15 @@ export interface EdgeOptions {
   clientCertificateHeader: string;
   /** 0 or absent: a free port. */
   port?: number;
+  /** Default 127.0.0.1. */
+  host?: string;
   /** Whether core's response to a request of this path is dropped and replaced by 504. */
   dropsResponse?: (path: string) => boolean;
   /** How long core may take to start its response; by default 60 s, more than an external signer's timeout. */
   timeoutMs?: number;
 }
 
-/** An edge that listens on 127.0.0.1. */
+/** An edge that listens. */
 export interface Edge {
   /** `https://localhost:<port>`, without a slash at the end. */
   readonly url: string;
@@ -65,7 +67,7 @@ export const startEdge = async (options: EdgeOptions): Promise<Edge> => {
   );
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);
-    server.listen(options.port ?? 0, "127.0.0.1", resolve);
+    server.listen(options.port ?? 0, options.host ?? "127.0.0.1", resolve);
   });
   return {
     url: `https://localhost:${(server.address() as AddressInfo).port}`,

@@ -24,11 +24,20 @@ export interface IdentityProvider {
 
 const hour = 3600;
 
+/** The client of every provider. */
+export const providerClient = {
+  clientId: "svc-web",
+  // Characters that form encoding changes: a client that sends them unencoded is rejected (RFC 6749, 2.3.1).
+  clientSecret: "a client secret: 100% of + and /",
+} as const;
+
 /** The options of the provider. */
 export interface IdentityProviderOptions {
   accounts: readonly ProviderAccount[];
   /** The origins of web: `WEBAUTH_URL`. */
   webOrigins: readonly string[];
+  /** Its issuer, if browsers and web reach it at another address, and the address that it then listens on. */
+  at?: { issuer: string; port: number; host: string };
 }
 
 /**
@@ -37,10 +46,9 @@ export interface IdentityProviderOptions {
  * `account=cancel` returns to the client with `access_denied`.
  */
 export const startIdentityProvider = async (options: IdentityProviderOptions): Promise<IdentityProvider> => {
-  const { server, url: issuer, close } = await startLoopbackServer();
-  const clientId = "svc-web";
-  // Characters that form encoding changes: a client that sends them unencoded is rejected (RFC 6749, 2.3.1).
-  const clientSecret = "a client secret: 100% of + and /";
+  const { server, url, close } = await startLoopbackServer(options.at);
+  const issuer = options.at?.issuer ?? url;
+  const { clientId, clientSecret } = providerClient;
 
   const configurationWith = (policy: interactionPolicy.DefaultPolicy): Configuration => ({
     clients: [

@@ -6,13 +6,13 @@ import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
 import { findPorts } from "../ports.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
+import { awaitPeople } from "./await-people.ts";
 import type { LabContext } from "./context.ts";
 import { type CoreProcess, createCoreProcess } from "./core-process.ts";
 import { startDirectoryApi } from "./directory-api.ts";
 import { createOperatorApi, type OperatorApi, type UserIds } from "./operator-api.ts";
-import { type PersonName, people, seedPeople } from "./people.ts";
+import { seedPeople } from "./people.ts";
 import { createProcesses, type Processes } from "./processes.ts";
-import { waitUntil } from "./wait-until.ts";
 
 /** A real core on loopback with a durable PostgreSQL of its own. */
 export interface LabCore extends CoreProcess {
@@ -78,13 +78,3 @@ export const startDirectory = async (dir: string, cleanup: AsyncDisposableStack)
     SVC_DIRECTORY_API_URL: directory.url,
   };
 };
-
-/** Waits until core has the three people; returns their ids. */
-export const awaitPeople = (sql: Sql, { clock, signal }: Pick<LabContext, "clock" | "signal">): Promise<UserIds> =>
-  waitUntil({ what: "core has synced the directory", clock, signal }, async () => {
-    const rows = await sql<{ subject: string; userId: string }[]>`
-      select subject, user_id as "userId" from authentication_identity join person using (user_id) where status = 'active'`;
-    const idOf = (name: PersonName) => rows.find(({ subject }) => subject === people[name].subject)?.userId;
-    const [admin, auditor, reader] = [idOf("admin"), idOf("auditor"), idOf("reader")];
-    return admin && auditor && reader ? { admin, auditor, reader } : undefined;
-  });

@@ -1,0 +1,53 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import { beforeEach, expect, it, onTestFinished } from "vitest";
+
+const script = fileURLToPath(new URL("../../packaging/compose/make-secrets.sh", import.meta.url));
+/** The folder in which the command of docs/compose.md runs. */
+let dir: string;
+
+const make = (password?: string) =>
+  promisify(execFile)("sh", [script, join(dir, "secrets")], {
+    env: { PATH: process.env.PATH ?? "", ...(password === undefined ? {} : { POSTGRES_PASSWORD: password }) },
+  }).then(
+    ({ stdout }) => ({ code: 0, output: stdout }),
+    ({ code, stderr }) => ({ code: Number(code), output: String(stderr) }),
+  );
+const read = (name: string) => readFile(join(dir, "secrets", name), "utf8");
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "make-secrets-"));
+  onTestFinished(() => rm(dir, { recursive: true }));
+});
+
+it("makes random secrets that only their user can read, and lists the files that are missing", async () => {
+  const { code, output } = await make();
+  expect(code).toBe(0);
+  for (const name of ["idp-client-secret", "service-account.json", "ingest.key", "enrollment-ca.key"])
+    expect(output).toContain(`/secrets/${name}`);
+  const names = await readdir(join(dir, "secrets"));
+  for (const name of names) expect((await stat(join(dir, "secrets", name))).mode & 0o777).toBe(0o600);
+  const random = ["database-password", "web-database-password", "auth-token-secret", "session-secret"];
+  const values = await Promise.all(random.map(read));
+  for (const value of values) expect(value).toMatch(/^[0-9a-f]{64}$/);
+  expect(new Set(values).size).toBe(random.length);
+  expect(await read("database-url")).toBe(`postgres://svc:${values[0]}@database:5432/svc`);
+  expect(await read("web-database-url")).toBe(`postgres://svc_web:${values[1]}@database:5432/svc`);
+});
+
+it("never replaces a file", async () => {
+  await make();
+  const before = await read("database-password");
+  await make("another");
+  expect(await read("database-password")).toBe(before);
+});
+
+it("takes POSTGRES_PASSWORD as the database's password, and rejects one that a URL cannot hold", async () => {
+  expect(await make("a/b@c")).toMatchObject({ code: 1, output: expect.stringContaining("POSTGRES_PASSWORD may hold") });
+  await make("chosen-1");
+  expect(await read("database-url")).toBe("postgres://svc:chosen-1@database:5432/svc");
+});
