@@ -108,6 +108,8 @@ export const faults: Readonly<Record<string, Fault>> = {
     inject: async ({ sql, hostIds }, draw) => {
       const hostId = hostIds[Math.floor(draw * hostIds.length)] ?? "";
       await sql.begin(async (transaction) => {
+        // This session has core's limit of 10 s.
+        await transaction`set local idle_in_transaction_session_timeout = 0`;
         await transaction`select 1 from ingest_cursor where host_id = ${hostId} for update`;
         await systemClock.sleep(seconds((draw * hostIds.length) % 1, 3, 15));
       });
