@@ -25,10 +25,11 @@ describe("the documents", () => {
     expect(commands.run).toBeGreaterThan(15);
   });
 
-  it("set only variables of core and web in env files", () => {
+  it("set only variables of core, web and compose.yaml in env files", () => {
     const known = new Set([
       ...Object.keys({ ...coreVariables, ...webVariables }),
       ...[...coreFileForms, ...webFileForms].map((name) => `${name}_FILE`),
+      ...Array.from(readFileSync("compose.yaml", "utf8").matchAll(/\$\{([A-Z_]+)/g), ([, name]) => name),
     ]);
     const names = repositoryFiles("*.md")
       .flatMap((path) => readDocument(path, readFileSync(path, "utf8")).blocks)

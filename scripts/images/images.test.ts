@@ -22,9 +22,14 @@ describe("Dockerfiles", () => {
     expect(new Set(bases).size).toBe(1);
     expect(bases[0]).toMatch(/^docker\.io\/library\/node:26\.\d+\.\d+-bookworm-slim@sha256:/);
     for (const file of dockerfiles) {
-      const froms = [...(await read(file)).matchAll(/^FROM (\S+)/gm)].map(([, name]) => name);
-      expect(froms.shift()).toBe(`\${NODE_IMAGE}`);
-      for (const from of froms) expect(["scratch", "dependencies", "build", "base"]).toContain(from);
+      const stages = new Set(["scratch"]);
+      const [first, ...later] = [...(await read(file)).matchAll(/^FROM (\S+) AS (\S+)$/gm)];
+      expect(first?.[1]).toBe(`\${NODE_IMAGE}`);
+      stages.add(first?.[2] ?? "");
+      for (const [, from = "", name = ""] of later) {
+        expect(stages).toContain(from);
+        stages.add(name);
+      }
     }
   });
 
