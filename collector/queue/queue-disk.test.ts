@@ -84,7 +84,7 @@ describe.skipIf(!canMount)("on a small file system (needs root)", () => {
     // It fails with the first append on the full disk; the forwarder ignores that.
     const acknowledged = queue.ack(1, { lingerMs: 60_000 }).catch(() => undefined);
     fillDisk();
-    // What the log still has room for.
+    // These still fit into the log.
     for (let isFull = false; !isFull; )
       isFull = await queue.append([record("filler")]).then(
         () => false,

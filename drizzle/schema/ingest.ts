@@ -39,7 +39,7 @@ export const ingestHour = pgTable(
   (table) => [primaryKey({ columns: [table.hostId, table.hour, table.kind] })],
 );
 
-/** What a database that was restored from a backup lost of a host's acknowledged envelopes. Only affected hosts have a row. */
+/** The acknowledged envelopes of a host that a restore from a backup lost. Only affected hosts have a row. */
 export const ingestGap = pgTable("ingest_gap", {
   hostId: text("host_id").primaryKey(),
   ranges: bigint("ranges", { mode: "number" }).notNull(),

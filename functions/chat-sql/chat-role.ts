@@ -9,7 +9,7 @@ import { findPublicGrants, revokePublicGrants } from "./public-grants.ts";
 import { expelChatRole, lockRoles } from "./public-role.ts";
 import { scramVerifier } from "./scram-verifier.ts";
 
-/** Who logs in to run the model's SQL. */
+/** The login of the role that runs the model's SQL. */
 export interface ChatLogin {
   role: string;
   password: string;

@@ -16,7 +16,7 @@ const operatorRun = /[-+*/<>=~!@#%^&|`?]{65}/;
 /** PostgreSQL's parser: returns the syntax tree of a text, or throws its error. */
 export type ParseSql = (text: string) => unknown;
 
-/** What the statement may read: the relations, and the names of their columns. */
+/** The relations that a statement may read, and the names of their columns. */
 export interface Readable {
   relations: ReadonlySet<string>;
   columns: ReadonlySet<string>;

@@ -106,7 +106,7 @@ const exposureWarnings = (exposures: readonly string[]): string[] => {
   ];
 };
 
-/** What a statement may read. */
+/** The relations that a statement may read. */
 export const readable: Readable = {
   relations: new Set(relations.map(({ name }) => name)),
   columns: new Set(relations.flatMap(({ columns }) => columns.map(({ name }) => name))),

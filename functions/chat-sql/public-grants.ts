@@ -45,7 +45,7 @@ const functionPatterns = [
   "getdatabaseencoding",
   "current\\_database",
   "current\\_schema%",
-  // Of extensions, and of core.
+  // Functions of extensions, and of core itself.
   "dblink%",
   "set\\_limit",
   "show\\_limit",
@@ -106,7 +106,7 @@ export const findPublicGrants = async (db: Executor): Promise<string[]> => {
  */
 export const revokePublicGrants = async (transaction: Executor, chatRole: string): Promise<void> => {
   const { group, isNew } = await ensurePublicRole(transaction);
-  // Of a database that was restored or copied: PUBLIC lacks them, and their group is that of another database.
+  // In a restored or copied database PUBLIC lacks these grants, and the group that has them is another database's.
   if (isNew) await transaction.execute(sql.raw(grantTakenTo(group)));
   const found = await transaction.execute<PublicGrant>(publicGrants);
   for (const grants of Map.groupBy(found, ({ kind, privilege }) => `${privilege} on ${kind}`).values()) {

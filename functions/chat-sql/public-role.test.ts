@@ -11,7 +11,7 @@ beforeEach(async () => {
       if not exists (select from pg_roles where rolname = '${role}') then create role ${role} login; end if; end $$`);
 });
 
-/** What any role may do by default; among it the first statements of pg_dump. */
+/** Statements that every role may run by default, the first ones of pg_dump among them. */
 const usual = [
   "select pg_catalog.set_config('search_path', '', false)",
   "select pg_is_in_recovery()",

@@ -86,7 +86,7 @@ export const runQuery = async (
 interface ReadRows {
   fields: readonly FieldDef[];
   rows: unknown[][];
-  /** Of the rows as JSON. */
+  /** Size of the rows as JSON. */
   bytes: number;
   truncated: boolean;
 }
@@ -161,7 +161,7 @@ const cancel = (url: string, running: Client): void => {
   setTimeout(() => destroyClient(messenger), cancelTimeoutMs).unref();
 };
 
-/** What pg's connection has beyond its types. */
+/** Members of pg's connection that its types leave out. */
 interface CancelConnection {
   on(event: "connect" | "error", listener: () => void): void;
   connect(portOrPath: number | string, host?: string): void;

@@ -56,7 +56,7 @@ const makeStandIn = async ({ dir, podman }: ContainerTools, progress: (line: str
   progress("no registry can be reached: making a stand-in for the base with debootstrap");
   await rm(rootfs, { recursive: true, force: true });
   const include = "--include=ca-certificates,libatomic1";
-  await runCommand("debootstrap", ["--variant=minbase", include, "bookworm", rootfs, "http://deb.debian.org/debian"], {
+  await runCommand("debootstrap", ["--variant=minbase", include, "bookworm", rootfs], {
     env: { ...process.env, TMPDIR: dir },
   });
   await addNode(rootfs);

@@ -29,7 +29,7 @@ it("U1: accepts only packages of the registry with a digest in bun.lock, no git 
     ["a@git+https://example.test/a.git#abc", {}, "abc"],
     ["a@github:example/a#abc", {}, "abc"],
     ["a@https://example.test/a.tgz", {}, "sha512-x"],
-    ["a@1.2.3", "https://registry.example.test/", {}, "sha512-x"],
+    ["a@1.2.3", "https://packages.example.test/", {}, "sha512-x"],
     ["a@1.2.3", "", {}, "sha1-x"],
     ["a@1.2.3", "", {}],
     ["a@workspace:a"],

@@ -10,7 +10,7 @@ export interface ReceiptSigner {
   sign(data: Uint8Array<ArrayBuffer>): Promise<Uint8Array<ArrayBuffer>>;
 }
 
-/** What the chat agent needs beside core's own dependencies; null in core when no model is configured. */
+/** The chat agent's dependencies, in addition to core's own. Null in core when no model is configured. */
 export interface Chat {
   inference: Inference;
   /** Null with `sqlOffReason` when the tools are not offered. */

@@ -22,7 +22,7 @@ export type ReceiptEntry = {
   };
 }[keyof ReceiptPayloads];
 
-/** What signs a chain. */
+/** The signer and the clock of a chain of receipts. */
 export interface ChainNeeds {
   signer: ReceiptSigner;
   clock: Pick<Clock, "now">;
