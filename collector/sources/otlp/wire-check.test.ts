@@ -1,4 +1,4 @@
-import { create, fromBinary, type MessageInitShape, toBinary, toJson } from "@bufbuild/protobuf";
+import { create, fromBinary, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ExportMetricsServiceRequestSchema as Schema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
@@ -93,7 +93,9 @@ describe("createWireCheck", () => {
         expect(() => fromBinary(Schema, bytes)).toThrow();
         const mended = repairText(bytes);
         expect(check(mended)).toBe(0);
-        expect(JSON.stringify(toJson(Schema, fromBinary(Schema, mended)))).toContain("\ufffd");
+        expect(() => fromBinary(Schema, mended)).not.toThrow();
+        // In the bytes, not in the message: a repaired text may occur twice in a field, of which the last one counts.
+        expect(Buffer.from(mended).includes("\ufffd")).toBe(true);
       }),
       { numRuns: 2_000 },
     );
