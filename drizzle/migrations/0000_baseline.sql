@@ -240,7 +240,8 @@ CREATE TABLE "collector_health" (
 	"config_invalid_since" timestamp (3) with time zone,
 	"queue_at_risk_since" timestamp (3) with time zone,
 	"renewal_failed_since" timestamp (3) with time zone,
-	"version_since" timestamp (3) with time zone
+	"version_since" timestamp (3) with time zone,
+	"running_config_since" timestamp (3) with time zone
 );
 --> statement-breakpoint
 CREATE TABLE "fleet_host" (
@@ -253,6 +254,8 @@ CREATE TABLE "fleet_host" (
 	"revoked_from" timestamp (3) with time zone NOT NULL,
 	"expired_from" timestamp (3) with time zone NOT NULL,
 	"expiring_from" timestamp (3) with time zone NOT NULL,
+	"config_assigned_at" timestamp (3) with time zone NOT NULL,
+	"running_config_since" timestamp (3) with time zone NOT NULL,
 	"queue_bytes" bigint NOT NULL,
 	"renewal_failed" boolean NOT NULL,
 	"config_invalid" boolean NOT NULL,
@@ -264,7 +267,9 @@ CREATE TABLE "fleet_host" (
 	"device_id" text COLLATE "C" NOT NULL,
 	"search" text COLLATE "C" NOT NULL,
 	"successor_id" uuid,
-	"assigned_config_hash" text COLLATE "C"
+	"desired_config_hash" text COLLATE "C" NOT NULL,
+	"running_config_hash" text COLLATE "C" NOT NULL,
+	"last_known_good_config_hash" text COLLATE "C" NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "ingest_cursor" (
@@ -357,6 +362,7 @@ CREATE INDEX "chat_session_turn" ON "chat_session" USING btree ("turn_expires_at
 CREATE INDEX "collector_config_hash" ON "collector_config" USING btree ("config_hash","created_at");--> statement-breakpoint
 CREATE UNIQUE INDEX "config_assignment_current" ON "config_assignment" USING btree ("identity_id") WHERE "config_assignment"."ended_at" is null;--> statement-breakpoint
 CREATE INDEX "config_assignment_identity" ON "config_assignment" USING btree ("identity_id","assigned_at");--> statement-breakpoint
+CREATE INDEX "config_assignment_config" ON "config_assignment" USING btree ("config_id","id");--> statement-breakpoint
 CREATE INDEX "bootstrap_token_policy" ON "bootstrap_token" USING btree ("policy_id");--> statement-breakpoint
 CREATE INDEX "enrollment_failure_address" ON "enrollment_failure" USING btree ("address_key","occurred_at");--> statement-breakpoint
 CREATE INDEX "enrollment_refusal_minute" ON "enrollment_refusal" USING btree ("minute_started_at");--> statement-breakpoint

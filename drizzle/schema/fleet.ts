@@ -55,6 +55,8 @@ export const collectorHealth = pgTable("collector_health", {
   renewalFailedSince: timestamp("renewal_failed_since"),
   /** Time of the first heartbeat with the current version. */
   versionSince: timestamp("version_since"),
+  /** Time of the first heartbeat with the current running config. */
+  runningConfigSince: timestamp("running_config_since"),
 });
 
 /**
@@ -87,6 +89,10 @@ export const fleetHost = pgTable(
     expiredFrom: timestamp("expired_from").notNull(),
     /** When less than a quarter of the lifetime is left and no successor is valid. */
     expiringFrom: timestamp("expiring_from").notNull(),
+    /** When core assigned the desired config; never for one that the heartbeat alone reports. */
+    configAssignedAt: timestamp("config_assigned_at").notNull(),
+    /** Time of the first heartbeat with the current running config. */
+    runningConfigSince: timestamp("running_config_since").notNull(),
     /** -1 before the first heartbeat. */
     queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
     renewalFailed: boolean("renewal_failed").notNull(),
@@ -101,7 +107,10 @@ export const fleetHost = pgTable(
     search: byteText("search").notNull(),
     /** The unused successor, expired or not. */
     successorId: uuid("successor_id"),
-    assignedConfigHash: byteText("assigned_config_hash"),
+    /** The assigned config, else the one that the heartbeat reports as desired. Config hashes that are not known are empty. */
+    desiredConfigHash: byteText("desired_config_hash").notNull(),
+    runningConfigHash: byteText("running_config_hash").notNull(),
+    lastKnownGoodConfigHash: byteText("last_known_good_config_hash").notNull(),
   },
   (table) => [
     uniqueIndex("fleet_host_identity").on(table.identity),

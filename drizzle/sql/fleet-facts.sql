@@ -2,10 +2,11 @@
 -- table, written as LATERAL … LIMIT 1 so that no other plan is possible: a session keeps its plpgsql plans, and a plan made while the
 -- tables were small would later scan them for every row. See docs/decisions/2026-11-20-fleet-host.md.
 
+-- A hash that is not known is empty.
 CREATE OR REPLACE FUNCTION "fleet_drift"("desired" text, "running" text, "last_known_good" text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE
-		WHEN desired IS NULL THEN 'no_desired'
-		WHEN running IS NULL THEN 'unknown'
+		WHEN desired = '' THEN 'no_desired'
+		WHEN running = '' THEN 'unknown'
 		WHEN running = desired THEN 'in_sync'
 		WHEN running = last_known_good THEN 'on_last_known_good'
 		ELSE 'drifted'
@@ -27,16 +28,22 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 	-- left. The interval is in seconds, not days: a second has the same length in every time zone.
 	greatest(c.not_after - make_interval(secs => extract(epoch FROM c.not_after - c.issued_at)::float8 * 0.25 - 0.001),
 		s.not_after)::timestamptz(3) AS expiring_from,
+	coalesce(a.assigned_at, '-infinity') AS config_assigned_at,
+	coalesce(h.running_config_since, '-infinity') AS running_config_since,
 	coalesce(h.queue_bytes, -1) AS queue_bytes,
 	coalesce(h.renewal_status = 'failed', false) AS renewal_failed,
 	coalesce(NOT h.config_valid, false) AS config_invalid,
 	coalesce(h.queue_at_risk OR h.dropped_since_previous, false) AS queue_at_risk,
-	fleet_drift(coalesce(a.config_hash, h.desired_config_hash), h.running_config_hash, h.last_known_good_config_hash) AS drift,
+	fleet_drift(coalesce(a.config_hash, h.desired_config_hash, ''), coalesce(h.running_config_hash, ''),
+		coalesce(h.last_known_good_config_hash, '')) AS drift,
 	coalesce(h.collector_version, i.collector_version) AS version,
 	coalesce(h.platform, i.platform) AS platform,
 	i.identity, i.device_id,
 	lower(i.identity || CASE WHEN strpos(lower(i.identity), lower(i.device_id)) > 0 THEN '' ELSE E'\n' || i.device_id END) AS search,
-	s.id AS successor_id, a.config_hash AS assigned_config_hash
+	s.id AS successor_id,
+	coalesce(a.config_hash, h.desired_config_hash, '') AS desired_config_hash,
+	coalesce(h.running_config_hash, '') AS running_config_hash,
+	coalesce(h.last_known_good_config_hash, '') AS last_known_good_config_hash
 FROM collector_identity i
 CROSS JOIN LATERAL (
 	-- A revoked certificate does not count as active: the row is revoked once the others have expired.
@@ -47,7 +54,7 @@ CROSS JOIN LATERAL (
 ) c
 LEFT JOIN LATERAL (
 	SELECT last_heartbeat_at, queue_bytes, queue_at_risk, dropped_since_previous, renewal_status, config_valid, collector_version, platform,
-		desired_config_hash, running_config_hash, last_known_good_config_hash
+		desired_config_hash, running_config_hash, last_known_good_config_hash, running_config_since
 	FROM collector_health WHERE identity_id = i.id LIMIT 1
 ) h ON true
 LEFT JOIN LATERAL (SELECT last_envelope_at FROM ingest_host WHERE host_id = i.identity LIMIT 1) e ON true
@@ -56,6 +63,6 @@ LEFT JOIN LATERAL (
 	WHERE predecessor_id = c.id AND status = 'active' AND first_used_at IS NULL LIMIT 1
 ) s ON true
 LEFT JOIN LATERAL (
-	SELECT (SELECT config_hash FROM collector_config WHERE id = config_id) FROM config_assignment
+	SELECT assigned_at, (SELECT config_hash FROM collector_config WHERE id = config_id) FROM config_assignment
 	WHERE identity_id = i.id AND ended_at IS NULL LIMIT 1
 ) a ON true;

@@ -1,4 +1,5 @@
--- Copies heartbeats into "fleet_host". A heartbeat carries all of its columns except the assigned config, which the row has. A loop with
+-- Copies heartbeats into "fleet_host". A heartbeat carries all of its columns except the assigned config, which the row has: it replaces
+-- the desired config unless core assigned one. A loop with
 -- one update by key for each row, in the order of ids: see fleet-facts.sql and fleet-host-refresh.sql.
 CREATE OR REPLACE FUNCTION "fleet_host_take_heartbeats"() RETURNS trigger LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
@@ -7,15 +8,19 @@ DECLARE
 BEGIN
 	FOR c IN SELECT identity_id, last_heartbeat_at, queue_bytes, renewal_status = 'failed' AS renewal_failed,
 		NOT config_valid AS config_invalid, queue_at_risk OR dropped_since_previous AS queue_at_risk, collector_version,
-		platform, desired_config_hash, running_config_hash, last_known_good_config_hash
+		platform, coalesce(desired_config_hash, '') AS desired, coalesce(running_config_hash, '') AS running,
+		coalesce(last_known_good_config_hash, '') AS last_known_good,
+		coalesce(running_config_since, '-infinity') AS running_config_since
 		FROM changed ORDER BY identity_id
 	LOOP
 		UPDATE fleet_host SET
 			last_heartbeat_at = c.last_heartbeat_at, queue_bytes = c.queue_bytes, renewal_failed = c.renewal_failed,
 			config_invalid = c.config_invalid, queue_at_risk = c.queue_at_risk, version = c.collector_version,
-			platform = c.platform,
-			drift = fleet_drift(coalesce(assigned_config_hash, c.desired_config_hash), c.running_config_hash,
-				c.last_known_good_config_hash)
+			platform = c.platform, running_config_since = c.running_config_since,
+			desired_config_hash = CASE WHEN config_assigned_at > '-infinity' THEN desired_config_hash ELSE c.desired END,
+			running_config_hash = c.running, last_known_good_config_hash = c.last_known_good,
+			drift = fleet_drift(CASE WHEN config_assigned_at > '-infinity' THEN desired_config_hash ELSE c.desired END,
+				c.running, c.last_known_good)
 		WHERE identity_id = c.identity_id;
 	END LOOP;
 	RETURN NULL;

@@ -18,7 +18,9 @@ BEGIN
 		queue_at_risk = excluded.queue_at_risk, drift = excluded.drift, version = excluded.version,
 		platform = excluded.platform, identity = excluded.identity, device_id = excluded.device_id,
 		search = excluded.search, successor_id = excluded.successor_id,
-		assigned_config_hash = excluded.assigned_config_hash;
+		config_assigned_at = excluded.config_assigned_at, running_config_since = excluded.running_config_since,
+		desired_config_hash = excluded.desired_config_hash, running_config_hash = excluded.running_config_hash,
+		last_known_good_config_hash = excluded.last_known_good_config_hash;
 END
 $$;
 

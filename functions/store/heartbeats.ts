@@ -79,6 +79,7 @@ const derivedColumns = new Set([
   "previous_boot_at",
   "dropped_since_previous",
   "version_since",
+  "running_config_since",
   "config_invalid_since",
   "queue_at_risk_since",
   "renewal_failed_since",
@@ -137,9 +138,9 @@ const recordHeartbeats = async (
         as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, ${columnTypes})
     ), ${decideProofs("heartbeat", now)}, written as (
       insert into collector_health as h
-        (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, version_since, config_invalid_since,
+        (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, version_since, running_config_since, config_invalid_since,
           queue_at_risk_since, renewal_failed_since, ${names})
-      select identity_id, certificate_id, ${at}, false, ${at}, case when not config_valid then ${at} end,
+      select identity_id, certificate_id, ${at}, false, ${at}, ${at}, case when not config_valid then ${at} end,
         case when queue_at_risk then ${at} end, case when renewal_status = 'failed' then ${at} end, ${names}
       from decision
       where outcome = 'admitted' order by identity_id
@@ -149,6 +150,8 @@ const recordHeartbeats = async (
         dropped_since_previous = ${hasDropped},
         version_since = case when excluded.collector_version = h.collector_version
           then coalesce(h.version_since, ${at}) else ${at} end,
+        running_config_since = case when excluded.running_config_hash is not distinct from h.running_config_hash
+          then coalesce(h.running_config_since, ${at}) else ${at} end,
         -- A previous core on this schema writes the report but not these columns: a start counts only while the last report had the condition.
         config_invalid_since = case when not excluded.config_valid
           then coalesce(case when not h.config_valid then h.config_invalid_since end, ${at}) end,
