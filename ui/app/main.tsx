@@ -5,16 +5,21 @@ import { Fleet } from "./fleet/fleet.tsx";
 import { parseView, reportPath } from "./fleet/view/view-state.ts";
 import { HomePage } from "./home/home-page.tsx";
 import { PageContextProvider } from "./session/page-context.tsx";
-import { RequiresScope } from "./session/session-gate.tsx";
+import { auditRoute, lazyAuditRoute } from "./shell/audit-route.tsx";
 import { NoSuchPage, Shell } from "./shell/shell.tsx";
 
 /** The report takes longer than the session, which decides what is shown: both are requested at once. */
 const pathsAhead = (): string[] => (location.pathname === "/fleet" ? [reportPath(parseView(location.search))] : []);
 
-const FleetRoute = () => (
-  <RequiresScope scope="audit">
-    <Fleet />
-  </RequiresScope>
+// Created once: a component made inside the JSX would be another one at each access.
+const FleetRoute = auditRoute("Fleet", Fleet);
+const HostRoute = lazyAuditRoute("Host", async () => (await import("./host/host-page.tsx")).HostPage);
+const AuditRoute = lazyAuditRoute("Audit", async () => (await import("./audit/audit-page.tsx")).AuditPage);
+const ConfigsRoute = lazyAuditRoute("Configs", async () => (await import("./configs/configs-page.tsx")).ConfigsPage);
+const ConfigRoute = lazyAuditRoute("Config", async () => (await import("./configs/config-page.tsx")).ConfigPage);
+const EnrollmentRoute = lazyAuditRoute(
+  "Enrollment",
+  async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
 );
 
 const App = () => {
@@ -25,11 +30,21 @@ const App = () => {
       <Router root={Shell}>
         <Route path="/" component={HomePage} />
         <Route path="/fleet" component={FleetRoute} />
+        <Route path="/hosts/:host" component={HostRoute} />
+        <Route path="/audit" component={AuditRoute} />
+        <Route path="/configs" component={ConfigsRoute} />
+        <Route path="/configs/:id" component={ConfigRoute} />
+        <Route path="/enrollment" component={EnrollmentRoute} />
         <Route path="*" component={NoSuchPage} />
       </Router>
     </PageContextProvider>
   );
 };
+
+// The router rejects an empty segment: an identity pasted as it is becomes one segment.
+const pastedHost = /^\/hosts\/([^/]+:\/\/.+)$/.exec(location.pathname)?.[1];
+if (pastedHost !== undefined)
+  history.replaceState(null, "", `/hosts/${encodeURIComponent(pastedHost)}${location.search}`);
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("index.html has no #root");

@@ -1,31 +1,12 @@
 import * as v from "valibot";
+import { AuditEventPage, type AuditEventView } from "../../../proto/audit-event.ts";
 import { Identifier, parseTimestamp, Timestamp } from "../../../proto/management/text.ts";
-import { Id, IsoTimestamp } from "../../../proto/values.ts";
 import type { Core } from "../../core.ts";
 import { browseAuditEvents } from "../../domain/audit/audit-log.ts";
 import { scope } from "../../http/guards.ts";
-import { createList, ListView, listFields } from "../../http/list.ts";
+import { createList, listFields } from "../../http/list.ts";
 import { route } from "../../http/route.ts";
 import type { AuditFilter, ListedAuditEvent } from "../../store/audit.ts";
-
-const TextOrNull = v.nullable(v.string());
-
-const AuditEventView = v.strictObject({
-  id: Id,
-  seq: v.nullable(v.number()),
-  occurred_at: IsoTimestamp,
-  actor: v.strictObject({ type: v.picklist(["operator", "collector", "system"]), id: v.string(), display: v.string() }),
-  action: v.string(),
-  target: v.strictObject({ type: v.string(), id: v.string() }),
-  outcome: v.picklist(["success", "failure"]),
-  reason_code: TextOrNull,
-  reason: TextOrNull,
-  remote_addr: TextOrNull,
-  request_id: TextOrNull,
-  details: v.record(v.string(), v.unknown()),
-  prev_hash: TextOrNull,
-  hash: TextOrNull,
-});
 
 const at = v.pipe(
   Timestamp,
@@ -49,7 +30,7 @@ const filterOf = ({ action, actor, target_id, since, until }: v.InferOutput<type
   ...(until ? { until } : {}),
 });
 
-const view = (event: ListedAuditEvent): v.InferOutput<typeof AuditEventView> => ({
+const view = (event: ListedAuditEvent): AuditEventView => ({
   id: event.id,
   seq: event.link?.seq ?? null,
   occurred_at: event.occurredAt.toISOString(),
@@ -76,7 +57,7 @@ export const listAuditEventsRoute = (core: Pick<Core, "config" | "db" | "clock">
     summary: "The audit log, newest first; an event that was just written is not in the hash chain yet",
     guard: scope(core, "audit"),
     query: Query,
-    replies: { 200: { description: "A page of events", schema: ListView(AuditEventView) } },
+    replies: { 200: { description: "A page of events", schema: AuditEventPage } },
     handle: ({ query }) => list(query, (page) => browseAuditEvents(core, filterOf(query), page), view),
   });
 };

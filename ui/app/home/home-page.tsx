@@ -7,11 +7,13 @@ import { LoadFailure } from "../design/load-failure.tsx";
 import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
 import { defaultView } from "../fleet/view/view-state.ts";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
+import { createPageTitle } from "../shell/page-title.ts";
 import { DirectoryPanel } from "./directory-panel.tsx";
 
 /** `/`: who is signed in, with which scopes, the fleet in short, and the last directory sync. */
 export const HomePage = () => {
   const { session } = usePageContext();
+  createPageTitle(() => undefined);
   return (
     <Show when={session()}>
       {(known) => (
@@ -24,6 +26,7 @@ export const HomePage = () => {
           </header>
           <Show when={known().scopes.includes("audit")}>
             <FleetStrip />
+            <RecordLinks />
           </Show>
           <Show when={canAsk(known())}>
             <section class="panel" aria-labelledby="home-ask">
@@ -44,6 +47,29 @@ export const HomePage = () => {
     </Show>
   );
 };
+
+const records = [
+  { path: "/audit", name: "Audit", about: "Who changed what, when and why, with the state of the hash chain." },
+  { path: "/configs", name: "Configs", about: "Published configs, and how far each one is rolled out." },
+  { path: "/enrollment", name: "Enrollment", about: "Policies, bootstrap tokens and rejected enrollments." },
+];
+
+/** Links to the pages of records. */
+const RecordLinks = () => (
+  <section class="panel" aria-labelledby="home-records">
+    <h2 id="home-records">Records</h2>
+    <ul class="record-links">
+      <For each={records}>
+        {({ path, name, about }) => (
+          <li>
+            <a href={path}>{name}</a>
+            <span class="home-lead">{about}</span>
+          </li>
+        )}
+      </For>
+    </ul>
+  </section>
+);
 
 /** The summary of the fleet: each figure links to `/fleet` under its filter. */
 const FleetStrip = () => {

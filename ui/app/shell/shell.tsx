@@ -1,22 +1,26 @@
 import { useLocation } from "@solidjs/router";
-import { createEffect, createSignal, For, type JSX, Show } from "solid-js";
+import { createSignal, For, type JSX, Show } from "solid-js";
 import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser/theme.ts";
 import { Ask } from "../chat/ask.tsx";
 import { Icon } from "../design/icon.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { SessionGate } from "../session/session-gate.tsx";
+import { createPageTitle, productName } from "./page-title.ts";
 
-const product = "Collector fleet";
-const titles: Readonly<Record<string, string>> = { "/": product, "/fleet": `Fleet · ${product}` };
+/** The entries of the navigation that need scope `audit`. A page below one of them, such as a host, marks it as current too. */
+const auditPages = [
+  { path: "/fleet", name: "Fleet", below: "/hosts/" },
+  { path: "/audit", name: "Audit", below: "/audit/" },
+  { path: "/configs", name: "Configs", below: "/configs/" },
+  { path: "/enrollment", name: "Enrollment", below: "/enrollment/" },
+];
 
 /** The frame of every page: product, navigation, operator, theme, and the page as `<main>` once the session is known. */
 export const Shell = (props: { children?: JSX.Element }) => {
   const { session } = usePageContext();
   const location = useLocation();
-  const current = (path: string) => (location.pathname === path ? "page" : undefined);
-  createEffect(() => {
-    document.title = titles[location.pathname] ?? product;
-  });
+  const current = (path: string, below = "//") =>
+    location.pathname === path ? "page" : location.pathname.startsWith(below) ? "true" : undefined;
   return (
     <div class="shell">
       <a class="button skip-link" href="#content" rel="external">
@@ -25,15 +29,21 @@ export const Shell = (props: { children?: JSX.Element }) => {
       <header class="shell-bar">
         <a class="shell-name" href="/">
           <img src="/icon.svg" alt="" width="20" height="20" />
-          {product}
+          {productName}
         </a>
         <nav class="shell-nav" aria-label="Main">
           <a href="/" aria-current={current("/")}>
             Home
           </a>
-          <a href="/fleet" aria-current={current("/fleet")}>
-            Fleet
-          </a>
+          <Show when={session()?.scopes.includes("audit")}>
+            <For each={auditPages}>
+              {({ path, name, below }) => (
+                <a href={path} aria-current={current(path, below)}>
+                  {name}
+                </a>
+              )}
+            </For>
+          </Show>
         </nav>
         <div class="shell-end">
           <Ask />
@@ -90,12 +100,15 @@ const ThemeSwitch = () => {
 };
 
 /** The page of an unknown address. */
-export const NoSuchPage = () => (
-  <section class="notice">
-    <h1>No such page</h1>
-    <p>Nothing is at this address. Check that it is complete.</p>
-    <a class="button" href="/">
-      Home
-    </a>
-  </section>
-);
+export const NoSuchPage = () => {
+  createPageTitle(() => "No such page");
+  return (
+    <section class="notice">
+      <h1>No such page</h1>
+      <p>Nothing is at this address. Check that it is complete.</p>
+      <a class="button" href="/">
+        Home
+      </a>
+    </section>
+  );
+};
