@@ -3,12 +3,10 @@ import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../core.ts";
 import { type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet-report.ts";
 import type { FleetRules } from "../../store/fleet-rows.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Origin } from "../audit/audit-log.ts";
+import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { readFleetRules } from "./report.ts";
-
-/** Rows per batch: enough to amortise a scan, few enough for memory and the event loop. */
-const batchRows = 1000;
 
 /** An export that an operator requests. */
 export interface FleetExport {
@@ -35,39 +33,12 @@ export const exportFleet = async (
   order: FleetExport,
 ): Promise<ExportedFleet> => {
   const rules = await readFleetRules(core);
-  return { rules, batches: readBatches(core, rules, order) };
-};
-
-const readBatches = async function* (
-  core: Pick<Core, "db" | "clock" | "entropy">,
-  rules: FleetRules,
-  { kind, filter, operator, origin, asked }: FleetExport,
-): AsyncGenerator<FleetRow[], void, void> {
-  let given = 0;
-  let reason: string | null = "the reader disconnected before the end";
-  try {
-    let after: FleetPosition | null = null;
-    do {
-      const page = { sort: "identity", order: "asc", limit: batchRows, after } as const;
-      const batch: Awaited<ReturnType<typeof findFleetPage>> = await findFleetPage(core.db, rules, filter, page, kind);
-      given += batch.rows.length;
-      yield batch.rows;
-      after = batch.next;
-    } while (after !== null);
-    reason = null;
-  } catch (error) {
-    reason = "a batch could not be read";
-    throw error;
-  } finally {
-    const entry = {
-      actor: operatorActor(operator),
-      action: "fleet.export",
-      target: { type: "fleet_export", id: kind },
-      outcome: reason === null ? "success" : "failure",
-      reason,
-      origin,
-      details: { kind, filters: asked, rows: given },
-    } as const;
-    await core.db.transaction((tx) => recordAudit(tx, core, entry));
-  }
+  const { kind, filter, operator, origin, asked } = order;
+  const target = { type: "fleet_export", id: kind };
+  const entry = { operator, origin, action: "fleet.export", target, details: { kind, filters: asked } } as const;
+  const batches = auditedExport(core, entry, (after: FleetPosition | null) => {
+    const page = { sort: "identity", order: "asc", limit: exportBatchRows, after } as const;
+    return findFleetPage(core.db, rules, filter, page, kind);
+  });
+  return { rules, batches };
 };

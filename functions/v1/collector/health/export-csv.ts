@@ -1,8 +1,8 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
+import type { CsvColumn } from "../../../http/csv.ts";
 
-/** A column of an export: its name in the first record, and its cell of a row. */
-export type ExportColumn = readonly [name: string, cell: (row: FleetHealthRow) => CsvCell];
+type ExportColumn = CsvColumn<FleetHealthRow>;
 
 const who: readonly ExportColumn[] = [
   ["identity_id", (row) => row.identity_id],
@@ -75,20 +75,4 @@ export const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
     ["last_known_good_config_hash", (row) => row.config.last_known_good_config_hash],
     ...seen,
   ],
-};
-
-/** The value of a cell; null is an empty cell. */
-export type CsvCell = string | number | null;
-
-/** Returns one record of RFC 4180 with its line break. Text that a spreadsheet would read as a formula gets a leading `'`. */
-export const csvRecord = (cells: readonly CsvCell[]): string => `${cells.map(cellText).join(",")}\r\n`;
-
-/** Spreadsheets skip tab and CR before a formula, and some read the full-width forms as the plain ones. */
-const formulaStart = /^[=+\-@＝＋－＠\t\r]/;
-
-const cellText = (cell: CsvCell): string => {
-  if (cell === null) return "";
-  if (typeof cell === "number") return String(cell);
-  const text = formulaStart.test(cell) ? `'${cell}` : cell;
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { csvRecord } from "./export-csv.ts";
+import { csvRecord } from "./csv.ts";
 
 describe("a CSV record", () => {
   it("I4: neutralises text that a spreadsheet would read as a formula, and nothing else", () => {

@@ -1,0 +1,60 @@
+import type { AuditAction } from "../../../proto/audit-actions.ts";
+import type { Core } from "../../core.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
+
+/** Rows per batch: enough to amortise a scan, few enough for memory and the event loop. */
+export const exportBatchRows = 1000;
+
+/** Who exports what, for the audit log. */
+export interface ExportOrder {
+  operator: Operator;
+  origin: Origin;
+  action: AuditAction;
+  target: { type: string; id: string };
+  /** What was requested, such as the filters. */
+  details: Readonly<Record<string, unknown>>;
+}
+
+/** One batch of an export, and the position of the next one: null after the last. */
+export interface ExportBatch<Row, Position> {
+  rows: Row[];
+  next: Position | null;
+}
+
+/**
+ * Yields the batches that `read` returns, each on demand. Writes an audit event with the number of rows before it reports the end to the
+ * reader, or when the reader stops earlier.
+ */
+export const auditedExport = async function* <Row, Position>(
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  { operator, origin, action, target, details }: ExportOrder,
+  read: (after: Position | null) => Promise<ExportBatch<Row, Position>>,
+): AsyncGenerator<Row[], void, void> {
+  let given = 0;
+  let reason: string | null = "the reader disconnected before the end";
+  try {
+    let after: Position | null = null;
+    do {
+      const batch: ExportBatch<Row, Position> = await read(after);
+      given += batch.rows.length;
+      yield batch.rows;
+      after = batch.next;
+    } while (after !== null);
+    reason = null;
+  } catch (error) {
+    reason = "a batch could not be read";
+    throw error;
+  } finally {
+    const entry = {
+      actor: operatorActor(operator),
+      action,
+      target,
+      outcome: reason === null ? "success" : "failure",
+      reason,
+      origin,
+      details: { ...details, rows: given },
+    } as const;
+    await core.db.transaction((tx) => recordAudit(tx, core, entry));
+  }
+};

@@ -1,0 +1,53 @@
+import type { Clock } from "../../kit/clock.ts";
+import { createSlots } from "../../kit/slots.ts";
+import { Problem } from "../problems.ts";
+import type { Reply } from "./route.ts";
+import { textStream } from "./text-stream.ts";
+
+/** Concurrent downloads of one operator from one route of this core: twice as many as the page starts. */
+const downloadsMax = 8;
+/** A reader that reads nothing for this time has disconnected. */
+const idleMs = 60_000;
+
+/** A file that is streamed: its media type, its name, and its texts, which are read on demand. */
+export interface Download {
+  type: string;
+  fileName: string;
+  texts: AsyncIterable<string>;
+}
+
+/** The media type of a CSV file with the names of its columns. */
+export const csvType = "text/csv; charset=utf-8; header=present";
+
+/**
+ * Creates the responder of a route that streams files with backpressure. `open` runs once the operator has a slot. Throws 429
+ * `too_many_exports` beyond eight concurrent downloads of one operator.
+ */
+export const createDownloads = ({ clock }: { clock: Pick<Clock, "sleep"> }) => {
+  const slots = createSlots(downloadsMax);
+  return async (userId: string, open: () => Promise<Download>): Promise<Reply> => {
+    const release = slots(userId);
+    if (release === null) throw new Problem("too_many_exports", { retryAfterSeconds: idleMs / 1000 });
+    const { type, fileName, texts } = await open().catch((error: unknown) => {
+      release();
+      throw error;
+    });
+    return {
+      status: 200,
+      stream: { type, content: textStream(withSlot(texts, release), { clock, idleMs }) },
+      headers: { "Content-Disposition": `attachment; filename="${fileName}"` },
+    };
+  };
+};
+
+/** Yields the texts of a download, and releases its slot at their end. */
+const withSlot = async function* (
+  texts: AsyncIterable<string>,
+  release: () => void,
+): AsyncGenerator<string, void, void> {
+  try {
+    yield* texts;
+  } finally {
+    release();
+  }
+};
