@@ -4,7 +4,14 @@ import { afterAll, describe, expect, it } from "vitest";
 import type { FleetFacets } from "../proto/fleet-health/facets.ts";
 import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../proto/fleet-health/row.ts";
-import { driftKinds, exportKinds, fleetSorts, fleetStates } from "../proto/fleet-health/vocabulary.ts";
+import {
+  driftKinds,
+  exportKinds,
+  type Forwarding,
+  fleetSorts,
+  fleetStates,
+  forwardings,
+} from "../proto/fleet-health/vocabulary.ts";
 import { oddDeviceId, seedFleet } from "../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "./core.ts";
 
@@ -29,6 +36,15 @@ const later = (row: FleetHealthRow) =>
   Math.max(...[row.certificate, row.successor].map((each) => Date.parse(each?.not_after ?? "") || 0));
 const has = (row: FleetHealthRow, ...states: string[]) => row.conditions.some(({ state }) => states.includes(state));
 
+const isRecent = (row: FleetHealthRow) => Date.parse(row.last_heartbeat_at ?? "") >= now - 180_000;
+/** How a row forwards, by its times and its queue alone; the threshold is five minutes, to the second. */
+const forwardingOf = (row: FleetHealthRow): Forwarding | null => {
+  if (row.state === "revoked") return null;
+  if (row.last_envelope_at === null) return row.last_heartbeat_at === null ? null : "never";
+  if (Math.floor(Date.parse(row.last_envelope_at) / 1000) >= Math.floor(now / 1000) - 300) return "forwarding";
+  return isRecent(row) || (row.queue.bytes ?? 0) > 0 ? "stopped" : null;
+};
+
 /** Whether a row matches each parameter, decided from the row's fields alone. */
 const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> = {
   q: ({ device_id, identity, platform, version }, text) =>
@@ -38,9 +54,8 @@ const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> 
   version: (row, version) => row.version === version,
   not_version: (row, version) => row.version !== version,
   drift: (row, drift) => row.config.drift === drift,
-  heartbeat: (row) => row.last_heartbeat_at !== null && Date.parse(row.last_heartbeat_at) >= now - 180_000,
-  forwarding: (row, what) =>
-    what === "ever" ? row.last_envelope_at !== null : row.last_heartbeat_at !== null && row.last_envelope_at === null,
+  heartbeat: (row) => row.state !== "revoked" && isRecent(row),
+  forwarding: (row, what) => forwardingOf(row) === what,
   heartbeat_older_than_seconds: (row, age) =>
     row.last_heartbeat_at !== null && Date.parse(row.last_heartbeat_at) < now - Number(age) * 1000,
   expires_within_seconds: (row, within) => later(row) <= now + Number(within) * 1000,
@@ -88,7 +103,7 @@ const filters: fc.Arbitrary<Filter> = fc
       not_version: fc.constantFrom("1.4.0", "latest"),
       drift: fc.constantFrom(...driftKinds),
       heartbeat: fc.constant("recent"),
-      forwarding: fc.constantFrom("never", "ever"),
+      forwarding: fc.constantFrom(...forwardings),
       heartbeat_older_than_seconds: fc.constantFrom("0", "30", "180", "86400"),
       expires_within_seconds: fc.constantFrom("0", "86400", "1000000"),
     },
@@ -120,6 +135,7 @@ describe("under any filter", () => {
           cursor = page.next_cursor;
         } while (cursor !== null);
         expect(walked.map((row) => row.identity_id).sort()).toEqual(expected);
+        for (const row of walked) expect(row.forwarding).toBe(forwardingOf(row));
 
         const values = walked.map((row) => sortValues[sort]?.(row) ?? 0);
         const rising = order === "asc" ? values : values.toReversed();
@@ -129,10 +145,10 @@ describe("under any filter", () => {
         const counted = fleet.filter((row) => matches(row, anyState));
         expect(summary).toEqual({
           enrolled: counted.length,
-          active_recent_heartbeats: counted.filter((row) => Date.parse(row.last_heartbeat_at ?? "") >= now - 180_000)
-            .length,
-          forwarding: counted.filter((row) => row.last_envelope_at !== null).length,
-          never_forwarded: counted.filter((row) => meanings.forwarding?.(row, "never")).length,
+          active_recent_heartbeats: counted.filter((row) => row.state !== "revoked" && isRecent(row)).length,
+          forwarding: counted.filter((row) => forwardingOf(row) === "forwarding").length,
+          stopped: counted.filter((row) => forwardingOf(row) === "stopped").length,
+          never_forwarded: counted.filter((row) => forwardingOf(row) === "never").length,
           by_state: Object.fromEntries(
             fleetStates.map((state) => [state, counted.filter((row) => row.state === state).length]),
           ),

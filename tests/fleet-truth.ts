@@ -78,7 +78,8 @@ const statements: Readonly<Record<TruthName, string>> = {
       string_agg(distinct platform, ' ') filter (where stopped) as platform
     from (select *, envelope between now() - interval '2 hours' and now() - interval '10 minutes' as stopped from host) h
     where not is_revoked and envelope is not null`,
-  never: "select device_id from host where heartbeat is not null and envelope is null order by device_id",
+  never:
+    "select device_id from host where not is_revoked and heartbeat is not null and envelope is null order by device_id",
   expiring: `select count(*) filter (where expires <= now() + interval '12 days')::int as expiring,
       count(*) filter (where expires <= now())::int as expired, count(*)::int as fleet
     from host where not is_revoked`,

@@ -10,6 +10,7 @@ export type RoleConnection = ConnectedDatabase & { url: string };
 const thresholds = {
   heartbeatIntervalSeconds: 60,
   staleAfterSeconds: 180,
+  forwardingSeconds: 300,
   enrollingSeconds: 900,
   certExpiringFraction: 0.25,
   versionMin: null,

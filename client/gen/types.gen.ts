@@ -84,6 +84,12 @@ export type FleetHealthRow = {
     enrolled_at: string;
     last_heartbeat_at: string | null;
     last_envelope_at: string | null;
+    forwarding: 'forwarding' | 'stopped' | 'never' | null;
+    forwarder: {
+        connected: boolean;
+        last_ack_at: string | null;
+        last_error: string | null;
+    } | null;
     certificate: {
         id: string;
         status: 'revoked' | 'expired' | 'replaced' | 'active';
@@ -2022,7 +2028,7 @@ export type ReportFleetHealthData = {
         heartbeat_older_than_seconds?: number;
         expires_within_seconds?: number;
         heartbeat?: 'recent';
-        forwarding?: 'never' | 'ever';
+        forwarding?: 'forwarding' | 'stopped' | 'never';
         sort?: 'identity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes';
         order?: 'asc' | 'desc';
         limit?: number;
@@ -2079,6 +2085,7 @@ export type ReportFleetHealthResponses = {
         thresholds: {
             heartbeat_interval_seconds: number;
             stale_after_seconds: number;
+            forwarding_seconds: number;
             enrolling_seconds: number;
             cert_expiring_fraction: number;
             min_version: string | null;
@@ -2087,6 +2094,7 @@ export type ReportFleetHealthResponses = {
             enrolled: number;
             active_recent_heartbeats: number;
             forwarding: number;
+            stopped: number;
             never_forwarded: number;
             by_state: {
                 [key: string]: number;
@@ -2132,7 +2140,7 @@ export type CountFleetHealthData = {
         heartbeat_older_than_seconds?: number;
         expires_within_seconds?: number;
         heartbeat?: 'recent';
-        forwarding?: 'never' | 'ever';
+        forwarding?: 'forwarding' | 'stopped' | 'never';
     };
     url: '/v1/collector/health/facets';
 };
@@ -2185,6 +2193,7 @@ export type CountFleetHealthResponses = {
         thresholds: {
             heartbeat_interval_seconds: number;
             stale_after_seconds: number;
+            forwarding_seconds: number;
             enrolling_seconds: number;
             cert_expiring_fraction: number;
             min_version: string | null;
@@ -2268,7 +2277,7 @@ export type ExportFleetHealthData = {
         heartbeat_older_than_seconds?: number;
         expires_within_seconds?: number;
         heartbeat?: 'recent';
-        forwarding?: 'never' | 'ever';
+        forwarding?: 'forwarding' | 'stopped' | 'never';
     };
     url: '/v1/collector/health/export.csv';
 };
@@ -2390,6 +2399,7 @@ export type GetFleetHealthResponses = {
         thresholds: {
             heartbeat_interval_seconds: number;
             stale_after_seconds: number;
+            forwarding_seconds: number;
             enrolling_seconds: number;
             cert_expiring_fraction: number;
             min_version: string | null;

@@ -35,6 +35,7 @@ const rules = {
   thresholds: {
     heartbeatIntervalSeconds: 60,
     staleAfterSeconds: 180,
+    forwardingSeconds: 300,
     enrollingSeconds: 900,
     certExpiringFraction: 0.25,
     versionMin: null,

@@ -7,7 +7,9 @@ import {
   type FleetCondition,
   type FleetSort,
   type FleetState,
+  type Forwarding,
   fleetConditions,
+  forwardings,
 } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
 import {
@@ -15,9 +17,9 @@ import {
   exportPredicate,
   type FleetRules,
   fleetPredicate,
-  hasForwarded,
-  heartbeatRecent,
-  neverForwarded,
+  forwardingIndex,
+  forwardingIs,
+  isActive,
   stateAtIndex,
   stateIndex,
   timestampAt,
@@ -36,6 +38,11 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   revoked_at: string | null;
   last_heartbeat_at: string | null;
   last_envelope_at: string | null;
+  forwarding: Forwarding | null;
+  /** Null before the first heartbeat. */
+  forwarder_connected: boolean | null;
+  forwarder_last_ack_at: string | null;
+  forwarder_last_error: string | null;
   last_auth_failure_at: string | null;
   last_auth_failure_reason: string | null;
   certificate_id: string;
@@ -145,7 +152,12 @@ const selectRows = async (
   const flags = fleetConditions.map(
     (condition) => sql`${conditionPredicate(condition, rules)} as ${sql.identifier(`is_${condition}`)}`,
   );
-  const rows = await db.execute<Omit<FleetRow, "state"> & { sort_value: string; state_index: number }>(sql`
+  type Selected = Omit<FleetRow, "state" | "forwarding"> & {
+    sort_value: string;
+    state_index: number;
+    forwarding_index: number | null;
+  };
+  const rows = await db.execute<Selected>(sql`
     select f.*, f.identity_id as id, i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason,
       coalesce(h.hostname, i.hostname) as hostname, h.last_heartbeat_at, e.last_envelope_at,
       c.status as certificate_status, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
@@ -156,6 +168,7 @@ const selectRows = async (
       h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total,
       h.dead_letters, h.queue_forks, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
       h.queue_at_risk_since, h.renewal_failed_since, h.version_since,
+      h.forwarder_connected, h.forwarder_last_ack_at, h.forwarder_last_error,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
     from (
       select identity_id as selected_id, row_number() over () as rank
@@ -164,7 +177,8 @@ const selectRows = async (
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
         enrolled_at, drift, desired_config_hash as desired_hash, (${key})::text as sort_value,
-        ${stateIndex(rules)} as state_index, ${sql.join(flags, sql`, `)}
+        ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
+        ${sql.join(flags, sql`, `)}
       from fleet_host where identity_id = selected_id
     ) f
     -- One lookup per row: for a large page the planner would otherwise scan the table.
@@ -175,33 +189,35 @@ const selectRows = async (
     left join ingest_host e on e.host_id = i.identity
     left join ingest_gap g on g.host_id = i.identity
     order by selected.rank`);
-  return rows.map((row) => ({ ...row, state: stateAtIndex(row.state_index) }));
+  return rows.map((row) => ({
+    ...row,
+    state: stateAtIndex(row.state_index),
+    forwarding: row.forwarding_index === null ? null : (forwardings[row.forwarding_index] ?? null),
+  }));
 };
 
 /** Counts over the fleet under a filter, ignoring its states. */
 export interface FleetSummary {
   enrolled: number;
   activeRecentHeartbeats: number;
-  forwarding: number;
-  neverForwarded: number;
+  byForwarding: Readonly<Record<Forwarding, number>>;
   byState: ReadonlyMap<FleetState, number>;
 }
 
 /** Computes the summary of a filter; a state without a host is absent from `byState`. */
 export const summarizeFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetSummary> => {
-  const rows = await db.execute<Record<"state_index" | "enrolled" | "recent" | "forwarding" | "never", number>>(sql`
+  const forwardingCounts = forwardings.map(
+    (kind) => sql`(count(*) filter (where ${forwardingIs(kind, rules)}))::int as ${sql.identifier(kind)}`,
+  );
+  const rows = await db.execute<Record<"state_index" | "enrolled" | "active" | Forwarding, number>>(sql`
     select ${stateIndex(rules)} as state_index, count(*)::int as enrolled,
-      (count(*) filter (where ${heartbeatRecent(rules)}))::int as recent,
-      (count(*) filter (where ${hasForwarded}))::int as forwarding,
-      (count(*) filter (where ${neverForwarded}))::int as never
+      (count(*) filter (where ${isActive(rules)}))::int as active, ${sql.join(forwardingCounts, sql`, `)}
     from fleet_host where ${fleetPredicate(filter, rules, { withStates: false })} group by 1`);
-  const total = (column: "enrolled" | "recent" | "forwarding" | "never") =>
-    rows.reduce((sum, row) => sum + row[column], 0);
+  const total = (column: "enrolled" | "active" | Forwarding) => rows.reduce((sum, row) => sum + row[column], 0);
   return {
     enrolled: total("enrolled"),
-    activeRecentHeartbeats: total("recent"),
-    forwarding: total("forwarding"),
-    neverForwarded: total("never"),
+    activeRecentHeartbeats: total("active"),
+    byForwarding: { forwarding: total("forwarding"), stopped: total("stopped"), never: total("never") },
     byState: new Map(rows.map((row) => [stateAtIndex(row.state_index), row.enrolled])),
   };
 };

@@ -10,8 +10,10 @@ import {
   type ExportKind,
   type FleetCondition,
   type FleetState,
+  type Forwarding,
   fleetConditions,
   fleetStates,
+  forwardings,
 } from "../../proto/fleet-health/vocabulary.ts";
 import { arrayLiteral, substring } from "./query-parts.ts";
 
@@ -48,15 +50,37 @@ const never = sql`'-infinity'::timestamptz`;
 /** The host has sent a heartbeat. */
 export const hasHeartbeat = sql`last_heartbeat_at > ${never}`;
 
-/** The host has forwarded an envelope. */
-export const hasForwarded = sql`last_envelope_at > ${never}`;
-
-/** The host sends heartbeats and has never forwarded an envelope. */
-export const neverForwarded = sql`(${hasHeartbeat} and last_envelope_at = ${never})`;
-
 /** The last heartbeat is recent: the complement of `stale` for a host that has sent one. */
-export const heartbeatRecent = ({ now, thresholds }: FleetRules): SQL =>
+const heartbeatRecent = ({ now, thresholds }: FleetRules): SQL =>
   sql`last_heartbeat_at >= ${timestampAt(now, -thresholds.staleAfterSeconds)}`;
+
+const notRevoked = (rules: FleetRules): SQL => sql`not ${conditions.revoked(rules)}`;
+
+/** The host counts as active: not revoked, and its last heartbeat is recent. */
+export const isActive = (rules: FleetRules): SQL => sql`(${heartbeatRecent(rules)} and ${notRevoked(rules)})`;
+
+/** Rows have the time of the last envelope to the second, so the threshold is compared to the second. */
+const forwardsFrom = ({ now, thresholds }: FleetRules): SQL => {
+  const from = now.getTime() - thresholds.forwardingSeconds * 1000;
+  return timestampAt(new Date(from - (from % 1000)));
+};
+
+const forwardingKinds: Record<Forwarding, (rules: FleetRules) => SQL> = {
+  forwarding: (rules) => sql`last_envelope_at >= ${forwardsFrom(rules)}`,
+  stopped: (rules) => sql`(last_envelope_at < ${forwardsFrom(rules)} and last_envelope_at > ${never}
+    and (queue_bytes > 0 or ${heartbeatRecent(rules)}))`,
+  never: () => sql`(last_envelope_at = ${never} and ${hasHeartbeat})`,
+};
+
+/** Returns the predicate of a kind of `forwardings`: at most one is true of a row, and none of a revoked host. */
+export const forwardingIs = (kind: Forwarding, rules: FleetRules): SQL =>
+  sql`(${forwardingKinds[kind](rules)} and ${notRevoked(rules)})`;
+
+/** Returns how the host forwards as its index in `forwardings`; null when no kind applies. */
+export const forwardingIndex = (rules: FleetRules): SQL<number | null> => {
+  const cases = forwardings.map((kind, index) => sql`when ${forwardingIs(kind, rules)} then ${sql.raw(String(index))}`);
+  return sql<number | null>`case ${sql.join(cases, sql` `)} end`;
+};
 
 const conditions: Record<FleetCondition, (rules: FleetRules) => SQL> = {
   revoked: ({ now }) => sql`revoked_from <= ${timestampAt(now)}`,
@@ -140,8 +164,8 @@ export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withSta
     const until = timestampAt(now, within);
     return sql`(expired_from <= ${until} and certificate_not_after <= ${until})`;
   });
-  add(filter.heartbeat, () => heartbeatRecent(rules));
-  add(filter.forwarding, (forwarding) => (forwarding === "never" ? neverForwarded : hasForwarded));
+  add(filter.heartbeat, () => isActive(rules));
+  add(filter.forwarding, (forwarding) => forwardingIs(forwarding, rules));
   add(filter.text, (text) => textFound(text, rules));
   return parts.length === 0 ? sql`true` : sql.join(parts, sql` and `);
 };
@@ -163,6 +187,8 @@ export interface FleetThresholds {
   heartbeatIntervalSeconds: number;
   /** A host without a heartbeat for longer is stale. */
   staleAfterSeconds: number;
+  /** A host whose last envelope is older does not forward now. */
+  forwardingSeconds: number;
   /** For this long after enrollment, a host without heartbeats is `enrolling` instead of stale. */
   enrollingSeconds: number;
   /** A certificate with less than this part of its lifetime left, and no successor, is expiring. */

@@ -1,15 +1,8 @@
 import fc from "fast-check";
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
-import {
-  type FleetFilter,
-  filterFromQuery,
-  filterSecondsMax,
-  filterToParams,
-  fleetFilterFields,
-  forwardings,
-} from "./filter.ts";
-import { driftKinds, fleetStates } from "./vocabulary.ts";
+import { type FleetFilter, filterFromQuery, filterSecondsMax, filterToParams, fleetFilterFields } from "./filter.ts";
+import { driftKinds, fleetStates, forwardings } from "./vocabulary.ts";
 
 /** The filter of a query string, read as the API reads it: a parameter given once is a string, given again an array. */
 const parsed = (params: URLSearchParams): FleetFilter => {

@@ -5,13 +5,10 @@
 import * as v from "valibot";
 import { Identifier } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
-import { driftKinds, type FleetState, fleetStates } from "./vocabulary.ts";
+import { driftKinds, type FleetState, fleetStates, forwardings } from "./vocabulary.ts";
 
 /** The longest duration that a filter takes: ten years. */
 export const filterSecondsMax = 315_360_000;
-
-/** The values of `forwarding`. `never`: sends heartbeats and has never forwarded; `ever`: has forwarded. */
-export const forwardings = ["never", "ever"] as const;
 
 /** Returns `states` without repetition, in order of precedence; undefined when none or all nine are given, as neither filters. */
 export const distinctStates = (states: Iterable<FleetState>): readonly FleetState[] | undefined => {
@@ -56,7 +53,7 @@ export const filterParts = {
   expiresWithinSeconds: { parameter: "expires_within_seconds", schema: QueryInteger(0, filterSecondsMax) },
   /** The last heartbeat is within the threshold of `stale`. */
   heartbeat: { parameter: "heartbeat", schema: v.picklist(["recent"], "must be recent") },
-  forwarding: { parameter: "forwarding", schema: v.picklist(forwardings, "must be never or ever") },
+  forwarding: { parameter: "forwarding", schema: v.picklist(forwardings, "must be forwarding, stopped or never") },
 } as const;
 
 type Parts = typeof filterParts;

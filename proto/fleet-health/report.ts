@@ -8,6 +8,8 @@ export const FleetThresholdsView = v.strictObject({
   heartbeat_interval_seconds: v.number(),
   /** No heartbeat for longer than this is stale. */
   stale_after_seconds: v.number(),
+  /** A host whose last envelope is older than this does not forward now. */
+  forwarding_seconds: v.number(),
   /** How long after enrollment a silent host is `enrolling` and not yet stale. */
   enrolling_seconds: v.number(),
   /** A certificate with a smaller fraction of its lifetime left, and no successor, is expiring. */
@@ -22,11 +24,13 @@ export type FleetThresholdsView = v.InferOutput<typeof FleetThresholdsView>;
 /** Counts over the fleet under the filters, except the one by state. */
 export const FleetSummaryView = v.strictObject({
   enrolled: v.number(),
-  /** Last heartbeat within `stale_after_seconds`. */
+  /** Not revoked, and the last heartbeat is within `stale_after_seconds`, as `heartbeat=recent` finds. */
   active_recent_heartbeats: v.number(),
-  /** Forwarded at least once. */
+  /** An envelope within `forwarding_seconds`, as `forwarding=forwarding` finds. */
   forwarding: v.number(),
-  /** Sends heartbeats and has never forwarded, as `forwarding=never` finds. */
+  /** Has forwarded, and stopped while it sends heartbeats or queues, as `forwarding=stopped` finds. */
+  stopped: v.number(),
+  /** Has sent heartbeats and never forwarded, as `forwarding=never` finds. */
   never_forwarded: v.number(),
   by_state: v.record(v.picklist(fleetStates), v.number()),
 });

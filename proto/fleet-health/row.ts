@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
-import { certificateStatuses, driftKinds, fleetConditions, fleetStates } from "./vocabulary.ts";
+import { certificateStatuses, driftKinds, fleetConditions, fleetStates, forwardings } from "./vocabulary.ts";
 
 const TimestampOrNull = v.nullable(IsoTimestamp);
 const TextOrNull = v.nullable(v.string());
@@ -34,6 +34,12 @@ export const FleetHealthRow = v.strictObject({
   enrolled_at: IsoTimestamp,
   last_heartbeat_at: TimestampOrNull,
   last_envelope_at: TimestampOrNull,
+  /** How the host forwards; null for a revoked host, and for one that is silent with an empty queue. */
+  forwarding: v.nullable(v.picklist(forwardings)),
+  /** The collector's connection to core, as its last heartbeat reports it; null before the first. */
+  forwarder: v.nullable(
+    v.strictObject({ connected: v.boolean(), last_ack_at: TimestampOrNull, last_error: TextOrNull }),
+  ),
   /** The certificate last used, or the newest if none has been used. */
   certificate: CertificateSummary,
   /** Its unused successor. */

@@ -25,6 +25,16 @@ export const driftKinds = ["in_sync", "drifted", "on_last_known_good", "no_desir
 /** One of `driftKinds`. */
 export type Drift = (typeof driftKinds)[number];
 
+/**
+ * How a host forwards. `forwarding`: an envelope within `thresholds.forwarding_seconds`; `stopped`: none within it, though there were some
+ * before, and the host sends heartbeats or its last one reports records in the queue; `never`: has sent heartbeats and no envelope. A
+ * revoked host has none of them, nor has one that is silent with an empty queue.
+ */
+export const forwardings = ["forwarding", "stopped", "never"] as const;
+
+/** One of `forwardings`. */
+export type Forwarding = (typeof forwardings)[number];
+
 /** The columns that the report sorts by; `identity` by default. */
 export const fleetSorts = [
   "identity",

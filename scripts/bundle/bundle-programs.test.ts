@@ -18,6 +18,7 @@ it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of
   const thresholds = {
     heartbeatIntervalSeconds: 60,
     staleAfterSeconds: 180,
+    forwardingSeconds: 300,
     enrollingSeconds: 900,
     certExpiringFraction: 0.25,
     versionMin: null,

@@ -22,6 +22,8 @@ import type { FleetRules, FleetThresholds } from "../../store/fleet-rows.ts";
 export type FleetCore = Pick<Core, "db" | "clock" | "config">;
 
 const missedHeartbeatsMax = 3;
+/** A host that sends little may be quiet for some minutes. */
+const forwardingSecondsMin = 5 * 60;
 
 /** Returns the thresholds of a configuration. */
 export const fleetThresholds = (
@@ -29,6 +31,7 @@ export const fleetThresholds = (
 ): FleetThresholds => ({
   heartbeatIntervalSeconds: config.heartbeatIntervalSeconds,
   staleAfterSeconds: missedHeartbeatsMax * config.heartbeatIntervalSeconds,
+  forwardingSeconds: Math.max(forwardingSecondsMin, missedHeartbeatsMax * config.heartbeatIntervalSeconds),
   enrollingSeconds: 15 * 60,
   certExpiringFraction: 0.25,
   versionMin: config.collectorVersionMin,

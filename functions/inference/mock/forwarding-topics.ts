@@ -111,7 +111,7 @@ export const neverForwarded: Topic = {
   intent: "I look for hosts that send heartbeats and never forwarded.",
   matches: ({ text }) => /never/.test(text),
   next: once((question) => {
-    const condition = "last_heartbeat_at is not null and last_envelope_at is null";
+    const condition = "state <> 'revoked' and last_heartbeat_at is not null and last_envelope_at is null";
     return [
       `select count(*) as hosts, count(*) filter (where forwarder_connected) as connected from collectors where ${condition}`,
       `select device_id, state, platform, version, enrolled_at, forwarder_connected, forwarder_last_error from collectors

@@ -85,6 +85,8 @@ const comparedFields = (row: FleetHealthRow, isLifetimeKnown: boolean): Record<s
   config: row.config,
   queue: row.queue,
   renewal: row.renewal,
+  forwarding: row.forwarding,
+  forwarder: row.forwarder,
   last_auth_failure: row.last_auth_failure?.reason ?? null,
   enrolled_at: row.enrolled_at,
   last_heartbeat_at: row.last_heartbeat_at,

@@ -43,8 +43,9 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
           summary: {
             enrolled: summary.enrolled,
             active_recent_heartbeats: summary.activeRecentHeartbeats,
-            forwarding: summary.forwarding,
-            never_forwarded: summary.neverForwarded,
+            forwarding: summary.byForwarding.forwarding,
+            stopped: summary.byForwarding.stopped,
+            never_forwarded: summary.byForwarding.never,
             by_state: Object.fromEntries(fleetStates.map((state) => [state, summary.byState.get(state) ?? 0])),
           },
           items: report.rows.map((row) => healthRowView(row, thresholds, now)),

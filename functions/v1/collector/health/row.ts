@@ -22,6 +22,15 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
   enrolled_at: timestamp(row.enrolled_at),
   last_heartbeat_at: timestampOrNull(row.last_heartbeat_at),
   last_envelope_at: timestampOrNull(row.last_envelope_at),
+  forwarding: row.forwarding,
+  forwarder:
+    row.forwarder_connected === null
+      ? null
+      : {
+          connected: row.forwarder_connected,
+          last_ack_at: timestampOrNull(row.forwarder_last_ack_at),
+          last_error: row.forwarder_last_error,
+        },
   certificate: {
     id: row.certificate_id,
     status: certificateStatus(
@@ -74,6 +83,7 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
 export const thresholdsView = (thresholds: FleetThresholds): FleetThresholdsView => ({
   heartbeat_interval_seconds: thresholds.heartbeatIntervalSeconds,
   stale_after_seconds: thresholds.staleAfterSeconds,
+  forwarding_seconds: thresholds.forwardingSeconds,
   enrolling_seconds: thresholds.enrollingSeconds,
   cert_expiring_fraction: thresholds.certExpiringFraction,
   min_version: thresholds.versionMin,

@@ -17,6 +17,7 @@ const facets = (
   thresholds: {
     heartbeat_interval_seconds: 60,
     stale_after_seconds: change.staleAfter ?? 180,
+    forwarding_seconds: 300,
     enrolling_seconds: 900,
     cert_expiring_fraction: 0.25,
     min_version: "1.0.0",

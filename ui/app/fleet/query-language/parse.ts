@@ -3,9 +3,8 @@ import {
   distinctStates,
   type FleetFilter,
   filterSecondsMax,
-  forwardings,
 } from "../../../../proto/fleet-health/filter.ts";
-import { driftKinds, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { driftKinds, fleetStates, forwardings } from "../../../../proto/fleet-health/vocabulary.ts";
 import { parseDuration } from "./duration.ts";
 import { type TextField, textFault } from "./filter.ts";
 import { nearest, nearestTerm, negatable, type Term, type TermParts, termOf, termParts } from "./terms.ts";
@@ -111,7 +110,7 @@ const parseValue = (term: Exclude<Term, { key: "state" }>, { negated, value }: T
       return value === "recent" ? { heartbeat: "recent" } : "heartbeat: takes recent; for an age write hb>10m.";
     case "forwarding": {
       const forwarding = forwardings.find((kind) => kind === value);
-      return forwarding ? { forwarding } : "forwarding: takes never or ever.";
+      return forwarding ? { forwarding } : "forwarding: takes forwarding, stopped or never.";
     }
     case "hb":
     case "expires": {

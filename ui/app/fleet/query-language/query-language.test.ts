@@ -6,9 +6,8 @@ import {
   filterParts,
   filterSecondsMax,
   filterToParams,
-  forwardings,
 } from "../../../../proto/fleet-health/filter.ts";
-import { driftKinds, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { driftKinds, fleetStates, forwardings } from "../../../../proto/fleet-health/vocabulary.ts";
 import { filterFromParams } from "./filter.ts";
 import { parseQuery } from "./parse.ts";
 import { pillsOf, serialiseFilter } from "./serialise.ts";
@@ -109,7 +108,7 @@ describe("the query language", () => {
     ["version:1.2.3", { version: "1.2.3" }],
     ["-version:1.2.3", { notVersion: "1.2.3" }],
     ["drift:drifted forwarding:never", { drift: "drifted", forwarding: "never" }],
-    ["heartbeat:recent forwarding:ever", { heartbeat: "recent", forwarding: "ever" }],
+    ["heartbeat:recent forwarding:stopped", { heartbeat: "recent", forwarding: "stopped" }],
     ["hb>10m expires<3d", { heartbeatOlderThanSeconds: 600, expiresWithinSeconds: 259_200 }],
     ["hb:>10m HB>10m", { heartbeatOlderThanSeconds: 600 }],
   ])("parses %j", (query, filter) => expect(parseQuery(query)).toEqual({ filter, faults: [] }));
@@ -136,7 +135,7 @@ describe("the query language", () => {
     ["hb:10m", 0, 3, "Write hb>10m"],
     ["expires>3d", 0, 8, "Write expires<3d"],
     ["-device:a", 0, 8, "Only state: and version: can be excluded"],
-    ["forwarding:yes", 11, 14, "forwarding: takes never"],
+    ["forwarding:yes", 11, 14, "forwarding: takes forwarding"],
     ["heartbeat:10m", 10, 13, "heartbeat: takes recent; for an age write hb>10m."],
     ['web "open end', 4, 13, "This quote is not closed"],
     ['device:"open', 7, 12, "This quote is not closed"],

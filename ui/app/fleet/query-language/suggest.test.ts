@@ -45,7 +45,7 @@ describe("suggestions", () => {
     ["-version:1.4|", ["-version:1.4.0"]],
     ["platform:|", ["platform:linux/amd64"]],
     ["platform:AMD|", ["platform:linux/amd64"]],
-    ["forwarding:|", ["forwarding:never", "forwarding:ever"]],
+    ["forwarding:|", ["forwarding:forwarding", "forwarding:stopped", "forwarding:never"]],
     ["hb>1|", ["hb>10m", "hb>1h", "hb>1d"]],
     ["expires:|", ["expires<1d", "expires<3d", "expires<7d", "expires<30d"]],
     ["device:w|", []],

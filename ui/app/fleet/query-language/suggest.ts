@@ -133,7 +133,11 @@ const valueItems = (key: Term["key"], values: FleetValues): Suggestion[] => {
     case "platform":
       return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
     case "forwarding":
-      return [valueItem("never", "heartbeats, never forwarded"), valueItem("ever", "has forwarded")];
+      return [
+        valueItem("forwarding", "forwards now"),
+        valueItem("stopped", "stopped while it sends heartbeats or queues"),
+        valueItem("never", "heartbeats, never forwarded"),
+      ];
     case "heartbeat":
       return [valueItem("recent", "last heartbeat is recent")];
     case "hb":

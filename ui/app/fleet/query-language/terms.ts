@@ -9,7 +9,7 @@ export const terms = [
   { key: "platform", operator: ":", example: "linux/amd64", meaning: "exact platform" },
   { key: "version", operator: ":", example: "1.4.0", meaning: "exact collector version" },
   { key: "drift", operator: ":", example: "drifted", meaning: "running config against desired" },
-  { key: "forwarding", operator: ":", example: "never", meaning: "never: heartbeats only; ever: has forwarded" },
+  { key: "forwarding", operator: ":", example: "stopped", meaning: "forwarding, stopped or never forwarded" },
   { key: "heartbeat", operator: ":", example: "recent", meaning: "last heartbeat is recent; for an age, hb>10m" },
   { key: "hb", operator: ">", example: "10m", meaning: "last heartbeat longer ago than" },
   { key: "expires", operator: "<", example: "3d", meaning: "certificate expires within" },

@@ -21,7 +21,7 @@ describe("a figure of the summary", () => {
 
   it("replaces a figure that it excludes", () => {
     const forwarding = toggleFigure({ forwarding: "never", heartbeat: "recent" }, figureOf("forwarding"));
-    expect(forwarding).toEqual({ forwarding: "ever", heartbeat: "recent" });
+    expect(forwarding).toEqual({ forwarding: "forwarding", heartbeat: "recent" });
     expect(includesFigure(forwarding, figureOf("active_recent_heartbeats"))).toBe(true);
   });
 
@@ -35,6 +35,7 @@ describe("the rules of the states", () => {
   const thresholds = {
     heartbeat_interval_seconds: 20,
     stale_after_seconds: 60,
+    forwarding_seconds: 300,
     enrolling_seconds: 900,
     cert_expiring_fraction: 0.25,
     min_version: "1.2.0",

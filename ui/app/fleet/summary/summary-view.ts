@@ -10,11 +10,12 @@ export interface SummaryFigure {
   filter: FleetFilter;
 }
 
-/** The figures in order, each a part of the one before; the last is the one to worry about. */
+/** The figures in order, the last two are those to worry about. */
 export const summaryFigures: readonly SummaryFigure[] = [
   { count: "enrolled", words: "enrolled", filter: {} },
   { count: "active_recent_heartbeats", words: "heartbeating", filter: { heartbeat: "recent" } },
-  { count: "forwarding", words: "forwarding", filter: { forwarding: "ever" } },
+  { count: "forwarding", words: "forwarding", filter: { forwarding: "forwarding" } },
+  { count: "stopped", words: "stopped forwarding", filter: { forwarding: "stopped" } },
   { count: "never_forwarded", words: "heartbeat but never forwarded", filter: { forwarding: "never" } },
 ];
 

@@ -5,13 +5,15 @@ import { type FleetState, fleetStates } from "../../../../proto/fleet-health/voc
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
-import { includesFigure, stateRules, summaryFigures, toggleFigure } from "./summary-view.ts";
+import { includesFigure, type SummaryFigure, stateRules, summaryFigures, toggleFigure } from "./summary-view.ts";
 
 interface SummaryProps {
   /** Undefined while it loads. */
   summary: FleetSummaryView | undefined;
   view: FleetView;
 }
+
+const isAlarm = (count: SummaryFigure["count"]): boolean => count === "stopped" || count === "never_forwarded";
 
 /** The fleet in one line of figures; each toggles its filter. */
 export const SummaryLine = (props: SummaryProps) => (
@@ -24,7 +26,7 @@ export const SummaryLine = (props: SummaryProps) => (
             href={viewPath(withFilter(props.view, toggleFigure(props.view.filter, figure)))}
             noScroll
             aria-current={includesFigure(props.view.filter, figure) ? "true" : undefined}
-            data-alarm={figure.count === "never_forwarded" && props.summary?.never_forwarded ? "" : undefined}
+            data-alarm={isAlarm(figure.count) && props.summary?.[figure.count] ? "" : undefined}
           >
             {/* As wide as a fleet of thousands, until the first answer. */}
             <b>{formatCount(props.summary?.[figure.count] ?? 1000)}</b> {figure.words}

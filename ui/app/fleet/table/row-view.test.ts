@@ -18,6 +18,8 @@ const healthy: FleetHealthRow = {
   enrolled_at: "2026-11-01T00:00:00.000Z",
   last_heartbeat_at: "2026-11-20T16:59:48.000Z",
   last_envelope_at: "2026-11-20T16:58:00.000Z",
+  forwarding: "forwarding",
+  forwarder: { connected: true, last_ack_at: "2026-11-20T16:58:00.000Z", last_error: null },
   certificate: {
     id: "01920000-0000-7000-8000-000000000002",
     status: "active",

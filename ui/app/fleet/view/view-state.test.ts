@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { distinctStates, forwardings } from "../../../../proto/fleet-health/filter.ts";
-import { driftKinds, fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { distinctStates } from "../../../../proto/fleet-health/filter.ts";
+import { driftKinds, fleetSorts, fleetStates, forwardings } from "../../../../proto/fleet-health/vocabulary.ts";
 import { type TextField, textFault } from "../query-language/filter.ts";
 import {
   defaultView,
