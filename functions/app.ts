@@ -2,6 +2,7 @@ import { Hono } from "hono";
 import { pooledEntropy, uuidv7 } from "../kit/entropy.ts";
 import { isRequestId } from "../kit/request-id.ts";
 import type { Core } from "./core.ts";
+import { withReadDeadline } from "./http/read-deadline.ts";
 import { renderProblem } from "./http/render-problem.ts";
 import type { HttpContext, HttpEnv, Peer } from "./http/request.ts";
 import { mount, type Route } from "./http/route.ts";
@@ -41,7 +42,7 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
   });
 
   if (!core.config.chatEnabled) app.all("/v1/chat/*", rejectDisabled);
-  mount(app, routes);
+  mount(app, routes.map(withReadDeadline(clock)));
   const render = renderProblem(log);
   // Not thrown: an error thrown in `notFound` would skip the middleware above.
   app.notFound((c) => render(new Problem("not_found", { detail: "No such path" }), c));

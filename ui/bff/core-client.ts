@@ -34,16 +34,16 @@ export type SignInRecord =
 
 /** Calls core with a bridge token made for the call. */
 export interface CoreClient {
-  /** Returns any response, its body unread. Throws `core_unavailable` after 30 s without one. */
+  /** Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or after 5 s without one. */
   call(call: CoreCall): Promise<Response>;
-  /** Returns null when core rejects the person (401). */
+  /** Returns null when core rejects the person (401). Throws `database_unavailable` when core reports that. */
   whoami(userId: string, requestId: string): Promise<PersonOfCore | null>;
-  /** Records a sign-in in the audit log. Throws `core_unavailable` unless core confirms it. */
+  /** Records a sign-in in the audit log. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
   recordSignIn(record: SignInRecord, requestId: string): Promise<void>;
 }
 
-/** Applies until the response's headers; a stream may take longer. */
-const headersTimeoutMs = 30_000;
+/** Until the response's headers; a stream may take longer. Below the page's 8 s, so that the page receives which part is unavailable. */
+const headersTimeoutMs = 5_000;
 
 /** A newer core may add fields. */
 const WhoamiResponse = v.object(Whoami.entries);
@@ -70,7 +70,12 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
     const stop = new AbortController();
     const answered = new AbortController();
     const stopNow = () => stop.abort();
-    clock.sleep(headersTimeoutMs, answered.signal).then(stopNow, () => undefined);
+    let isLate = false;
+    const stopLate = () => {
+      isLate = true;
+      stop.abort();
+    };
+    clock.sleep(headersTimeoutMs, answered.signal).then(stopLate, () => undefined);
     browser?.addEventListener("abort", stopNow, { once: true, signal: answered.signal });
     try {
       return await fetch(`${config.apiUrl}${path}`, {
@@ -81,7 +86,11 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
         ...(rest.json === undefined ? {} : { body: rest.json }),
       });
     } catch (cause) {
-      throw new WebProblem("core_unavailable", { cause });
+      if (!isLate) throw new WebProblem("core_unavailable", { cause });
+      throw new WebProblem("core_unavailable", {
+        detail: `Core did not answer within ${headersTimeoutMs / 1000} s`,
+        cause,
+      });
     } finally {
       answered.abort();
     }
@@ -92,9 +101,9 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
     whoami: async (userId, requestId) => {
       const response = await call({ path: "/whoami", userId, requestId });
       if (response.status === 401) return null;
-      const view = v.safeParse(WhoamiResponse, response.ok ? await response.json() : undefined);
-      if (!view.success)
-        throw new WebProblem("core_unavailable", { cause: new Error(`whoami: status ${response.status}`) });
+      if (!response.ok) throw await coreProblem(response, "whoami");
+      const view = v.safeParse(WhoamiResponse, await response.json());
+      if (!view.success) throw new WebProblem("core_unavailable", { detail: "Core's answer cannot be read" });
       const { user_id, email, scopes } = view.output;
       return { userId: user_id, email, scopes };
     },
@@ -116,11 +125,22 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
         requestId,
         json: new TextEncoder().encode(JSON.stringify(body)),
       });
+      if (!response.ok) throw await coreProblem(response, "sign-in record");
       await response.body?.cancel();
-      if (!response.ok)
-        throw new WebProblem("core_unavailable", { cause: new Error(`sign-in record: status ${response.status}`) });
     },
   };
+};
+
+const CoreFailure = v.object({ code: v.string(), detail: v.string() });
+
+/** Returns a failed response of core as web's problem: core's own report about its database, or else the status. */
+const coreProblem = async (response: Response, call: string): Promise<WebProblem> => {
+  const { status } = response;
+  const cause = new Error(`${call}: status ${status}`);
+  const failure = v.safeParse(CoreFailure, await response.json().catch(() => undefined));
+  if (failure.success && failure.output.code === "database_unavailable")
+    return new WebProblem("database_unavailable", { detail: failure.output.detail, cause });
+  return new WebProblem("core_unavailable", { detail: `Core answered with status ${status}`, cause });
 };
 
 const bridgeLifetimeSeconds = 300;

@@ -23,6 +23,7 @@ export const webProblemCatalog = {
   rate_limited: entry(429, "retry", "This person sent too many requests"),
   internal: entry(500, "retry", "Web failed"),
   core_unavailable: entry(503, "retry", "Core cannot be reached"),
+  database_unavailable: entry(503, "retry", "The database cannot be reached"),
 } as const satisfies Record<string, Entry>;
 
 /** A code of the catalog. */

@@ -26,8 +26,6 @@ type Explain = (
 
 const ms = (text: string | null): number => (text === null ? 0 : new Date(text).getTime());
 const ageSeconds = (text: string | null, now: number): number => Math.max(0, Math.floor((now - ms(text)) / 1000));
-/** Whether a timestamp of the database is a time, not infinite. */
-const isTime = (text: string): boolean => !text.endsWith("infinity");
 /** The start of a condition without a recorded start: at the latest, the newest heartbeat. */
 const lastReport = (row: FleetRow): string => row.last_heartbeat_at ?? row.enrolled_at;
 
@@ -39,8 +37,7 @@ const explanations: Record<FleetCondition, Explain> = {
     row.revoked_at !== null
       ? { since: row.revoked_at, evidence: "the identity is revoked" }
       : {
-          // Others may have been active after the revocation.
-          since: isTime(row.revoked_from) ? row.revoked_from : (row.certificate_revoked_at ?? row.enrolled_at),
+          since: row.certificate_revoked_at ?? row.enrolled_at,
           evidence: "the certificate last used is revoked and no other is active",
         },
   enrolling: (row, { enrollingSeconds }, now) => ({
@@ -48,9 +45,9 @@ const explanations: Record<FleetCondition, Explain> = {
     evidence: `enrolled ${ageSeconds(row.enrolled_at, now)} s ago, no heartbeat yet, allowed ${enrollingSeconds} s`,
   }),
   renewal_failed: (row, _thresholds, now) =>
-    ms(row.expired_from) <= now
+    ms(row.certificate_not_after) <= now && row.successor_id === null
       ? {
-          since: row.expired_from,
+          since: row.certificate_not_after,
           evidence: `the certificate expired ${ageSeconds(row.certificate_not_after, now)} s ago and has no successor`,
         }
       : { since: row.renewal_failed_since ?? lastReport(row), evidence: row.renewal_last_error ?? "renewal failed" },
@@ -69,7 +66,7 @@ const explanations: Record<FleetCondition, Explain> = {
     const left = Math.max(0, Math.floor((ms(row.certificate_not_after) - now) / 1000));
     const threshold = Math.floor((lifetime * certExpiringFraction) / 1000);
     return {
-      since: row.expiring_from,
+      since: ms(row.certificate_not_after) - threshold * 1000,
       evidence: `the certificate has ${left} s left, threshold ${threshold} s, and no successor`,
     };
   },

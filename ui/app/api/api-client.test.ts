@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { ApiProblem, createApiClient, fetchAhead } from "./api-client.ts";
 
 const Answer = v.object({ count: v.number() });
@@ -16,6 +16,8 @@ const problemFrom = async (answer: Response | Error) => {
   const { code, status, message, requestId } = problem;
   return { code, status, message, requestId };
 };
+
+afterEach(() => void vi.useRealTimers());
 
 describe("the API client", () => {
   it("returns the parsed answer", async () => {
@@ -54,6 +56,31 @@ describe("the API client", () => {
     expect(await problemFrom(new TypeError("Failed to fetch"))).toMatchObject({ code: "unreachable", status: 0 });
     const cut = new ReadableStream({ pull: (controller) => controller.error(new TypeError("network error")) });
     expect(await problemFrom(new Response(cut))).toMatchObject({ code: "unreachable", status: 0 });
+  });
+
+  it("rejects with timeout after 8 s without an answer, without its body, or without the headers of a stream", async () => {
+    vi.useFakeTimers();
+    const silent = () => new Promise<Response>(() => undefined);
+    const headersOnly = async () => new Response(new ReadableStream());
+    const late = { code: "timeout", status: 0, message: "The web server did not answer within 8 s" };
+    const stream = { method: "POST" } as const;
+    const requests = [
+      createApiClient({ fetch: silent }).get("/api/x", Answer),
+      createApiClient({ fetch: headersOnly }).get("/api/x", Answer),
+      createApiClient({ fetch: silent }).send("/api/x", stream),
+    ].map((request) => expect(request).rejects.toMatchObject(late));
+    let ended = false;
+    const all = Promise.all(requests).then(() => {
+      ended = true;
+    });
+    await vi.advanceTimersByTimeAsync(7_999);
+    expect(ended).toBe(false);
+    await vi.advanceTimersByTimeAsync(1);
+    await all;
+    const response = await createApiClient({ fetch: headersOnly }).send("/api/x", stream);
+    const read = response.body?.getReader().read();
+    await vi.advanceTimersByTimeAsync(60_000);
+    expect(await Promise.race([read, "still open"])).toBe("still open");
   });
 
   it("rejects with the abort reason once aborted", async () => {

@@ -4,20 +4,21 @@ import * as v from "valibot";
 export interface ApiClient {
   /**
    * Returns the parsed answer of a same-origin path, such as `/api/core/collector/health?limit=1`, without members that the schema
-   * does not know. Rejects with an `ApiProblem`, or with the signal's reason once it is aborted.
+   * does not know. Rejects with an `ApiProblem`, `timeout` after 8 s without the whole answer, or with the signal's reason once it is
+   * aborted.
    */
   get<Schema extends v.GenericSchema>(
     path: string,
     schema: Schema,
     signal?: AbortSignal,
   ): Promise<v.InferOutput<Schema>>;
-  /** Sends a request and returns its successful response, the body unread. Rejects as `get` does. */
+  /** Sends a request and returns its successful response, the body unread. Rejects as `get` does, after 8 s without its headers. */
   send(path: string, request: ApiRequest): Promise<Response>;
 }
 
-/** A request that changes something. */
+/** A request that changes something, or whose answer is a stream. */
 export interface ApiRequest {
-  method: "POST" | "PUT" | "DELETE";
+  method: "GET" | "POST" | "PUT" | "DELETE";
   /** Sent as JSON. */
   body?: unknown;
   signal?: AbortSignal;
@@ -31,8 +32,9 @@ interface ApiProblemFields {
 }
 
 /**
- * Why a request has no answer. `code` is the problem document's (RFC 9457), or one of the page's own: `unreachable` (no answer
- * arrived), `unreadable` (the answer does not match its schema). `status` is 0 without an answer. The message may be shown.
+ * Why a request has no answer. `code` is the problem document's (RFC 9457), or one of the page's own: `unreachable` (the connection
+ * failed), `timeout` (no answer in time), `unreadable` (the answer does not match its schema). `status` is 0 without an answer. The
+ * message names the part that failed, as far as that is known, and may be shown.
  */
 export class ApiProblem extends Error {
   override readonly name = "ApiProblem";
@@ -49,6 +51,9 @@ export class ApiProblem extends Error {
   }
 }
 
+/** Above the 5 s that web waits for core, so that web's report about core arrives. */
+const answerTimeoutMs = 8_000;
+
 /** Creates a client over `fetch`. Requests are same-origin, so they carry the session cookie. */
 export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => {
   const request = async (path: string, init: RequestInit & { signal?: AbortSignal }): Promise<Response> => {
@@ -56,27 +61,49 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
     if (!response.ok) throw await readProblem(response);
     return response;
   };
-  return {
-    async get(path, schema, signal) {
-      const response = await request(path, { headers: { Accept: "application/json" }, ...(signal ? { signal } : {}) });
-      const body: unknown = await response.json().catch((error: unknown) => {
-        if (!(error instanceof SyntaxError)) throwUnreachable(error, signal);
+  /** Ends work that is late, and does not wait for its end: a request that was begun ahead cannot be aborted. */
+  const inTime = async <Result>(
+    given: AbortSignal | undefined,
+    work: (signal: AbortSignal) => Promise<Result>,
+  ): Promise<Result> => {
+    const late = new AbortController();
+    const timer = setTimeout(() => late.abort(), answerTimeoutMs);
+    const timedOut = new Promise<never>((_, reject) => {
+      late.signal.addEventListener("abort", () => {
+        const message = `The web server did not answer within ${answerTimeoutMs / 1000} s`;
+        reject(new ApiProblem({ code: "timeout", status: 0, message }));
       });
-      return parseAnswer(schema, body, response);
-    },
-    send: (path, { method, body, signal }) =>
-      request(path, {
-        method,
-        headers: { "Content-Type": "application/json" },
-        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-        ...(signal ? { signal } : {}),
+    });
+    try {
+      return await Promise.race([timedOut, work(given ? AbortSignal.any([given, late.signal]) : late.signal)]);
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+  return {
+    get: (path, schema, given) =>
+      inTime(given, async (signal) => {
+        const response = await request(path, { headers: { Accept: "application/json" }, signal });
+        const body: unknown = await response.json().catch((error: unknown) => {
+          if (!(error instanceof SyntaxError)) throwUnreachable(error, signal);
+        });
+        return parseAnswer(schema, body, response);
       }),
+    send: (path, { method, body, signal: given }) =>
+      inTime(given, (signal) =>
+        request(path, {
+          method,
+          ...(method === "GET" ? {} : { headers: { "Content-Type": "application/json" } }),
+          ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+          signal,
+        }),
+      ),
   };
 };
 
 const throwUnreachable = (error: unknown, signal: AbortSignal | undefined): never => {
   if (signal?.aborted) throw error;
-  throw new ApiProblem({ code: "unreachable", status: 0, message: "The server cannot be reached" });
+  throw new ApiProblem({ code: "unreachable", status: 0, message: "The web server cannot be reached" });
 };
 
 /** Returns a parsed answer without members that the schema does not know; throws `unreadable`. */
@@ -110,7 +137,7 @@ const readProblem = async (response: Response): Promise<ApiProblem> => {
   const { status } = response;
   const document = v.safeParse(ProblemDocument, await response.json().catch(() => undefined));
   if (!document.success) {
-    const message = `The server answered with status ${status}`;
+    const message = `A server in between answered with status ${status}`;
     return new ApiProblem({ code: "unreadable", status, message, requestId: requestIdOf(response) });
   }
   const { title, detail, code, request_id: requestId = requestIdOf(response) } = document.output;

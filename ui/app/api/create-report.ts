@@ -1,17 +1,33 @@
 import { type Accessor, createEffect, createMemo, createRenderEffect, createSignal, on, onCleanup } from "solid-js";
 import type * as v from "valibot";
+import { createMoment } from "../browser/create-now.ts";
 import { type ApiClient, ApiProblem } from "./api-client.ts";
-import { initialReportState, nextReportState, phaseOf, type ReportPhase, type ReportState } from "./report-state.ts";
+import {
+  ageMs,
+  initialReportState,
+  intervalsMax,
+  nextReportState,
+  phaseOf,
+  type ReportPhase,
+  type ReportState,
+} from "./report-state.ts";
 
 /** A report that keeps itself up to date. */
 export interface LiveReport<Value> {
   state: Accessor<ReportState<Value>>;
   /** The answer of `state`; changes only with an answer, so that what depends on it is drawn once for each. */
   answer: Accessor<ReportState<Value>["answer"]>;
+  /** The value of the answer while it is of the current query; undefined from a change of the query until its answer. */
+  current: Accessor<Value | undefined>;
   phase: Accessor<ReportPhase>;
+  /** The age of the answer in whole seconds; undefined without one. Never less than the age of its data. */
+  ageSeconds: Accessor<number | undefined>;
   /** Requests the report now, whether paused or not. */
   refresh(): void;
 }
+
+/** Longer than any request takes while the machine is awake. */
+const requestMsMax = 12_000;
 
 interface LiveReportOptions<Schema extends v.GenericSchema> {
   api: ApiClient;
@@ -24,8 +40,8 @@ interface LiveReportOptions<Schema extends v.GenericSchema> {
 }
 
 /**
- * Requests a report now, and `intervalMs` after each answer, except while paused or out of view. A page that comes back into view
- * requests at once if the interval has passed. One request at a time.
+ * Requests a report now, and `intervalMs` after each answer, except while paused or out of view. A page that comes back into view, or a
+ * machine that slept, requests at once if the interval has passed. One request at a time.
  */
 export const createReport = <Schema extends v.GenericSchema>({
   api,
@@ -36,8 +52,10 @@ export const createReport = <Schema extends v.GenericSchema>({
 }: LiveReportOptions<Schema>): LiveReport<v.InferOutput<Schema>> => {
   type Value = v.InferOutput<Schema>;
   const [state, setState] = createSignal<ReportState<Value>>(initialReportState);
+  const now = createMoment();
   let inFlight: AbortController | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
+  let startedAt = Number.NEGATIVE_INFINITY;
   let endedAt = Number.NEGATIVE_INFINITY;
 
   const request = async (): Promise<void> => {
@@ -47,10 +65,12 @@ export const createReport = <Schema extends v.GenericSchema>({
     if (query === undefined) return;
     const controller = new AbortController();
     inFlight = controller;
+    const requested = { at: Date.now(), tick: performance.now() };
+    startedAt = requested.at;
     setState((before) => nextReportState(before, { type: "requested", query }));
     try {
       const value: Value = await api.get(query, schema, controller.signal);
-      setState((before) => nextReportState(before, { type: "answered", query, value, at: Date.now() }));
+      setState((before) => nextReportState(before, { type: "answered", query, value, ...requested }));
     } catch (problem) {
       if (controller.signal.aborted) return;
       if (!(problem instanceof ApiProblem)) throw problem;
@@ -67,19 +87,40 @@ export const createReport = <Schema extends v.GenericSchema>({
     timer = setTimeout(() => void request(), Math.max(0, endedAt + intervalMs - Date.now()));
   };
 
+  const requestOnline = () => paused() || void request();
   document.addEventListener("visibilitychange", schedule);
+  addEventListener("online", requestOnline);
   onCleanup(() => {
     document.removeEventListener("visibilitychange", schedule);
+    removeEventListener("online", requestOnline);
     clearTimeout(timer);
     inFlight?.abort();
   });
   // A plain effect would wait until the page around it is rendered.
   createRenderEffect(on(path, () => void request()));
   createEffect(on(paused, schedule, { defer: true }));
+  // Timers do not count while the machine sleeps, and a connection from before will not answer.
+  const afterSleep = ({ at }: { at: number }) => {
+    if (inFlight === undefined) at > endedAt + intervalMs && schedule();
+    else if (at > startedAt + requestMsMax) void request();
+  };
+  createEffect(on(now, afterSleep, { defer: true }));
+
+  const answer = createMemo(() => state().answer);
+  const age = createMemo(() => {
+    const arrived = answer();
+    return arrived && ageMs(arrived, now());
+  });
+  const isOld = createMemo(() => (age() ?? 0) > intervalsMax * intervalMs);
   return {
     state,
-    answer: createMemo(() => state().answer),
-    phase: createMemo(() => phaseOf(state())),
+    answer,
+    current: createMemo(() => (state().answer?.query === state().query ? state().answer?.value : undefined)),
+    phase: createMemo(() => phaseOf(state(), isOld())),
+    ageSeconds: createMemo(() => {
+      const ms = age();
+      return ms === undefined ? undefined : Math.floor(ms / 1000);
+    }),
     refresh: () => void request(),
   };
 };

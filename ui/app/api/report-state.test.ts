@@ -1,13 +1,21 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ApiProblem } from "./api-client.ts";
-import { initialReportState, nextReportState, phaseOf, type ReportEvent, type ReportState } from "./report-state.ts";
+import {
+  ageMs,
+  initialReportState,
+  nextReportState,
+  phaseOf as phaseAt,
+  type ReportEvent,
+  type ReportState,
+} from "./report-state.ts";
 
 const problem = new ApiProblem({ code: "unreachable", status: 0, message: "The server cannot be reached" });
 const play = (...events: ReportEvent<string>[]) =>
   events.reduce<ReportState<string>>((state, event) => nextReportState(state, event), initialReportState);
+const phaseOf = (state: ReportState<string>) => phaseAt(state, false);
 const requested = (query: string) => ({ type: "requested", query }) as const;
-const answered = (query: string, at = 0) => ({ type: "answered", query, value: `of ${query}`, at }) as const;
+const answered = (query: string, at = 0) => ({ type: "answered", query, value: `of ${query}`, at, tick: at }) as const;
 const failed = (query: string) => ({ type: "failed", query, problem }) as const;
 
 describe("the state of a report", () => {
@@ -53,5 +61,20 @@ describe("the state of a report", () => {
         }
       }),
     );
+  });
+
+  it("is stale once its answer is old, without any failed request", () => {
+    expect(phaseAt(play(requested("a"), answered("a")), true)).toBe("stale");
+    expect(phaseAt(play(requested("a"), answered("a"), requested("a")), true)).toBe("stale");
+    expect(phaseAt(play(requested("a"), answered("a"), requested("b")), true)).toBe("changing");
+    expect(phaseAt(play(requested("a")), true)).toBe("loading");
+  });
+
+  it("ages by the clock that counted more, so that neither sleep nor a clock set back makes it young", () => {
+    const since = { at: 10_000, tick: 500 };
+    expect(ageMs(since, { at: 13_000, tick: 3_500 })).toBe(3_000);
+    expect(ageMs(since, { at: 3_610_000, tick: 600 })).toBe(3_600_000);
+    expect(ageMs(since, { at: 0, tick: 40_500 })).toBe(40_000);
+    expect(ageMs(since, { at: 9_000, tick: 400 })).toBe(0);
   });
 });

@@ -8,16 +8,24 @@ import type { ApiProblem } from "./api-client.ts";
 export interface ReportState<Value> {
   /** The query that the page shows or loads. */
   readonly query: string;
-  /** `query` is the one that was answered, `at` the arrival in milliseconds of this machine's clock. */
-  readonly answer?: { readonly query: string; readonly value: Value; readonly at: number };
+  /** `query` is the one that was answered, `at` when it was requested: the value is at most that old. */
+  readonly answer?: { readonly query: string; readonly value: Value } & Moment;
   readonly problem?: ApiProblem;
   readonly loading: boolean;
+}
+
+/** A point in time by both clocks of this machine, in milliseconds: one stops while it sleeps, the other can be set back. */
+export interface Moment {
+  /** `Date.now()`. */
+  readonly at: number;
+  /** `performance.now()`. */
+  readonly tick: number;
 }
 
 /** An event in the life of a report. */
 export type ReportEvent<Value> =
   | { type: "requested"; query: string }
-  | { type: "answered"; query: string; value: Value; at: number }
+  | ({ type: "answered"; query: string; value: Value } & Moment)
   | { type: "failed"; query: string; problem: ApiProblem };
 
 /** The state before the first request. */
@@ -32,19 +40,28 @@ export const nextReportState = <Value>(state: ReportState<Value>, event: ReportE
   }
   if (query !== state.query) return state;
   if (event.type === "failed") return { ...state, problem: event.problem, loading: false };
-  return { query, answer: { query, value: event.value, at: event.at }, loading: false };
+  const { value, at, tick } = event;
+  return { query, answer: { query, value, at, tick }, loading: false };
 };
+
+/** Returns the milliseconds since a moment, by the clock that counted more; never negative. */
+export const ageMs = (since: Moment, now: Moment): number => Math.max(0, now.at - since.at, now.tick - since.tick);
+
+/** An answer is old after this many refresh intervals, whatever the cause. */
+export const intervalsMax = 3;
 
 /**
  * How to show a report. `loading`: there is no answer yet. `fresh`: the answer matches the query. `changing`: the answer is of the
- * previous query, while the new one loads. `stale`: a later request failed. `failed`: no answer matches the query.
+ * previous query, while the new one loads. `stale`: a later request failed, or the answer is old. `failed`: no answer matches the
+ * query.
  */
 export type ReportPhase = "loading" | "fresh" | "changing" | "stale" | "failed";
 
-/** Returns the phase of a state. */
-export const phaseOf = ({ query, answer, problem }: ReportState<unknown>): ReportPhase => {
+/** Returns the phase of a state; `isOld` tells that the answer is over three refresh intervals old. */
+export const phaseOf = ({ query, answer, problem }: ReportState<unknown>, isOld: boolean): ReportPhase => {
   const current = answer?.query === query;
   if (problem) return current ? "stale" : "failed";
   if (answer === undefined) return "loading";
-  return current ? "fresh" : "changing";
+  if (!current) return "changing";
+  return isOld ? "stale" : "fresh";
 };

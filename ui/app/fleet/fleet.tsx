@@ -14,8 +14,8 @@ import {
 import { FleetFacets } from "../../../proto/fleet-health/facets.ts";
 import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { createReport } from "../api/create-report.ts";
-import { createNow } from "../browser/create-now.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
+import { Freshness } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { PartFailed } from "../design/load-failure.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
@@ -24,7 +24,6 @@ import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
 import { NoRows } from "./no-rows.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
-import { Freshness } from "./summary/freshness.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
@@ -53,7 +52,6 @@ export const Fleet = () => {
   const { api, session, shortcuts: shortcutSwitch } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
-  const now = createNow();
   const [paused, setPaused] = createSignal(false);
   const [preferences, setPreferences] = createTablePreferences();
 
@@ -122,9 +120,9 @@ export const Fleet = () => {
     <Pager
       view={view()}
       trail={trail()}
-      rows={answer()?.items.length}
+      rows={report.current()?.items.length}
       total={total()}
-      next={answer()?.next_cursor ?? null}
+      next={report.current()?.next_cursor ?? null}
       label={label}
     />
   );
@@ -133,41 +131,36 @@ export const Fleet = () => {
     <div class="fleet">
       <div class="fleet-head">
         <h1>Fleet</h1>
-        <Freshness
-          state={report.state()}
-          phase={report.phase()}
-          now={now()}
-          paused={paused()}
-          onPause={() => setPaused(!paused())}
-          onRefresh={refresh}
-        />
+        <Freshness report={report} paused={paused()} onPause={() => setPaused(!paused())} onRefresh={refresh} />
       </div>
       {/* After a failure, figures of the previous view could be mistaken for those of this one. */}
       <Show when={report.phase() !== "failed"}>
-        <div class="fleet-summary">
-          <SummaryLine summary={answer()?.summary} view={view()} />
-          <StateLegend thresholds={answer()?.thresholds} />
-        </div>
-        <StateBar summary={answer()?.summary} view={view()} />
-        <div class="fleet-charts">
-          <FleetCharts
-            facets={facets.phase() === "failed" ? undefined : facets.answer()?.value}
-            failed={facets.phase() === "failed"}
-            renewalSeconds={renewalSeconds()}
-            hrefOf={(change) => viewPath(withFilter(view(), { ...view().filter, ...change }))}
-          />
-          <Show when={report.state().problem === undefined && facets.state().problem}>
-            {(problem) => (
-              <p class="banner" role="status">
-                <Icon name="warning" />
-                {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
-                {problem().message}.
-                <button class="button" type="button" onClick={() => facets.refresh()}>
-                  Try again
-                </button>
-              </p>
-            )}
-          </Show>
+        <div class="shown" data-shown={report.phase()}>
+          <div class="fleet-summary">
+            <SummaryLine summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()} />
+            <StateLegend thresholds={answer()?.thresholds} />
+          </div>
+          <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()} />
+          <div class="fleet-charts">
+            <FleetCharts
+              facets={facets.phase() === "failed" ? undefined : facets.answer()?.value}
+              failed={facets.phase() === "failed"}
+              renewalSeconds={renewalSeconds()}
+              hrefOf={(change) => viewPath(withFilter(view(), { ...view().filter, ...change }))}
+            />
+            <Show when={report.state().problem === undefined && facets.state().problem}>
+              {(problem) => (
+                <p class="banner" role="status">
+                  <Icon name="warning" />
+                  {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
+                  {problem().message}.
+                  <button class="button" type="button" onClick={() => facets.refresh()}>
+                    Try again
+                  </button>
+                </p>
+              )}
+            </Show>
+          </div>
         </div>
       </Show>
       <QueryBar
@@ -186,7 +179,7 @@ export const Fleet = () => {
               exportButton = button;
             }}
             filter={view().filter}
-            counts={facets.answer()?.value.exports}
+            counts={facets.current()?.exports}
           />
           <PreferencesMenu preferences={preferences()} onChange={setPreferences} />
           <ShortcutHelp
@@ -206,16 +199,18 @@ export const Fleet = () => {
           <NoRows view={view()} onRetry={refresh} />
         </Match>
         <Match when={true}>
-          <FleetTable
-            rows={page.rows()?.length === 0 ? undefined : page.rows()}
-            preferences={preferences()}
-            sort={view().sort}
-            order={view().order}
-            busy={report.phase() === "loading" || report.phase() === "changing"}
-            currentId={view().rowId}
-            hrefOfRow={hrefOfRow}
-            hrefOfSort={(sort) => viewPath(withSort(view(), sort))}
-          />
+          <div class="shown" data-shown={report.phase()}>
+            <FleetTable
+              rows={page.rows()?.length === 0 ? undefined : page.rows()}
+              preferences={preferences()}
+              sort={view().sort}
+              order={view().order}
+              busy={report.phase() === "loading" || report.phase() === "changing"}
+              currentId={view().rowId}
+              hrefOfRow={hrefOfRow}
+              hrefOfSort={(sort) => viewPath(withSort(view(), sort))}
+            />
+          </div>
           <Show when={(answer()?.items.length ?? 0) > 20}>{pager("Pages of the table, below")}</Show>
         </Match>
       </Switch>

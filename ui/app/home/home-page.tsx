@@ -2,6 +2,7 @@ import { For, Show } from "solid-js";
 import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { type Scope, scopes } from "../../../proto/operator/scopes.ts";
 import { createReport } from "../api/create-report.ts";
+import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
@@ -86,7 +87,8 @@ const FleetStrip = () => {
       <h2 id="home-fleet">
         <a href="/fleet">Fleet</a>
       </h2>
-      <Show when={report.state().problem}>
+      <OldNotice report={report} what="These figures are" />
+      <Show when={report.phase() === "failed" && report.state().problem}>
         {(problem) => (
           <LoadFailure
             title={<p>The fleet summary could not be loaded.</p>}
@@ -95,8 +97,10 @@ const FleetStrip = () => {
           />
         )}
       </Show>
-      <SummaryLine summary={summary()} view={defaultView} />
-      <StateBar summary={summary()} view={defaultView} />
+      <div class="shown" data-shown={report.phase()}>
+        <SummaryLine summary={summary()} view={defaultView} />
+        <StateBar summary={summary()} view={defaultView} />
+      </div>
     </section>
   );
 };

@@ -3,6 +3,7 @@ import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
 import type { ApiClient } from "../../api/api-client.ts";
 import { createReport } from "../../api/create-report.ts";
+import { OldNotice } from "../../design/freshness.tsx";
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { LoadFailure } from "../../design/load-failure.tsx";
 import { plainText } from "../../format/format.ts";
@@ -36,10 +37,7 @@ export const RowDrawer = (props: {
     paused: () => props.paused,
   });
   /** The detail of the wanted collector; never that of the previous one. */
-  const detail = () => {
-    const { answer, query } = report.state();
-    return answer?.query === query ? answer.value : undefined;
-  };
+  const detail = report.current;
   const problem = () => report.state().problem;
   let closeButton: HTMLButtonElement | undefined;
   return (
@@ -96,15 +94,15 @@ export const RowDrawer = (props: {
               <Icon name="close" />
             </Dialog.CloseButton>
           </header>
-          <Show when={detail() && problem()}>
-            {(failed) => (
-              <p class="banner" role="status">
-                <Icon name="warning" /> {failed().message}. The details below are old.
-              </p>
-            )}
-          </Show>
+          <OldNotice report={report} what="The details below are" paused={props.paused} />
           <Switch>
-            <Match when={detail()}>{(known) => <Detail detail={known()} />}</Match>
+            <Match when={detail()}>
+              {(known) => (
+                <div class="shown" data-shown={report.phase()}>
+                  <Detail detail={known()} />
+                </div>
+              )}
+            </Match>
             <Match when={problem()?.status === 404}>
               <div class="notice" role="alert">
                 <p>No collector has this id. The link may belong to another deployment.</p>

@@ -10,6 +10,8 @@ import { includesFigure, type SummaryFigure, stateRules, summaryFigures, toggleF
 interface SummaryProps {
   /** Undefined while it loads. */
   summary: FleetSummaryView | undefined;
+  /** The summary is of another view: its figures are left out until those of this one arrive. */
+  isChanging?: boolean;
   view: FleetView;
 }
 
@@ -29,7 +31,7 @@ export const SummaryLine = (props: SummaryProps) => (
             data-alarm={isAlarm(figure.count) && props.summary?.[figure.count] ? "" : undefined}
           >
             {/* As wide as a fleet of thousands, until the first answer. */}
-            <b>{formatCount(props.summary?.[figure.count] ?? 1000)}</b> {figure.words}
+            <b>{props.isChanging ? "…" : formatCount(props.summary?.[figure.count] ?? 1000)}</b> {figure.words}
           </a>
         </li>
       )}
@@ -84,7 +86,7 @@ export const StateBar = (props: SummaryProps) => {
                 data-none={props.summary?.by_state[state] === 0 ? "" : undefined}
               >
                 <StateMark state={state} />
-                <b>{formatCount(props.summary?.by_state[state] ?? 0)}</b>
+                <b>{props.isChanging ? "…" : formatCount(props.summary?.by_state[state] ?? 0)}</b>
               </a>
             </li>
           )}
