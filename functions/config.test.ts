@@ -90,9 +90,29 @@ describe("the directory's settings", () => {
     expect(directoryOf({ SVC_DIRECTORY_DOMAIN: "Example.TEST" })).toMatchObject({
       domain: "example.test",
       syncIntervalSeconds: 3600,
-      apiUrl: null,
+      provider: { kind: "google", apiUrl: null },
       allowMassRemoval: false,
     });
+  });
+
+  const google = { SVC_DIRECTORY_DELEGATE_EMAIL: "", SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "" };
+  it("need Google's for google alone, and the file's for file alone", () => {
+    const missing = directoryOf(google);
+    expect(missing).toContain("SVC_DIRECTORY_DELEGATE_EMAIL: is required with SVC_DIRECTORY_PROVIDER=google");
+    expect(missing).toContain("SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: is required with");
+    const file = { ...google, SVC_DIRECTORY_PROVIDER: "file" };
+    expect(directoryOf(file)).toContain("SVC_DIRECTORY_FILE: is required with SVC_DIRECTORY_PROVIDER=file");
+    expect(directoryOf({ ...file, SVC_DIRECTORY_FILE: "/people.yaml" })).toMatchObject({
+      provider: { kind: "file", path: "/people.yaml" },
+    });
+  });
+
+  it("reject those of another provider", () => {
+    expect(directoryOf({ SVC_DIRECTORY_FILE: "/people.yaml" })).toContain(
+      "SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file",
+    );
+    const both = directoryOf({ SVC_DIRECTORY_PROVIDER: "file", SVC_DIRECTORY_FILE: "/people.yaml" });
+    expect(both).toContain("SVC_DIRECTORY_DELEGATE_EMAIL: belongs to SVC_DIRECTORY_PROVIDER=google");
   });
 
   it.each([

@@ -1,5 +1,4 @@
 import * as v from "valibot";
-import { isConfidentialUrl } from "../kit/confidential-url.ts";
 import { ConfigError, type ConfigFault, type Environment, parseVariables, warnOfUnknown } from "../kit/env.ts";
 import type { Secret } from "../kit/secret.ts";
 import {
@@ -22,6 +21,7 @@ import {
   chatVariables,
   chatWarnings,
 } from "./chat-config.ts";
+import { type DirectoryConfig, directoryConfigOf, directoryFaults, directoryVariables } from "./directory-config.ts";
 
 /** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
 export interface IngestConfig {
@@ -52,16 +52,7 @@ export interface CoreConfig {
   authTokenSecret: Secret;
   /** Accepted beside `authTokenSecret`, and signs nothing: the previous secret, or the next one. */
   authTokenSecretPrevious: Secret | null;
-  directory: {
-    domain: string;
-    delegateEmail: string;
-    serviceAccountKeyFile: string;
-    syncIntervalSeconds: number;
-    /** The base of `/admin/directory/v1/…`; null for Google's own. */
-    apiUrl: string | null;
-    /** Applies a mass removal at once. */
-    allowMassRemoval: boolean;
-  };
+  directory: DirectoryConfig;
   ops: { bearerToken: Secret | null; trustLoopback: boolean };
   /** Null: the community edition. */
   license: { token: Secret; publicKeyFile: string } | null;
@@ -107,18 +98,7 @@ export const coreVariables = {
   SVC_TENANT_ID: UuidVariable,
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
   SVC_AUTH_TOKEN_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
-  SVC_DIRECTORY_DOMAIN: v.pipe(
-    TextVariable,
-    v.toLowerCase(),
-    v.regex(/^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/, "must be a domain name, for example example.com"),
-  ),
-  SVC_DIRECTORY_DELEGATE_EMAIL: v.pipe(TextVariable, v.email("must be an email address")),
-  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: TextVariable,
-  SVC_DIRECTORY_SYNC_INTERVAL: v.optional(DurationVariable(60), "1h"),
-  SVC_DIRECTORY_API_URL: v.optional(
-    v.pipe(TextVariable, v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback")),
-  ),
-  SVC_DIRECTORY_ALLOW_MASS_REMOVAL: v.optional(BooleanVariable, "false"),
+  ...directoryVariables,
   SVC_OPS_BEARER_TOKEN: v.optional(SecretVariable),
   SVC_TRUST_LOOPBACK_OPS: v.optional(BooleanVariable, "false"),
   SVC_LICENSE: v.optional(SecretVariable),
@@ -183,6 +163,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   } = parseVariables(env, { variables: coreVariables, fileForms: coreFileForms, readFile });
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
   const signer = signerConfig(resolved, faults);
+  directoryFaults(resolved, faults);
   ingestFaults(resolved, faults);
   chatFaults(resolved, faults);
   if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
@@ -196,14 +177,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     tenantId: values.SVC_TENANT_ID,
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
     authTokenSecretPrevious: values.SVC_AUTH_TOKEN_SECRET_PREVIOUS ?? null,
-    directory: {
-      domain: values.SVC_DIRECTORY_DOMAIN,
-      delegateEmail: values.SVC_DIRECTORY_DELEGATE_EMAIL,
-      serviceAccountKeyFile: values.SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE,
-      syncIntervalSeconds: values.SVC_DIRECTORY_SYNC_INTERVAL,
-      apiUrl: values.SVC_DIRECTORY_API_URL ?? null,
-      allowMassRemoval: values.SVC_DIRECTORY_ALLOW_MASS_REMOVAL,
-    },
+    directory: directoryConfigOf(values),
     ops: { bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null, trustLoopback: values.SVC_TRUST_LOOPBACK_OPS },
     license: values.SVC_LICENSE
       ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }

@@ -24,7 +24,7 @@ import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
-import { readKeyFile } from "./node/read-key-file.ts";
+import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
@@ -197,6 +197,7 @@ const startDirectorySync = (
     {
       core,
       readKeyFile: (path) => readKeyFile(path).toString("utf8"),
+      readTrustedFile: (path) => readTrustedFile(path).toString("utf8"),
       exclusively: createDirectoryLock({ url: core.config.databaseUrl.reveal(), servers }),
       observe: metrics.observeDirectory,
     },

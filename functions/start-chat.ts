@@ -79,6 +79,7 @@ const createTools = async (
       locate,
       url: config.sqlDatabaseUrl?.reveal() ?? null,
       secret: core.config.authTokenSecret.reveal(),
+      secretPrevious: core.config.authTokenSecretPrevious?.reveal() ?? null,
       thresholds: fleetThresholds(core.config),
       readRules: () => readFleetRules(core),
     }),

@@ -106,12 +106,18 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     accepts: { "Example.COM": "example.com" },
     rejects: { ...noText, "@example.com": "must be a domain name", com: "must be a domain name" },
   },
-  SVC_DIRECTORY_DELEGATE_EMAIL: {
-    unset: required,
-    accepts: { "root@example.com": "root@example.com" },
-    rejects: { ...noText, root: "must be an email address" },
+  SVC_DIRECTORY_PROVIDER: {
+    unset: "google",
+    accepts: { google: "google", file: "file" },
+    rejects: { ldap: "must be google or file" },
   },
-  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: text(required, "/run/directory.json"),
+  SVC_DIRECTORY_DELEGATE_EMAIL: {
+    unset: undefined,
+    accepts: { "root@example.com": "root@example.com" },
+    rejects: { root: "must be an email address" },
+  },
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: text(undefined, "/run/directory.json"),
+  SVC_DIRECTORY_FILE: text(undefined, "/run/directory.yaml"),
   SVC_DIRECTORY_SYNC_INTERVAL: duration(3600, 60),
   SVC_DIRECTORY_API_URL: confidentialUrl,
   SVC_DIRECTORY_ALLOW_MASS_REMOVAL: boolean(false),

@@ -8,9 +8,11 @@ import {
   driftKinds,
   exportKinds,
   type Forwarding,
+  fleetSeverities,
   fleetSorts,
   fleetStates,
   forwardings,
+  severityOf,
 } from "../proto/fleet-health/vocabulary.ts";
 import { oddDeviceId, seedFleet } from "../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "./core.ts";
@@ -60,9 +62,17 @@ const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> 
     row.last_heartbeat_at !== null && Date.parse(row.last_heartbeat_at) < now - Number(age) * 1000,
   expires_within_seconds: (row, within) => later(row) <= now + Number(within) * 1000,
 };
+/** Since when a row is in its state: by its first condition, or by what it last forwarded. */
+const beganAt = (row: FleetHealthRow): number => {
+  const since = row.conditions[0]?.since;
+  if (since !== undefined) return Date.parse(since);
+  if (row.forwarding === "stopped") return Math.floor(Date.parse(row.last_envelope_at ?? "") / 1000) * 1000;
+  return row.forwarding === "never" ? Date.parse(row.enrolled_at) : 0;
+};
 /** The values by which a page is sorted; an envelope's time counts to the second. */
 const sortValues: Record<string, (row: FleetHealthRow) => string | number> = {
   identity: (row) => row.identity,
+  severity: (row) => fleetSeverities.indexOf(severityOf(row)) * 1e13 + beganAt(row),
   last_heartbeat_at: (row) => Date.parse(row.last_heartbeat_at ?? "") || 0,
   last_envelope_at: (row) => Math.floor((Date.parse(row.last_envelope_at ?? "") || 0) / 1000),
   certificate_not_after: (row) => Date.parse(row.certificate.not_after),

@@ -2029,7 +2029,7 @@ export type ReportFleetHealthData = {
         expires_within_seconds?: number;
         heartbeat?: 'recent';
         forwarding?: 'forwarding' | 'stopped' | 'never';
-        sort?: 'identity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes';
+        sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes';
         order?: 'asc' | 'desc';
         limit?: number;
         cursor?: string;

@@ -256,6 +256,8 @@ CREATE TABLE "fleet_host" (
 	"expiring_from" timestamp (3) with time zone NOT NULL,
 	"config_assigned_at" timestamp (3) with time zone NOT NULL,
 	"running_config_since" timestamp (3) with time zone NOT NULL,
+	"condition_since" timestamp (3) with time zone NOT NULL,
+	"version_since" timestamp (3) with time zone NOT NULL,
 	"queue_bytes" bigint NOT NULL,
 	"renewal_failed" boolean NOT NULL,
 	"config_invalid" boolean NOT NULL,

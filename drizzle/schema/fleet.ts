@@ -93,6 +93,10 @@ export const fleetHost = pgTable(
     configAssignedAt: timestamp("config_assigned_at").notNull(),
     /** Time of the first heartbeat with the current running config. */
     runningConfigSince: timestamp("running_config_since").notNull(),
+    /** Since when the row is revoked, else reports the first by precedence of the flags below; `-infinity` without one of them. */
+    conditionSince: timestamp("condition_since").notNull(),
+    /** Time of the first heartbeat with the current version; of the enrollment before the first heartbeat. */
+    versionSince: timestamp("version_since").notNull(),
     /** -1 before the first heartbeat. */
     queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
     renewalFailed: boolean("renewal_failed").notNull(),

@@ -13,6 +13,18 @@ CREATE OR REPLACE FUNCTION "fleet_drift"("desired" text, "running" text, "last_k
 	END
 $$;
 
+-- Since when a heartbeat reports the first by precedence of its conditions. A start that is not known is the heartbeat.
+CREATE OR REPLACE FUNCTION "fleet_reported_since"("heartbeat_at" timestamptz, "renewal_failed" boolean, "renewal_failed_since" timestamptz,
+	"config_invalid" boolean, "config_invalid_since" timestamptz, "queue_at_risk" boolean, "queue_at_risk_since" timestamptz)
+RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE
+		WHEN renewal_failed THEN coalesce(renewal_failed_since, heartbeat_at)
+		WHEN config_invalid THEN coalesce(config_invalid_since, heartbeat_at)
+		WHEN queue_at_risk THEN coalesce(queue_at_risk_since, heartbeat_at)
+		ELSE '-infinity'
+	END
+$$;
+
 CREATE OR REPLACE VIEW "fleet_facts" AS
 SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 	coalesce(h.last_heartbeat_at, '-infinity') AS last_heartbeat_at,
@@ -30,6 +42,12 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 		s.not_after)::timestamptz(3) AS expiring_from,
 	coalesce(a.assigned_at, '-infinity') AS config_assigned_at,
 	coalesce(h.running_config_since, '-infinity') AS running_config_since,
+	CASE
+		WHEN i.revoked_at IS NOT NULL THEN i.revoked_at
+		WHEN c.status = 'revoked' AND c.active_until IS NULL THEN coalesce(c.revoked_at, i.enrolled_at)
+		ELSE coalesce(h.reported_since, '-infinity')
+	END::timestamptz(3) AS condition_since,
+	coalesce(h.version_since, h.last_heartbeat_at, i.enrolled_at) AS version_since,
 	coalesce(h.queue_bytes, -1) AS queue_bytes,
 	coalesce(h.renewal_status = 'failed', false) AS renewal_failed,
 	coalesce(NOT h.config_valid, false) AS config_invalid,
@@ -47,14 +65,16 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 FROM collector_identity i
 CROSS JOIN LATERAL (
 	-- A revoked certificate does not count as active: the row is revoked once the others have expired.
-	SELECT own.id, own.status, own.issued_at, own.not_after,
+	SELECT own.id, own.status, own.issued_at, own.not_after, own.revoked_at,
 		max(own.not_after) FILTER (WHERE own.status = 'active') OVER () AS active_until
 	FROM certificate own WHERE own.identity_id = i.id
 	ORDER BY own.first_used_at DESC NULLS LAST, own.issued_at DESC, own.id DESC LIMIT 1
 ) c
 LEFT JOIN LATERAL (
 	SELECT last_heartbeat_at, queue_bytes, queue_at_risk, dropped_since_previous, renewal_status, config_valid, collector_version, platform,
-		desired_config_hash, running_config_hash, last_known_good_config_hash, running_config_since
+		desired_config_hash, running_config_hash, last_known_good_config_hash, running_config_since, version_since,
+		fleet_reported_since(last_heartbeat_at, renewal_status = 'failed', renewal_failed_since, NOT config_valid, config_invalid_since,
+			queue_at_risk OR dropped_since_previous, queue_at_risk_since) AS reported_since
 	FROM collector_health WHERE identity_id = i.id LIMIT 1
 ) h ON true
 LEFT JOIN LATERAL (SELECT last_envelope_at FROM ingest_host WHERE host_id = i.identity LIMIT 1) e ON true

@@ -1,6 +1,6 @@
 -- Copies heartbeats into "fleet_host". A heartbeat carries all of its columns except the assigned config, which the row has: it replaces
--- the desired config unless core assigned one. A loop with
--- one update by key for each row, in the order of ids: see fleet-facts.sql and fleet-host-refresh.sql.
+-- the desired config unless core assigned one. A loop with one update by key for each row, in the order of ids: see fleet-facts.sql and
+-- fleet-host-refresh.sql.
 CREATE OR REPLACE FUNCTION "fleet_host_take_heartbeats"() RETURNS trigger LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -10,13 +10,17 @@ BEGIN
 		NOT config_valid AS config_invalid, queue_at_risk OR dropped_since_previous AS queue_at_risk, collector_version,
 		platform, coalesce(desired_config_hash, '') AS desired, coalesce(running_config_hash, '') AS running,
 		coalesce(last_known_good_config_hash, '') AS last_known_good,
-		coalesce(running_config_since, '-infinity') AS running_config_since
+		coalesce(running_config_since, '-infinity') AS running_config_since,
+		coalesce(version_since, last_heartbeat_at) AS version_since,
+		fleet_reported_since(last_heartbeat_at, renewal_status = 'failed', renewal_failed_since, NOT config_valid, config_invalid_since,
+			queue_at_risk OR dropped_since_previous, queue_at_risk_since) AS reported_since
 		FROM changed ORDER BY identity_id
 	LOOP
 		UPDATE fleet_host SET
 			last_heartbeat_at = c.last_heartbeat_at, queue_bytes = c.queue_bytes, renewal_failed = c.renewal_failed,
 			config_invalid = c.config_invalid, queue_at_risk = c.queue_at_risk, version = c.collector_version,
-			platform = c.platform, running_config_since = c.running_config_since,
+			platform = c.platform, running_config_since = c.running_config_since, version_since = c.version_since,
+			condition_since = CASE WHEN revoked_from = '-infinity' THEN condition_since ELSE c.reported_since END,
 			desired_config_hash = CASE WHEN config_assigned_at > '-infinity' THEN desired_config_hash ELSE c.desired END,
 			running_config_hash = c.running, last_known_good_config_hash = c.last_known_good,
 			drift = fleet_drift(CASE WHEN config_assigned_at > '-infinity' THEN desired_config_hash ELSE c.desired END,

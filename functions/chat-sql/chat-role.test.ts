@@ -28,6 +28,30 @@ describe("the role that boot makes", () => {
       expect(await sql?.query("select count(*) from collectors", signal)).toMatchObject({ kind: "rows", rows: [[0]] });
   });
 
+  it("serves cores with the old and the new secret during a rotation, whichever set its password last", async () => {
+    const core = await create();
+    // Over TCP, where the server asks for the password.
+    const locate = async () => server.tcpUrl(core.database);
+    const [old, next] = ["o".repeat(32), "n".repeat(32)];
+    const count = async ({ sql }: Awaited<ReturnType<typeof tools>>) =>
+      (await sql?.query("select count(*) from collectors", signal))?.kind;
+    // Step 1, step 2 of another core, and a core of step 1 that restarts.
+    const first = await tools(core, { locate, secret: old, secretPrevious: next });
+    const second = await tools(core, { locate, secret: next, secretPrevious: old });
+    expect(await Promise.all([first, second].map(count))).toEqual(["rows", "rows"]);
+    const again = await tools(core, { locate, secret: old, secretPrevious: next });
+    expect(await Promise.all([first, second, again].map(count))).toEqual(["rows", "rows", "rows"]);
+    const third = await tools(core, { locate, secret: next });
+    expect(await Promise.all([first, second, third].map(count))).toEqual(["rows", "rows", "rows"]);
+    // After the rotation the old secret opens nothing.
+    const late = await tools(core, { locate, secret: next });
+    await tools(core, { locate, secret: "x".repeat(32) });
+    expect(await late.sql?.query("select 1 as one from collectors", signal)).toMatchObject({
+      kind: "error",
+      code: "database_unavailable",
+    });
+  });
+
   it("is not made by a core that may not create roles: the tools are off with a reason", async () => {
     const core = await create("core");
     const { sql, offReason, warnings } = await tools(core);

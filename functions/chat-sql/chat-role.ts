@@ -12,7 +12,8 @@ import { scramVerifier } from "./scram-verifier.ts";
 /** The login of the role that runs the model's SQL. */
 export interface ChatLogin {
   role: string;
-  password: string;
+  /** The password that this core has set; then the one that a core with the two secrets exchanged sets during a rotation. */
+  passwords: readonly [string, ...string[]];
 }
 
 /** The role is of no use, for this reason: the tools are off. */
@@ -54,17 +55,20 @@ const rolePrefix = "svc_chat_";
 /**
  * Creates or repairs the role, and takes from PUBLIC what the role must not have, when core is a superuser. Returns the login and what PUBLIC keeps. The name and
  * the password follow from the database and the secret, so that any number of cores share the role, and a repeated call changes nothing.
+ * The password of `secretPrevious` is returned, too.
  * Throws `ChatRoleFault` when core's role may not create it, or when somebody gave it more than it may have.
  */
 export const makeChatRole = async (
   db: Database,
-  { secret, revokePublic }: { secret: string; revokePublic: boolean },
+  { secret, secretPrevious, revokePublic }: { secret: string; secretPrevious: string | null; revokePublic: boolean },
 ): Promise<{ login: ChatLogin; exposures: string[] }> =>
   db.transaction(async (transaction) => {
     await lockRoles(transaction);
     const server = await readServer(transaction);
     const role = `${rolePrefix}${server.database_oid}`;
-    const password = await derive(secret, `svc chat role password\0${server.database_oid}`);
+    const passwordOf = (by: string) => derive(by, `svc chat role password\0${server.database_oid}`);
+    const password = await passwordOf(secret);
+    const others = secretPrevious === null ? [] : [await passwordOf(secretPrevious)];
     const verifier = await scramVerifier(password, await derive(secret, `svc chat role salt\0${server.database_oid}`));
     try {
       const attributes = sql.raw(
@@ -83,7 +87,7 @@ export const makeChatRole = async (
     await grantViews(transaction, role);
     if (revokePublic && server.superuser) await revokePublicGrants(transaction, role);
     await rejectPowerful(transaction, role);
-    return { login: { role, password }, exposures: await findPublicGrants(transaction) };
+    return { login: { role, passwords: [password, ...others] }, exposures: await findPublicGrants(transaction) };
   });
 
 /** Checks a role that an administrator made. Throws `ChatRoleFault` when it has more than it may have. Returns what PUBLIC keeps. */

@@ -11,7 +11,7 @@ import { checkStatement, type Readable, StatementRefused } from "./check-stateme
 import { admitRoles } from "./public-role.ts";
 import { createQueryQueue } from "./query-queue.ts";
 import { relations, relationsAt } from "./relations.ts";
-import { runQuery } from "./run-query.ts";
+import { type BoundStatement, LoginRejected, runQuery } from "./run-query.ts";
 
 /** The dependencies of the SQL tools. */
 export interface ChatSqlNeeds {
@@ -23,6 +23,8 @@ export interface ChatSqlNeeds {
   url: string | null;
   /** SVC_AUTH_TOKEN_SECRET, which all cores of a deployment share: the password of the role is derived from it. */
   secret: string;
+  /** SVC_AUTH_TOKEN_SECRET_PREVIOUS: during a rotation, another core may have set the role's password from it. */
+  secretPrevious?: string | null;
   thresholds: FleetThresholds;
   /** Returns the rules that decide the states now. */
   readRules(): Promise<FleetRules>;
@@ -48,9 +50,15 @@ export const createChatSql = async (needs: ChatSqlNeeds): Promise<CreatedChatSql
   const admit = async () => (revokePublic ? retried(() => admitRoles(db, url === null ? "" : roleOf(url))) : []);
   try {
     await loadModule();
-    const { urlOf, exposures } = await retried(() => prepareRole(needs));
-    await tryLogin(await urlOf());
-    return { sql: toolsOf(needs, urlOf), offReason: null, warnings: exposureWarnings(exposures), admitRoles: admit };
+    const { urlsOf, exposures } = await retried(() => prepareRole(needs));
+    const runAsRole = createRoleRunner(urlsOf);
+    await tryLogin(runAsRole);
+    return {
+      sql: toolsOf(needs, runAsRole),
+      offReason: null,
+      warnings: exposureWarnings(exposures),
+      admitRoles: admit,
+    };
   } catch (cause) {
     if (!(cause instanceof ChatRoleFault)) throw cause;
     const offReason = `${cause.message}; docs/chat-sql.md has the statements for an administrator`;
@@ -73,28 +81,50 @@ const retried = async <Result>(work: () => Promise<Result>, attempts = 3): Promi
 const undefinedObject = "42704";
 const concurrentUpdate = "XX000";
 
-const prepareRole = async ({ db, locate, url, secret, revokePublic = true }: ChatSqlNeeds) => {
+const prepareRole = async ({ db, locate, url, secret, secretPrevious = null, revokePublic = true }: ChatSqlNeeds) => {
   if (url !== null) {
     const { exposures } = await adoptChatRole(db, { role: roleOf(url), revokePublic });
-    return { urlOf: async () => url, exposures };
+    return { urlsOf: async () => [url], exposures };
   }
-  const { login, exposures } = await makeChatRole(db, { secret, revokePublic });
-  return { urlOf: async () => urlFor(await locate(), login), exposures };
+  const { login, exposures } = await makeChatRole(db, { secret, secretPrevious, revokePublic });
+  return { urlsOf: async () => urlsFor(await locate(), login), exposures };
 };
 
 const roleOf = (url: string): string => decodeURIComponent(new URL(url).username);
 
-/** Returns core's URL with another login. Parameters that could change who logs in are left out. */
-export const urlFor = (coreUrl: string, { role, password }: ChatLogin): string => {
-  const url = new URL(coreUrl);
-  url.username = role;
-  url.password = password;
-  for (const name of ["user", "password", "options", "application_name"]) url.searchParams.delete(name);
-  return url.href;
+/** Returns core's URL with another login, once for each password. Parameters that could change who logs in are left out. */
+export const urlsFor = (coreUrl: string, { role, passwords }: ChatLogin): string[] =>
+  passwords.map((password) => {
+    const url = new URL(coreUrl);
+    url.username = role;
+    url.password = password;
+    for (const name of ["user", "password", "options", "application_name"]) url.searchParams.delete(name);
+    return url.href;
+  });
+
+/** Runs a statement as the role of the tools; resolves and rejects as `runQuery`. */
+type RunAsRole = (statement: BoundStatement, signal: AbortSignal) => Promise<ToolResult>;
+
+/** Begins with the password that was accepted last. When the server rejects it, another core has set another one: tries the next. */
+const createRoleRunner = (urlsOf: () => Promise<readonly string[]>): RunAsRole => {
+  let accepted = 0;
+  return async (statement, signal) => {
+    const urls = await urlsOf();
+    const order = urls.map((_, index) => (accepted + index) % urls.length);
+    for (const index of order)
+      try {
+        const result = await runQuery(urls[index] ?? "", statement, { signal });
+        accepted = index;
+        return result;
+      } catch (cause) {
+        if (!(cause instanceof LoginRejected)) throw cause;
+      }
+    return { kind: "error", code: "database_unavailable", message: "the database rejects the role of the tools" };
+  };
 };
 
-const tryLogin = async (url: string): Promise<void> => {
-  const result = await runQuery(url, { text: "select 1", values: [] }, { signal: AbortSignal.timeout(10_000) });
+const tryLogin = async (runAsRole: RunAsRole): Promise<void> => {
+  const result = await runAsRole({ text: "select 1", values: [] }, AbortSignal.timeout(10_000));
   if (result.kind === "error") throw new ChatRoleFault("the database does not admit the role of the chat's SQL tools");
 };
 
@@ -112,7 +142,7 @@ export const readable: Readable = {
   columns: new Set(relations.flatMap(({ columns }) => columns.map(({ name }) => name))),
 };
 
-const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, urlOf: () => Promise<string>): ChatSql => {
+const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, runAsRole: RunAsRole): ChatSql => {
   const queue = createQueryQueue();
   return {
     relations: () => relations.map(({ name, description }) => ({ name, description })),
@@ -135,9 +165,7 @@ const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, urlOf: () => Promise<s
         if (cause instanceof StatementRefused) return refused("statement_refused", cause.message);
         throw cause;
       }
-      return queue.run(signal, async (stopped) =>
-        runQuery(await urlOf(), boundStatement(checked, await readRules()), { signal: stopped }),
-      );
+      return queue.run(signal, async (stopped) => runAsRole(boundStatement(checked, await readRules()), stopped));
     },
     close: () => queue.close(),
   };

@@ -9,7 +9,7 @@ import { connectDatabase } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import { makeChatRole } from "./chat-role.ts";
 import { checkStatement, StatementRefused } from "./check-statement.ts";
-import { boundStatement, readable, urlFor } from "./create-chat-sql.ts";
+import { boundStatement, readable, urlsFor } from "./create-chat-sql.ts";
 import { runQuery } from "./run-query.ts";
 
 // A server of its own: it takes privileges from PUBLIC. Core's role is a superuser here.
@@ -24,10 +24,14 @@ let chatUrl = "";
 beforeAll(async () => {
   await loadModule();
   await migrate(core.sql, await readMigrations());
-  const { login, exposures } = await makeChatRole(core.db, { secret: "s".repeat(32), revokePublic: true });
+  const { login, exposures } = await makeChatRole(core.db, {
+    secret: "s".repeat(32),
+    secretPrevious: null,
+    revokePublic: true,
+  });
   expect(exposures).toEqual([]);
   // Over TCP, where the server asks for the password.
-  chatUrl = urlFor(server.tcpUrl(), login);
+  [chatUrl = ""] = urlsFor(server.tcpUrl(), login);
 });
 
 const rules = {

@@ -4,6 +4,7 @@
  * several statements. What arrives is counted in bytes before it is parsed: a result that is too large ends the connection.
  */
 import { Client, type Connection, type FieldDef, Query } from "pg";
+import { errorCode } from "../../kit/describe-error.ts";
 import { resultBytesMax, rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
 import { destroyClient } from "../store/copy-transaction.ts";
 import { readValue, typeName } from "./result-values.ts";
@@ -26,12 +27,17 @@ export const queryLimits: QueryLimits = { statementMs: 5_000, connectMs: 3_000 }
 /** Bytes from the server after which the connection is closed: more than any result within the limits has. */
 const receivedBytesMax = 2 * resultBytesMax;
 
+/** The server rejects the password of the role: nothing was sent. */
+export class LoginRejected extends Error {
+  override readonly name = "LoginRejected";
+}
+
 /** The query was ended from this side. */
 type Stopped = "aborted" | "timeout" | "too_large" | "enough";
 
 /**
  * Runs a statement at `url`, as the role that it names. Resolves with rows, of which it reads no more than the limits, or with an error;
- * rejects with the signal's reason when aborted, after cancelling the query.
+ * rejects with `LoginRejected` when the server rejects the password, and with the signal's reason when aborted, after cancelling the query.
  */
 export const runQuery = async (
   url: string,
@@ -75,6 +81,8 @@ export const runQuery = async (
     if (stopped === "too_large")
       return { kind: "error", code: "result_too_large", message: `a row is larger than ${resultBytesMax} bytes` };
     if (stopped === "timeout") return timedOut(limits);
+    if (!isConnected && errorCode(cause) === invalidPassword)
+      throw new LoginRejected("the password of the role is not accepted", { cause });
     return errorOf(cause, limits);
   } finally {
     clearTimeout(timer);
@@ -82,6 +90,8 @@ export const runQuery = async (
     destroyClient(client);
   }
 };
+
+const invalidPassword = "28P01";
 
 interface ReadRows {
   fields: readonly FieldDef[];

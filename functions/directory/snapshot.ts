@@ -20,6 +20,10 @@ export interface DirectorySnapshot {
 export type DirectoryFaultCode =
   /** The service account's key file is missing, open to others, or no key. */
   | "key_file_unusable"
+  /** The directory file is missing, unreadable, or writable for others. */
+  | "file_unusable"
+  /** The directory file is no valid directory. */
+  | "file_invalid"
   /** The token endpoint rejects the request: a wrong key, delegate or clock, or scopes that were not delegated. */
   | "token_refused"
   /** The API denies access to the token. */

@@ -2,9 +2,10 @@ import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
+import { person } from "../../drizzle/schema/operator.ts";
 import { startDirectoryApi } from "../../scripts/lab/directory-api.ts";
-import { createTestCore } from "../../tests/core.ts";
-import { readKeyFile } from "../node/read-key-file.ts";
+import { createTestCore, type TestCore } from "../../tests/core.ts";
+import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
 import { findDirectorySync } from "../store/directory.ts";
 import { runDirectorySync } from "./run-directory-sync.ts";
 
@@ -20,18 +21,22 @@ afterAll(async () => {
   await rm(folder, { recursive: true });
 });
 
-it("syncs at once and at every interval, sooner after a failure, and uses a corrected key file without a restart", async () => {
-  const outcomes: string[] = [];
-  const stop = new AbortController();
-  const running = runDirectorySync(
+const startJob = (core: TestCore, outcomes: string[], signal: AbortSignal): Promise<void> =>
+  runDirectorySync(
     {
-      core: test.core,
+      core: core.core,
       readKeyFile: (path) => readKeyFile(path).toString("utf8"),
+      readTrustedFile: (path) => readTrustedFile(path).toString("utf8"),
       exclusively: (work) => work(),
       observe: { ended: (outcome) => outcomes.push(outcome), snapshot: () => undefined },
     },
-    stop.signal,
+    signal,
   );
+
+it("syncs at once and at every interval, sooner after a failure, and uses a corrected key file without a restart", async () => {
+  const outcomes: string[] = [];
+  const stop = new AbortController();
+  const running = startJob(test, outcomes, stop.signal);
   // The job logs its result last, before it sleeps.
   const logged = () => test.log.lines.filter(({ fields }) => "job" in fields).length;
   const nextAfter = async (ms: number) => {
@@ -55,4 +60,49 @@ it("syncs at once and at every interval, sooner after a failure, and uses a corr
   await running;
   expect(outcomes).toEqual(["failed", "failed", "failed", "synced", "synced"]);
   for (const secret of ["hunter2", "PRIVATE KEY", "ya29."]) expect(test.log.text()).not.toContain(secret);
+});
+
+it("applies a directory file within seconds of a change, and a faulty one leaves people unchanged", async () => {
+  const path = join(folder, "directory.yaml");
+  const core = await createTestCore({
+    env: {
+      SVC_DIRECTORY_PROVIDER: "file",
+      SVC_DIRECTORY_FILE: path,
+      SVC_DIRECTORY_DELEGATE_EMAIL: "",
+      SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "",
+    },
+  });
+  const stop = new AbortController();
+  const outcomes: string[] = [];
+  const running = startJob(core, outcomes, stop.signal);
+  const syncs = async () => (await findDirectorySync(core.db))?.syncs ?? 0;
+  /** Lets the job read the file, and returns the outcome of the sync that follows. */
+  const nextRead = async (expected: number) => {
+    await core.clock.advance(5000);
+    await expect.poll(syncs).toBe(expected);
+    const last = await findDirectorySync(core.db);
+    return last?.reasonCode ?? last?.outcome;
+  };
+  const scopes = async () =>
+    (await core.db.select().from(person).orderBy(person.primaryEmail)).map((row) => [row.primaryEmail, row.scopes]);
+  const people = "people:\n- { id: ada, email: ada@example.test }\n- { id: grace, email: grace@example.test }\n";
+
+  expect(await nextRead(1)).toBe("file_unusable");
+  await writeFile(path, `${people}groups: { svc-admin: [ada] }`, { mode: 0o644 });
+  expect(await nextRead(2)).toBe("synced");
+  const ada = ["ada@example.test", ["read", "audit", "admin"]];
+  expect(await scopes()).toEqual(expect.arrayContaining([ada, ["grace@example.test", ["read"]]]));
+  await writeFile(path, `${people}groups: { svc-admin: [ade] }`);
+  expect(await nextRead(3)).toBe("file_invalid");
+  expect(core.log.text()).toContain("SVC_DIRECTORY_FILE: line 4: groups.svc-admin.0 is not the id or email");
+  expect(await scopes()).toContainEqual(ada);
+  await chmod(path, 0o666);
+  expect(await nextRead(4)).toBe("file_unusable");
+  await chmod(path, 0o644);
+  await writeFile(path, `${people}groups: { svc-admin: [grace] }`);
+  expect(await nextRead(5)).toBe("synced");
+  expect(await scopes()).toContainEqual(["ada@example.test", ["read"]]);
+  stop.abort();
+  await running;
+  await core.close();
 });

@@ -1,11 +1,13 @@
 import { fullJitterMs } from "../../kit/backoff.ts";
 import { fileFault } from "../../kit/describe-error.ts";
-import { runEvery } from "../../kit/run-every.ts";
+import { type JobOptions, runEvery } from "../../kit/run-every.ts";
 import type { Core, DirectoryObserver } from "../core.ts";
 import { parseServiceAccount } from "../directory/service-account.ts";
 import { DirectoryFault, type DirectorySnapshot } from "../directory/snapshot.ts";
+import type { DirectoryProvider } from "../directory-config.ts";
+import type { SnapshotReport } from "../domain/directory/apply-snapshot.ts";
 import type { Exclusively } from "../store/directory-lock.ts";
-import { syncDirectory } from "./sync-directory.ts";
+import { SnapshotRejected, syncDirectory } from "./sync-directory.ts";
 
 /** At most half a minute between the first attempts, and half an hour between later ones. */
 const retryBaseMs = 30_000;
@@ -13,27 +15,66 @@ const retryCapMs = 30 * 60_000;
 const retryMsMin = 1000;
 /** Ends the read of a directory that answers every call and never ends. */
 const readMsMax = 15 * 60_000;
+/** How often a directory file is read for changes. */
+const fileIntervalMs = 5000;
 
 /** The dependencies of the job. */
 export interface DirectoryJobNeeds {
   core: Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
   /** Returns the contents of a file; throws if other users may read it. */
   readKeyFile(path: string): string;
+  /** Returns the contents of a file; throws if other users may change it. */
+  readTrustedFile(path: string): string;
   exclusively: Exclusively;
   observe: DirectoryObserver;
 }
 
-/**
- * Syncs people and their scopes with the directory until the signal aborts: at once, then at every interval, sooner after a failure. Reads
- * the key file for each sync, so that a new key needs no restart, and a bad one fails the sync and not core.
- */
-export const runDirectorySync = (
-  { core, readKeyFile, exclusively, observe }: DirectoryJobNeeds,
-  signal: AbortSignal,
-): Promise<void> => {
-  const { clock, entropy, log, config } = core;
-  const { domain, delegateEmail, serviceAccountKeyFile, apiUrl, syncIntervalSeconds } = config.directory;
+type Sync = (
+  read: (stop: AbortSignal) => Promise<DirectorySnapshot>,
+  options: { isFirst: boolean },
+) => Promise<SnapshotReport | undefined>;
 
+/**
+ * Syncs people and their scopes with the directory until the signal aborts: at once, then at every interval, sooner after a failure, and
+ * within seconds of a change of a directory file. A directory that cannot be read fails the sync and not core.
+ */
+export const runDirectorySync = (needs: DirectoryJobNeeds, signal: AbortSignal): Promise<void> => {
+  const { core, exclusively, observe } = needs;
+  const { clock, entropy, log, config } = core;
+  const { domain, provider, syncIntervalSeconds } = config.directory;
+
+  const sync: Sync = async (read, { isFirst }) => {
+    const report = await syncDirectory({ ...core, read, exclusively, observe }, { isFirst, signal });
+    if (report?.suspectSetting != null)
+      log.warn(report, `most people are outside ${report.suspectSetting} (${domain}): check that setting`);
+    else if (report?.outcome === "held")
+      log.warn(report, "more than half of all people are missing from the directory; they stay active for now");
+    return report;
+  };
+  const retryMs = (failures: number): number =>
+    retryMsMin + fullJitterMs({ attempt: failures - 1, baseMs: retryBaseMs, capMs: retryCapMs, entropy });
+  const job: JobOptions = {
+    name: "directory sync",
+    intervalMs: syncIntervalSeconds * 1000,
+    retryMs,
+    clock,
+    signal,
+    log,
+  };
+  return provider.kind === "google"
+    ? syncGoogle(provider, { ...needs, sync, job })
+    : syncFile(provider, { ...needs, sync, job });
+};
+
+type ProviderOf<Kind extends DirectoryProvider["kind"]> = Extract<DirectoryProvider, { kind: Kind }>;
+type JobNeeds = DirectoryJobNeeds & { sync: Sync; job: JobOptions };
+
+/** Reads the key file for each sync, so that a new key needs no restart. */
+const syncGoogle = (
+  { delegateEmail, serviceAccountKeyFile, apiUrl }: ProviderOf<"google">,
+  { core, readKeyFile, sync, job }: JobNeeds,
+): Promise<void> => {
+  const { domain } = core.config.directory;
   const read = async (stop: AbortSignal): Promise<DirectorySnapshot> => {
     const account = parseServiceAccount(readKey(() => readKeyFile(serviceAccountKeyFile)));
     // Loads 30 MB in a tenth of a second, which would slow down the start.
@@ -41,22 +82,47 @@ export const runDirectorySync = (
     const inTime = AbortSignal.any([stop, AbortSignal.timeout(readMsMax)]);
     return readGoogleDirectory({ account, delegateEmail, domain, apiUrl, signal: inTime });
   };
-
-  const retryMs = (failures: number): number =>
-    retryMsMin + fullJitterMs({ attempt: failures - 1, baseMs: retryBaseMs, capMs: retryCapMs, entropy });
   let isFirst = true;
-  return runEvery(
-    { name: "directory sync", intervalMs: syncIntervalSeconds * 1000, retryMs, clock, signal, log },
-    async () => {
-      const report = await syncDirectory({ ...core, read, exclusively, observe }, { isFirst, signal });
-      isFirst = false;
-      if (report?.suspectSetting != null)
-        log.warn(report, `most people are outside ${report.suspectSetting} (${domain}): check that setting`);
-      else if (report?.outcome === "held")
-        log.warn(report, "more than half of all people are missing from the directory; they stay active for now");
-      return report;
-    },
-  );
+  return runEvery(job, async () => {
+    const report = await sync(read, { isFirst });
+    isFirst = false;
+    return report;
+  });
+};
+
+/** Syncs when the file, or the reason why it cannot be read, has changed, and at every interval. */
+const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, job }: JobNeeds): Promise<void> => {
+  const { clock } = core;
+  let tried: { found: string; at: number } | undefined;
+  return runEvery({ ...job, intervalMs: fileIntervalMs }, async () => {
+    const file = readDirectoryFile(() => readTrustedFile(path));
+    const found = file.fault?.message ?? file.contents;
+    const isChanged = tried?.found !== found;
+    if (!isChanged && clock.monotonic() - (tried?.at ?? 0) < job.intervalMs) return undefined;
+    const before = tried;
+    tried = { found, at: clock.monotonic() };
+    const read = async () => {
+      if (file.fault) throw file.fault;
+      // Loads the YAML parser.
+      const { parseDirectoryFile } = await import("../directory/directory-file.ts");
+      return parseDirectoryFile(file.contents);
+    };
+    try {
+      return await sync(read, { isFirst: isChanged });
+    } catch (error) {
+      // The same file fails again; a database does not.
+      if (!(error instanceof DirectoryFault || error instanceof SnapshotRejected)) tried = before;
+      throw error;
+    }
+  });
+};
+
+const readDirectoryFile = (read: () => string): { contents: string; fault?: DirectoryFault } => {
+  try {
+    return { contents: read() };
+  } catch (error) {
+    return { contents: "", fault: new DirectoryFault("file_unusable", `SVC_DIRECTORY_FILE: ${fileFault(error)}`) };
+  }
 };
 
 const readKey = (read: () => string): string => {

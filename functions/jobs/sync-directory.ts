@@ -17,8 +17,8 @@ export interface DirectorySyncNeeds extends DirectoryCore {
   observe: DirectoryObserver;
 }
 
-/** Core rejected the snapshot. */
-class SnapshotRejected extends Error {
+/** Core rejected the snapshot, and recorded it. */
+export class SnapshotRejected extends Error {
   override readonly name = "SnapshotRejected";
 }
 

@@ -5,13 +5,20 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs
  * may read, write or execute it. Checks the opened file (fstat), so that neither a symbolic link nor a swap between check and read
  * evades the check.
  */
-export const readKeyFile = (path: string): Buffer => {
+export const readKeyFile = (path: string): Buffer =>
+  readGuardedFile(path, { mask: 0o077, fault: "the key file is open to group or world; chmod it to 0600" });
+
+/** Returns the contents of a file whose author core trusts. Throws as `readKeyFile` does, if group or world may write it. */
+export const readTrustedFile = (path: string): Buffer =>
+  readGuardedFile(path, { mask: 0o022, fault: "the file is writable for group or world; chmod it to 0644" });
+
+const readGuardedFile = (path: string, { mask, fault }: { mask: number; fault: string }): Buffer => {
   // Without O_NONBLOCK, opening a FIFO blocks until a process writes to it.
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const status = fstatSync(descriptor);
-    if (!status.isFile()) throw new Error("the key file is not a regular file");
-    if ((status.mode & 0o077) !== 0) throw new Error("the key file is open to group or world; chmod it to 0600");
+    if (!status.isFile()) throw new Error("the file is not a regular file");
+    if ((status.mode & mask) !== 0) throw new Error(fault);
     return readFileSync(descriptor);
   } finally {
     closeSync(descriptor);

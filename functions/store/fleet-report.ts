@@ -24,6 +24,7 @@ import {
   stateIndex,
   timestampAt,
 } from "./fleet-rows.ts";
+import { severityKey } from "./fleet-severity.ts";
 
 /** A collector as the driver returns it: times as text, 64-bit integers as decimal strings. */
 export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
@@ -45,6 +46,10 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   forwarder_last_error: string | null;
   last_auth_failure_at: string | null;
   last_auth_failure_reason: string | null;
+  /** When revocation, expiry and the state `cert_expiring` begin; `-infinity` and `infinity` as in the table. */
+  revoked_from: string;
+  expired_from: string;
+  expiring_from: string;
   certificate_id: string;
   certificate_status: "active" | "replaced" | "revoked";
   certificate_issued_at: string;
@@ -78,14 +83,21 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   version_since: string | null;
 };
 
-/** The sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
-const sortKeys = {
+interface SortKey {
+  key: SQL;
+  type: SQL;
+  isUnique: boolean;
+}
+
+/** Returns the sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
+const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
   identity: { key: sql`identity`, type: sql`text`, isUnique: true },
+  severity: { key: severityKey(rules), type: sql`timestamptz`, isUnique: false },
   last_heartbeat_at: { key: sql`last_heartbeat_at`, type: sql`timestamptz`, isUnique: false },
   last_envelope_at: { key: sql`last_envelope_at`, type: sql`timestamptz`, isUnique: false },
   certificate_not_after: { key: sql`certificate_not_after`, type: sql`timestamptz`, isUnique: false },
   queue_bytes: { key: sql`queue_bytes`, type: sql`bigint`, isUnique: false },
-} satisfies Record<FleetSort, { key: SQL; type: SQL; isUnique: boolean }>;
+});
 
 /** The position after the row with this sort value and id. */
 export interface FleetPosition {
@@ -109,7 +121,7 @@ export const findFleetPage = async (
   { sort, order, limit, after }: FleetPage,
   kind?: ExportKind,
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
-  const { key, type, isUnique } = sortKeys[sort];
+  const { key, type, isUnique } = sortKeysOf(rules)[sort];
   const direction = order === "asc" ? sql`asc` : sql`desc`;
   const where = [fleetPredicate(filter, rules)];
   if (kind) where.push(exportPredicate(kind, rules));
@@ -176,7 +188,7 @@ const selectRows = async (
     ) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
-        enrolled_at, drift, desired_config_hash as desired_hash, (${key})::text as sort_value,
+        enrolled_at, drift, desired_config_hash as desired_hash, revoked_from, expired_from, expiring_from, (${key})::text as sort_value,
         ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${sql.join(flags, sql`, `)}
       from fleet_host where identity_id = selected_id

@@ -45,7 +45,8 @@ const oneOf = (column: SQL, values: readonly string[]): SQL =>
         sql`, `,
       )})`;
 
-const never = sql`'-infinity'::timestamptz`;
+/** The time of an event that has not happened. */
+export const never = sql`'-infinity'::timestamptz`;
 
 /** The host has sent a heartbeat. */
 export const hasHeartbeat = sql`last_heartbeat_at > ${never}`;

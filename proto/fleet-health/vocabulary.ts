@@ -35,9 +35,44 @@ export const forwardings = ["forwarding", "stopped", "never"] as const;
 /** One of `forwardings`. */
 export type Forwarding = (typeof forwardings)[number];
 
-/** The columns that the report sorts by; `identity` by default. */
+/**
+ * How urgently hosts need attention, the worst first: the order of the sort `severity`. It ranks by the state and, where no condition
+ * applies, by whether the host forwards. Precedence, by contrast, says which state explains the others. First what stops a host for good
+ * without help, then what loses data, then what will; a host that enrolls needs time, and a revoked one is as intended.
+ */
+export const fleetSeverities = [
+  "renewal_failed",
+  "stale",
+  "queue_at_risk",
+  "config_invalid",
+  "cert_expiring",
+  "unsupported_version",
+  "not_forwarding",
+  "enrolling",
+  "revoked",
+  "healthy",
+] as const satisfies readonly (FleetState | "not_forwarding")[];
+
+/** One of `fleetSeverities`. */
+export type FleetSeverity = (typeof fleetSeverities)[number];
+
+/** Returns how urgently a host needs attention. */
+export const severityOf = ({
+  state,
+  forwarding,
+}: {
+  state: FleetState;
+  forwarding: Forwarding | null;
+}): FleetSeverity =>
+  state === "healthy" && (forwarding === "stopped" || forwarding === "never") ? "not_forwarding" : state;
+
+/**
+ * What the report sorts by; `identity` by default. `severity` ascending is the worst first (`fleetSeverities`), and among equals the host
+ * whose state began first.
+ */
 export const fleetSorts = [
   "identity",
+  "severity",
   "last_heartbeat_at",
   "last_envelope_at",
   "certificate_not_after",

@@ -34,7 +34,11 @@ export const parts: readonly Part[] = [
   { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
   { name: "kit", paths: ["kit/"], imports: [], without: [...database, ...http] },
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
-  { name: "config", paths: ["functions/config.ts", "functions/chat-config.ts"], imports: leaves },
+  {
+    name: "config",
+    paths: ["functions/config.ts", "functions/chat-config.ts", "functions/directory-config.ts"],
+    imports: leaves,
+  },
   {
     name: "core",
     paths: ["functions/core.ts"],

@@ -26,6 +26,8 @@ type Explain = (
 
 const ms = (text: string | null): number => (text === null ? 0 : new Date(text).getTime());
 const ageSeconds = (text: string | null, now: number): number => Math.max(0, Math.floor((now - ms(text)) / 1000));
+/** Whether a timestamp of the database is a time, not infinite. */
+const isTime = (text: string): boolean => !text.endsWith("infinity");
 /** The start of a condition without a recorded start: at the latest, the newest heartbeat. */
 const lastReport = (row: FleetRow): string => row.last_heartbeat_at ?? row.enrolled_at;
 
@@ -37,7 +39,8 @@ const explanations: Record<FleetCondition, Explain> = {
     row.revoked_at !== null
       ? { since: row.revoked_at, evidence: "the identity is revoked" }
       : {
-          since: row.certificate_revoked_at ?? row.enrolled_at,
+          // Others may have been active after the revocation.
+          since: isTime(row.revoked_from) ? row.revoked_from : (row.certificate_revoked_at ?? row.enrolled_at),
           evidence: "the certificate last used is revoked and no other is active",
         },
   enrolling: (row, { enrollingSeconds }, now) => ({
@@ -45,9 +48,9 @@ const explanations: Record<FleetCondition, Explain> = {
     evidence: `enrolled ${ageSeconds(row.enrolled_at, now)} s ago, no heartbeat yet, allowed ${enrollingSeconds} s`,
   }),
   renewal_failed: (row, _thresholds, now) =>
-    ms(row.certificate_not_after) <= now && row.successor_id === null
+    ms(row.expired_from) <= now
       ? {
-          since: row.certificate_not_after,
+          since: row.expired_from,
           evidence: `the certificate expired ${ageSeconds(row.certificate_not_after, now)} s ago and has no successor`,
         }
       : { since: row.renewal_failed_since ?? lastReport(row), evidence: row.renewal_last_error ?? "renewal failed" },
@@ -66,7 +69,7 @@ const explanations: Record<FleetCondition, Explain> = {
     const left = Math.max(0, Math.floor((ms(row.certificate_not_after) - now) / 1000));
     const threshold = Math.floor((lifetime * certExpiringFraction) / 1000);
     return {
-      since: ms(row.certificate_not_after) - threshold * 1000,
+      since: row.expiring_from,
       evidence: `the certificate has ${left} s left, threshold ${threshold} s, and no successor`,
     };
   },

@@ -252,7 +252,7 @@ describe("the health report", async () => {
     expect(summary).toMatchObject({ enrolled: 2, by_state: { healthy: 1, enrolling: 1 } });
   });
 
-  it.each(["identity", "last_heartbeat_at", "last_envelope_at", "certificate_not_after", "queue_bytes"])(
+  it.each(["identity", "severity", "last_heartbeat_at", "last_envelope_at", "certificate_not_after", "queue_bytes"])(
     "pages by %s in both orders without losing or repeating a row",
     async (sort) => {
       for (const order of ["asc", "desc"]) {
