@@ -269,9 +269,9 @@ CREATE TABLE "fleet_host" (
 	"device_id" text COLLATE "C" NOT NULL,
 	"search" text COLLATE "C" NOT NULL,
 	"successor_id" uuid,
-	"desired_config_hash" text COLLATE "C" NOT NULL,
-	"running_config_hash" text COLLATE "C" NOT NULL,
-	"last_known_good_config_hash" text COLLATE "C" NOT NULL
+	"desired_config" "bytea" NOT NULL,
+	"running_config" "bytea" NOT NULL,
+	"last_known_good_config" "bytea" NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "ingest_cursor" (

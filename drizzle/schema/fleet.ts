@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { bigint, boolean, index, pgTable, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
 import { certificate, collectorIdentity } from "./certificate.ts";
-import { byteText, timestamp } from "./columns.ts";
+import { bytea, byteText, timestamp } from "./columns.ts";
 
 /** The renewal status that a collector reports. */
 export type RenewalStatus = "not_configured" | "ok" | "due" | "retrying" | "failed";
@@ -111,10 +111,13 @@ export const fleetHost = pgTable(
     search: byteText("search").notNull(),
     /** The unused successor, expired or not. */
     successorId: uuid("successor_id"),
-    /** The assigned config, else the one that the heartbeat reports as desired. Config hashes that are not known are empty. */
-    desiredConfigHash: byteText("desired_config_hash").notNull(),
-    runningConfigHash: byteText("running_config_hash").notNull(),
-    lastKnownGoodConfigHash: byteText("last_known_good_config_hash").notNull(),
+    /**
+     * The hash of the assigned config, else of the one that the heartbeat reports as desired. Empty, as the other hashes, when it is not
+     * known. Bytes, half the size of the text, and last: no other column is read through them.
+     */
+    desiredConfig: bytea("desired_config").notNull(),
+    runningConfig: bytea("running_config").notNull(),
+    lastKnownGoodConfig: bytea("last_known_good_config").notNull(),
   },
   (table) => [
     uniqueIndex("fleet_host_identity").on(table.identity),

@@ -22,7 +22,7 @@ BEGIN
 		f.queue_at_risk, f.drift,
 		f.certificate_id, c.status AS certificate_status, c.not_after AS certificate_not_after,
 		c.renew_after AS certificate_renew_after, s.id AS successor_id, s.not_after AS successor_not_after,
-		h.running_config_hash, nullif(f.desired_config_hash, '') AS desired_config_hash,
+		h.running_config_hash, nullif(encode(f.desired_config, 'hex'), '') AS desired_config_hash,
 		h.last_known_good_config_hash, h.config_errors[1] AS config_error,
 		h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters,
 		h.queue_forks, h.forwarder_connected, h.forwarder_last_error, h.renewal_status, h.renewal_last_error,

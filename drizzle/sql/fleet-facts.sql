@@ -3,10 +3,14 @@
 -- tables were small would later scan them for every row. See docs/decisions/2026-11-20-fleet-host.md.
 
 -- A hash that is not known is empty.
-CREATE OR REPLACE FUNCTION "fleet_drift"("desired" text, "running" text, "last_known_good" text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+CREATE OR REPLACE FUNCTION "fleet_hash"("hex" text) RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+	SELECT decode(coalesce(hex, ''), 'hex')
+$$;
+
+CREATE OR REPLACE FUNCTION "fleet_drift"("desired" bytea, "running" bytea, "last_known_good" bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE
-		WHEN desired = '' THEN 'no_desired'
-		WHEN running = '' THEN 'unknown'
+		WHEN desired = '\x' THEN 'no_desired'
+		WHEN running = '\x' THEN 'unknown'
 		WHEN running = desired THEN 'in_sync'
 		WHEN running = last_known_good THEN 'on_last_known_good'
 		ELSE 'drifted'
@@ -52,16 +56,15 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 	coalesce(h.renewal_status = 'failed', false) AS renewal_failed,
 	coalesce(NOT h.config_valid, false) AS config_invalid,
 	coalesce(h.queue_at_risk OR h.dropped_since_previous, false) AS queue_at_risk,
-	fleet_drift(coalesce(a.config_hash, h.desired_config_hash, ''), coalesce(h.running_config_hash, ''),
-		coalesce(h.last_known_good_config_hash, '')) AS drift,
+	fleet_drift(fleet_hash(coalesce(a.config_hash, h.desired_config_hash)), fleet_hash(h.running_config_hash),
+		fleet_hash(h.last_known_good_config_hash)) AS drift,
 	coalesce(h.collector_version, i.collector_version) AS version,
 	coalesce(h.platform, i.platform) AS platform,
 	i.identity, i.device_id,
 	lower(i.identity || CASE WHEN strpos(lower(i.identity), lower(i.device_id)) > 0 THEN '' ELSE E'\n' || i.device_id END) AS search,
 	s.id AS successor_id,
-	coalesce(a.config_hash, h.desired_config_hash, '') AS desired_config_hash,
-	coalesce(h.running_config_hash, '') AS running_config_hash,
-	coalesce(h.last_known_good_config_hash, '') AS last_known_good_config_hash
+	fleet_hash(coalesce(a.config_hash, h.desired_config_hash)) AS desired_config,
+	fleet_hash(h.running_config_hash) AS running_config, fleet_hash(h.last_known_good_config_hash) AS last_known_good_config
 FROM collector_identity i
 CROSS JOIN LATERAL (
 	-- A revoked certificate does not count as active: the row is revoked once the others have expired.

@@ -8,8 +8,8 @@ DECLARE
 BEGIN
 	FOR c IN SELECT identity_id, last_heartbeat_at, queue_bytes, renewal_status = 'failed' AS renewal_failed,
 		NOT config_valid AS config_invalid, queue_at_risk OR dropped_since_previous AS queue_at_risk, collector_version,
-		platform, coalesce(desired_config_hash, '') AS desired, coalesce(running_config_hash, '') AS running,
-		coalesce(last_known_good_config_hash, '') AS last_known_good,
+		platform, fleet_hash(desired_config_hash) AS desired, fleet_hash(running_config_hash) AS running,
+		fleet_hash(last_known_good_config_hash) AS last_known_good,
 		coalesce(running_config_since, '-infinity') AS running_config_since,
 		coalesce(version_since, last_heartbeat_at) AS version_since,
 		fleet_reported_since(last_heartbeat_at, renewal_status = 'failed', renewal_failed_since, NOT config_valid, config_invalid_since,
@@ -21,9 +21,9 @@ BEGIN
 			config_invalid = c.config_invalid, queue_at_risk = c.queue_at_risk, version = c.collector_version,
 			platform = c.platform, running_config_since = c.running_config_since, version_since = c.version_since,
 			condition_since = CASE WHEN revoked_from = '-infinity' THEN condition_since ELSE c.reported_since END,
-			desired_config_hash = CASE WHEN config_assigned_at > '-infinity' THEN desired_config_hash ELSE c.desired END,
-			running_config_hash = c.running, last_known_good_config_hash = c.last_known_good,
-			drift = fleet_drift(CASE WHEN config_assigned_at > '-infinity' THEN desired_config_hash ELSE c.desired END,
+			desired_config = CASE WHEN config_assigned_at > '-infinity' THEN desired_config ELSE c.desired END,
+			running_config = c.running, last_known_good_config = c.last_known_good,
+			drift = fleet_drift(CASE WHEN config_assigned_at > '-infinity' THEN desired_config ELSE c.desired END,
 				c.running, c.last_known_good)
 		WHERE identity_id = c.identity_id;
 	END LOOP;

@@ -20,8 +20,8 @@ BEGIN
 		search = excluded.search, successor_id = excluded.successor_id,
 		config_assigned_at = excluded.config_assigned_at, running_config_since = excluded.running_config_since,
 		condition_since = excluded.condition_since, version_since = excluded.version_since,
-		desired_config_hash = excluded.desired_config_hash, running_config_hash = excluded.running_config_hash,
-		last_known_good_config_hash = excluded.last_known_good_config_hash;
+		desired_config = excluded.desired_config, running_config = excluded.running_config,
+		last_known_good_config = excluded.last_known_good_config;
 END
 $$;
 

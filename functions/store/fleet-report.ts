@@ -176,7 +176,7 @@ const selectRows = async (
       c.renew_after as certificate_renew_after, c.revoked_at as certificate_revoked_at,
       s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
       h.config_errors[1] as config_error, h.running_config_hash, h.last_known_good_config_hash,
-      nullif(f.desired_hash, '') as desired_config_hash,
+      nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
       h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total,
       h.dead_letters, h.queue_forks, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
       h.queue_at_risk_since, h.renewal_failed_since, h.version_since,
@@ -188,7 +188,7 @@ const selectRows = async (
     ) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
-        enrolled_at, drift, desired_config_hash as desired_hash, revoked_from, expired_from, expiring_from, (${key})::text as sort_value,
+        enrolled_at, drift, desired_config, revoked_from, expired_from, expiring_from, (${key})::text as sort_value,
         ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${sql.join(flags, sql`, `)}
       from fleet_host where identity_id = selected_id
