@@ -2000,35 +2000,27 @@ export type ReportFleetHealthData = {
     path?: never;
     query?: {
         state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        q?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        device?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        identity?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        platform?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        version?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        not_version?: string;
-        drift?: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        q?: Array<string> | string;
+        not_q?: Array<string> | string;
+        device?: Array<string> | string;
+        not_device?: Array<string> | string;
+        identity?: Array<string> | string;
+        not_identity?: Array<string> | string;
+        platform?: Array<string> | string;
+        not_platform?: Array<string> | string;
+        version?: Array<string> | string;
+        not_version?: Array<string> | string;
+        drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        heartbeat?: Array<'recent'> | 'recent';
+        not_heartbeat?: Array<'recent'> | 'recent';
+        forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         heartbeat_older_than_seconds?: number;
+        not_heartbeat_older_than_seconds?: number;
         expires_within_seconds?: number;
-        heartbeat?: 'recent';
-        forwarding?: 'forwarding' | 'stopped' | 'never';
+        not_expires_within_seconds?: number;
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
         sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes';
         order?: 'asc' | 'desc';
         limit?: number;
@@ -2112,35 +2104,27 @@ export type CountFleetHealthData = {
     path?: never;
     query?: {
         state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        q?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        device?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        identity?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        platform?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        version?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        not_version?: string;
-        drift?: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        q?: Array<string> | string;
+        not_q?: Array<string> | string;
+        device?: Array<string> | string;
+        not_device?: Array<string> | string;
+        identity?: Array<string> | string;
+        not_identity?: Array<string> | string;
+        platform?: Array<string> | string;
+        not_platform?: Array<string> | string;
+        version?: Array<string> | string;
+        not_version?: Array<string> | string;
+        drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        heartbeat?: Array<'recent'> | 'recent';
+        not_heartbeat?: Array<'recent'> | 'recent';
+        forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         heartbeat_older_than_seconds?: number;
+        not_heartbeat_older_than_seconds?: number;
         expires_within_seconds?: number;
-        heartbeat?: 'recent';
-        forwarding?: 'forwarding' | 'stopped' | 'never';
+        not_expires_within_seconds?: number;
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
     };
     url: '/v1/collector/health/facets';
 };
@@ -2249,35 +2233,27 @@ export type ExportFleetHealthData = {
     query: {
         kind: 'stale' | 'queue_risk' | 'renewal_failures' | 'config_drift';
         state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        q?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        device?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        identity?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        platform?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        version?: string;
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        not_version?: string;
-        drift?: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        q?: Array<string> | string;
+        not_q?: Array<string> | string;
+        device?: Array<string> | string;
+        not_device?: Array<string> | string;
+        identity?: Array<string> | string;
+        not_identity?: Array<string> | string;
+        platform?: Array<string> | string;
+        not_platform?: Array<string> | string;
+        version?: Array<string> | string;
+        not_version?: Array<string> | string;
+        drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        heartbeat?: Array<'recent'> | 'recent';
+        not_heartbeat?: Array<'recent'> | 'recent';
+        forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         heartbeat_older_than_seconds?: number;
+        not_heartbeat_older_than_seconds?: number;
         expires_within_seconds?: number;
-        heartbeat?: 'recent';
-        forwarding?: 'forwarding' | 'stopped' | 'never';
+        not_expires_within_seconds?: number;
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
     };
     url: '/v1/collector/health/export.csv';
 };

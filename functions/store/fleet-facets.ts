@@ -3,7 +3,8 @@ import { expiryDays, heartbeatAgeBounds } from "../../proto/fleet-health/facets.
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { exportPredicate, type FleetRules, fleetPredicate, hasHeartbeat, timestampsAt } from "./fleet-rows.ts";
+import { fleetPredicate } from "./fleet-predicate.ts";
+import { exportPredicate, type FleetRules, hasHeartbeat, timestampsAt } from "./fleet-rows.ts";
 
 /** Counts of the fleet under a filter, its states included. */
 export interface FleetCounts {

@@ -12,11 +12,11 @@ import {
   forwardings,
 } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
+import { fleetPredicate } from "./fleet-predicate.ts";
 import {
   conditionPredicate,
   exportPredicate,
   type FleetRules,
-  fleetPredicate,
   forwardingIndex,
   forwardingIs,
   isActive,

@@ -5,7 +5,6 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import { troubledFrom } from "../../drizzle/schema/fleet.ts";
-import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import {
   type ExportKind,
   type FleetCondition,
@@ -15,7 +14,7 @@ import {
   fleetStates,
   forwardings,
 } from "../../proto/fleet-health/vocabulary.ts";
-import { arrayLiteral, substring } from "./query-parts.ts";
+import { arrayLiteral } from "./query-parts.ts";
 
 /** The timestamp and the thresholds that decide on the states, and the versions and platforms of the fleet. */
 export interface FleetRules {
@@ -37,7 +36,8 @@ export const timestampsAt = (at: Date, seconds: readonly number[]): SQL =>
 
 const textAfter = (at: Date, seconds: number): string => new Date(at.getTime() + seconds * 1000).toISOString();
 
-const oneOf = (column: SQL, values: readonly string[]): SQL =>
+/** Returns the predicate that a column equals one of `values`. */
+export const oneOf = (column: SQL, values: readonly string[]): SQL =>
   values.length === 0
     ? sql`false`
     : sql`${column} in (${sql.join(
@@ -119,8 +119,8 @@ const ownTroubles: ReadonlySet<FleetCondition> = new Set([
   "queue_at_risk",
 ]);
 
-/** The row has this state: its condition applies and none before it. Equals `stateIndex`, in parts that can use an index. */
-const stateIs = (state: FleetState, rules: FleetRules): SQL => {
+/** Returns the predicate that the row has this state: its condition applies and none before it. Equals `stateIndex`, in parts that can use an index. */
+export const stateIs = (state: FleetState, rules: FleetRules): SQL => {
   const index = fleetStates.indexOf(state);
   const before = fleetConditions.slice(0, index).map((condition) => sql`not ${conditions[condition](rules)}`);
   if (state === "healthy") return sql`(${sql.join(before, sql` and `)})`;
@@ -136,51 +136,6 @@ const exports: Record<ExportKind, (rules: FleetRules) => SQL> = {
   queue_risk: conditions.queue_at_risk,
   renewal_failures: conditions.renewal_failed,
   config_drift: () => sql`drift in ('drifted', 'on_last_known_good')`,
-};
-
-/** Returns the WHERE clause of a filter; `withStates: false` ignores its states, as the summary does. */
-export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withStates = true } = {}): SQL => {
-  const { now } = rules;
-  const parts: SQL[] = [];
-  const add = <Value>(value: Value | undefined, part: (value: Value) => SQL) => {
-    if (value !== undefined) parts.push(part(value));
-  };
-  if (withStates)
-    add(filter.states, (states) => {
-      const any = states.map((state) => stateIs(state, rules));
-      return sql`(${sql.join(any, sql` or `)})`;
-    });
-  add(filter.device, (device) => sql`device_id = ${device}`);
-  add(filter.identity, (identity) => sql`identity = ${identity}`);
-  add(filter.platform, (platform) => sql`platform = ${platform}`);
-  add(filter.version, (version) => sql`version = ${version}`);
-  add(filter.notVersion, (version) => sql`version <> ${version}`);
-  add(filter.drift, (drift) => sql`drift = ${drift}`);
-  add(
-    filter.heartbeatOlderThanSeconds,
-    (age) => sql`(${hasHeartbeat} and last_heartbeat_at < ${timestampAt(now, -age)})`,
-  );
-  // The second part follows from the first, and has an index.
-  add(filter.expiresWithinSeconds, (within) => {
-    const until = timestampAt(now, within);
-    return sql`(expired_from <= ${until} and certificate_not_after <= ${until})`;
-  });
-  add(filter.heartbeat, () => isActive(rules));
-  add(filter.forwarding, (forwarding) => forwardingIs(forwarding, rules));
-  add(filter.text, (text) => textFound(text, rules));
-  return parts.length === 0 ? sql`true` : sql.join(parts, sql` and `);
-};
-
-const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
-  const wanted = text.toLowerCase();
-  const found = (words: readonly string[]) => words.filter((word) => word.toLowerCase().includes(wanted));
-  const parts = [sql`search like lower(${substring(text)})`];
-  for (const [column, words] of [
-    [sql`version`, found(versions)],
-    [sql`platform`, found(platforms)],
-  ] as const)
-    if (words.length > 0) parts.push(oneOf(column, words));
-  return sql`(${sql.join(parts, sql` or `)})`;
 };
 
 /** The thresholds of the states; the report includes them. */

@@ -1,35 +1,31 @@
 import fc from "fast-check";
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
-import { type FleetFilter, filterFromQuery, filterSecondsMax, filterToParams, fleetFilterFields } from "./filter.ts";
-import { driftKinds, fleetStates, forwardings } from "./vocabulary.ts";
+import { arbitraryFilter } from "../../tests/arbitrary-filter.ts";
+import {
+  type FleetFilter,
+  filterFromQuery,
+  filterPartNames,
+  filterParts,
+  filterToParams,
+  fleetFilterFields,
+  leavesState,
+  noStateLeft,
+} from "./filter.ts";
+import { fleetStates } from "./vocabulary.ts";
 
 /** The filter of a query string, read as the API reads it: a parameter given once is a string, given again an array. */
 const parsed = (params: URLSearchParams): FleetFilter => {
   const given = [...new Set(params.keys())].map((name) => [name, params.getAll(name)] as const);
   const query = Object.fromEntries(given.map(([name, values]) => [name, values.length === 1 ? values[0] : values]));
-  return filterFromQuery(v.parse(v.strictObject(fleetFilterFields), query));
+  const schema = v.pipe(
+    v.strictObject(fleetFilterFields),
+    v.check((given) => leavesState(given), noStateLeft),
+  );
+  return filterFromQuery(v.parse(schema, query));
 };
 
-const text = fc.stringMatching(/^[a-z0-9%_/ &=+-]{1,64}$/);
-const seconds = fc.nat(filterSecondsMax);
-const filters: fc.Arbitrary<FleetFilter> = fc.record(
-  {
-    states: fc.subarray([...fleetStates], { minLength: 1, maxLength: fleetStates.length - 1 }),
-    text,
-    device: text,
-    identity: text,
-    platform: text,
-    version: text,
-    notVersion: text,
-    drift: fc.constantFrom(...driftKinds),
-    heartbeatOlderThanSeconds: seconds,
-    expiresWithinSeconds: seconds,
-    heartbeat: fc.constant("recent" as const),
-    forwarding: fc.constantFrom(...forwardings),
-  },
-  { requiredKeys: [] },
-);
+const filters = arbitraryFilter();
 
 describe("a fleet filter", () => {
   it("survives a round trip through a query string", () => {
@@ -48,8 +44,24 @@ describe("a fleet filter", () => {
     expect(parsed(new URLSearchParams(fleetStates.map((state) => ["state", state])))).toEqual({});
   });
 
-  it("rejects every repeated parameter but `state`", () => {
-    for (const parameter of Object.keys(fleetFilterFields).filter((name) => name !== "state"))
-      expect(() => parsed(new URLSearchParams(`${parameter}=1&${parameter}=1`))).toThrow();
+  it("reads `not_state` as the other states, and rejects a query that leaves none", () => {
+    expect(parsed(new URLSearchParams("not_state=healthy&not_state=stale&state=stale&state=revoked"))).toEqual({
+      states: ["revoked"],
+    });
+    expect(parsed(new URLSearchParams("not_state=healthy")).states).toHaveLength(8);
+    expect(() => parsed(new URLSearchParams("state=stale&not_state=stale"))).toThrow("must leave a state");
+  });
+
+  it("takes a parameter of one value once, and at most a hundred values of a list", () => {
+    const once = filterPartNames.filter((part) => !("value" in filterParts[part]));
+    expect(once.length).toBeGreaterThan(0);
+    for (const part of once) {
+      const { parameter } = filterParts[part];
+      expect(() => parsed(new URLSearchParams(`${parameter}=1&${parameter}=1`))).toThrow("must be given once");
+    }
+    const devices = (count: number) =>
+      new URLSearchParams(Array.from({ length: count }, (_, n) => ["device", `d${n}`]));
+    expect(parsed(devices(100)).device).toHaveLength(100);
+    expect(() => parsed(devices(101))).toThrow("at most 100 times");
   });
 });

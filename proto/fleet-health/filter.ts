@@ -1,6 +1,8 @@
 /**
- * The filter of the fleet report, defined once: the API reads it from a query, the store turns it into SQL, the page reads it from what
- * an operator types. Absent parts do not filter; parts combine by AND, states by OR.
+ * The filter of the fleet report, defined once: the API reads it from a query, the store turns it into SQL, the page and the admin
+ * command read it from what an operator types (`query-language/`). Absent parts do not filter; parts combine by AND. Of a list of values
+ * a host matches one, except that it matches every text. Each part has a negated one, which excludes the hosts that match any of its
+ * values.
  */
 import * as v from "valibot";
 import { Identifier } from "../management/text.ts";
@@ -10,6 +12,9 @@ import { driftKinds, type FleetState, fleetStates, forwardings } from "./vocabul
 /** The longest duration that a filter takes: ten years. */
 export const filterSecondsMax = 315_360_000;
 
+/** The most values of one parameter. */
+export const filterValuesMax = 100;
+
 /** Returns `states` without repetition, in order of precedence; undefined when none or all nine are given, as neither filters. */
 export const distinctStates = (states: Iterable<FleetState>): readonly FleetState[] | undefined => {
   const given = new Set(states);
@@ -18,42 +23,65 @@ export const distinctStates = (states: Iterable<FleetState>): readonly FleetStat
     : fleetStates.filter((state) => given.has(state));
 };
 
-const State = v.picklist(fleetStates, "must be a health state");
-const States = v.union(
-  [
-    v.array(State),
-    v.pipe(
-      State,
-      v.transform((state) => [state]),
-    ),
-  ],
-  "must be a health state",
-);
+/** A parameter that may occur several times, as a list of distinct values in the order given. */
+const several = <Item extends v.GenericSchema<string>>(value: Item, expected: string) => {
+  const one = v.pipe(
+    value,
+    v.transform((text) => [text]),
+  );
+  const schema = v.pipe(
+    v.union([v.array(value), one], expected) as v.GenericSchema<string | string[], readonly v.InferOutput<Item>[]>,
+    v.transform((values): readonly v.InferOutput<Item>[] => [...new Set(values)]),
+    v.maxLength(filterValuesMax, `must be given at most ${filterValuesMax} times`),
+  );
+  return { schema, value };
+};
 
-const textPart = <Parameter extends string>(parameter: Parameter, charactersMax: number) => ({
-  parameter,
-  charactersMax,
-  schema: Identifier(charactersMax),
+const text = (charactersMax: number) => ({ ...several(Identifier(charactersMax), "must be text"), charactersMax });
+
+const names = <const Names extends readonly string[]>(choices: Names, expected: string) => ({
+  ...several(v.picklist(choices, expected), expected),
+  choices,
 });
+
+const seconds = { schema: QueryInteger(0, filterSecondsMax) };
+
+type Both<Part extends string, Parameter extends string, Definition> = Readonly<
+  Record<Part, Definition & { parameter: Parameter }> &
+    Record<`not${Capitalize<Part>}`, Definition & { parameter: `not_${Parameter}` }>
+>;
+
+/** A part with its parameter, and the negated ones. */
+const both = <const Part extends string, const Parameter extends string, Definition>(
+  part: Part,
+  parameter: Parameter,
+  definition: Definition,
+) =>
+  ({
+    [part]: { ...definition, parameter },
+    [`not${part.charAt(0).toUpperCase()}${part.slice(1)}`]: { ...definition, parameter: `not_${parameter}` },
+  }) as Both<Part, Parameter, Definition>;
+
+const states = names(fleetStates, "must be a health state");
 
 /** Each part of a filter: its query parameter and the schema of the parameter's value; texts with their limit in characters. */
 export const filterParts = {
-  states: { parameter: "state", schema: States },
-  /** Substring of device, identity, platform or version, in any case. */
-  text: textPart("q", 256),
-  device: textPart("device", 128),
-  identity: textPart("identity", 2048),
-  platform: textPart("platform", 65),
-  version: textPart("version", 64),
-  notVersion: textPart("not_version", 64),
-  drift: { parameter: "drift", schema: v.picklist(driftKinds, "must be a kind of drift") },
+  /** The only part without a negated one: `not_state` is read as the other states. */
+  states: { ...states, parameter: "state" },
+  /** Substring of device, identity, platform or version, in any case; a host matches every one. */
+  ...both("text", "q", text(256)),
+  ...both("device", "device", text(128)),
+  ...both("identity", "identity", text(2048)),
+  ...both("platform", "platform", text(65)),
+  ...both("version", "version", text(64)),
+  ...both("drift", "drift", names(driftKinds, "must be a kind of drift")),
+  /** Not revoked, and the last heartbeat is within the threshold of `stale`. */
+  ...both("heartbeat", "heartbeat", names(["recent"], "must be recent")),
+  ...both("forwarding", "forwarding", names(forwardings, "must be forwarding, stopped or never")),
   /** The last heartbeat is older than this; a host that never sent one is left out. */
-  heartbeatOlderThanSeconds: { parameter: "heartbeat_older_than_seconds", schema: QueryInteger(0, filterSecondsMax) },
+  ...both("heartbeatOlderThanSeconds", "heartbeat_older_than_seconds", seconds),
   /** The certificate, or its successor if that expires later, expires within this time or has expired. */
-  expiresWithinSeconds: { parameter: "expires_within_seconds", schema: QueryInteger(0, filterSecondsMax) },
-  /** The last heartbeat is within the threshold of `stale`. */
-  heartbeat: { parameter: "heartbeat", schema: v.picklist(["recent"], "must be recent") },
-  forwarding: { parameter: "forwarding", schema: v.picklist(forwardings, "must be forwarding, stopped or never") },
+  ...both("expiresWithinSeconds", "expires_within_seconds", seconds),
 } as const;
 
 type Parts = typeof filterParts;
@@ -61,33 +89,60 @@ type Parts = typeof filterParts;
 /** Which hosts: every part is optional. */
 export type FleetFilter = { readonly [Part in keyof Parts]?: Readonly<v.InferOutput<Parts[Part]["schema"]>> };
 
+/** The name of a part. */
+export type FilterPart = keyof FleetFilter;
+
+/** The name of a part that is not negated. */
+export type PositivePart = Exclude<FilterPart, `not${Capitalize<string>}`>;
+
+/** Every part, the negated ones included. */
+export const filterPartNames = Object.keys(filterParts) as FilterPart[];
+
+/** Returns the negated part of a part; undefined for states. */
+export const negatedPart = (part: PositivePart): FilterPart | undefined => {
+  const negated = `not${part.charAt(0).toUpperCase()}${part.slice(1)}`;
+  return filterPartNames.find((name) => name === negated);
+};
+
 /** The query parameters of a filter, as entries of a schema. */
-export const fleetFilterFields = Object.fromEntries(
-  Object.values(filterParts).map(({ parameter, schema }) => [parameter, v.optional<v.GenericSchema>(schema)]),
-) as { [Part in keyof Parts as Parts[Part]["parameter"]]: v.OptionalSchema<Parts[Part]["schema"], undefined> };
+export const fleetFilterFields = {
+  ...(Object.fromEntries(
+    Object.values(filterParts).map(({ parameter, schema }) => [parameter, v.optional<v.GenericSchema>(schema)]),
+  ) as { [Part in FilterPart as Parts[Part]["parameter"]]: v.OptionalSchema<Parts[Part]["schema"], undefined> }),
+  not_state: v.optional(states.schema),
+};
 
 /** The parsed query parameters of a filter. */
 export type FleetFilterQuery = v.InferOutput<v.ObjectSchema<typeof fleetFilterFields, undefined>>;
 
-const partNames = Object.keys(filterParts) as (keyof Parts)[];
-
 /** Returns `filter` with `change` applied, without the parts that are undefined. */
 export const changeFilter = (
   filter: FleetFilter,
-  change: { readonly [Part in keyof FleetFilter]?: FleetFilter[Part] | undefined },
+  change: { readonly [Part in FilterPart]?: FleetFilter[Part] | undefined },
 ): FleetFilter =>
   Object.fromEntries(Object.entries({ ...filter, ...change }).filter(([, value]) => value !== undefined));
 
+type StateQuery = Pick<FleetFilterQuery, "state" | "not_state">;
+
+const statesLeft = ({ state = fleetStates, not_state: excluded = [] }: StateQuery): readonly FleetState[] =>
+  state.filter((one) => !excluded.includes(one));
+
+/** Whether `state` and `not_state` leave a state; a check of each schema with `fleetFilterFields`. */
+export const leavesState = (query: StateQuery): boolean => statesLeft(query).length > 0;
+
+/** What to report when `leavesState` is false. */
+export const noStateLeft = "state and not_state must leave a state";
+
 /** Returns the filter of a parsed query. */
 export const filterFromQuery = (query: FleetFilterQuery): FleetFilter =>
-  changeFilter(Object.fromEntries(partNames.map((part) => [part, query[filterParts[part].parameter]])), {
-    states: distinctStates(query.state ?? []),
+  changeFilter(Object.fromEntries(filterPartNames.map((part) => [part, query[filterParts[part].parameter]])), {
+    states: distinctStates(statesLeft(query)),
   });
 
 /** Returns the query parameters of a filter, in a fixed order. */
 export const filterToParams = (filter: FleetFilter): URLSearchParams =>
   new URLSearchParams(
-    partNames.flatMap((part) =>
+    filterPartNames.flatMap((part) =>
       [filter[part] ?? []].flat().map((value): [string, string] => [filterParts[part].parameter, String(value)]),
     ),
   );

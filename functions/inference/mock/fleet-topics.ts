@@ -92,7 +92,7 @@ export const states: Topic = {
     const where = platform === null ? "" : ` on ${platform}`;
     if (count === 0) return `No host${where} is in the state ${state}.`;
     // Without an architecture, the search of the page finds the system in the name of the platform.
-    const place = platform === null ? {} : platform.includes("/") ? { platform } : { text: platform };
+    const place = platform === null ? {} : platform.includes("/") ? { platform: [platform] } : { text: [platform] };
     return lines(
       `${counted(count, "host")}${where} in the state ${state}:`,
       hosts.map((row) => `- ${shown(row.device_id)}${state === "healthy" ? "" : `: ${conditionsOf(row)}`}`),
@@ -121,7 +121,7 @@ export const versions: Topic = {
         .slice(0, 20)
         .map(
           (row) =>
-            `- ${shown(row.version)}: ${counted(row.hosts, "host")} on ${counted(row.platforms, "platform")}${numberOf(row.unsupported) > 0 ? ", unsupported" : ""} (${fleetPath({ version: String(row.version) })})`,
+            `- ${shown(row.version)}: ${counted(row.hosts, "host")} on ${counted(row.platforms, "platform")}${numberOf(row.unsupported) > 0 ? ", unsupported" : ""} (${fleetPath({ version: [String(row.version)] })})`,
         ),
       more(rows.length, 20),
       unsupported === 0

@@ -101,8 +101,8 @@ const valueShown = (row: Row): string => (row.property === "config" ? hash(row.v
 
 const linkOf = ({ property, value }: Row): string => {
   if (typeof value !== "string") return "";
-  if (property === "version") return ` (${fleetPath({ version: value })})`;
-  return property === "platform" ? ` (${fleetPath({ platform: value })})` : "";
+  if (property === "version") return ` (${fleetPath({ version: [value] })})`;
+  return property === "platform" ? ` (${fleetPath({ platform: [value] })})` : "";
 };
 
 /** Hosts that send heartbeats and have never forwarded. */
@@ -129,6 +129,6 @@ export const neverForwarded: Topic = {
               (row.forwarder_last_error ? `; last error: ${shown(row.forwarder_last_error)}` : ""),
           ),
           more(totals?.hosts, hosts.length),
-          `All of them: ${fleetPath({ forwarding: "never" })}`,
+          `All of them: ${fleetPath({ forwarding: ["never"] })}`,
         ),
 };

@@ -43,7 +43,7 @@ export const host: Topic = {
         : lines(
             `No host is named ${shown(name)}. Similar names:`,
             second.map((row) => `- ${shown(row.device_id)} (${shown(row.state)})`),
-            `Search for it: ${fleetPath({ text: String(name).slice(0, 256) })}`,
+            `Search for it: ${fleetPath({ text: [String(name).slice(0, 256)] })}`,
           );
     return lines(
       details(found),
@@ -51,7 +51,7 @@ export const host: Topic = {
       others.length === 0
         ? null
         : `${counted(others.length, "other host")} of this name: ${others.map((row) => shown(row.identity)).join(", ")}`,
-      `The host on the fleet page: ${fleetPath({ identity: String(found.identity) })}`,
+      `The host on the fleet page: ${fleetPath({ identity: [String(found.identity)] })}`,
     );
   },
 };

@@ -23,7 +23,7 @@ export const ingest: Topic = {
   answer: (question, [[totals] = none, hours = [], kinds = [], hosts = []]) => {
     const period = duringPeriod(periodOf(question));
     if (hosts.length === 0)
-      return `Core stored no record ${period}. Hosts that never forwarded: ${fleetPath({ forwarding: "never" })}`;
+      return `Core stored no record ${period}. Hosts that never forwarded: ${fleetPath({ forwarding: ["never"] })}`;
     const amount = (row: (typeof hours)[number]) => `${counted(row.records, "record")}, ${sized(row.bytes)}`;
     return lines(
       `Core stored ${amount(totals ?? {})} ${period}, from ${numberOf(totals?.hosts).toLocaleString("en-US")} of ${counted(totals?.fleet, "host")}. Whole hours count, and the newest one is not over. Per hour, the newest first:`,

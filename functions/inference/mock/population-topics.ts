@@ -59,7 +59,7 @@ export const groups: Topic = {
         .slice(0, 20)
         .map(
           (row) =>
-            `- ${shown(row.value)}: ${counted(row.hosts, "host")}, ${numberOf(row.troubled).toLocaleString("en-US")} of them in need of attention${property === "platform" && typeof row.value === "string" ? ` (${fleetPath({ platform: row.value })})` : ""}`,
+            `- ${shown(row.value)}: ${counted(row.hosts, "host")}, ${numberOf(row.troubled).toLocaleString("en-US")} of them in need of attention${property === "platform" && typeof row.value === "string" ? ` (${fleetPath({ platform: [row.value] })})` : ""}`,
         ),
       more(rows.length, 20),
     );

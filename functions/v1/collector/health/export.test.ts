@@ -72,7 +72,7 @@ describe("an export of the health report", () => {
       outcome: "success",
       details: {
         kind: "queue_risk",
-        filters: { platform: "linux/amd64", state: ["healthy", "queue_at_risk"] },
+        filters: { platform: ["linux/amd64"], state: ["healthy", "queue_at_risk"] },
         rows,
       },
     });

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { filterFromQuery, fleetFilterFields } from "../../../../proto/fleet-health/filter.ts";
+import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { type ExportedFleet, exportFleet } from "../../../domain/fleet/export-fleet.ts";
@@ -10,7 +10,10 @@ import { route } from "../../../http/route.ts";
 import { exportColumns } from "./export-csv.ts";
 import { healthRowView } from "./row.ts";
 
-const ExportQuery = v.strictObject({ kind: v.picklist(exportKinds, "must be a kind of export"), ...fleetFilterFields });
+const ExportQuery = v.pipe(
+  v.strictObject({ kind: v.picklist(exportKinds, "must be a kind of export"), ...fleetFilterFields }),
+  v.check((query) => leavesState(query), noStateLeft),
+);
 
 /** `GET /v1/collector/health/export.csv`: streams every row of a kind under the filters, with backpressure; audited. */
 export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) => {

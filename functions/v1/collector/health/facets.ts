@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { expiryDays, FleetFacets, facetValuesMax, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
-import { filterFromQuery, fleetFilterFields } from "../../../../proto/fleet-health/filter.ts";
+import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
 import type { Core } from "../../../core.ts";
 import { countFacets } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
@@ -18,7 +18,10 @@ export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     summary:
       "Counts by version, platform, drift, heartbeat age, certificate expiry and export, under the report's filters",
     guard: scope(core, "audit"),
-    query: v.strictObject(fleetFilterFields),
+    query: v.pipe(
+      v.strictObject(fleetFilterFields),
+      v.check((query) => leavesState(query), noStateLeft),
+    ),
     replies: { 200: { description: "The counts", schema: FleetFacets } },
     handle: async ({ query }) => {
       const { rules, counts } = await countFacets(core, filterFromQuery(query));

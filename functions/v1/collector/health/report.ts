@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { filterFromQuery, fleetFilterFields } from "../../../../proto/fleet-health/filter.ts";
+import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
 import { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
@@ -9,12 +9,15 @@ import { createCursorSeal, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
 import { healthRowView, thresholdsView } from "./row.ts";
 
-const HealthQuery = v.strictObject({
-  ...fleetFilterFields,
-  sort: v.optional(v.picklist(fleetSorts, "must be a column that the report sorts by"), "identity"),
-  order: v.optional(v.picklist(["asc", "desc"], "must be asc or desc"), "asc"),
-  ...listFields,
-});
+const HealthQuery = v.pipe(
+  v.strictObject({
+    ...fleetFilterFields,
+    sort: v.optional(v.picklist(fleetSorts, "must be a column that the report sorts by"), "identity"),
+    order: v.optional(v.picklist(["asc", "desc"], "must be asc or desc"), "asc"),
+    ...listFields,
+  }),
+  v.check((query) => leavesState(query), noStateLeft),
+);
 
 /** `GET /v1/collector/health`: the fleet health report. */
 export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) => {

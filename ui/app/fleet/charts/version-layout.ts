@@ -34,7 +34,7 @@ export const layOutVersions = ({ versions, versions_other }: FleetFacets): Versi
     label: plainText(version),
     note: supported ? "" : "unsupported",
     name: `${formatCountOf(count, "host")}, version ${plainText(version)}${supported ? "" : ", unsupported"}`,
-    filter: { change: { version }, name: "filter to it" },
+    filter: { change: { version: [version] }, name: "filter to it" },
   }));
   if (restCount === 0) return rows;
   const label = versions_other > 0 ? "other versions" : formatCountOf(rest.length, "other version");

@@ -1,9 +1,9 @@
 import { createEffect, createMemo, createSignal, createUniqueId, For, on, Show } from "solid-js";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+import { type Fault, parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
+import { pillsOf, serialiseFilter } from "../../../../proto/fleet-health/query-language/serialise.ts";
 import { Icon } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
-import { type Fault, parseQuery } from "./parse.ts";
-import { pillsOf, serialiseFilter } from "./serialise.ts";
 import { type FleetValues, type Suggestion, suggest, takeSuggestion } from "./suggest.ts";
 
 /**

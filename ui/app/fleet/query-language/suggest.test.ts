@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { parseQuery } from "./parse.ts";
+import { parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
 import { suggest, takeSuggestion } from "./suggest.ts";
 
 describe("suggestions", () => {
@@ -27,8 +27,8 @@ describe("suggestions", () => {
         "platform:",
         "version:",
         "drift:",
-        "forwarding:",
         "heartbeat:",
+        "forwarding:",
         "hb>",
         "expires<",
       ],
@@ -36,7 +36,7 @@ describe("suggestions", () => {
     ["d|", ["device:", "drift:"]],
     ["st|", ["state:", "state:stale"]],
     ["web dri|", ["drift:", "drift:drifted"]],
-    ["-|", ["-state:", "-version:"]],
+    ["-d|", ["-device:", "-drift:"]],
     ["state:re|", ["state:revoked", "state:renewal_failed"]],
     ["-state:he|", ["-state:healthy"]],
     ["state:stale,re|", ["state:stale,revoked", "state:stale,renewal_failed"]],
@@ -47,6 +47,7 @@ describe("suggestions", () => {
     ["platform:AMD|", ["platform:linux/amd64"]],
     ["forwarding:|", ["forwarding:forwarding", "forwarding:stopped", "forwarding:never"]],
     ["hb>1|", ["hb>10m", "hb>1h", "hb>1d"]],
+    ["version:1.4.0,1|", ['version:1.4.0,"1.3 beta"']],
     ["expires:|", ["expires<1d", "expires<3d", "expires<7d", "expires<30d"]],
     ["device:w|", []],
     ["colour:|", []],
@@ -70,7 +71,18 @@ describe("suggestions", () => {
   it("lead to queries without faults", () =>
     fc.assert(
       fc.property(
-        fc.constantFrom("", "st", "-v", "version:", "state:stale,", "hb>", "dri", "platform:l"),
+        fc.constantFrom(
+          "",
+          "st",
+          "-v",
+          "-platform:",
+          "version:1.4.0,",
+          "version:",
+          "state:stale,",
+          "hb>",
+          "dri",
+          "platform:l",
+        ),
         fc.nat(8),
         (begun, index) => {
           const found = suggest(begun, begun.length, values);

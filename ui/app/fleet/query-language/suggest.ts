@@ -1,6 +1,13 @@
-import { type Drift, driftKinds, type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { negatable, type Term, termOf, termParts, terms } from "./terms.ts";
-import { quoteValue, splitWords } from "./words.ts";
+import { type Term, termParts, terms, termsOf } from "../../../../proto/fleet-health/query-language/terms.ts";
+import { quoteValue, splitWords } from "../../../../proto/fleet-health/query-language/words.ts";
+import {
+  type Drift,
+  driftKinds,
+  type FleetState,
+  type Forwarding,
+  fleetStates,
+  forwardings,
+} from "../../../../proto/fleet-health/vocabulary.ts";
 
 /** The values that the fleet has, with their counts; parts are missing while they load. */
 export interface FleetValues {
@@ -55,14 +62,10 @@ export const takeSuggestion = (
 const itemsFor = (begun: string, values: FleetValues): Suggestion[] => {
   const parts = termParts({ text: begun, bareLength: begun.length });
   if (parts === undefined) return keyItems(begun.toLowerCase(), values);
-  const term = termOf(parts.key);
-  if (term === undefined) return [];
-  const value = parts.value.toLowerCase();
-  const head = `${parts.negated ? "-" : ""}${term.key}${term.operator}`;
-  if (term.key === "state") return stateItems(head, value, values);
-  return valueItems(term.key, values)
-    .filter((item) => item.word.toLowerCase().includes(value))
-    .map((item) => ({ ...item, word: head + quoteValue(item.word) }));
+  const minus = parts.negated ? "-" : "";
+  return termsOf(parts.key).flatMap((term) =>
+    valueItems(term, `${minus}${term.key}${term.operators[0]}`, parts.value.toLowerCase(), values),
+  );
 };
 
 /** Suggests keys that begin so, then states and kinds of drift, which people type without their key. */
@@ -70,29 +73,34 @@ const keyItems = (begun: string, values: FleetValues): Suggestion[] => {
   const negated = begun.startsWith("-");
   const stem = negated ? begun.slice(1) : begun;
   const keys = terms
-    .filter(({ key }) => key.startsWith(stem) && (!negated || negatable.includes(key)))
-    .map(({ key, operator, meaning }) => ({
-      word: `${negated ? "-" : ""}${key}${operator}`,
+    .filter(({ key }) => key.startsWith(stem))
+    .map(({ key, operators, meaning }) => ({
+      word: `${negated ? "-" : ""}${key}${operators[0]}`,
       meaning: negated ? `not: ${meaning}` : meaning,
       whole: false,
     }));
   if (stem.length < 2 || negated) return keys;
-  const drift = valueItems("drift", values).filter(({ word }) => word.startsWith(stem));
+  const named = terms.filter(({ part }) => part === "states" || part === "drift");
   return [
     ...keys,
-    ...stateItems("state:", stem, values),
-    ...drift.map((item) => ({ ...item, word: `drift:${item.word}` })),
+    ...named.flatMap((term) =>
+      valueItems(term, `${term.key}:`, stem, values).filter(({ word }) => word.startsWith(`${term.key}:${stem}`)),
+    ),
   ];
 };
 
-/** Suggests states for the last of a list with commas, except those already in it. */
-const stateItems = (head: string, value: string, { states }: FleetValues): Suggestion[] => {
-  const given = value.split(",");
+/** Suggests values for the last of a list with commas, except those already in it. */
+const valueItems = (term: Term, head: string, typed: string, values: FleetValues): Suggestion[] => {
+  const given = term.isList ? typed.split(",") : [typed];
   const last = given.pop() ?? "";
-  return fleetStates
-    .filter((state) => state.startsWith(last) && !given.includes(state))
-    .map((state) => valueItem(`${head}${[...given, state].join(",")}`, stateMeanings[state], states?.[state]));
+  const fits = term.part === "states" ? startsWith : includes;
+  return valuesOf(term.part, values)
+    .filter(({ word }) => fits(word.toLowerCase(), last) && !given.includes(word.toLowerCase()))
+    .map((item) => ({ ...item, word: head + [...given, quoteValue(item.word)].join(",") }));
 };
+
+const startsWith = (word: string, begun: string): boolean => word.startsWith(begun);
+const includes = (word: string, part: string): boolean => word.includes(part);
 
 const stateMeanings: Readonly<Record<FleetState, string>> = {
   revoked: "identity or certificate revoked",
@@ -114,6 +122,12 @@ const driftMeanings: Readonly<Record<Drift, string>> = {
   unknown: "running config not reported",
 };
 
+const forwardingMeanings: Readonly<Record<Forwarding, string>> = {
+  forwarding: "forwards now",
+  stopped: "has forwarded, not any more",
+  never: "heartbeats, never forwarded",
+};
+
 const valueItem = (word: string, meaning: string, count?: number): Suggestion => ({
   word,
   meaning,
@@ -121,9 +135,11 @@ const valueItem = (word: string, meaning: string, count?: number): Suggestion =>
   whole: true,
 });
 
-/** Returns the values of a key, as words without the key. */
-const valueItems = (key: Term["key"], values: FleetValues): Suggestion[] => {
-  switch (key) {
+/** Returns the values that a part is likely to be filtered by, as words without the key. */
+const valuesOf = (part: Term["part"], values: FleetValues): Suggestion[] => {
+  switch (part) {
+    case "states":
+      return fleetStates.map((state) => valueItem(state, stateMeanings[state], values.states?.[state]));
     case "drift":
       return driftKinds.map((drift) =>
         valueItem(drift, driftMeanings[drift], values.drift?.find((fact) => fact.drift === drift)?.count),
@@ -133,16 +149,12 @@ const valueItems = (key: Term["key"], values: FleetValues): Suggestion[] => {
     case "platform":
       return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
     case "forwarding":
-      return [
-        valueItem("forwarding", "forwards now"),
-        valueItem("stopped", "stopped while it sends heartbeats or queues"),
-        valueItem("never", "heartbeats, never forwarded"),
-      ];
+      return forwardings.map((kind) => valueItem(kind, forwardingMeanings[kind]));
     case "heartbeat":
       return [valueItem("recent", "last heartbeat is recent")];
-    case "hb":
+    case "heartbeatOlderThanSeconds":
       return ["3m", "10m", "1h", "1d", "7d"].map((age) => valueItem(age, "last heartbeat longer ago"));
-    case "expires":
+    case "expiresWithinSeconds":
       return ["1d", "3d", "7d", "30d"].map((time) => valueItem(time, "certificate expires within"));
     default:
       return [];

@@ -11,22 +11,22 @@ const figureOf = (count: string) => {
 
 describe("a figure of the summary", () => {
   it("adds its filter to the others, and removes it again", () => {
-    const filter: FleetFilter = { text: "db" };
+    const filter: FleetFilter = { text: ["db"] };
     const figure = figureOf("never_forwarded");
     const narrowed = toggleFigure(filter, figure);
-    expect(narrowed).toEqual({ text: "db", forwarding: "never" });
+    expect(narrowed).toEqual({ text: ["db"], forwarding: ["never"] });
     expect([includesFigure(filter, figure), includesFigure(narrowed, figure)]).toEqual([false, true]);
     expect(toggleFigure(narrowed, figure)).toEqual(filter);
   });
 
   it("replaces a figure that it excludes", () => {
-    const forwarding = toggleFigure({ forwarding: "never", heartbeat: "recent" }, figureOf("forwarding"));
-    expect(forwarding).toEqual({ forwarding: "forwarding", heartbeat: "recent" });
+    const forwarding = toggleFigure({ forwarding: ["never"], heartbeat: ["recent"] }, figureOf("forwarding"));
+    expect(forwarding).toEqual({ forwarding: ["forwarding"], heartbeat: ["recent"] });
     expect(includesFigure(forwarding, figureOf("active_recent_heartbeats"))).toBe(true);
   });
 
   it("removes every filter when it is the whole fleet, which is never a filter itself", () => {
-    expect(toggleFigure({ text: "db", states: ["stale"] }, figureOf("enrolled"))).toEqual({});
+    expect(toggleFigure({ text: ["db"], states: ["stale"] }, figureOf("enrolled"))).toEqual({});
     expect(includesFigure({}, figureOf("enrolled"))).toBe(false);
   });
 });

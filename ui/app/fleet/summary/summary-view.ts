@@ -13,10 +13,10 @@ export interface SummaryFigure {
 /** The figures in order, the last two are those to worry about. */
 export const summaryFigures: readonly SummaryFigure[] = [
   { count: "enrolled", words: "enrolled", filter: {} },
-  { count: "active_recent_heartbeats", words: "heartbeating", filter: { heartbeat: "recent" } },
-  { count: "forwarding", words: "forwarding", filter: { forwarding: "forwarding" } },
-  { count: "stopped", words: "stopped forwarding", filter: { forwarding: "stopped" } },
-  { count: "never_forwarded", words: "heartbeat but never forwarded", filter: { forwarding: "never" } },
+  { count: "active_recent_heartbeats", words: "heartbeating", filter: { heartbeat: ["recent"] } },
+  { count: "forwarding", words: "forwarding", filter: { forwarding: ["forwarding"] } },
+  { count: "stopped", words: "stopped forwarding", filter: { forwarding: ["stopped"] } },
+  { count: "never_forwarded", words: "heartbeat but never forwarded", filter: { forwarding: ["never"] } },
 ];
 
 const partsOf = (filter: FleetFilter) => Object.keys(filter) as (keyof FleetFilter)[];
@@ -24,7 +24,7 @@ const partsOf = (filter: FleetFilter) => Object.keys(filter) as (keyof FleetFilt
 /** Whether a filter includes the filter of a figure; never for the whole fleet. */
 export const includesFigure = (filter: FleetFilter, figure: SummaryFigure): boolean => {
   const parts = partsOf(figure.filter);
-  return parts.length > 0 && parts.every((part) => filter[part] === figure.filter[part]);
+  return parts.length > 0 && parts.every((part) => String(filter[part]) === String(figure.filter[part]));
 };
 
 /** Adds the filter of a figure, or removes it if included. The figure of the whole fleet removes every filter. */

@@ -1,8 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { distinctStates } from "../../../../proto/fleet-health/filter.ts";
-import { driftKinds, fleetSorts, fleetStates, forwardings } from "../../../../proto/fleet-health/vocabulary.ts";
-import { type TextField, textFault } from "../query-language/filter.ts";
+import { fleetSorts } from "../../../../proto/fleet-health/vocabulary.ts";
+import { arbitraryFilter } from "../../../../tests/arbitrary-filter.ts";
 import {
   defaultView,
   exportPath,
@@ -17,33 +16,9 @@ import {
   withSort,
 } from "./view-state.ts";
 
-const text = (field: TextField) =>
-  fc
-    .string({ unit: "grapheme", minLength: 1, maxLength: 20 })
-    .filter((value) => textFault(field, value) === undefined && value !== "");
-const seconds = fc.integer({ min: 0, max: 315_360_000 });
-const filters = fc
-  .record(
-    {
-      states: fc.subarray([...fleetStates]).map((states) => distinctStates(states)),
-      text: text("text"),
-      device: text("device"),
-      identity: text("identity"),
-      platform: text("platform"),
-      version: text("version"),
-      notVersion: text("notVersion"),
-      drift: fc.constantFrom(...driftKinds),
-      heartbeatOlderThanSeconds: seconds,
-      expiresWithinSeconds: seconds,
-      heartbeat: fc.constant("recent" as const),
-      forwarding: fc.constantFrom(...forwardings),
-    },
-    { requiredKeys: [] },
-  )
-  .map((filter) => Object.fromEntries(Object.entries(filter).filter(([, value]) => value !== undefined)));
 const views: fc.Arbitrary<FleetView> = fc.record(
   {
-    filter: filters,
+    filter: arbitraryFilter(),
     sort: fc.constantFrom(...fleetSorts),
     order: fc.constantFrom("asc" as const, "desc" as const),
     cursor: fc.stringMatching(/^[\w.~-]{1,40}$/),
@@ -92,14 +67,14 @@ describe("the address of a view", () => {
 
   it("sends every filter to an export, and every state", () => {
     expect(exportPath("config_drift", {})).toBe("/api/core/collector/health/export.csv?kind=config_drift");
-    expect(exportPath("stale", { states: ["revoked", "stale"], text: "rack 4&5" })).toBe(
+    expect(exportPath("stale", { states: ["revoked", "stale"], text: ["rack 4&5"] })).toBe(
       "/api/core/collector/health/export.csv?kind=stale&state=revoked&state=stale&q=rack+4%265",
     );
   });
 
   it("returns to the first page, and closes the drawer, when filter or sort change", () => {
     const view = parseView("?sort=queue_bytes&cursor=c1&id=01920000-0000-7000-8000-0000000000aa");
-    expect(viewPath(withFilter(view, { text: "db" }))).toBe("/fleet?q=db&sort=queue_bytes");
+    expect(viewPath(withFilter(view, { text: ["db"] }))).toBe("/fleet?q=db&sort=queue_bytes");
     expect(viewPath(withSort(view, "queue_bytes"))).toBe("/fleet?sort=queue_bytes&order=desc");
     expect(viewPath(withSort(view, "identity"))).toBe("/fleet");
     expect(viewPath(withPage(view, "c2"))).toBe("/fleet?sort=queue_bytes&cursor=c2");

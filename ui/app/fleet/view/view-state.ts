@@ -1,6 +1,6 @@
 import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
+import { filterFromParams } from "../../../../proto/fleet-health/filter-link.ts";
 import { type ExportKind, type FleetSort, fleetSorts } from "../../../../proto/fleet-health/vocabulary.ts";
-import { filterFromParams } from "../query-language/filter.ts";
 
 /** Rows of a page. */
 export const pageRows = 200;

@@ -1,49 +1,14 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  distinctStates,
-  type FleetFilter,
-  filterParts,
-  filterSecondsMax,
-  filterToParams,
-} from "../../../../proto/fleet-health/filter.ts";
-import { driftKinds, fleetStates, forwardings } from "../../../../proto/fleet-health/vocabulary.ts";
-import { filterFromParams } from "./filter.ts";
+import { arbitraryFilter, arbitraryText } from "../../../tests/arbitrary-filter.ts";
+import { distinctStates, type FleetFilter, filterToParams } from "../filter.ts";
+import { filterFromParams } from "../filter-link.ts";
+import { fleetStates } from "../vocabulary.ts";
 import { parseQuery } from "./parse.ts";
 import { pillsOf, serialiseFilter } from "./serialise.ts";
 import { splitWords } from "./words.ts";
 
-/** Texts that stress the language: quotes, backslashes, operators, spaces of every kind, no control characters. */
-const text = (lengthMax: number) =>
-  fc
-    .array(
-      fc.oneof(
-        fc.constantFrom(" ", "  ", '"', "\\", ":", "-", "state:", "hb>", "device://", "\u00a0", ",", "ü", "🛰"),
-        fc.string({ unit: "grapheme", minLength: 1, maxLength: 6 }),
-      ),
-      { minLength: 1, maxLength: 8 },
-    )
-    .map((parts) => parts.join("").replace(/\p{Cc}/gu, "·"))
-    .filter((joined) => joined.length <= lengthMax && joined.isWellFormed());
-
-const seconds = fc.integer({ min: 0, max: filterSecondsMax });
-const filters: fc.Arbitrary<FleetFilter> = fc.record(
-  {
-    states: fc.subarray([...fleetStates], { minLength: 1, maxLength: 8 }).map((states) => distinctStates(states) ?? []),
-    text: text(filterParts.text.charactersMax),
-    device: text(filterParts.device.charactersMax),
-    identity: text(filterParts.identity.charactersMax),
-    platform: text(filterParts.platform.charactersMax),
-    version: text(filterParts.version.charactersMax),
-    notVersion: text(filterParts.notVersion.charactersMax),
-    drift: fc.constantFrom(...driftKinds),
-    heartbeatOlderThanSeconds: seconds,
-    expiresWithinSeconds: seconds,
-    heartbeat: fc.constant("recent" as const),
-    forwarding: fc.constantFrom(...forwardings),
-  },
-  { requiredKeys: [] },
-);
+const filters = arbitraryFilter();
 
 describe("the query language", () => {
   it("parses every filter that it writes", () =>
@@ -54,9 +19,9 @@ describe("the query language", () => {
     ));
 
   it.each<[FleetFilter, string]>([
-    [{ version: "<1.2" }, 'version:"<1.2"'],
-    [{ notVersion: ">" }, '-version:">"'],
-    [{ platform: "<\u0338", device: "a<b" }, 'device:a<b platform:"<\u0338"'],
+    [{ version: ["<1.2"] }, 'version:"<1.2"'],
+    [{ notVersion: [">"] }, '-version:">"'],
+    [{ platform: ["<\u0338"], device: ["a<b", "b,c"] }, 'device:a<b,"b,c" platform:"<\u0338"'],
   ])("quotes the value of %j that begins like an operator", (filter, query) => {
     expect(serialiseFilter(filter)).toBe(query);
     expect(parseQuery(query)).toEqual({ filter, faults: [] });
@@ -74,7 +39,7 @@ describe("the query language", () => {
 
   it("places every fault inside the query", () =>
     fc.assert(
-      fc.property(text(200), (query) => {
+      fc.property(arbitraryText(200), (query) => {
         for (const { from, to, message } of parseQuery(query).faults) {
           expect(from).toBeGreaterThanOrEqual(0);
           expect(to).toBeLessThanOrEqual(query.length);
@@ -86,14 +51,19 @@ describe("the query language", () => {
 
   it.each<[string, FleetFilter]>([
     ["", {}],
-    ["web 01", { text: "web 01" }],
-    ["  web \t 01 ", { text: "web 01" }],
-    ['"web  01"', { text: "web  01" }],
-    ["spiffe://fleet/web-01", { text: "spiffe://fleet/web-01" }],
-    ["10.0.0.1:4317", { text: "10.0.0.1:4317" }],
-    ["00:1a:2b", { text: "00:1a:2b" }],
-    ["-web", { text: "-web" }],
-    ["web state:stale 01", { text: "web 01", states: ["stale"] }],
+    ["web 01", { text: ["web", "01"] }],
+    ["  web \t 01 ", { text: ["web", "01"] }],
+    ['"web  01"', { text: ["web  01"] }],
+    ["spiffe://fleet/web-01", { text: ["spiffe://fleet/web-01"] }],
+    ["10.0.0.1:4317", { text: ["10.0.0.1:4317"] }],
+    ["00:1a:2b", { text: ["00:1a:2b"] }],
+    ["-web", { notText: ["web"] }],
+    ['"-web" --web', { text: ["-web"], notText: ["-web"] }],
+    ['-"web 01" -ab:cd:ef:01', { notText: ["web 01", "ab:cd:ef:01"] }],
+    ["AB:CD:EF:01", { text: ["AB:CD:EF:01"] }],
+    ["or", { text: ["or"] }],
+    ['web "OR" db', { text: ["web", "OR", "db"] }],
+    ["web state:stale 01", { text: ["web", "01"], states: ["stale"] }],
     ["state:stale state:revoked", { states: ["revoked", "stale"] }],
     ["state:stale,revoked", { states: ["revoked", "stale"] }],
     [`state:${fleetStates.join(",")}`, {}],
@@ -102,14 +72,17 @@ describe("the query language", () => {
       { states: distinctStates(fleetStates.filter((s) => s !== "healthy" && s !== "enrolling")) ?? [] },
     ],
     ["state:stale,healthy -state:healthy", { states: ["stale"] }],
-    ["identity:spiffe://fleet/a:b", { identity: "spiffe://fleet/a:b" }],
-    ['device:"rack 4: left"', { device: "rack 4: left" }],
-    ['device:"say \\"hi\\" \\\\"', { device: 'say "hi" \\' }],
-    ["version:1.2.3", { version: "1.2.3" }],
-    ["-version:1.2.3", { notVersion: "1.2.3" }],
-    ["drift:drifted forwarding:never", { drift: "drifted", forwarding: "never" }],
-    ["heartbeat:recent forwarding:stopped", { heartbeat: "recent", forwarding: "stopped" }],
+    ["identity:spiffe://fleet/a:b", { identity: ["spiffe://fleet/a:b"] }],
+    ['device:"rack 4: left"', { device: ["rack 4: left"] }],
+    ['device:"say \\"hi\\" \\\\"', { device: ['say "hi" \\'] }],
+    ["version:1.2.3", { version: ["1.2.3"] }],
+    ["-version:1.2.3", { notVersion: ["1.2.3"] }],
+    ["drift:drifted forwarding:never", { drift: ["drifted"], forwarding: ["never"] }],
+    ["heartbeat:recent forwarding:stopped", { heartbeat: ["recent"], forwarding: ["stopped"] }],
     ["hb>10m expires<3d", { heartbeatOlderThanSeconds: 600, expiresWithinSeconds: 259_200 }],
+    ["device:a,b device:c,a", { device: ["a", "b", "c"] }],
+    ['device:"a,b",c', { device: ["a,b", "c"] }],
+    ["-drift:in_sync,unknown -hb>1h", { notDrift: ["in_sync", "unknown"], notHeartbeatOlderThanSeconds: 3600 }],
     ["hb:>10m HB>10m", { heartbeatOlderThanSeconds: 600 }],
   ])("parses %j", (query, filter) => expect(parseQuery(query)).toEqual({ filter, faults: [] }));
 
@@ -128,27 +101,32 @@ describe("the query language", () => {
     ["state:bad", 6, 9, "Use one of revoked, enrolling,"],
     ["drift:sync", 6, 10, "Use one of in_sync, drifted,"],
     ["device:", 0, 7, "device: needs a value, like device:web-01."],
-    ["device:a device:b", 16, 17, "device: is given twice: keep one."],
+    ["hb>1m hb>2m", 9, 11, "hb> is given twice: keep one."],
+    ["device:a,,b", 7, 11, "A value is missing beside a comma, like device:web-01."],
+    ["hb>1m,2m", 3, 8, "A duration is a whole number"],
+    ["web OR db", 4, 6, "There is no OR. Write several values of one key with commas"],
+    ["state:stale or state:revoked", 12, 14, "There is no OR. Write several values with commas: state:stale,revoked."],
+    ["web AND db", 4, 7, "joined by AND already"],
+    ["not web", 0, 3, "write a minus"],
     ["hb>10", 3, 5, "A duration is a whole number and s, m, h or d"],
     ["expires<9999999d", 8, 16, "At most 3650d."],
     ["hb<10m", 0, 3, "Write hb>10m: last heartbeat longer ago than."],
     ["hb:10m", 0, 3, "Write hb>10m"],
     ["expires>3d", 0, 8, "Write expires<3d"],
-    ["-device:a", 0, 8, "Only state: and version: can be excluded"],
-    ["forwarding:yes", 11, 14, "forwarding: takes forwarding"],
-    ["heartbeat:10m", 10, 13, "heartbeat: takes recent; for an age write hb>10m."],
+    ["forwarding:yes", 11, 14, "Use one of forwarding, stopped, never."],
+    ["heartbeat:10m", 10, 13, "heartbeat: takes recent. For an age write hb>10m."],
     ['web "open end', 4, 13, "This quote is not closed"],
     ['device:"open', 7, 12, "This quote is not closed"],
     ["state:stale -state:stale", 0, 24, "exclude each other"],
     [`device:${"x".repeat(129)}`, 7, 136, "Too long: at most 128 characters."],
-    [`a ${"x".repeat(256)} state:stale`, 0, 258, "Too long: at most 256 characters."],
+    [`a ${"x".repeat(257)} state:stale`, 2, 259, "Too long: at most 256 characters."],
     ["a\u0007b", 0, 3, "Control characters cannot be searched for."],
   ])("finds the fault in %j", (query, from, to, message) => {
     expect(parseQuery(query).faults).toEqual([{ from, to, message: expect.stringContaining(message) }]);
   });
 
   it("keeps the valid parts beside a fault", () => {
-    expect(parseQuery("state:stale hb>soon web").filter).toEqual({ states: ["stale"], text: "web" });
+    expect(parseQuery("state:stale hb>soon web").filter).toEqual({ states: ["stale"], text: ["web"] });
   });
 
   it("writes the shorter list of states", () => {
@@ -160,7 +138,7 @@ describe("the query language", () => {
 
   it("assigns every character that is not a space to one word", () =>
     fc.assert(
-      fc.property(text(200), (query) => {
+      fc.property(arbitraryText(200), (query) => {
         const words = splitWords(query);
         const between = words.map(({ from }, index) => query.slice(words[index - 1]?.to ?? 0, from)).join("");
         expect(between + query.slice(words.at(-1)?.to ?? 0)).toMatch(/^\s*$/);
@@ -180,22 +158,22 @@ describe("the filter in an address", () => {
   it("has the parameters of the report", () => {
     const filter: FleetFilter = {
       states: ["stale", "healthy"],
-      text: "a b",
-      notVersion: "1.0.0",
-      drift: "drifted",
+      text: ["a b", "c"],
+      notVersion: ["1.0.0", "1.1.0"],
+      drift: ["drifted"],
       heartbeatOlderThanSeconds: 600,
       expiresWithinSeconds: 60,
-      heartbeat: "recent",
-      forwarding: "never",
+      heartbeat: ["recent"],
+      forwarding: ["never"],
     };
     const params = filterToParams(filter);
     expect(params.toString()).toBe(
-      "state=stale&state=healthy&q=a+b&not_version=1.0.0&drift=drifted&heartbeat_older_than_seconds=600&expires_within_seconds=60&heartbeat=recent&forwarding=never",
+      "state=stale&state=healthy&q=a+b&q=c&not_version=1.0.0&not_version=1.1.0&drift=drifted&heartbeat=recent&forwarding=never&heartbeat_older_than_seconds=600&expires_within_seconds=60",
     );
   });
 
   it("ignores parts that the report would reject", () => {
-    const mangled = `state=well&state=stale&q=%00&device=${"x".repeat(129)}&drift=some&forwarding=always&heartbeat=old&platform=&heartbeat_older_than_seconds=-1&expires_within_seconds=1e9`;
+    const mangled = `state=stale&q=%00&device=${"x".repeat(129)}&drift=some&forwarding=always&heartbeat=old&platform=&heartbeat_older_than_seconds=-1&expires_within_seconds=1e9`;
     expect(filterFromParams(new URLSearchParams(mangled))).toEqual({ states: ["stale"] });
   });
 });

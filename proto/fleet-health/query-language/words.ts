@@ -7,6 +7,8 @@ export interface Word {
   text: string;
   /** The length of the unquoted beginning, where alone a key and its operator may be. */
   bareLength: number;
+  /** The positions of the commas in `text` that are not quoted: they separate values. */
+  commas: readonly number[];
   /** The position of a quote that is not closed. */
   openQuoteAt?: number;
 }
@@ -34,6 +36,7 @@ const readWord = (query: string, from: number): Word => {
   let at = from;
   let quoteAt: number | undefined;
   let bareLength: number | undefined;
+  const commas: number[] = [];
   for (; at < query.length; at += 1) {
     const character = query.charAt(at);
     if (character === '"') {
@@ -43,13 +46,17 @@ const readWord = (query: string, from: number): Word => {
       at += 1;
       text += query.charAt(at);
     } else if (quoteAt === undefined && isSpace(character)) break;
-    else text += character;
+    else {
+      if (character === "," && quoteAt === undefined) commas.push(text.length);
+      text += character;
+    }
   }
   return {
     from,
     to: at,
     text,
     bareLength: bareLength ?? at - from,
+    commas,
     ...(quoteAt === undefined ? {} : { openQuoteAt: quoteAt }),
   };
 };
@@ -57,5 +64,5 @@ const readWord = (query: string, from: number): Word => {
 /** Quotes a text, so that `splitWords` reads it as one word. */
 export const quote = (text: string): string => `"${text.replace(/["\\]/g, "\\$&")}"`;
 
-/** Quotes the value behind a key where needed. At its beginning `<` and `>` would belong to the operator. */
-export const quoteValue = (text: string): string => (/^[^\s"<>][^\s"]*$/.test(text) ? text : quote(text));
+/** Quotes a value behind a key where needed: a comma would separate values, and at the beginning `<` and `>` belong to the operator. */
+export const quoteValue = (text: string): string => (/^[^\s",<>=][^\s",]*$/.test(text) ? text : quote(text));

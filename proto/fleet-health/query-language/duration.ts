@@ -1,4 +1,4 @@
-import { filterSecondsMax } from "../../../../proto/fleet-health/filter.ts";
+import { filterSecondsMax } from "../filter.ts";
 
 const units = [
   ["d", 86_400],

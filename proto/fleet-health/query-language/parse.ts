@@ -1,0 +1,188 @@
+import {
+  changeFilter,
+  distinctStates,
+  type FilterPart,
+  type FleetFilter,
+  filterValuesMax,
+  negatedPart,
+  type PositivePart,
+} from "../filter.ts";
+import { type FleetState, fleetStates } from "../vocabulary.ts";
+import { connectiveFault } from "./connectives.ts";
+import { nearest } from "./nearest.ts";
+import { type Term, type TermParts, termParts, terms, termsOf, textFault, type Written } from "./terms.ts";
+import { quote, splitWords, type Word } from "./words.ts";
+
+/** A fault in a query: its start and end (exclusive), and a message with the remedy. */
+export interface Fault {
+  from: number;
+  to: number;
+  message: string;
+}
+
+/** The filter of the valid parts of a query, and its faults in order. Apply the filter only without faults. */
+export interface ParsedQuery {
+  filter: FleetFilter;
+  faults: readonly Fault[];
+}
+
+/** Parses a query of the language (`terms.ts`). Words and terms are joined by AND; each word outside a term is a text to find. */
+export const parseQuery = (query: string): ParsedQuery => {
+  const words = splitWords(query);
+  const faults: Fault[] = [];
+  const draft = new Draft();
+  words.forEach((word, index) => {
+    const { from, to } = word;
+    if (word.openQuoteAt !== undefined) {
+      faults.push({ from: word.openQuoteAt, to, message: 'This quote is not closed: add " at its end.' });
+      return;
+    }
+    const connective = connectiveFault(words, index);
+    if (connective !== undefined) {
+      faults.push({ from, to, message: connective });
+      return;
+    }
+    const parts = termParts(word);
+    if (parts === undefined) {
+      const message = addText(draft, word);
+      if (message !== undefined) faults.push({ from, to, message });
+      return;
+    }
+    const candidates = termsOf(parts.key).filter(({ operators }) => operators.includes(operatorOf(parts)));
+    const [term] = candidates;
+    if (term === undefined) {
+      faults.push({ from, to: from + parts.headLength, message: headFault(parts, word) });
+      return;
+    }
+    for (const message of addValues(draft, candidates, parts, word))
+      faults.push({ from: parts.value === "" ? from : from + parts.headLength, to, message });
+  });
+  if (draft.states.length === 0)
+    faults.push({ from: 0, to: query.length, message: "These states exclude each other: no host can match." });
+  return { filter: draft.filter, faults };
+};
+
+/** The filter of the words so far. */
+class Draft {
+  readonly #parts: Partial<Record<FilterPart, unknown>> = {};
+  readonly #wanted = new Set<FleetState>();
+  readonly #unwanted = new Set<FleetState>();
+
+  /** Adds a value to a part. Returns the fault: a part that has one value, or too many. */
+  add(part: PositivePart, negated: boolean, value: unknown, isList: boolean): string | undefined {
+    if (part === "states") {
+      (negated ? this.#unwanted : this.#wanted).add(value as FleetState);
+      return undefined;
+    }
+    const name = negated ? (negatedPart(part) ?? part) : part;
+    const before = this.#parts[name];
+    if (!isList) {
+      if (before !== undefined && before !== value) return "is given twice: keep one.";
+      this.#parts[name] = value;
+      return undefined;
+    }
+    const values = new Set((before as readonly unknown[] | undefined) ?? []).add(value);
+    if (values.size > filterValuesMax) return `has more than ${filterValuesMax} values.`;
+    this.#parts[name] = [...values];
+    return undefined;
+  }
+
+  get states(): FleetState[] {
+    return fleetStates.filter(
+      (state) => (this.#wanted.size === 0 || this.#wanted.has(state)) && !this.#unwanted.has(state),
+    );
+  }
+
+  get filter(): FleetFilter {
+    return changeFilter(this.#parts as FleetFilter, { states: distinctStates(this.states) });
+  }
+}
+
+/** Adds a text to find, or to exclude with a minus. */
+const addText = (draft: Draft, { text, bareLength }: Word): string | undefined => {
+  const negated = bareLength > 0 && text.startsWith("-") && text.length > 1;
+  const wanted = negated ? text.slice(1) : text;
+  if (wanted === "") return undefined;
+  const fault = textFault("text", wanted) ?? draft.add("text", negated, wanted, true);
+  return fault?.startsWith("has ") ? `The query ${fault}` : fault;
+};
+
+/** `hb:>10m` is how other search bars write `hb>10m`. */
+const operatorOf = ({ operator }: TermParts): string =>
+  operator.length > 1 && operator.startsWith(":") ? operator.slice(1) : operator;
+
+/** Adds the values of a term. Returns a fault for each that is not one. */
+const addValues = (draft: Draft, candidates: readonly Term[], parts: TermParts, word: Word): string[] => {
+  const [term] = candidates;
+  if (term === undefined) return [];
+  const operator = operatorOf(parts);
+  const head = `${term.key}${operator}`;
+  if (parts.value === "") return [`${head} needs a value, like ${exampleOf(term)}.`];
+  const values = candidates.some(({ isList }) => isList) ? valuesOf(parts, word) : [parts.value];
+  return values.flatMap((text) => {
+    if (text === "") return [`A value is missing beside a comma, like ${exampleOf(term)}.`];
+    const read = readValue(candidates, { operator, text });
+    if ("fault" in read) return [read.fault];
+    const fault = draft.add(read.term.part, parts.negated, read.value, read.term.isList);
+    return fault === undefined ? [] : [`${head} ${fault}`];
+  });
+};
+
+const valuesOf = ({ value }: TermParts, { text, commas }: Word): string[] => {
+  const start = text.length - value.length;
+  const cuts = [-1, ...commas.map((at) => at - start), value.length];
+  return cuts.slice(1).map((cut, index) => value.slice((cuts[index] ?? 0) + 1, cut));
+};
+
+/** Reads a value by the first of the terms that can; else returns the fault that the first one finds. */
+const readValue = (
+  candidates: readonly Term[],
+  written: Written,
+): { term: Term; value: unknown } | { fault: string } => {
+  let fault: string | undefined;
+  for (const term of candidates) {
+    const read = term.read(written);
+    if ("value" in read) return { term, value: read.value };
+    fault ??= read.fault;
+  }
+  return { fault: fault ?? "" };
+};
+
+/** Returns how a term is written, with its example. */
+export const exampleOf = ({ key, operators, example }: Term): string => `${key}${operators[0]}${example}`;
+
+/** Names a key that does not exist, or an operator that a key does not have. */
+const headFault = (parts: TermParts, { text }: Word): string => {
+  const known = termsOf(parts.key);
+  if (known.length > 0) return `${known.map((term) => `Write ${exampleOf(term)}: ${term.meaning}`).join(". ")}.`;
+  const meant = nearestTerm(parts.key);
+  const guess = meant ? `Did you mean ${parts.negated ? "-" : ""}${meant.key}${meant.operators[0]}? ` : "";
+  return `There is no ${parts.key}${parts.operator}. ${guess}To search for it as text, put it in quotes: ${quote(text)}`;
+};
+
+/** Other names that people try first. */
+const aliases: Readonly<Record<string, string>> = {
+  host: "device",
+  hostname: "device",
+  name: "device",
+  id: "identity",
+  os: "platform",
+  arch: "platform",
+  status: "state",
+  health: "state",
+  config: "drift",
+  cert: "expires",
+  certificate: "expires",
+  expiry: "expires",
+};
+
+/** Returns the term that a key was probably meant to be. */
+const nearestTerm = (key: string): Term | undefined => {
+  const name =
+    aliases[key] ??
+    nearest(
+      key,
+      terms.map((term) => term.key),
+    );
+  return name === undefined ? undefined : termsOf(name)[0];
+};

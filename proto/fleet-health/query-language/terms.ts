@@ -1,0 +1,145 @@
+/**
+ * The terms of the query language: how a part of the filter is written. Parser, writer, suggestions and reference all read this list. A
+ * term stands for one value of its part; `key:a,b` writes several of them, and a minus before the key negates the part.
+ */
+import * as v from "valibot";
+import { filterParts, filterSecondsMax, type PositivePart } from "../filter.ts";
+import { parseDuration, writeDuration } from "./duration.ts";
+import { nearest } from "./nearest.ts";
+import type { Word } from "./words.ts";
+
+/** A value as a term writes it: `>10m` is the operator `>` and the text `10m`. */
+export interface Written {
+  operator: string;
+  text: string;
+}
+
+/** The result of reading a value, or the fault in words. */
+export type Read = { value: unknown } | { fault: string };
+
+/** A key and its operators: how values of `part` are written. `write` is the inverse of `read`. */
+export interface Term {
+  readonly key: string;
+  /** The first is suggested. */
+  readonly operators: readonly string[];
+  readonly part: PositivePart;
+  /** Whether commas separate values. */
+  readonly isList: boolean;
+  readonly example: string;
+  readonly meaning: string;
+  read(written: Written): Read;
+  write(value: unknown): Written;
+}
+
+const names = (
+  part: "states" | "drift" | "heartbeat" | "forwarding",
+  {
+    key = part as string,
+    example,
+    meaning,
+    hint = "",
+  }: { key?: string; example: string; meaning: string; hint?: string },
+): Term => {
+  const choices: readonly string[] = filterParts[part].choices;
+  return {
+    ...{ key, part, example, meaning, operators: [":"], isList: true },
+    read: ({ text }) => {
+      const value = choices.find((name) => name === text.toLowerCase());
+      return value === undefined ? { fault: unknownName(key, text, choices) + hint } : { value };
+    },
+    write: (value) => ({ operator: ":", text: String(value) }),
+  };
+};
+
+const texts = (part: "device" | "identity" | "platform" | "version", example: string, meaning: string): Term => ({
+  ...{ key: part, part, example, meaning, operators: [":"], isList: true },
+  read: ({ text }) => {
+    const fault = textFault(part, text);
+    return fault === undefined ? { value: text } : { fault };
+  },
+  write: (value) => ({ operator: ":", text: String(value) }),
+});
+
+const seconds = (
+  key: string,
+  operator: ">" | "<",
+  part: "heartbeatOlderThanSeconds" | "expiresWithinSeconds",
+  { example, meaning }: { example: string; meaning: string },
+): Term => ({
+  ...{ key, part, example, meaning, operators: [operator], isList: false },
+  read: ({ text }) => {
+    const value = parseDuration(text);
+    return value === undefined ? { fault: durationFault(text) } : { value };
+  },
+  write: (value) => ({ operator, text: writeDuration(Number(value)) }),
+});
+
+/** The terms in the order in which a query is written. */
+export const terms: readonly Term[] = [
+  names("states", { key: "state", example: "stale,revoked", meaning: "health state" }),
+  texts("device", "web-01", "exact device id"),
+  texts("identity", "spiffe://fleet/web-01", "exact identity"),
+  texts("platform", "linux/amd64", "exact platform"),
+  texts("version", "1.4.0", "exact collector version"),
+  names("drift", { example: "drifted", meaning: "running config against desired" }),
+  names("heartbeat", {
+    example: "recent",
+    meaning: "last heartbeat is recent; for an age, hb>10m",
+    hint: " For an age write hb>10m.",
+  }),
+  names("forwarding", { example: "stopped", meaning: "forwards now, stopped, or never did" }),
+  seconds("hb", ">", "heartbeatOlderThanSeconds", { example: "10m", meaning: "last heartbeat longer ago than" }),
+  seconds("expires", "<", "expiresWithinSeconds", { example: "3d", meaning: "certificate expires within" }),
+];
+
+/** Returns why the report would reject a text, for the person who typed it; undefined if it accepts it. */
+export const textFault = (
+  field: "text" | "device" | "identity" | "platform" | "version",
+  text: string,
+): string | undefined => {
+  const { charactersMax, value } = filterParts[field];
+  if (text.length > charactersMax) return `Too long: at most ${charactersMax} characters.`;
+  return v.is(value, text) ? undefined : "Control characters cannot be searched for.";
+};
+
+const durationFault = (value: string): string =>
+  /^\d+[smhd]$/.test(value)
+    ? `At most ${filterSecondsMax / 86_400}d.`
+    : "A duration is a whole number and s, m, h or d: 90s, 10m, 12h, 3d.";
+
+const unknownName = (key: string, name: string, choices: readonly string[]): string => {
+  const guess = nearest(name.toLowerCase(), choices);
+  const remedy = guess === undefined ? `Use one of ${choices.join(", ")}.` : `Did you mean ${guess}?`;
+  return choices.length === 1 ? `${key}: takes ${choices[0]}.` : `No ${key} has this name. ${remedy}`;
+};
+
+/** Returns the terms of a key, in any case of letters. */
+export const termsOf = (key: string): readonly Term[] => terms.filter((term) => term.key === key.toLowerCase());
+
+/** The parts of a word: `-version:1.2.3` is negated, key `version`, operator `:`, value `1.2.3`. */
+export interface TermParts {
+  negated: boolean;
+  key: string;
+  operator: string;
+  value: string;
+  /** Length of all before the value, in characters of the query. */
+  headLength: number;
+}
+
+/** `ab:cd:ef:01`: a serial number or a fingerprint as tools print it. */
+const colonHex = /^[0-9a-f]{2}(:[0-9a-f]{2}){3,}$/i;
+
+/**
+ * Splits a word that looks like `key:value`, `key>value` or `key<value`; undefined for free text. A URI (`spiffe://…`) is free text,
+ * unless it begins with a key of the language, and so is a serial number with colons.
+ */
+export const termParts = ({ text, bareLength }: Pick<Word, "text" | "bareLength">): TermParts | undefined => {
+  const [head, minus, key, operator] =
+    /^(-?)([a-z][a-z_]*)(:(?:[<>]=?)?|[<>][=:]?)/i.exec(text.slice(0, bareLength)) ?? [];
+  if (head === undefined || key === undefined || operator === undefined) return undefined;
+  const value = text.slice(head.length);
+  const name = key.toLowerCase();
+  if (termsOf(name).length === 0 && (value.startsWith("//") || colonHex.test(text.slice((minus ?? "").length))))
+    return undefined;
+  return { negated: minus === "-", key: name, operator, value, headLength: head.length };
+};
