@@ -17,6 +17,7 @@ import { createDatabaseClock, type DatabaseClock } from "./jobs/database-clock.t
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
+import { runLabelJob } from "./jobs/run-label-job.ts";
 import { createDatabaseServers, type DatabaseServers } from "./node/database-servers.ts";
 import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
@@ -122,6 +123,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     const jobCore = { ...core, db: background.db };
     const jobs = Promise.all([
       runAuditJobs(jobCore, stop.signal),
+      runLabelJob(jobCore, stop.signal),
       startFollowing(core, files, stop.signal),
       runEvery(
         { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },

@@ -20,6 +20,8 @@ export interface JsonSchema {
   properties?: Readonly<Record<string, JsonSchema>>;
   required?: readonly string[];
   additionalProperties?: JsonSchema | boolean;
+  propertyNames?: JsonSchema;
+  maxProperties?: number;
 }
 
 /** Values that exist in the tested core, by field name; without them every request would end at the first lookup. */
@@ -52,6 +54,7 @@ const freeValuesOf = (schema: JsonSchema, known: KnownValues, name: string): fc.
       maxLength: Math.min(maxItems, minLength + 4),
     });
   }
+  if (schema.type === "object" && schema.propertyNames?.pattern) return dictionariesOf(schema, known);
   if (schema.type === "object") return objectsOf(schema, known);
   if (Object.keys(schema).every((key) => key === "description")) return fc.jsonValue();
   throw new Error(`cannot generate values of ${JSON.stringify(schema)}`);
@@ -73,6 +76,18 @@ const stringsOf = ({ format, pattern, minLength = 0, maxLength = 200 }: JsonSche
   const length = { minLength, maxLength: Math.min(maxLength, minLength + 200) };
   return fc.oneof(fc.string(length), fc.string({ ...length, unit: "grapheme" }));
 };
+
+const dictionariesOf = (
+  { propertyNames = {}, additionalProperties, maxProperties = 5 }: JsonSchema,
+  known: KnownValues,
+): fc.Arbitrary<unknown> =>
+  fc.dictionary(
+    stringsOf(propertyNames),
+    valuesOf(typeof additionalProperties === "object" ? additionalProperties : {}, known),
+    {
+      maxKeys: maxProperties,
+    },
+  );
 
 const objectsOf = ({ properties = {}, required = [] }: JsonSchema, known: KnownValues): fc.Arbitrary<unknown> =>
   fc.record(

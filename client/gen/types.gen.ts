@@ -22,6 +22,9 @@ export type EnrollmentPolicy = {
     created_at: string;
     created_by: string;
     frozen_at: string | null;
+    labels: {
+        [key: string]: string;
+    };
 };
 
 export type BootstrapToken = {
@@ -75,6 +78,9 @@ export type FleetHealthRow = {
     hostname: string | null;
     platform: string;
     version: string;
+    labels: {
+        [key: string]: string;
+    };
     state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
     conditions: Array<{
         state: 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
@@ -499,6 +505,12 @@ export type CreateEnrollmentPolicyData = {
         max_enrollments_per_hour?: number;
         allowed_source_cidrs?: Array<string>;
         reenrollment?: 'deny' | 'replace';
+        /**
+         * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+         */
+        labels?: {
+            [key: string]: string;
+        };
     };
     path?: never;
     query?: never;
@@ -3555,6 +3567,12 @@ export type SendHeartbeatData = {
             last_attempt_at: string | null;
             next_attempt_at: string | null;
             last_error: string | null;
+        };
+        /**
+         * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+         */
+        labels?: {
+            [key: string]: string;
         };
     };
     path?: never;

@@ -19,7 +19,9 @@ const bufferOf = (dir: string) => ({
 
 let host: EnrolledHost;
 beforeEach(async () => {
-  host = await createEnrolledHost({ more: `management: {desired_config_hash: ${"d".repeat(64)}}\n` });
+  host = await createEnrolledHost({
+    more: `management: {desired_config_hash: ${"d".repeat(64)}}\nlabels: {env: prod}\n`,
+  });
 });
 afterEach(() => host.remove());
 
@@ -54,6 +56,7 @@ describe("diag", () => {
         desired_config_hash: "d".repeat(64),
         last_known_good_config_hash: null,
       },
+      labels: { env: "prod" },
       forwarder: { endpoint: "core.example.net:8443", server_name: null },
       certificate: {
         identity: host.identity,

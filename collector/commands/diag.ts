@@ -42,6 +42,7 @@ const composeBundle = async (loaded: LoadedConfig, env: CollectorEnv): Promise<o
       desired_config_hash: config?.management.desiredConfigHash ?? null,
       last_known_good_config_hash: config?.management.lastKnownGoodConfigHash ?? null,
     },
+    labels: config?.labels ?? null,
     forwarder: config
       ? { endpoint: config.forwarder.endpoint, server_name: config.forwarder.mtls.serverName ?? null }
       : null,

@@ -79,6 +79,7 @@ describe("describeStatus", () => {
       started_at: "2026-06-01T08:00:00.000Z",
       now: "2026-06-03T11:04:05.000Z",
       identity: "https://fleet.test/d/1",
+      labels: { env: "prod", team: "payments" },
       config: {
         valid: true,
         errors: ["desired config: buffer.dir must stay as it is on this host"],
@@ -124,6 +125,7 @@ describe("describeStatus", () => {
     expect(describeStatus(v.parse(CollectorStatus, found))).toBe(
       `collector    1.2.3, pid 42, up 2 d 3 h
 identity     https://fleet.test/d/1
+labels       env=prod, team=payments
 config       valid, aaaaaaaaaaaa
              desired config: buffer.dir must stay as it is on this host
              desired config: bbbbbbbbbbbb

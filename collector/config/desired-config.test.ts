@@ -58,6 +58,18 @@ describe("apply_desired_config", () => {
     expect(fetches()[0]?.body).toMatchObject({ sent_at: expect.any(String), proof: expect.any(String) });
   });
 
+  it("keeps the labels of this host, and the comments of the desired config", async () => {
+    await writeFile(collector.host.config, `${await onDisk()}labels: {env: prod, release: "1.4"} # of this host\n`);
+    const desired = `# by core\n${(await anotherConfig()).replace(/^labels: .*\n/m, "")}`;
+    await collector.start();
+    await assign(desired);
+    await expect
+      .poll(lastConfig)
+      .toMatchObject({ running_config_hash: await hashOf(desired), valid: true, errors: [] });
+    expect(await onDisk()).toMatch(/^# by core\n[\s\S]*\nlabels:\n {2}env: prod\n {2}release: "1.4"\n$/);
+    expect(collector.heartbeats().at(-1)?.body.labels).toEqual({ env: "prod", release: "1.4" });
+  });
+
   it("rejects changes that a desired config may not make, reports them, and fetches each config once", async () => {
     const before = await onDisk();
     const allowed = await anotherConfig();

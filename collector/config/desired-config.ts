@@ -12,6 +12,7 @@ import { dirname } from "node:path";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Log } from "../../kit/log.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
+import { parseCollectorConfig } from "../../proto/collector-config/parse.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import type { CollectorEnv } from "../env.ts";
@@ -25,6 +26,7 @@ import {
   restoreLastKnownGood,
   writeDesiredState,
 } from "./desired-state.ts";
+import { keepLabels } from "./keep-labels.ts";
 import { describeConfigError, loadConfig, type UsableConfig } from "./load-config.ts";
 
 type Env = Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
@@ -112,10 +114,14 @@ export const openDesiredConfigs = async (options: {
     if ((await configHash(text)) !== loaded.runningConfigHash) return;
     if (yaml === undefined || (await configHash(yaml)) !== hash)
       return reject(configId, ["its text does not have the hash that core assigned"]);
+    const present = parseCollectorConfig(text);
+    const wantedText = keepLabels(yaml, present.ok ? present.config.labels : loaded.config.labels);
+    if ((await configHash(wantedText)) !== hash)
+      return reject(configId, ["the labels of this host cannot be added to its text"]);
     const files = desiredFiles(configPath);
     const target = await realpath(configPath);
     const { mode } = await stat(target);
-    await writeDurably(files.candidate, yaml, env, mode & 0o777);
+    await writeDurably(files.candidate, wantedText, env, mode & 0o777);
     const candidate = await loadConfig(files.candidate, env);
     const reasons = candidate.errors.map(describeConfigError);
     if (candidate.config !== undefined) reasons.push(...rejectedChanges(loaded.config, candidate.config));

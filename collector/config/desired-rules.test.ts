@@ -31,6 +31,7 @@ describe("rejectedChanges", () => {
   it.each([
     ["host_id", `host_id: https://fleet.test/d/1\n${text}`],
     ["run_as_root_acknowledged", `run_as_root_acknowledged: I-UNDERSTAND-ROOT-MODE\n${text}`],
+    ["labels", `labels: {env: prod}\n${text}`],
     ["forwarder.endpoint", text.replace("core.example.net:8443", "evil.test:1")],
     ["forwarder.mtls", text.replace("mtls: {", "mtls: {server_name: evil.test, ")],
     ["forwarder.mtls", text.replace("/i/ca.pem", "/tmp/ca.pem")],

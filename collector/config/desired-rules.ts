@@ -5,6 +5,7 @@ import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 /** Every key that a desired config may not change, and how to read its value. */
 const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unknown][] = [
   ["host_id", ({ hostId }) => hostId],
+  ["labels", ({ labels }) => labels],
   ["run_as_root_acknowledged", ({ runAsRootAcknowledged }) => runAsRootAcknowledged],
   ["forwarder.endpoint", ({ forwarder }) => forwarder.endpoint],
   ["forwarder.mtls", ({ forwarder }) => forwarder.mtls],

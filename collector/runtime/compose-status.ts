@@ -32,6 +32,7 @@ export const composeStatus = (parts: {
     started_at: rfc3339(facts.startedAt),
     now: rfc3339(parts.now),
     identity: credentials.identity,
+    labels: report.labels,
     config: {
       valid: report.valid,
       errors: [...report.errors],

@@ -1,4 +1,5 @@
 import { rfc3339 } from "../../kit/clock.ts";
+import type { Labels } from "../../proto/labels.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import { cutText } from "../../proto/management/text.ts";
 import type { RenewalReport } from "../renewal/renewals.ts";
@@ -24,6 +25,7 @@ export interface ConfigReport {
   runningConfigHash: string | null;
   desiredConfigHash: string | undefined;
   lastKnownGoodConfigHash: string | undefined;
+  labels: Labels;
 }
 
 /** The part of a heartbeat that changes. */
@@ -80,6 +82,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       next_attempt_at: time(renewal.nextAttemptAt),
       last_error: renewal.lastError === null ? null : freeText(renewal.lastError),
     },
+    ...(Object.keys(config.labels).length === 0 ? {} : { labels: config.labels }),
   };
 };
 

@@ -246,6 +246,18 @@ describe("a change of the config while it runs", () => {
     await expect.poll(() => collector.log.lines.at(-1)).toMatchObject({ fields: { session_kept: true } });
   });
 
+  it("reports other labels from the next heartbeat on, and keeps the core session", async () => {
+    await collector.configure("labels: {env: staging, team: web}\n");
+    await collector.start();
+    const labels = () => collector.heartbeats().at(-1)?.body.labels;
+    await expect.poll(labels).toEqual({ env: "staging", team: "web" });
+    await collector.configure("labels: {env: prod}\n");
+    await expect.poll(labels).toEqual({ env: "prod" });
+    expect(collector.log.lines.at(-1)).toMatchObject({ fields: { session_kept: true } });
+    await collector.configure("");
+    await expect.poll(labels).toBeUndefined();
+  });
+
   it("restarts the old sources when a new one cannot start, and reports why", async () => {
     const events: string[] = [];
     const create = (config: SourceConfig): Source => {

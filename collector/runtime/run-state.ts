@@ -55,6 +55,7 @@ export const configReportOf = ({ loaded, errors, desired }: RunState): ConfigRep
     runningConfigHash: loaded.runningConfigHash,
     desiredConfigHash: desiredHash ?? desiredConfigHash,
     lastKnownGoodConfigHash: lastKnownGoodHash ?? lastKnownGoodConfigHash,
+    labels: loaded.config.labels,
   };
 };
 

@@ -204,10 +204,11 @@ const reload = async (
   }
   const before = state.loaded;
   const { runningConfigHash } = before;
-  const { sources: sourcesBefore, log: logBefore } = before.config;
+  const { sources: sourcesBefore, log: logBefore, labels } = before.config;
   if (!isDeepStrictEqual(next.config.log, logBefore)) log.reload(next.config.log);
-  // A session does not depend on sources and log.
-  const forSession = { ...next, runningConfigHash, config: { ...next.config, sources: sourcesBefore, log: logBefore } };
+  // A session does not depend on sources, log and labels.
+  const config = { ...next.config, sources: sourcesBefore, log: logBefore, labels };
+  const forSession = { ...next, runningConfigHash, config };
   const keepsSession = isSame(forSession, before);
   state.loaded = next;
   state.errors = [];

@@ -9,6 +9,7 @@ export const describeStatus = (status: CollectorStatus): string => {
   const rows: [name: string, ...lines: string[]][] = [
     ["collector", `${status.version}, pid ${status.pid}, up ${duration(now - Date.parse(status.started_at))}`],
     ["identity", status.identity],
+    ["labels", describeLabels(status.labels)],
     [
       "config",
       config.valid
@@ -57,6 +58,11 @@ export const describeStatus = (status: CollectorStatus): string => {
     .flatMap(([name, ...lines]) => lines.map((line, index) => `${(index === 0 ? name : "").padEnd(width)}${line}\n`))
     .join("");
 };
+
+const describeLabels = (labels: CollectorStatus["labels"]): string =>
+  Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(", ") || "none";
 
 const optional = (text: string | null): string[] => (text === null ? [] : [text]);
 const shortHash = (hash: string | null): string => hash?.slice(0, 12) ?? "unknown";

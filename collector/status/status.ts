@@ -11,6 +11,8 @@ export const CollectorStatus = v.object({
   started_at: v.string(),
   now: v.string(),
   identity: v.string(),
+  /** From the config. The enrollment policy may set others in core. */
+  labels: v.record(v.string(), v.string()),
   config: v.object({
     valid: v.boolean(),
     errors: v.array(v.string()),

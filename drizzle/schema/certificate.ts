@@ -1,8 +1,20 @@
 import { sql } from "drizzle-orm";
-import { type AnyPgColumn, index, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import {
+  type AnyPgColumn,
+  index,
+  integer,
+  jsonb,
+  pgTable,
+  primaryKey,
+  text,
+  uniqueIndex,
+  uuid,
+} from "drizzle-orm/pg-core";
+import type { Labels } from "../../proto/labels.ts";
 import type { ProofPurpose } from "../../proto/management/proof.ts";
 import { bytea, timestamp } from "./columns.ts";
 import { bootstrapToken, enrollmentPolicy } from "./enrollment.ts";
+import { noLabels } from "./labels.ts";
 
 /** The stored statuses; `expired` and `unknown` are derived, never stored. */
 export type StoredCertificateStatus = "active" | "replaced" | "revoked";
@@ -27,6 +39,10 @@ export const collectorIdentity = pgTable(
     revokedAt: timestamp("revoked_at"),
     lastAuthFailureAt: timestamp("last_auth_failure_at"),
     lastAuthFailureReason: text("last_auth_failure_reason"),
+    /** From the newest heartbeat, without those of the policy; null for none. */
+    reportedLabels: jsonb("reported_labels").$type<Labels>(),
+    /** The labels with those of the policy; a trigger fills it in. No foreign key: `noLabels` would be a lock that all enrollments share. */
+    labelSetId: integer("label_set_id").notNull().default(noLabels),
   },
   (table) => [
     index("collector_identity_policy").on(table.policyId, table.enrolledAt),

@@ -1,4 +1,5 @@
-import { bigint, boolean, index, integer, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import { bigint, boolean, index, integer, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import type { Labels } from "../../proto/labels.ts";
 import { bytea, timestamp } from "./columns.ts";
 
 /** Whether an identity with an unexpired active certificate may enroll again. */
@@ -20,6 +21,8 @@ export const enrollmentPolicy = pgTable("enrollment_policy", {
   createdAt: timestamp("created_at").notNull(),
   createdBy: uuid("created_by").notNull(),
   frozenAt: timestamp("frozen_at"),
+  /** Of the hosts that it admits; they win over those that a host reports. */
+  labels: jsonb("labels").$type<Labels>().notNull().default({}),
 });
 
 /** A bootstrap token of one policy, stored as its SHA-256. */

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, index, pgTable, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import { bigint, boolean, index, integer, pgTable, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
 import { certificate, collectorIdentity } from "./certificate.ts";
 import { bytea, byteText, timestamp } from "./columns.ts";
@@ -99,6 +99,8 @@ export const fleetHost = pgTable(
     versionSince: timestamp("version_since").notNull(),
     /** -1 before the first heartbeat. */
     queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
+    /** The labels of the host, as a row of `label_set`. */
+    labelSetId: integer("label_set_id").notNull(),
     renewalFailed: boolean("renewal_failed").notNull(),
     configInvalid: boolean("config_invalid").notNull(),
     queueAtRisk: boolean("queue_at_risk").notNull(),
@@ -125,5 +127,6 @@ export const fleetHost = pgTable(
     index("fleet_host_troubled").on(troubledFrom),
     index("fleet_host_version").on(table.version),
     index("fleet_host_platform").on(table.platform),
+    index("fleet_host_label_set").on(table.labelSetId),
   ],
 );

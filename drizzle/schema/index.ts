@@ -6,4 +6,5 @@ export * from "./deployment.ts";
 export * from "./enrollment.ts";
 export * from "./fleet.ts";
 export * from "./ingest.ts";
+export * from "./labels.ts";
 export * from "./operator.ts";

@@ -52,7 +52,7 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 		ELSE coalesce(h.reported_since, '-infinity')
 	END::timestamptz(3) AS condition_since,
 	coalesce(h.version_since, h.last_heartbeat_at, i.enrolled_at) AS version_since,
-	coalesce(h.queue_bytes, -1) AS queue_bytes,
+	coalesce(h.queue_bytes, -1) AS queue_bytes, i.label_set_id,
 	coalesce(h.renewal_status = 'failed', false) AS renewal_failed,
 	coalesce(NOT h.config_valid, false) AS config_invalid,
 	coalesce(h.queue_at_risk OR h.dropped_since_previous, false) AS queue_at_risk,

@@ -14,6 +14,7 @@ BEGIN
 		last_heartbeat_at = excluded.last_heartbeat_at, last_envelope_at = excluded.last_envelope_at,
 		certificate_not_after = excluded.certificate_not_after, revoked_from = excluded.revoked_from,
 		expired_from = excluded.expired_from, expiring_from = excluded.expiring_from, queue_bytes = excluded.queue_bytes,
+		label_set_id = excluded.label_set_id,
 		renewal_failed = excluded.renewal_failed, config_invalid = excluded.config_invalid,
 		queue_at_risk = excluded.queue_at_risk, drift = excluded.drift, version = excluded.version,
 		platform = excluded.platform, identity = excluded.identity, device_id = excluded.device_id,
@@ -47,8 +48,9 @@ END
 $$;
 
 CREATE OR REPLACE TRIGGER "collector_identity_fleet_host"
-AFTER UPDATE OF "revoked_at", "platform", "collector_version" ON "collector_identity"
-FOR EACH ROW WHEN (ROW(OLD.revoked_at, OLD.platform, OLD.collector_version) IS DISTINCT FROM ROW(NEW.revoked_at, NEW.platform, NEW.collector_version))
+AFTER UPDATE OF "revoked_at", "platform", "collector_version", "reported_labels", "policy_id" ON "collector_identity"
+FOR EACH ROW WHEN (ROW(OLD.revoked_at, OLD.platform, OLD.collector_version, OLD.label_set_id)
+	IS DISTINCT FROM ROW(NEW.revoked_at, NEW.platform, NEW.collector_version, NEW.label_set_id))
 EXECUTE FUNCTION "fleet_host_refresh_identity"();
 
 CREATE OR REPLACE TRIGGER "certificate_issued_fleet_host" AFTER INSERT ON "certificate"

@@ -10,6 +10,7 @@ import { updateActiveReplaced, updateCertificateRevoked, updateIdentityCertifica
 import { endAssignment, insertAssignment } from "./configs.ts";
 import type { Executor } from "./database.ts";
 import { lockIdentity, updateAuthFailure, updateCollectorVersion, updateIdentityRevoked } from "./identities.ts";
+import { updateReportedLabels } from "./labels.ts";
 import { migrate } from "./migrate.ts";
 
 const database = await createTestDatabase();
@@ -102,6 +103,11 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
       }
     }),
   version: ({ hosts: [n = 1], value }) => locked(n, (tx) => updateCollectorVersion(tx, identityOf(n), `2.${value}.0`)),
+  labels: ({ hosts: [n = 1], value }) =>
+    updateReportedLabels(db, {
+      identityId: identityOf(n),
+      labels: value % 4 === 0 ? null : { env: `e${value % 3}`, rack: "r1" },
+    }),
   authFailure: ({ hosts: [n = 1] }) =>
     updateAuthFailure(db, { identity: `host-${n}`, reason: "clock_skew", at: new Date(clock.now()), due: new Date(0) }),
 };

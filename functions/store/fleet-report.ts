@@ -11,6 +11,7 @@ import {
   fleetConditions,
   forwardings,
 } from "../../proto/fleet-health/vocabulary.ts";
+import type { Labels } from "../../proto/labels.ts";
 import type { Executor } from "./database.ts";
 import { fleetPredicate } from "./fleet-predicate.ts";
 import {
@@ -34,6 +35,7 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   hostname: string | null;
   platform: string;
   version: string;
+  labels: Labels;
   state: FleetState;
   enrolled_at: string;
   revoked_at: string | null;
@@ -179,7 +181,7 @@ const selectRows = async (
       nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
       h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total,
       h.dead_letters, h.queue_forks, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
-      h.queue_at_risk_since, h.renewal_failed_since, h.version_since,
+      h.queue_at_risk_since, h.renewal_failed_since, h.version_since, coalesce(l.labels, '{}') as labels,
       h.forwarder_connected, h.forwarder_last_ack_at, h.forwarder_last_error,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
     from (
@@ -188,13 +190,14 @@ const selectRows = async (
     ) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
-        enrolled_at, drift, desired_config, revoked_from, expired_from, expiring_from, (${key})::text as sort_value,
+        label_set_id, enrolled_at, drift, desired_config, revoked_from, expired_from, expiring_from, (${key})::text as sort_value,
         ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${sql.join(flags, sql`, `)}
       from fleet_host where identity_id = selected_id
     ) f
     -- One lookup per row: for a large page the planner would otherwise scan the table.
     cross join lateral (select * from collector_identity where id = selected_id limit 1) i
+    left join label_set l on l.id = f.label_set_id
     join certificate c on c.id = f.certificate_id
     left join certificate s on s.id = f.unused_successor_id and s.not_after > ${timestampAt(rules.now)}
     left join collector_health h on h.identity_id = f.identity_id

@@ -69,7 +69,7 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
     for (const host of [...others, first, second, third]) {
       if (host === undefined) throw new Error("too few hosts");
       const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };
-      written.push(write({ identity: host.identity, use, report }));
+      written.push(write({ identity: host.identity, use, report, labels: null }));
     }
     await waiting(1);
     // In the order of ids, as a batch of envelopes or assignments does.

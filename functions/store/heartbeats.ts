@@ -2,6 +2,7 @@ import { getTableColumns, sql } from "drizzle-orm";
 import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
+import type { Labels } from "../../proto/labels.ts";
 import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
 import type { Executor } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
@@ -49,12 +50,16 @@ export interface HeartbeatWrite {
   identity: string;
   use: ProofUse;
   report: HealthReport;
+  /** Null for none. */
+  labels: Labels | null;
 }
 
 /** The decision on a heartbeat, and what the response needs. */
 export interface HeartbeatRecord extends ProofAdmission {
   /** This boot id and the previous one alternate on one certificate. */
   isCloneSuspected: boolean;
+  /** The host reports other labels than those stored. */
+  hasOtherLabels: boolean;
   renewAfter: number | null;
   notAfter: number | null;
   issuedAt: number | null;
@@ -63,6 +68,7 @@ export interface HeartbeatRecord extends ProofAdmission {
 
 interface RecordRow extends DecisionRow {
   clone_suspected: boolean;
+  other_labels: boolean;
   renew_after: number | null;
   not_after: number | null;
   issued_at: number | null;
@@ -122,11 +128,12 @@ const recordHeartbeats = async (
   now: number,
 ): Promise<readonly HeartbeatRecord[]> => {
   const json = JSON.stringify(
-    writes.map(({ use, report }, index) => ({
+    writes.map(({ use, report, labels }, index) => ({
       index,
       fingerprint: use.fingerprintSha256,
       sent_at: new Date(use.sentAt).toISOString(),
       expired: use.expired,
+      labels,
       ...report,
     })),
   );
@@ -135,7 +142,7 @@ const recordHeartbeats = async (
   const rows = await db.execute<RecordRow>(sql`
     with input as materialized (
       select * from json_to_recordset(${json}::json)
-        as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, ${columnTypes})
+        as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, labels jsonb, ${columnTypes})
     ), ${decideProofs("heartbeat", now)}, written as (
       insert into collector_health as h
         (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, version_since, running_config_since, config_invalid_since,
@@ -166,6 +173,7 @@ const recordHeartbeats = async (
     select decision.outcome, decision.certificate_id, decision.identity_id, decision.last_sent_at, decision.first_use,
       coalesce(h.certificate_id = decision.certificate_id and h.boot_id <> decision.boot_id
         and h.previous_boot_id = decision.boot_id and h.previous_boot_at >= ${cloneSince}, false) as clone_suspected,
+      decision.reported_labels is distinct from decision.labels as other_labels,
       extract(epoch from decision.renew_after)::float8 * 1000 as renew_after,
       extract(epoch from decision.not_after)::float8 * 1000 as not_after,
       extract(epoch from decision.issued_at)::float8 * 1000 as issued_at,
@@ -183,6 +191,7 @@ const recordHeartbeats = async (
   return rows.map((row) => ({
     ...admissionOf(row),
     isCloneSuspected: row.clone_suspected,
+    hasOtherLabels: row.other_labels,
     renewAfter: row.renew_after,
     notAfter: row.not_after,
     issuedAt: row.issued_at,

@@ -6,6 +6,9 @@ import { anyOf, insertRows, type Paged, type PageRequest, paged, pageOf, substri
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;
 
+/** The row that an enrollment writes: the database fills in the labels. */
+export type EnrolledIdentity = Omit<IdentityRow, "reportedLabels" | "labelSetId">;
+
 /**
  * Finds an identity by name and locks its row until the transaction ends. Foreign keys do not wait for the lock: heartbeats refer to the
  * row meanwhile.
@@ -36,7 +39,7 @@ export const lockIdentitiesByName = async (
 };
 
 /** Inserts identities. */
-export const insertIdentities = async (db: Executor, rows: readonly IdentityRow[]): Promise<void> => {
+export const insertIdentities = async (db: Executor, rows: readonly EnrolledIdentity[]): Promise<void> => {
   await insertRows(db, collectorIdentity, rows);
 };
 

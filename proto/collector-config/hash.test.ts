@@ -6,7 +6,7 @@ import { stringify } from "yaml";
 import { configHash } from "./hash.ts";
 import shared from "./vectors.json" with { type: "json" };
 
-const key = fc.stringMatching(/^[a-z_]{1,8}$/).filter((name) => name !== "management");
+const key = fc.stringMatching(/^[a-z_]{1,8}$/).filter((name) => !["management", "labels"].includes(name));
 const leaf = fc.oneof(fc.string(), fc.integer(), fc.boolean(), fc.constant(null));
 const tree = fc.dictionary(key, fc.oneof(leaf, fc.array(leaf), fc.dictionary(key, leaf)));
 const sha256 = (text: string | undefined) =>
@@ -42,6 +42,13 @@ describe("configHash", () => {
     const managed = await configHash("management: {core_url: u}");
     expect(await configHash(`management: {core_url: u, ${reporting}}`)).toBe(managed);
     expect(await configHash(`nested: {management: {${reporting}}}`)).not.toBe(await configHash("nested: {}"));
+  });
+
+  it("leaves out the labels of the host, and no other key of that name", async () => {
+    const bare = await configHash("buffer: {dir: /q}");
+    expect(await configHash("buffer: {dir: /q}\nlabels: {env: prod}")).toBe(bare);
+    expect(await configHash("labels: {}\nbuffer: {dir: /q}\nmanagement: {desired_config_hash: d}")).toBe(bare);
+    expect(await configHash("buffer: {dir: /q, labels: {env: prod}}")).not.toBe(bare);
   });
 
   it("is null for a text that is not one well-formed document, and hashes an invalid config", async () => {

@@ -5,7 +5,8 @@ const reportingOnlyKeys = ["desired_config_hash", "last_known_good_config_hash"]
 
 /**
  * Computes the hash of a collector config (docs/collector-config.md): the SHA-256, in lowercase hex, of the RFC 8785 form of the YAML
- * tree as written, without the two reporting-only keys and without a `management` that becomes empty. Comments, key order, quoting and
+ * tree as written, without `labels`, the two reporting-only keys and a `management` that becomes empty. Labels belong to one host, so
+ * that hosts with different labels can run one config. Comments, key order, quoting and
  * anchors do not count; defaults are not filled in. Returns null if the text is not one well-formed document; it need not be valid.
  */
 export const configHash = async (text: string): Promise<string | null> => {
@@ -17,10 +18,12 @@ export const configHash = async (text: string): Promise<string | null> => {
 };
 
 const withoutReportingOnly = (tree: Tree): Tree => {
-  if (!isMapping(tree) || !isMapping(tree.management)) return tree;
-  const { management, ...rest } = tree;
+  if (!isMapping(tree)) return tree;
+  const { labels: _, ...counted } = tree;
+  if (!isMapping(counted.management)) return counted;
+  const { management, ...rest } = counted;
   const kept = Object.entries(management).filter(([key]) => !reportingOnlyKeys.includes(key));
-  if (kept.length === Object.keys(management).length) return tree;
+  if (kept.length === Object.keys(management).length) return counted;
   return kept.length === 0 ? rest : { ...rest, management: Object.fromEntries(kept) };
 };
 

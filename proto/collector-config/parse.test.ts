@@ -21,6 +21,7 @@ describe("parseCollectorConfig", () => {
     expect(parsed.ok && parsed.config).toEqual({
       hostId: undefined,
       runAsRootAcknowledged: false,
+      labels: {},
       log: { level: "info", format: "json" },
       sources: [],
       forwarder: {

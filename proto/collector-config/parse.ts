@@ -64,6 +64,7 @@ const toSource = (source: Wire["sources"][number]) => {
 const toConfig = (wire: Wire) => ({
   hostId: wire.host_id,
   runAsRootAcknowledged: wire.run_as_root_acknowledged !== undefined,
+  labels: wire.labels,
   log: wire.log,
   sources: wire.sources.map(toSource),
   forwarder: {

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { Labels } from "../labels.ts";
 
 /** The value of `run_as_root_acknowledged` and of `--allow-root-acknowledged`. */
 export const rootAcknowledgement = "I-UNDERSTAND-ROOT-MODE";
@@ -108,6 +109,7 @@ const Source = v.pipe(
 export const CollectorConfigYaml = section({
   host_id: v.optional(line(253)),
   run_as_root_acknowledged: v.optional(v.literal(rootAcknowledgement)),
+  labels: v.optional(v.pipe(v.unknown(), v.check(isMapping, "must be a mapping"), Labels), {}),
   log: optionalSection({
     level: v.optional(v.picklist(["debug", "info", "warn", "error"]), "info"),
     format: v.optional(v.picklist(["json", "text"]), "json"),

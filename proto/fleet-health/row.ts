@@ -28,6 +28,8 @@ export const FleetHealthRow = v.strictObject({
   hostname: TextOrNull,
   platform: v.string(),
   version: v.string(),
+  /** Those that the host reports and those of its enrollment policy, which win. */
+  labels: v.record(v.string(), v.string()),
   state: v.picklist(fleetStates),
   /** Every condition that applies, in order of precedence: `state` is the first, or `healthy` without one. */
   conditions: v.array(FleetConditionView),

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { Labels } from "../labels.ts";
 import { ProofFields } from "./proof.ts";
 import { Counter, FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
 
@@ -52,6 +53,8 @@ export const HeartbeatRequest = v.object({
     next_attempt_at: v.nullable(StoredTimestamp),
     last_error: v.nullable(FreeText),
   }),
+  /** From the collector's config; those of the enrollment policy win. Without it the host reports none. */
+  labels: v.optional(Labels),
 });
 
 /** A parsed heartbeat: within bounds, with free text truncated and without control characters. */

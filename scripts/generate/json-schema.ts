@@ -13,11 +13,18 @@ export interface SchemaConverter {
 
 type Components = Record<string, JsonSchema>;
 
-/** Documents a check by its message, which states what it expects. Digits that are parsed as a number are an integer. */
+/**
+ * Documents a check by its message, which states what it expects. Digits that are parsed as a number are an integer; a schema that JSON
+ * Schema cannot express has its own in its metadata.
+ */
 const describeCheck: NonNullable<ConversionConfig["overrideAction"]> = ({ valibotAction, jsonSchema }) => {
   const metadata =
     valibotAction.type === "metadata" && "metadata" in valibotAction ? valibotAction.metadata : undefined;
-  const { integer: bounds } = (metadata ?? {}) as { integer?: { minimum: number; maximum: number } };
+  const { integer: bounds, jsonSchema: own } = (metadata ?? {}) as {
+    integer?: { minimum: number; maximum: number };
+    jsonSchema?: JsonSchema;
+  };
+  if (own !== undefined) return own;
   if (bounds !== undefined) return { type: "integer", ...bounds };
   if (valibotAction.type === "ip") return { ...jsonSchema, anyOf: [{ format: "ipv4" }, { format: "ipv6" }] };
   const message = "message" in valibotAction ? valibotAction.message : undefined;

@@ -1,10 +1,10 @@
 import type { IssuedCertificate } from "../../signer/signer.ts";
 import type { CertificateRow } from "../../store/certificates.ts";
-import type { IdentityRow } from "../../store/identities.ts";
+import type { EnrolledIdentity } from "../../store/identities.ts";
 
 /** A recorded certificate and its identity. */
 export interface Issued {
-  identity: IdentityRow;
+  identity: EnrolledIdentity;
   certificate: CertificateRow;
 }
 

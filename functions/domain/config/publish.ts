@@ -91,10 +91,13 @@ export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
         ),
   );
   if (composed.length > 0) throw invalid(composed);
+  if (Object.keys(parsed.config.labels).length > 0) throw invalid([parsed.errorAt(["labels"], labelsMessage, "key")]);
   const hash = await configHash(yaml);
   if (hash === null) throw invalid([{ path: "", message: "has no hash" }]);
   return { yaml, configHash: hash, sizeBytes };
 };
+
+const labelsMessage = "belongs to one host: set labels in the host's own config or in its enrollment policy";
 
 const composedMessage = "must name its directories without braces, classes, groups, backslashes and ..";
 

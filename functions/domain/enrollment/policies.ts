@@ -1,5 +1,6 @@
 import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
+import type { Labels } from "../../../proto/labels.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import * as store from "../../store/policies.ts";
@@ -27,6 +28,7 @@ export interface PolicyDraft {
   maxEnrollmentsPerHour: number;
   allowedSourceCidrs: string[];
   reenrollment: Reenrollment;
+  labels: Labels;
 }
 
 /** Creates an enrollment policy; caps a TTL above 30 days. Throws 409 `policy_name_taken`. */
@@ -63,6 +65,7 @@ export const createPolicy = async (
           max_enrollments_per_hour: policy.maxEnrollmentsPerHour,
           allowed_source_cidrs: policy.allowedSourceCidrs,
           reenrollment: policy.reenrollment,
+          labels: policy.labels,
         },
       },
     );

@@ -18,6 +18,7 @@ import type { Database, Executor } from "../../store/database.ts";
 import { deleteReservations, type ReservationRow } from "../../store/enrollments.ts";
 import { groupTransactions } from "../../store/group-transactions.ts";
 import {
+  type EnrolledIdentity,
   type IdentityRow,
   insertIdentities,
   lockIdentitiesByName,
@@ -108,7 +109,7 @@ interface Plan {
   issue: Issue;
   /** Whether the identity has enrolled before. */
   isKnown: boolean;
-  identity: IdentityRow;
+  identity: EnrolledIdentity;
   certificate: CertificateRow;
 }
 

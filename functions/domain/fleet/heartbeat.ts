@@ -1,7 +1,9 @@
+import type { Labels } from "../../../proto/labels.ts";
 import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import type { Core } from "../../core.ts";
 import { hasAuditEventSince } from "../../store/audit.ts";
 import { createHeartbeatWriter, type HeartbeatRecord, healthReportOf } from "../../store/heartbeats.ts";
+import { updateReportedLabels } from "../../store/labels.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authenticate.ts";
 
@@ -39,9 +41,12 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
   return async (caller, request, origin) => {
     const now = clock.now();
     const { identity } = caller.certificate;
-    const record = await write({ identity, use: proofUseOf(caller, now), report: healthReportOf(request) });
+    const labels = reportedLabelsOf(request);
+    const record = await write({ identity, use: proofUseOf(caller, now), report: healthReportOf(request), labels });
     observe.heartbeat(record.outcome);
     const { certificateId, identityId } = await admitted(core, caller, record, origin);
+    // Apart from the heartbeats' statement: labels rarely change.
+    if (record.hasOtherLabels) await updateReportedLabels(db, { identityId, labels });
     if (record.isCloneSuspected) await auditClone(core, { identity, identityId, certificateId }, origin);
     return {
       serverTime: now,
@@ -51,6 +56,10 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
     };
   };
 };
+
+/** Returns the labels of a report; null without any. */
+const reportedLabelsOf = ({ labels }: HeartbeatRequest): Labels | null =>
+  labels === undefined || Object.keys(labels).length === 0 ? null : labels;
 
 /** Whether `renew_after`, plus the jitter of a tenth of the lifetime that collectors add, has passed. */
 const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, now: number): boolean =>

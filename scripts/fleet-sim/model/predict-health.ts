@@ -106,6 +106,7 @@ const createGrant = async (core: ModelCore, plan: Plan, ttl: keyof Grants): Prom
       maxEnrollments: 0,
       maxEnrollmentsPerHour: 0,
       reenrollment: "deny",
+      labels: {},
     },
     modelOrigin,
   );

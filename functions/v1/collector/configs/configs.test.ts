@@ -78,6 +78,13 @@ describe("POST /v1/collector/configs", () => {
     expect((await publish(sources(`"/var/log/*/{a,b}[0-9].log"`), "?dry_run=true")).status).toBe(200);
   });
 
+  it("rejects labels, which belong to one host", async () => {
+    expect(await publish(`${yaml()}labels: {env: prod}\n`, "?dry_run=true")).toMatchObject({
+      status: 422,
+      body: { code: "config_invalid", errors: [{ path: "labels", line: 9, column: 1 }] },
+    });
+  });
+
   it("stores nothing with dry_run", async () => {
     const before = await test.api<{ items: object[] }>("GET", configsPath, { as: "admin" });
     expect(await publish(yaml(), "?dry_run=true")).toMatchObject({ status: 200, body: { valid: true } });

@@ -31,6 +31,7 @@ export const createPolicyRoute = (core: Pick<Core, "config" | "db" | "clock" | "
         maxEnrollmentsPerHour: body.max_enrollments_per_hour,
         allowedSourceCidrs: body.allowed_source_cidrs,
         reenrollment: body.reenrollment,
+        labels: body.labels,
       };
       return { status: 201, body: policyView(await createPolicy(core, caller, draft, origin)) };
     },

@@ -39,6 +39,7 @@ describe("enrollment policies", () => {
       created_at: new Date(clock.now()).toISOString(),
       created_by: expect.any(String),
       frozen_at: null,
+      labels: {},
     });
     const events = await test.db.execute(sql`select actor_id, outcome from audit_event where target_id = ${body.id}`);
     expect(events).toEqual([{ actor_id: test.people.admin.userId, outcome: "success" }]);
@@ -81,6 +82,9 @@ describe("enrollment policies", () => {
     ["a CIDR with a zone", { allowed_source_cidrs: ["fe80::%eth0/64"] }, "allowed_source_cidrs.0"],
     ["a platform that is none", { allowed_platforms: ["linux/amd64/v2"] }, "allowed_platforms.0"],
     ["a name with a control character", { name: "a\u0000b" }, "name"],
+    ["a label without a value", { labels: { env: "" } }, "labels.env"],
+    ["a label's key with a prefix", { labels: { "example.com/env": "prod" } }, "labels"],
+    ["too many labels", { labels: Object.fromEntries(Array.from({ length: 17 }, (_, n) => [`k${n}`, "v"])) }, "labels"],
     ["a way of re-enrolling that is not known", { reenrollment: "maybe" }, "reenrollment"],
   ])("refuse %s, by path and without quoting the value", async (_, fields, where) => {
     const { status, body } = await create(fields);

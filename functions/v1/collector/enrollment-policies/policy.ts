@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { readCidr } from "../../../../kit/address.ts";
+import { Labels } from "../../../../proto/labels.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import type { PolicyRow } from "../../../store/policies.ts";
 import { Count, Name, Prose } from "../../shapes.ts";
@@ -53,6 +54,8 @@ export const PolicyDraftBody = v.strictObject({
   ),
   allowed_source_cidrs: Cidrs,
   reenrollment: v.optional(v.picklist(["deny", "replace"], "must be deny or replace"), "deny"),
+  /** Of the hosts that the policy admits; they win over those that a host reports. */
+  labels: v.optional(Labels, {}),
 });
 
 /** A policy in a response. */
@@ -72,6 +75,7 @@ export const PolicyView = v.strictObject({
   created_at: IsoTimestamp,
   created_by: v.string(),
   frozen_at: v.nullable(IsoTimestamp),
+  labels: v.record(v.string(), v.string()),
 });
 
 /** Returns the view of a row. */
@@ -91,4 +95,5 @@ export const policyView = (row: PolicyRow): v.InferOutput<typeof PolicyView> => 
   created_at: row.createdAt.toISOString(),
   created_by: row.createdBy,
   frozen_at: row.frozenAt?.toISOString() ?? null,
+  labels: row.labels,
 });

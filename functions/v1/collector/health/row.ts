@@ -17,6 +17,7 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
   hostname: row.hostname,
   platform: row.platform,
   version: row.version,
+  labels: row.labels,
   state: row.state,
   conditions: conditionsOf(row, thresholds, now),
   enrolled_at: timestamp(row.enrolled_at),

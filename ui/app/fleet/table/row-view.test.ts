@@ -13,6 +13,7 @@ const healthy: FleetHealthRow = {
   hostname: "edge-1.example.test",
   platform: "linux/amd64",
   version: "1.4.0",
+  labels: {},
   state: "healthy",
   conditions: [],
   enrolled_at: "2026-11-01T00:00:00.000Z",

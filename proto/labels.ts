@@ -1,0 +1,44 @@
+/**
+ * Labels of hosts: `env`, `team`, `region`, …, each with one value. The syntax is that of Kubernetes' labels without prefixes and
+ * without empty values, so a label is one word of the query language and one cell of a table.
+ */
+import * as v from "valibot";
+
+/** The most labels of one origin: a collector's config, or an enrollment policy. A host has those of both. */
+export const labelsMax = 16;
+
+/** A key or a value: case counts. */
+const labelWord = /^[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$/;
+
+const wordRule =
+  "must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit";
+
+/** Valibot leaves these keys out of a record without an error. */
+const reservedKeys: ReadonlySet<string> = new Set(["constructor", "prototype"]);
+
+/** Whether `text` can be a label's key. */
+export const isLabelKey = (text: string): boolean => labelWord.test(text) && !reservedKeys.has(text);
+
+/** Whether `text` can be a label's value. */
+export const isLabelValue = (text: string): boolean => labelWord.test(text);
+
+const isMapping = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/** Labels by key, at most `labelsMax`. */
+export const Labels = v.pipe(
+  v.custom<Record<string, string>>(isMapping, "must be an object of labels"),
+  v.metadata({
+    jsonSchema: {
+      type: "object",
+      propertyNames: { pattern: labelWord.source },
+      additionalProperties: { type: "string", pattern: labelWord.source },
+      maxProperties: labelsMax,
+    },
+  }),
+  v.check((labels) => Object.keys(labels).every(isLabelKey), `each key ${wordRule}`),
+  v.record(v.string(), v.pipe(v.string("must be a string"), v.check(isLabelValue, wordRule))),
+  v.maxEntries(labelsMax, `must have at most ${labelsMax} entries`),
+);
+
+/** Labels by key. */
+export type Labels = Record<string, string>;
