@@ -7,6 +7,7 @@
 import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
+import { listFirewallChains, removeFirewallChains } from "./firewall-chains.ts";
 import { type CommandOptions, runCommand } from "./run-command.ts";
 
 /** podman, and where its files are. */
@@ -17,6 +18,8 @@ export interface ContainerTools {
   env: Record<string, string>;
   /** Runs podman and returns its stdout. Throws `CommandError`. */
   podman(args: readonly string[], options?: CommandOptions): Promise<string>;
+  /** netavark's chains in the firewall before these tools were opened. */
+  firewallChains: ReadonlySet<string>;
 }
 
 const packages = ["buildah", "podman", "crun", "debootstrap", "docker-compose"];
@@ -97,13 +100,18 @@ export const openContainerTools = async (dir: string): Promise<ContainerTools> =
     // Health checks are run by hand: a machine without systemd has no timers for them.
     DISABLE_HC_SYSTEMD: "true",
   };
-  return { dir, env, podman: (args, options = {}) => runCommand("podman", args, { ...options, env }) };
+  const firewallChains = await listFirewallChains();
+  return { dir, env, firewallChains, podman: (args, options = {}) => runCommand("podman", args, { ...options, env }) };
 };
 
-/** Removes every container and network of these tools and what they mounted; then the folder, unless `keep`. */
-export const closeContainerTools = async ({ dir, podman }: ContainerTools, keep: boolean): Promise<void> => {
+/** Removes every container and network of these tools, their firewall chains and what they mounted; then the folder, unless `keep`. */
+export const closeContainerTools = async (
+  { dir, podman, firewallChains }: ContainerTools,
+  keep: boolean,
+): Promise<void> => {
   await podman(["rm", "--all", "--force", "--volumes", "--time", "1"]).catch(() => undefined);
   await podman(["network", "prune", "--force"]).catch(() => undefined);
+  await removeFirewallChains(firewallChains).catch(() => undefined);
   const mounts = (await readFile("/proc/self/mounts", "utf8")).split("\n").map((line) => line.split(" ")[1] ?? "");
   // Inner mounts first.
   for (const mount of mounts.filter((path) => path.startsWith(`${dir}/`)).reverse())
