@@ -3,15 +3,17 @@ import { fileURLToPath } from "node:url";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** Returns the commit that is checked out and a newline; `unknown` outside a repository. */
-export const readHeadCommit = (): string => {
+const git = (...args: string[]): string | undefined => {
   try {
-    return execFileSync("git", ["rev-parse", "HEAD"], {
-      cwd: root,
-      encoding: "utf8",
-      stdio: ["ignore", "pipe", "ignore"],
-    });
+    return execFileSync("git", args, { cwd: root, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
   } catch {
-    return "unknown\n";
+    return undefined;
   }
 };
+
+/** Returns the commit that is checked out and a newline; `unknown` outside a repository. */
+export const readHeadCommit = (): string => git("rev-parse", "HEAD") ?? "unknown\n";
+
+/** Returns the time of the commit that is checked out; 1970 outside a repository. */
+export const readCommitTime = (): Date =>
+  new Date(Number(git("show", "--no-patch", "--format=%ct", "HEAD") ?? 0) * 1000);

@@ -1,11 +1,9 @@
-import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import packageJson from "../../package.json" with { type: "json" };
-import { readHeadCommit } from "../bundle/read-head-commit.ts";
+import { readCommitTime, readHeadCommit } from "../bundle/read-head-commit.ts";
 import type { BaseImage } from "./base-image.ts";
 import type { ContainerTools } from "./container-tools.ts";
-import { runCommand } from "./run-command.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -49,21 +47,32 @@ const dockerfiles: Readonly<Record<ImageName | "lab", string>> = {
 /** Returns the local name of an image. */
 export const imageReference = (name: string): string => `localhost/svc-${name}:${packageJson.version}`;
 
-/** Builds one image from the repository's files and returns what it became. */
+/**
+ * Builds one image from the repository's files and returns what it became. Every time in it is that of the commit, so that the same commit
+ * and base give the same layers. `fresh` builds every layer, and another local image.
+ */
 export const buildImage = async (
   { podman }: ContainerTools,
-  { name, base, signal }: { name: ImageName | "lab"; base: BaseImage; signal: AbortSignal },
+  {
+    name,
+    base,
+    signal,
+    fresh = false,
+  }: { name: ImageName | "lab"; base: BaseImage; signal: AbortSignal; fresh?: boolean },
 ): Promise<BuiltImage> => {
-  const reference = imageReference(name);
+  const reference = `${imageReference(name)}${fresh ? "-again" : ""}`;
+  const time = readCommitTime();
   const buildArgs = {
     NODE_IMAGE: base.reference,
     VERSION: packageJson.version,
     REVISION: readHeadCommit().trim(),
+    CREATED: time.toISOString(),
   };
   await podman(
     [
       // Health checks exist in Docker's format only.
       ...["build", "--pull=never", "--layers", "--network", "host", "--format", "docker"],
+      ...["--timestamp", String(time.getTime() / 1000), ...(fresh ? ["--no-cache"] : [])],
       ...Object.entries(buildArgs).flatMap(([key, value]) => ["--build-arg", `${key}=${value}`]),
       ...["--file", join(root, dockerfiles[name]), "--target", name, "--tag", reference, root],
     ],
@@ -76,22 +85,4 @@ export const buildImage = async (
   if (name !== "lab" && kind !== "CMD") throw new Error(`${reference} has no health check that runs without a shell`);
   const { User: user = "", Labels: labels = {}, Volumes = {} } = Config;
   return { reference, id, bytes, user, labels, healthCheck, volumes: Object.keys(Volumes) };
-};
-
-/**
- * Writes an image as an OCI layout archive to `file` and returns its size and the digest of its manifest in the archive. A registry
- * computes another digest when it compresses layers anew: a release records the digest of its push.
- */
-export const saveImage = async (
-  { podman }: ContainerTools,
-  { reference }: Pick<BuiltImage, "reference">,
-  file: string,
-): Promise<{ file: string; bytes: number; digest: string }> => {
-  await podman(["save", "--quiet", "--format", "oci-archive", "--output", file, reference]);
-  const index = JSON.parse(await runCommand("tar", ["-xOf", file, "index.json"])) as {
-    manifests: { digest: string }[];
-  };
-  const digest = index.manifests[0]?.digest;
-  if (digest === undefined) throw new Error(`${file} holds no manifest`);
-  return { file, bytes: (await stat(file)).size, digest };
 };

@@ -1,20 +1,23 @@
 /**
- * `bun run images [-- --require-real] [--install] [--work DIR] [--out DIR] [--compose]`: builds the images of core, collector and web and runs them
- * together once. The base is the official image of Node where a registry can be reached, else a stand-in (`BASE=stand-in`, an error
- * with `--require-real`). `--out` writes each image as an OCI layout archive; `--work` keeps podman's files there for the next run;
- * `--compose` also runs compose.yaml with compose.lab.yaml; `--install` installs podman and docker-compose with apt-get. Prints one JSON object with sizes and digests; exit code 1 if a check failed. Without podman
- * it prints `SKIPPED` with the reason, and exits with 0 unless `--require-real`.
+ * `bun run images [-- --require-real] [--install] [--work DIR] [--out DIR] [--twice] [--compose]`: builds the images of core, collector and
+ * web and runs them together once. The base is the official image of Node where a registry can be reached, else a stand-in (`BASE=stand-in`,
+ * an error with `--require-real`). `--out` writes each image as an OCI layout archive. `--twice` builds each again without a cache, and
+ * fails unless it has the same digest. `--compose` also runs compose.yaml with compose.lab.yaml. `--install` installs podman and
+ * docker-compose with apt-get; `--work` keeps podman's files for the next run. Prints one JSON object with sizes and digests; exit code 1
+ * if a check failed. Without podman it prints `SKIPPED` with the reason, and exits with 0 unless `--require-real`.
  */
-import { chmod, mkdir, mkdtemp } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
+import { readCommitTime } from "../bundle/read-head-commit.ts";
 import { reportFromLab } from "../lab/context.ts";
 import { prepareBase } from "./base-image.ts";
-import { type BuiltImage, buildImage, type ImageName, imageNames, saveImage } from "./build-images.ts";
+import { type BuiltImage, buildImage, type ImageName, imageNames } from "./build-images.ts";
 import { composeTest } from "./compose-test.ts";
 import { closeContainerTools, installContainerTools, openContainerTools, whySkipped } from "./container-tools.ts";
+import { saveImage } from "./save-image.ts";
 import { smokeTest } from "./smoke-test.ts";
 
 const megabyte = 1_000_000;
@@ -28,6 +31,7 @@ const { values } = parseArgs({
     work: { type: "string" },
     out: { type: "string" },
     compose: { type: "boolean", default: false },
+    twice: { type: "boolean", default: false },
   },
 });
 
@@ -41,19 +45,30 @@ const run = async (work: string): Promise<void> =>
     const base = await prepareBase(tools, { requireReal: values["require-real"], progress });
     const built: Partial<Record<ImageName, BuiltImage>> = {};
     const images: Partial<Record<ImageName, object>> = {};
-    if (values.out !== undefined) await mkdir(values.out, { recursive: true });
+    const out = resolve(values.out ?? join(context.dir, "archives"));
+    await mkdir(out, { recursive: true });
+    const timestamp = readCommitTime();
+    const differing: ImageName[] = [];
     for (const name of imageNames) {
       progress(`building ${name}`);
       const image = await buildImage(tools, { name, base, signal });
-      const file = values.out && join(resolve(values.out), `svc-${name}-${packageJson.version}.oci.tar`);
+      const file = join(out, `svc-${name}-${packageJson.version}.oci.tar`);
+      const { digest, bytes } = await saveImage(tools, { reference: image.reference, file, timestamp });
       built[name] = image;
-      images[name] = { ...image, archive: file ? await saveImage(tools, image, file) : null };
+      images[name] = { ...image, digest, archive: values.out === undefined ? null : { file, bytes } };
+      if (!values.twice) continue;
+      progress(`building ${name} again`);
+      const { reference } = await buildImage(tools, { name, base, signal, fresh: true });
+      const again = await saveImage(tools, { reference, file: `${file}.again`, timestamp });
+      if (again.digest === digest) await rm(again.file);
+      else differing.push(name);
     }
     const small = Object.values(built).every(({ bytes }) => bytes < bytesMax);
     const smoke = await smokeTest(tools, built as Record<ImageName, BuiltImage>, context, cleanup);
     const compose = values.compose ? await composeTest(tools, { base, context, cleanup }) : null;
-    const ok = small && smoke.ok && compose?.ok !== false;
-    return { ok, version: packageJson.version, base, images, bytes_max: bytesMax, smoke, compose };
+    const ok = small && smoke.ok && compose?.ok !== false && differing.length === 0;
+    const builds = values.twice ? 2 : 1;
+    return { ok, version: packageJson.version, base, images, builds, differing, bytes_max: bytesMax, smoke, compose };
   });
 
 const work = values.work === undefined ? await mkdtemp(join(tmpdir(), "images-")) : resolve(values.work);

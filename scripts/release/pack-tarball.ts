@@ -8,11 +8,17 @@ import { compareText } from "../release-manifest/release-path.ts";
 /** A file of a tarball: its name there, and its content or the file that has it. */
 export type PackedFile = { name: string; executable?: boolean } & ({ from: string } | { text: string });
 
-/**
- * Writes a gzip-compressed tarball. The same names and contents give the same bytes: files are sorted, belong to root, have mode 0644 or
- * 0755, and `timestamp` as their time.
- */
+/** Writes a gzip-compressed tarball of `packFiles`. */
 export const packTarball = async (output: string, files: readonly PackedFile[], timestamp: Date): Promise<void> => {
+  const level = constants.Z_BEST_COMPRESSION;
+  await writeFile(output, await promisify(gzip)(await packFiles(files, timestamp), { level }));
+};
+
+/**
+ * Returns a tar archive. The same names and contents give the same bytes: files are sorted, belong to root, have mode 0644 or 0755, and
+ * `timestamp` as their time.
+ */
+export const packFiles = async (files: readonly PackedFile[], timestamp: Date): Promise<Buffer> => {
   const archive = pack();
   const collected = buffer(archive);
   for (const file of files.toSorted((a, b) => compareText(a.name, b.name))) {
@@ -21,6 +27,5 @@ export const packTarball = async (output: string, files: readonly PackedFile[], 
     archive.entry({ name: file.name, mode: file.executable ? 0o755 : 0o644, mtime: timestamp, ...owner }, content);
   }
   archive.finalize();
-  const level = constants.Z_BEST_COMPRESSION;
-  await writeFile(output, await promisify(gzip)(await collected, { level }));
+  return collected;
 };
