@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the root file system of the images in $1: Node, the libraries that it links, and the users. No shell, no package manager.
-# Each library's package stays listed in var/lib/dpkg/status.d, where scanners look for it, with its licence in usr/share/doc.
+# Each library's package stays listed in var/lib/dpkg/status.d, where scanners look for it, with its license in usr/share/doc.
 set -eu
 root=$1
 

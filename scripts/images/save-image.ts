@@ -42,7 +42,7 @@ export const saveImage = async (
 };
 
 /** Returns the files of an OCI layout without the comments in its history, and the digest of its manifest then. */
-export const normalize = async (layout: string): Promise<{ files: PackedFile[]; digest: string }> => {
+const normalize = async (layout: string): Promise<{ files: PackedFile[]; digest: string }> => {
   const blobPath = (digest: string) => `blobs/sha256/${digest.slice("sha256:".length)}`;
   const readJson = async <Content>(path: string): Promise<Content> =>
     JSON.parse(await readFile(join(layout, path), "utf8"));

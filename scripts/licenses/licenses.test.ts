@@ -16,7 +16,7 @@ const licensed = (license: string | null): ShippedPackage => ({
 });
 
 it.each(["MIT", "(MIT OR GPL-3.0-only)", "Apache-2.0 AND (BSD-3-Clause OR LGPL-3.0-only)", "ISC"])(
-  "accepts the permissive licence %s",
+  "accepts the permissive license %s",
   (license) => {
     expect(licenseFaults([licensed(license)])).toEqual([]);
   },
@@ -30,8 +30,8 @@ it.each([
   ["BSD", "is not an SPDX expression"],
   ["SEE LICENSE IN LICENSE", "is not an SPDX expression"],
   ["UNLICENSED", "is not an SPDX expression"],
-  [null, "states no licence"],
-])("rejects the licence %s", (license, fault) => {
+  [null, "states no license"],
+])("rejects the license %s", (license, fault) => {
   expect(licenseFaults([licensed(license)])).toEqual([expect.stringContaining(fault)]);
 });
 
@@ -66,7 +66,7 @@ it("finds the packages with code in a bundle, with the digests of bun.lock, and 
   expect(postgres).toMatchObject({ name: "postgres", patched: true });
 });
 
-it("lists each package once with the artifacts that contain it, and its licence text in the notices", () => {
+it("lists each package once with the artifacts that contain it, and its license text in the notices", () => {
   const artifacts = [
     { path: "a", packages: [licensed("MIT")] },
     { path: "b", packages: [licensed("MIT")] },

@@ -15,7 +15,7 @@ export interface ShippedPackage {
   integrity: string;
   /** True if `patches/` changes it. */
   patched: boolean;
-  /** The texts of its licence files, by file name. */
+  /** The texts of its license files, by file name. */
   texts: ReadonlyArray<{ file: string; text: string }>;
 }
 

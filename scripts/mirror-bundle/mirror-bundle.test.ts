@@ -36,7 +36,7 @@ beforeEach(async () => {
   const release = join(dir, "release");
   await mkdir(join(release, "sboms"), { recursive: true });
   await writeFile(join(release, "server.tar.gz"), "server");
-  await writeFile(join(release, "LICENSES.md"), "licences");
+  await writeFile(join(release, "LICENSES.md"), "licenses");
   await writeFile(
     join(release, "sboms/server.json"),
     JSON.stringify({ metadata: { timestamp: "2026-01-02T03:04:05.000Z" } }),

@@ -12,7 +12,7 @@ export interface DebianPackage {
   executable: string;
   completions: Record<"bash" | "zsh" | "fish", string>;
   version: string;
-  /** The licence texts of what the executable contains. */
+  /** The license texts of what the executable contains. */
   notices: string;
 }
 

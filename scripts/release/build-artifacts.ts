@@ -3,14 +3,14 @@ import { copyFile, mkdir, rm } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { build as buildPages } from "vite";
 import { filesBelow } from "../bundle/build-folder.ts";
 import { bundleProgram, type ProgramName, programEntries, programNames } from "../bundle/bundle-programs.ts";
 import { bundleUi, uiPath } from "../bundle/bundle-ui.ts";
 import { printNotices } from "../licenses/licenses.ts";
+import { nodePackages, programPackages } from "../licenses/program-packages.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "../licenses/shipped-packages.ts";
 import { buildDebianPackage } from "../package-collector/build-debian-package.ts";
-import { buildExecutable, nodePackage } from "../package-collector/build-executable.ts";
+import { buildExecutable } from "../package-collector/build-executable.ts";
 import { createCompletions } from "../package-collector/completions.ts";
 import { type PackedFile, packTarball } from "./pack-tarball.ts";
 
@@ -22,6 +22,8 @@ export interface BuiltArtifact {
   kind: "bundle" | "executable" | "debian-package" | "npm-package";
   platform: string;
   packages: readonly ShippedPackage[];
+  /** The files of a bundle, below its folder. */
+  files?: readonly PackedFile[];
 }
 
 /** What all artifacts of a release have in common. */
@@ -46,7 +48,6 @@ const packProgram = async (release: ReleaseBuild, name: ProgramName): Promise<Bu
   const folder = join(root, "dist", name);
   await mkdir(folder, { recursive: true });
   const metafile = await bundleProgram(programEntries[name], folder);
-  const sources = shippedFiles(metafile);
   const files: PackedFile[] = [
     licenseFile,
     { name: "dist/COMMIT", text: release.commit },
@@ -55,17 +56,16 @@ const packProgram = async (release: ReleaseBuild, name: ProgramName): Promise<Bu
   if (name === "svc-web") {
     await bundleUi();
     files.push(...(await packedBelow(uiPath, "dist/ui")));
-    sources.push(...(await pageModules()));
   }
   if (name !== "svc-collector" && name !== "svc-release-manifest")
     for (const part of ["drizzle/migrations", "drizzle/sql"])
       files.push(...(await packedBelow(join(root, part), part)));
-  const packages = await packagesOf(root, sources);
+  const packages = await programPackages(name, metafile);
   files.push({ name: "THIRD-PARTY-NOTICES", text: printNotices(packages) });
   const title = `${name}-${release.version}`;
   const inFolder = files.map((file) => ({ ...file, name: `${title}/${file.name}` }));
   await packTarball(join(release.out, `${title}.tar.gz`), inFolder, release.timestamp);
-  return { path: `${title}.tar.gz`, kind: "bundle", platform: "any", packages };
+  return { path: `${title}.tar.gz`, kind: "bundle", platform: "any", packages, files };
 };
 
 /** Returns the files below a folder, as packed below `prefix`. INPUTS.json serves builds alone. */
@@ -74,30 +74,6 @@ const packedBelow = async (folder: string, prefix: string): Promise<PackedFile[]
     .filter((file) => file !== "INPUTS.json" && !file.includes(".test."))
     .map((file) => ({ name: `${prefix}/${file}`, from: join(folder, file) }));
 
-/** Returns the modules with code in the operator UI, by a build that writes nothing. */
-const pageModules = async (): Promise<string[]> => {
-  const built = await buildPages({
-    configFile: join(root, "vite.config.ts"),
-    logLevel: "error",
-    build: { write: false },
-  });
-  const outputs = [built].flat().flatMap((result) => ("output" in result ? result.output : []));
-  return outputs.flatMap((output) =>
-    output.type !== "chunk"
-      ? []
-      : Object.entries(output.modules)
-          .filter(([, { renderedLength }]) => renderedLength > 0)
-          .flatMap(([id]) => moduleFile(id)),
-  );
-};
-
-/** Modules without a file are code of vite and rolldown; their names start with a zero byte. */
-const moduleFile = (id: string): string[] => {
-  const helper = /^\0(vite|rolldown)\//.exec(id)?.[1];
-  if (helper !== undefined) return [`node_modules/${helper}/package.json`];
-  return id.startsWith(root) ? [id.slice(root.length).split("?")[0] ?? ""] : [];
-};
-
 /** The collector as one executable, and the same in a Debian package. */
 const packCollector = async (release: ReleaseBuild): Promise<BuiltArtifact[]> => {
   const { out, version, commit } = release;
@@ -105,7 +81,7 @@ const packCollector = async (release: ReleaseBuild): Promise<BuiltArtifact[]> =>
   const { executable, metafile } = await buildExecutable(work, commit);
   const name = `svc-collector-${version}-${process.platform}-${process.arch}`;
   await copyFile(executable, join(out, name));
-  const packages = await packagesOf(root, [...shippedFiles(metafile), nodePackage]);
+  const packages = [...(await packagesOf(root, shippedFiles(metafile))), ...(await nodePackages())];
   const notices = printNotices(packages);
   const completions = await createCompletions();
   const debianPackage = await buildDebianPackage(work, { executable, completions, version, notices });

@@ -15,8 +15,8 @@ it("reads images and their digests from a folder of archives", async () => {
   for (const name of ["web", "core"]) await writeImageArchive(join(dir, `svc-${name}-0.2.0.oci.tar`));
   await writeFile(join(dir, "notes.txt"), "");
   expect(await readImages(dir, "0.2.0")).toEqual([
-    { name: "core", ref: `svc-core:0.2.0@sha256:${sampleImageDigest}` },
-    { name: "web", ref: `svc-web:0.2.0@sha256:${sampleImageDigest}` },
+    { name: "core", ref: `svc-core:0.2.0@sha256:${sampleImageDigest}`, archive: join(dir, "svc-core-0.2.0.oci.tar") },
+    { name: "web", ref: `svc-web:0.2.0@sha256:${sampleImageDigest}`, archive: join(dir, "svc-web-0.2.0.oci.tar") },
   ]);
   await expect(readImages(dir, "0.3.0")).rejects.toThrow("is not named svc-<name>-0.3.0.oci.tar");
 });

@@ -12,7 +12,7 @@ const shipped = (name: string, license: string): ShippedPackage => ({
   texts: [],
 });
 
-it("U2: an SBOM has what ships, with purl, licence and digest, and is the same whatever the order", async () => {
+it("U2: an SBOM has what ships, with purl, license and digest, and is the same whatever the order", async () => {
   const packages = [shipped("b", "MIT"), shipped("@scope/a", "(MIT OR Apache-2.0)")];
   const artifact = { path: "server.tar.gz", version: "0.2.0", sha256: "ab".repeat(32), packages };
   const timestamp = new Date("2026-01-02T03:04:05Z");

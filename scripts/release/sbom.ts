@@ -5,7 +5,7 @@ import { JSON as JsonNormalizers, JsonSerializer } from "@cyclonedx/cyclonedx-li
 import { Spec1dot6 } from "@cyclonedx/cyclonedx-library/Spec";
 import { JsonStrictValidator } from "@cyclonedx/cyclonedx-library/Validation";
 import parseExpression from "spdx-expression-parse";
-import { licenseOf } from "../licenses/licenses.ts";
+import { licenseOf, type SystemPackage } from "../licenses/licenses.ts";
 import type { ShippedPackage } from "../licenses/shipped-packages.ts";
 
 /** The artifact that an SBOM describes. */
@@ -14,6 +14,8 @@ export interface DescribedArtifact {
   version: string;
   sha256: string;
   packages: readonly ShippedPackage[];
+  /** What an image contains beside its program; undefined for anything else. */
+  system?: readonly SystemPackage[];
 }
 
 /** The value of `format` in a manifest. */
@@ -25,15 +27,22 @@ export const sbomFormat = "CycloneDX 1.6";
  */
 export const createSbom = async (artifact: DescribedArtifact, timestamp: Date): Promise<string> => {
   const licenses = new Factories.LicenseFactory(parseExpression);
-  const subject = new Models.Component(ComponentType.Application, artifact.path, {
-    bomRef: artifact.path,
-    version: artifact.version,
-    hashes: new Models.HashDictionary([[HashAlgorithm["SHA-256"], artifact.sha256]]),
-    licenses: new Models.LicenseRepository([licenses.makeFromString("Apache-2.0")]),
-  });
+  const subject = new Models.Component(
+    artifact.system ? ComponentType.Container : ComponentType.Application,
+    artifact.path,
+    {
+      bomRef: artifact.path,
+      version: artifact.version,
+      hashes: new Models.HashDictionary([[HashAlgorithm["SHA-256"], artifact.sha256]]),
+      licenses: new Models.LicenseRepository([licenses.makeFromString("Apache-2.0")]),
+    },
+  );
   const bom = new Models.Bom({ metadata: new Models.Metadata({ timestamp, component: subject }) });
-  for (const entry of artifact.packages) {
-    const component = componentOf(entry, licenses);
+  const components = [
+    ...artifact.packages.map((entry) => componentOf(entry, licenses)),
+    ...(artifact.system ?? []).map((entry) => systemComponentOf(entry, licenses)),
+  ];
+  for (const component of components) {
     bom.components.add(component);
     subject.dependencies.add(component.bomRef);
   }
@@ -43,6 +52,15 @@ export const createSbom = async (artifact: DescribedArtifact, timestamp: Date): 
   if (fault !== null) throw new Error(`the SBOM of ${artifact.path} is not valid: ${JSON.stringify(fault)}`);
   return text;
 };
+
+const systemComponentOf = (entry: SystemPackage, licenses: Factories.LicenseFactory): Models.Component =>
+  new Models.Component(ComponentType.Library, entry.name, {
+    bomRef: entry.purl,
+    version: entry.version,
+    purl: entry.purl,
+    hashes: new Models.HashDictionary(entry.sha256 === undefined ? [] : [[HashAlgorithm["SHA-256"], entry.sha256]]),
+    licenses: new Models.LicenseRepository([licenses.makeFromString(entry.license)]),
+  });
 
 const componentOf = (entry: ShippedPackage, licenses: Factories.LicenseFactory): Models.Component => {
   const [scope, name] = entry.name.startsWith("@") ? entry.name.split("/") : [undefined, entry.name];

@@ -9,8 +9,9 @@ import { createManifest, printManifest } from "../release-manifest/release-manif
 import { parseReleaseSpec, type ReleaseSpec } from "../release-manifest/release-spec.ts";
 import { manifestFile } from "../release-manifest/verify-bundle.ts";
 import { buildArtifacts, type ReleaseBuild } from "./build-artifacts.ts";
+import { describeImages } from "./describe-images.ts";
 import { readImages } from "./read-images.ts";
-import { createSbom, sbomFormat } from "./sbom.ts";
+import { createSbom, type DescribedArtifact, sbomFormat } from "./sbom.ts";
 
 const releaseFiles = {
   spec: "release-spec.json",
@@ -18,33 +19,37 @@ const releaseFiles = {
 } as const;
 
 /**
- * Builds a release into `out`: artifacts, an SBOM for each, the licence list, the spec, the manifest and SHA256SUMS. `imagesPath` is
- * a JSON file `{images: [{name, ref}]}` or a folder of image archives. Throws if a licence is not permissive.
+ * Builds a release into `out`: artifacts, an SBOM for each and for each image in an archive, the license list, the spec, the manifest and SHA256SUMS. `imagesPath` is
+ * a JSON file `{images: [{name, ref}]}` or a folder of image archives. Throws if a license is not permissive, or an image contains
+ * another program than the release.
  */
 export const writeRelease = async (release: ReleaseBuild, imagesPath: string | undefined): Promise<ReleaseSpec> => {
   const { out, version, timestamp } = release;
   // First, because it can be wrong.
   const images = imagesPath === undefined ? [] : await readImages(imagesPath, version);
   const artifacts = await buildArtifacts(release);
+  const shippedImages = await describeImages(release, images, artifacts);
   const faults = licenseFaults(artifacts.flatMap(({ packages }) => packages));
-  if (faults.length > 0) throw new Error(`licences:\n  ${[...new Set(faults)].join("\n  ")}`);
+  if (faults.length > 0) throw new Error(`licenses:\n  ${[...new Set(faults)].join("\n  ")}`);
   await mkdir(join(out, "sboms"));
   const sboms: ReleaseSpec["sboms"] = [];
-  for (const { path, packages } of artifacts) {
-    const { sha256 } = await measureFile(out, path);
-    const sbom = `sboms/${path}.cdx.json`;
-    await writeFile(join(out, sbom), await createSbom({ path, version, sha256, packages }, timestamp));
-    sboms.push({ path: sbom, format: sbomFormat, for: path });
-  }
+  const writeSbom = async (described: Omit<DescribedArtifact, "version">, subject: string) => {
+    const path = `sboms/${described.path}.cdx.json`;
+    await writeFile(join(out, path), await createSbom({ ...described, version }, timestamp));
+    sboms.push({ path, format: sbomFormat, for: subject });
+  };
+  for (const { path, packages } of artifacts)
+    await writeSbom({ path, packages, sha256: (await measureFile(out, path)).sha256 }, path);
+  for (const { name, ...image } of shippedImages) await writeSbom(image, name);
   const spec = {
     version,
     artifacts: artifacts.map(({ path, kind, platform }) => ({ path, kind, platform })),
     sboms,
-    images,
+    images: images.map(({ name, ref }) => ({ name, ref })),
   };
   const text = `${JSON.stringify(spec, null, 2)}\n`;
   await writeFile(join(out, releaseFiles.spec), text);
-  await writeFile(join(out, releaseFiles.licenses), printLicenses(artifacts));
+  await writeFile(join(out, releaseFiles.licenses), printLicenses([...artifacts, ...shippedImages]));
   const checked = parseReleaseSpec(Buffer.from(text));
   await writeFile(join(out, manifestFile), printManifest(await createManifest(out, checked)));
   await writeChecksums(out);
