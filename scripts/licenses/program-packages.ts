@@ -3,10 +3,12 @@ import { fileURLToPath } from "node:url";
 import type { Metafile } from "esbuild";
 import { build } from "vite";
 import type { ProgramName } from "../bundle/bundle-programs.ts";
-import { nodePackage } from "../package-collector/build-executable.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "./shipped-packages.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
+
+/** A file of the package whose Node is in executables and images. */
+const nodePackage = `node_modules/node-${process.platform}-${process.arch}/package.json`;
 
 /** Returns the packages with code in the bundle of a program; for svc-web, also in its pages. `metafile` is what `bundleProgram` returned. */
 export const programPackages = async (name: ProgramName, metafile: Metafile): Promise<ShippedPackage[]> =>

@@ -6,9 +6,6 @@ import { build, type Metafile } from "esbuild";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** A file of the package whose Node is in the executable. */
-export const nodePackage = `node_modules/node-${process.platform}-${process.arch}/package.json`;
-
 /**
  * Builds the collector and Node as one file at `<dir>/svc-collector`; returns its path and what its script was made of. It reads no
  * options for Node from the environment. The same sources give the same bytes, whatever `dir` is.
