@@ -261,7 +261,10 @@ CREATE TABLE "fleet_host" (
 	"running_config_since" timestamp (3) with time zone NOT NULL,
 	"condition_since" timestamp (3) with time zone NOT NULL,
 	"version_since" timestamp (3) with time zone NOT NULL,
+	"last_auth_failure_at" timestamp (3) with time zone NOT NULL,
 	"queue_bytes" bigint NOT NULL,
+	"queue_bytes_max" bigint NOT NULL,
+	"dropped_records" bigint NOT NULL,
 	"label_set_id" integer NOT NULL,
 	"renewal_failed" boolean NOT NULL,
 	"config_invalid" boolean NOT NULL,
@@ -271,6 +274,7 @@ CREATE TABLE "fleet_host" (
 	"platform" text COLLATE "C" NOT NULL,
 	"identity" text COLLATE "C" NOT NULL,
 	"device_id" text COLLATE "C" NOT NULL,
+	"hostname" text COLLATE "C" NOT NULL,
 	"search" text COLLATE "C" NOT NULL,
 	"successor_id" uuid,
 	"desired_config" "bytea" NOT NULL,
@@ -365,6 +369,7 @@ ALTER TABLE "authentication_identity" ADD CONSTRAINT "authentication_identity_us
 CREATE INDEX "audit_event_time" ON "audit_event" USING btree ("occurred_at","id");--> statement-breakpoint
 CREATE INDEX "audit_event_target" ON "audit_event" USING btree ("target_id");--> statement-breakpoint
 CREATE INDEX "audit_event_action" ON "audit_event" USING btree ("action","occurred_at");--> statement-breakpoint
+CREATE INDEX "certificate_serial" ON "certificate" USING btree ("serial_number");--> statement-breakpoint
 CREATE INDEX "certificate_identity" ON "certificate" USING btree ("identity_id","issued_at");--> statement-breakpoint
 CREATE INDEX "certificate_token_key" ON "certificate" USING btree ("token_id","spki_sha256");--> statement-breakpoint
 CREATE UNIQUE INDEX "certificate_one_successor" ON "certificate" USING btree ("predecessor_id") WHERE "certificate"."status" = 'active';--> statement-breakpoint

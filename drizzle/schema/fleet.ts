@@ -97,8 +97,11 @@ export const fleetHost = pgTable(
     conditionSince: timestamp("condition_since").notNull(),
     /** Time of the first heartbeat with the current version; of the enrollment before the first heartbeat. */
     versionSince: timestamp("version_since").notNull(),
-    /** -1 before the first heartbeat. */
+    lastAuthFailureAt: timestamp("last_auth_failure_at").notNull(),
+    /** -1 before the first heartbeat, as the limit and the dropped records. */
     queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
+    queueBytesMax: bigint("queue_bytes_max", { mode: "number" }).notNull(),
+    droppedRecords: bigint("dropped_records", { mode: "number" }).notNull(),
     /** The labels of the host, as a row of `label_set`. */
     labelSetId: integer("label_set_id").notNull(),
     renewalFailed: boolean("renewal_failed").notNull(),
@@ -109,7 +112,9 @@ export const fleetHost = pgTable(
     platform: byteText("platform").notNull(),
     identity: byteText("identity").notNull(),
     deviceId: byteText("device_id").notNull(),
-    /** The identity and, unless it contains it, the device id, in lower case. */
+    /** Empty when it is not known. */
+    hostname: byteText("hostname").notNull(),
+    /** The identity and, unless contained, the device id and the hostname, in lower case. */
     search: byteText("search").notNull(),
     /** The unused successor, expired or not. */
     successorId: uuid("successor_id"),

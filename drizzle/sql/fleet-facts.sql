@@ -29,6 +29,14 @@ RETURNS timestamptz LANGUAGE sql IMMUTABLE AS $$
 	END
 $$;
 
+-- What a search for a text reads, by the collation of the database, whatever the collation of the columns. Each name once.
+CREATE OR REPLACE FUNCTION "fleet_search"("identity" text, "device_id" text, "hostname" text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
+	SELECT lower((identity
+		|| CASE WHEN strpos(lower(identity COLLATE "default"), lower(device_id COLLATE "default")) > 0 THEN '' ELSE E'\n' || device_id END
+		|| CASE WHEN strpos(lower((identity || E'\n' || device_id) COLLATE "default"), lower(hostname COLLATE "default")) > 0 THEN ''
+			ELSE E'\n' || hostname END) COLLATE "default")
+$$;
+
 CREATE OR REPLACE VIEW "fleet_facts" AS
 SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 	coalesce(h.last_heartbeat_at, '-infinity') AS last_heartbeat_at,
@@ -52,7 +60,10 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 		ELSE coalesce(h.reported_since, '-infinity')
 	END::timestamptz(3) AS condition_since,
 	coalesce(h.version_since, h.last_heartbeat_at, i.enrolled_at) AS version_since,
-	coalesce(h.queue_bytes, -1) AS queue_bytes, i.label_set_id,
+	coalesce(i.last_auth_failure_at, '-infinity') AS last_auth_failure_at,
+	coalesce(h.queue_bytes, -1) AS queue_bytes,
+	coalesce(h.queue_bytes_max, -1) AS queue_bytes_max,
+	coalesce(h.dropped_records_total, -1) AS dropped_records, i.label_set_id,
 	coalesce(h.renewal_status = 'failed', false) AS renewal_failed,
 	coalesce(NOT h.config_valid, false) AS config_invalid,
 	coalesce(h.queue_at_risk OR h.dropped_since_previous, false) AS queue_at_risk,
@@ -61,7 +72,8 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 	coalesce(h.collector_version, i.collector_version) AS version,
 	coalesce(h.platform, i.platform) AS platform,
 	i.identity, i.device_id,
-	lower(i.identity || CASE WHEN strpos(lower(i.identity), lower(i.device_id)) > 0 THEN '' ELSE E'\n' || i.device_id END) AS search,
+	coalesce(h.hostname, i.hostname, '') AS hostname,
+	fleet_search(i.identity, i.device_id, coalesce(h.hostname, i.hostname, '')) AS search,
 	s.id AS successor_id,
 	fleet_hash(coalesce(a.config_hash, h.desired_config_hash)) AS desired_config,
 	fleet_hash(h.running_config_hash) AS running_config, fleet_hash(h.last_known_good_config_hash) AS last_known_good_config
@@ -74,8 +86,8 @@ CROSS JOIN LATERAL (
 	ORDER BY own.first_used_at DESC NULLS LAST, own.issued_at DESC, own.id DESC LIMIT 1
 ) c
 LEFT JOIN LATERAL (
-	SELECT last_heartbeat_at, queue_bytes, queue_at_risk, dropped_since_previous, renewal_status, config_valid, collector_version, platform,
-		desired_config_hash, running_config_hash, last_known_good_config_hash, running_config_since, version_since,
+	SELECT last_heartbeat_at, hostname, queue_bytes, queue_bytes_max, dropped_records_total, queue_at_risk, dropped_since_previous,
+		renewal_status, config_valid, collector_version, platform, desired_config_hash, running_config_hash, last_known_good_config_hash, running_config_since, version_since,
 		fleet_reported_since(last_heartbeat_at, renewal_status = 'failed', renewal_failed_since, NOT config_valid, config_invalid_since,
 			queue_at_risk OR dropped_since_previous, queue_at_risk_since) AS reported_since
 	FROM collector_health WHERE identity_id = i.id LIMIT 1

@@ -6,7 +6,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
 	c record;
 BEGIN
-	FOR c IN SELECT identity_id, last_heartbeat_at, queue_bytes, renewal_status = 'failed' AS renewal_failed,
+	FOR c IN SELECT identity_id, last_heartbeat_at, hostname, queue_bytes, queue_bytes_max, dropped_records_total,
+		renewal_status = 'failed' AS renewal_failed,
 		NOT config_valid AS config_invalid, queue_at_risk OR dropped_since_previous AS queue_at_risk, collector_version,
 		platform, fleet_hash(desired_config_hash) AS desired, fleet_hash(running_config_hash) AS running,
 		fleet_hash(last_known_good_config_hash) AS last_known_good,
@@ -17,7 +18,10 @@ BEGIN
 		FROM changed ORDER BY identity_id
 	LOOP
 		UPDATE fleet_host SET
-			last_heartbeat_at = c.last_heartbeat_at, queue_bytes = c.queue_bytes, renewal_failed = c.renewal_failed,
+			last_heartbeat_at = c.last_heartbeat_at, queue_bytes = c.queue_bytes, queue_bytes_max = c.queue_bytes_max,
+			dropped_records = c.dropped_records_total, hostname = c.hostname,
+			search = CASE WHEN hostname = c.hostname THEN search ELSE fleet_search(identity, device_id, c.hostname) END,
+			renewal_failed = c.renewal_failed,
 			config_invalid = c.config_invalid, queue_at_risk = c.queue_at_risk, version = c.collector_version,
 			platform = c.platform, running_config_since = c.running_config_since, version_since = c.version_since,
 			condition_since = CASE WHEN revoked_from = '-infinity' THEN condition_since ELSE c.reported_since END,

@@ -13,11 +13,12 @@ BEGIN
 		certificate_id = excluded.certificate_id, enrolled_at = excluded.enrolled_at,
 		last_heartbeat_at = excluded.last_heartbeat_at, last_envelope_at = excluded.last_envelope_at,
 		certificate_not_after = excluded.certificate_not_after, revoked_from = excluded.revoked_from,
-		expired_from = excluded.expired_from, expiring_from = excluded.expiring_from, queue_bytes = excluded.queue_bytes,
+		expired_from = excluded.expired_from, expiring_from = excluded.expiring_from, last_auth_failure_at = excluded.last_auth_failure_at,
+		queue_bytes = excluded.queue_bytes, queue_bytes_max = excluded.queue_bytes_max, dropped_records = excluded.dropped_records,
 		label_set_id = excluded.label_set_id,
 		renewal_failed = excluded.renewal_failed, config_invalid = excluded.config_invalid,
 		queue_at_risk = excluded.queue_at_risk, drift = excluded.drift, version = excluded.version,
-		platform = excluded.platform, identity = excluded.identity, device_id = excluded.device_id,
+		platform = excluded.platform, identity = excluded.identity, device_id = excluded.device_id, hostname = excluded.hostname,
 		search = excluded.search, successor_id = excluded.successor_id,
 		config_assigned_at = excluded.config_assigned_at, running_config_since = excluded.running_config_since,
 		condition_since = excluded.condition_since, version_since = excluded.version_since,
@@ -48,9 +49,10 @@ END
 $$;
 
 CREATE OR REPLACE TRIGGER "collector_identity_fleet_host"
-AFTER UPDATE OF "revoked_at", "platform", "collector_version", "reported_labels", "policy_id" ON "collector_identity"
-FOR EACH ROW WHEN (ROW(OLD.revoked_at, OLD.platform, OLD.collector_version, OLD.label_set_id)
-	IS DISTINCT FROM ROW(NEW.revoked_at, NEW.platform, NEW.collector_version, NEW.label_set_id))
+AFTER UPDATE OF "revoked_at", "platform", "collector_version", "reported_labels", "policy_id", "hostname", "last_auth_failure_at"
+ON "collector_identity"
+FOR EACH ROW WHEN (ROW(OLD.revoked_at, OLD.platform, OLD.collector_version, OLD.label_set_id, OLD.hostname, OLD.last_auth_failure_at)
+	IS DISTINCT FROM ROW(NEW.revoked_at, NEW.platform, NEW.collector_version, NEW.label_set_id, NEW.hostname, NEW.last_auth_failure_at))
 EXECUTE FUNCTION "fleet_host_refresh_identity"();
 
 CREATE OR REPLACE TRIGGER "certificate_issued_fleet_host" AFTER INSERT ON "certificate"

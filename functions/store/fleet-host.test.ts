@@ -49,14 +49,15 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
         desired_config_hash, last_known_good_config_hash, queue_records, queue_bytes, queue_bytes_max, dropped_records_total,
         dropped_since_previous, queue_at_risk, forwarder_connected, renewal_status)
       select i.id, (select c.id from certificate c where c.identity_id = i.id limit 1), ${at(value)}, 'boot', ${`1.${value % 3}.0`},
-        '', 'host', 'linux/amd64', ${at(0)}, ${value % 5 > 0}, '{}', k.config_hash, k.config_hash, null, 1, ${value}::bigint, 1, 1,
+        '', case ${value % 3}::int when 0 then 'host' when 1 then upper(i.device_id) else 'rack-7.example' end, 'linux/amd64', ${at(0)}, ${value % 5 > 0}, '{}', k.config_hash, k.config_hash, null, 1, ${value}::bigint, ${value * 2}::bigint, ${value % 6}::bigint,
         ${value % 7 === 0}, ${value % 3 === 0}, true, ${value % 4 === 0 ? "failed" : "ok"}
       from collector_identity i, collector_config k
       where i.id in (${list(hosts)}) and k.id = ${idOf("b000", value % 3)}::uuid order by i.id
       on conflict (identity_id) do update set last_heartbeat_at = excluded.last_heartbeat_at,
         collector_version = excluded.collector_version, config_valid = excluded.config_valid,
         running_config_hash = excluded.running_config_hash, desired_config_hash = excluded.desired_config_hash,
-        queue_bytes = excluded.queue_bytes, queue_at_risk = excluded.queue_at_risk,
+        queue_bytes = excluded.queue_bytes, queue_bytes_max = excluded.queue_bytes_max, hostname = excluded.hostname,
+        dropped_records_total = excluded.dropped_records_total, queue_at_risk = excluded.queue_at_risk,
         dropped_since_previous = excluded.dropped_since_previous, renewal_status = excluded.renewal_status`),
   envelopes: ({ hosts, value }) =>
     db.execute(sql`insert into ingest_host select identity, ${at(value)} from collector_identity where id in (${list(hosts)})
@@ -108,8 +109,11 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
       identityId: identityOf(n),
       labels: value % 4 === 0 ? null : { env: `e${value % 3}`, rack: "r1" },
     }),
-  authFailure: ({ hosts: [n = 1] }) =>
-    updateAuthFailure(db, { identity: `host-${n}`, reason: "clock_skew", at: new Date(clock.now()), due: new Date(0) }),
+  authFailure: ({ hosts: [n = 1], value }) => {
+    const identity = `https://fleet.example.test/dc-${n % 9}/host-${n}`;
+    const at = new Date(clock.now() + value);
+    return updateAuthFailure(db, { identity, reason: "clock_skew", at, due: at });
+  },
 };
 
 const change = fc.record({
