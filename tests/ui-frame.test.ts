@@ -109,7 +109,7 @@ describe("the pages in a browser, under the content security policy", () => {
     await page.getByRole("link", { name: "edge-1" }).waitFor();
     await holds(["read", "audit", "admin"], "suspended");
     await page.keyboard.press("r");
-    await page.getByRole("heading", { name: "Your session has ended" }).waitFor();
+    await page.getByText("Your session has ended: what this page shows is old").waitFor();
     const again = await page.getByRole("link", { name: "Sign in again" }).getAttribute("href");
     expect(again).toBe(`/api/auth/login?${new URLSearchParams({ return_to: "/fleet?q=edge" })}`);
     await holds(["read", "audit", "admin"]);

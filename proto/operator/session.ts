@@ -7,6 +7,8 @@ export const Session = v.object({
   user: v.object({ user_id: Id, email: v.string(), display_name: v.string() }),
   scopes: v.array(v.picklist(scopes)),
   expires_at: IsoTimestamp,
+  /** The same by web's clock, for a machine whose clock is wrong. */
+  expires_in_seconds: v.pipe(v.number(), v.integer(), v.minValue(0)),
   chat_enabled: v.boolean(),
   provider_name: v.string(),
 });

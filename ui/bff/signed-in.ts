@@ -48,7 +48,10 @@ export const endSession = async (c: WebContext, sessions: Sessions): Promise<Web
 
 /** `GET /api/session`: the session, and the person's scopes as core reads them now. */
 export const createSessionRoute =
-  ({ config }: Pick<Web, "config">, { sessions, core }: { sessions: Sessions; core: CoreClient }): SignedInHandler =>
+  (
+    { config, clock }: Pick<Web, "config" | "clock">,
+    { sessions, core }: { sessions: Sessions; core: CoreClient },
+  ): SignedInHandler =>
   async (c, { userId, displayName, expiresAt }) => {
     const person = await core.whoami(userId, c.get("requestId"));
     if (person === null) throw await endSession(c, sessions);
@@ -56,6 +59,7 @@ export const createSessionRoute =
       user: { user_id: person.userId, email: person.email, display_name: displayName },
       scopes: person.scopes,
       expires_at: new Date(expiresAt * 1000).toISOString(),
+      expires_in_seconds: Math.max(0, Math.ceil(expiresAt - clock.now() / 1000)),
       chat_enabled: config.chatEnabled,
       provider_name: config.identityProvider.name,
     };

@@ -3,6 +3,7 @@ import type { ChatEvent } from "../../../proto/chat/events.ts";
 import type { Receipt } from "../../../proto/chat/receipt.ts";
 import { ChatConversation, type ChatMessage, ChatSession, type MessagePart } from "../../../proto/chat/session.ts";
 import { type ApiClient, ApiProblem, parseAnswer } from "../api/api-client.ts";
+import { keepText, readKeptText } from "../browser/kept-text.ts";
 import { withEvent } from "./answer-parts.ts";
 import { readAnswer } from "./read-answer.ts";
 
@@ -45,7 +46,8 @@ export interface Conversation {
   problem: Accessor<ApiProblem | undefined>;
   /** The text of the next question. */
   draft: Accessor<string>;
-  setDraft: Setter<string>;
+  /** Keeps it in this tab as well, so that a new sign-in loses nothing. */
+  setDraft(text: string): void;
   setTitle: Setter<string | null>;
   ask(question: string): Promise<void>;
   /** Ends the answer; core keeps what it has of it. */
@@ -72,7 +74,11 @@ export const createConversation = (
   const [answering, setAnswering] = createSignal(false);
   const [loaded, setLoaded] = createSignal(storedId === undefined);
   const [problem, setProblem] = createSignal<ApiProblem>();
-  const [draft, setDraft] = createSignal("");
+  const [draft, setDraftSignal] = createSignal(readKeptText("draft", storedId ?? "new") ?? "");
+  const setDraft = (text: string): void => {
+    setDraftSignal(text);
+    keepText("draft", id() ?? "new", text);
+  };
   let stream: AbortController | undefined;
 
   const changeAnswer = (change: (answer: ShownMessage) => ShownMessage) =>
@@ -154,6 +160,8 @@ export const createConversation = (
       else if (failure instanceof ApiProblem) {
         // Core stores the question before it asks the model.
         stored ||= failure.code === "inference_failed";
+        // The new sign-in leaves the page.
+        if (failure.status === 401 && draft() === "") setDraft(question);
         changeAnswer((answer) => ({ ...answer, status: "failed", problem: failure, undelivered: !stored }));
       } else throw failure;
     } finally {

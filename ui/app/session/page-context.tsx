@@ -1,21 +1,37 @@
-import { type Accessor, createContext, createSignal, type JSX, onCleanup, useContext } from "solid-js";
+import {
+  type Accessor,
+  createContext,
+  createEffect,
+  createMemo,
+  createSignal,
+  type JSX,
+  onCleanup,
+  useContext,
+} from "solid-js";
 import { Session } from "../../../proto/operator/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
+import { ageMs, type Moment } from "../api/report-state.ts";
+import { createMoment } from "../browser/create-now.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
 
-/** The state of the page's session. `ended` is final: only signing in, which leaves the page, changes it. */
+/**
+ * The state of the page's session. `ended` keeps the session that was known, so that the page keeps what it shows; it becomes `known`
+ * again once the same person has signed in elsewhere in this browser.
+ */
 export type PageSession =
   | { status: "loading" }
-  | { status: "known"; session: Session }
-  | { status: "ended" }
+  | { status: "known"; session: Session; since: Moment }
+  | { status: "ended"; session: Session | undefined }
   | { status: "failed"; problem: ApiProblem };
 
 /** The dependencies of every page. */
 export interface PageContext {
   api: ApiClient;
   state: Accessor<PageSession>;
-  /** The session, once it is known. */
+  /** The session, once it is known; it stays after its end. */
   session: Accessor<Session | undefined>;
+  /** Seconds until the session ends; undefined while it is not known. */
+  secondsLeft: Accessor<number | undefined>;
   /** Whether the operator uses single-key shortcuts. */
   shortcuts: ShortcutSwitch;
   /** Requests the session again. */
@@ -24,45 +40,78 @@ export interface PageContext {
 
 const Context = createContext<PageContext>();
 
+const retryMs = 5_000;
+
+const sessionEnded = (requestId?: string) =>
+  new ApiProblem({ code: "unauthenticated", status: 401, message: "Your session has ended", requestId });
+
 /**
- * Provides the API and the session, which it reloads whenever the page comes back into view. An answer 401 to any request ends the
- * session; a 403 reloads it, because the scopes have changed.
+ * Provides the API and the session, which it reloads whenever the page comes back into view, and every five seconds until it is known.
+ * An answer 401 to any request, or the time of its end, ends the session: requests then fail without being sent. A 403 reloads it,
+ * because the scopes have changed.
  */
 export const PageContextProvider = (props: { api: ApiClient; children: JSX.Element }) => {
   const [state, setState] = createSignal<PageSession>({ status: "loading" });
-  const session = () => {
+  const now = createMoment();
+  const session = createMemo(() => {
     const current = state();
-    return current.status === "known" ? current.session : undefined;
-  };
-  const watched = async <Answer,>(answer: Promise<Answer>): Promise<Answer> => {
+    return current.status === "known" || current.status === "ended" ? current.session : undefined;
+  });
+  const secondsLeft = createMemo(() => {
+    const current = state();
+    if (current.status !== "known") return undefined;
+    return current.session.expires_in_seconds - Math.floor(ageMs(current.since, now()) / 1000);
+  });
+  const end = () => setState({ status: "ended", session: session() });
+  const watched = async <Answer,>(send: () => Promise<Answer>): Promise<Answer> => {
+    if (state().status === "ended") throw sessionEnded();
     try {
-      return await answer;
+      return await send();
     } catch (error) {
-      if (error instanceof ApiProblem && error.status === 401) setState({ status: "ended" });
-      if (error instanceof ApiProblem && error.status === 403) void reloadSession();
-      throw error;
+      if (!(error instanceof ApiProblem)) throw error;
+      if (error.status === 403) void reloadSession();
+      if (error.status !== 401) throw error;
+      end();
+      throw sessionEnded(error.requestId);
     }
   };
   const api: ApiClient = {
-    get: (...request) => watched(props.api.get(...request)),
-    send: (...request) => watched(props.api.send(...request)),
+    get: (...request) => watched(() => props.api.get(...request)),
+    send: (...request) => watched(() => props.api.send(...request)),
   };
+  let retry: ReturnType<typeof setTimeout> | undefined;
   const reloadSession = async (): Promise<void> => {
+    clearTimeout(retry);
+    const since = { at: Date.now(), tick: performance.now() };
     try {
-      setState({ status: "known", session: await api.get("/api/session", Session) });
+      const found = await props.api.get("/api/session", Session);
+      // Another person has signed in: nothing of the previous one's may stay.
+      if ((session()?.user.user_id ?? found.user.user_id) !== found.user.user_id) location.reload();
+      else setState({ status: "known", session: found, since });
     } catch (problem) {
+      if (!(problem instanceof ApiProblem)) throw problem;
+      if (problem.status === 401) end();
       // A known session stays while the server is unavailable: the pages report that themselves.
-      if (problem instanceof ApiProblem && state().status !== "ended" && session() === undefined)
+      else if (session() === undefined) {
         setState({ status: "failed", problem });
+        retry = setTimeout(() => void reloadSession(), retryMs);
+      }
     }
   };
-  const reloadInView = () => {
-    if (document.visibilityState === "visible" && state().status !== "ended") void reloadSession();
-  };
+  const reloadInView = () => document.visibilityState === "visible" && void reloadSession();
   document.addEventListener("visibilitychange", reloadInView);
-  onCleanup(() => document.removeEventListener("visibilitychange", reloadInView));
+  onCleanup(() => {
+    document.removeEventListener("visibilitychange", reloadInView);
+    clearTimeout(retry);
+  });
+  createEffect(() => {
+    if ((secondsLeft() ?? 1) > 0) return;
+    end();
+    // This machine's clocks may be ahead: web decides.
+    void reloadSession();
+  });
   void reloadSession();
-  const context = { api, state, session, shortcuts: createShortcutSwitch(), reloadSession };
+  const context = { api, state, session, secondsLeft, shortcuts: createShortcutSwitch(), reloadSession };
   return <Context.Provider value={context}>{props.children}</Context.Provider>;
 };
 

@@ -1,27 +1,28 @@
-import { useLocation } from "@solidjs/router";
 import { type JSX, Match, Switch } from "solid-js";
 import type { Scope } from "../../../proto/operator/scopes.ts";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { usePageContext } from "./page-context.tsx";
+import { SignInAgain } from "./session-end.tsx";
 
-/** Shows its content once the session is known, or a sign-in link that returns to the same address once it has ended. */
+/** Shows its content once the session is known, marked as old after its end; without a session, a link that signs in and returns. */
 export const SessionGate = (props: { children: JSX.Element }) => {
   const { state, session, reloadSession } = usePageContext();
-  const location = useLocation();
-  const signInPath = () => `/api/auth/login?${new URLSearchParams({ return_to: location.pathname + location.search })}`;
   const problem = () => {
     const current = state();
     return current.status === "failed" ? current.problem : undefined;
   };
   return (
     <Switch>
+      <Match when={session()}>
+        <div class="shown" data-shown={state().status === "ended" ? "stale" : undefined}>
+          {props.children}
+        </div>
+      </Match>
       <Match when={state().status === "ended"}>
         <section class="notice" role="alert">
           <h1>Your session has ended</h1>
           <p>Sign in again to return to this page.</p>
-          <a class="button button-primary" href={signInPath()} rel="external">
-            Sign in again
-          </a>
+          <SignInAgain />
         </section>
       </Match>
       <Match when={problem()}>
@@ -33,7 +34,6 @@ export const SessionGate = (props: { children: JSX.Element }) => {
           />
         )}
       </Match>
-      <Match when={session()}>{props.children}</Match>
     </Switch>
   );
 };

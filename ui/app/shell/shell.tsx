@@ -4,7 +4,9 @@ import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser
 import { Ask } from "../chat/ask.tsx";
 import { Icon } from "../design/icon.tsx";
 import { usePageContext } from "../session/page-context.tsx";
+import { SessionEnd } from "../session/session-end.tsx";
 import { SessionGate } from "../session/session-gate.tsx";
+import { Downloads } from "./downloads.tsx";
 import { createPageTitle, productName } from "./page-title.ts";
 
 /** The entries of the navigation that need scope `audit`. A page below one of them, such as a host, marks it as current too. */
@@ -63,6 +65,10 @@ export const Shell = (props: { children?: JSX.Element }) => {
       <main id="content" class="shell-main" tabindex="-1">
         <SessionGate>{props.children}</SessionGate>
       </main>
+      <div class="shell-notices">
+        <Downloads />
+        <SessionEnd />
+      </div>
     </div>
   );
 };

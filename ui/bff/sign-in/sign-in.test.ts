@@ -37,6 +37,7 @@ describe("signing in", () => {
       user: { user_id: people[name].userId, email: people[name].email, display_name: people[name].displayName },
       scopes,
       expires_at: new Date(Math.floor(web.clock.now() / 1000) * 1000 + 1_800_000).toISOString(),
+      expires_in_seconds: 1800,
       chat_enabled: false,
       provider_name: "Example ID",
     });

@@ -2,6 +2,7 @@ import { createEffect, createMemo, createSignal, createUniqueId, For, on, Show }
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { type Fault, parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
 import { pillsOf, serialiseFilter } from "../../../../proto/fleet-health/query-language/serialise.ts";
+import { keepText, readKeptText } from "../../browser/kept-text.ts";
 import { Icon } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetValues, type Suggestion, suggest, takeSuggestion } from "./suggest.ts";
@@ -23,7 +24,8 @@ export const QueryBar = (props: {
   let input!: HTMLInputElement;
 
   const applied = createMemo(() => serialiseFilter(props.filter));
-  const [query, setQuery] = createSignal(applied());
+  // Kept through a reload and a new sign-in, until it is applied.
+  const [query, setQuery] = createSignal(readKeptText("query", applied()) ?? applied());
   const [cursor, setCursor] = createSignal(0);
   const [focused, setFocused] = createSignal(false);
   const [open, setOpen] = createSignal(false);
@@ -41,6 +43,8 @@ export const QueryBar = (props: {
       { defer: true },
     ),
   );
+
+  createEffect(() => keepText("query", applied(), pending() ? query() : ""));
 
   const suggestions = createMemo(() =>
     open() ? suggest(query(), cursor(), props.values) : { from: 0, to: 0, items: [] },

@@ -1,0 +1,65 @@
+import { type ApiClient, ApiProblem } from "./api-client.ts";
+
+/** A file that has arrived whole. */
+export interface DownloadedFile {
+  name: string;
+  content: Blob;
+}
+
+interface DownloadOptions {
+  signal: AbortSignal;
+  /** The name of a file that its response does not name. */
+  name: string;
+  /** Called with the bytes that have arrived. */
+  onProgress(bytes: number): void;
+}
+
+/** Longer than web waits for core's next part. */
+const silenceMs = 40_000;
+
+/**
+ * Downloads a file, and returns it only when it is whole. The browser stores its parts as they arrive, on disk when they are large, so
+ * that the page never holds them. Rejects with an `ApiProblem` when the server rejects it, when the transfer breaks off or stays silent
+ * for 40 s, and when a CSV ends in the middle of a record; with the signal's reason once it is aborted.
+ */
+export const downloadFile = async (
+  api: Pick<ApiClient, "send">,
+  path: string,
+  { signal, name, onProgress }: DownloadOptions,
+): Promise<DownloadedFile> => {
+  const stop = new AbortController();
+  const either = AbortSignal.any([signal, stop.signal]);
+  const response = await api.send(path, { method: "GET", signal: either });
+  const type = response.headers.get("Content-Type") ?? "";
+  const broken = (message: string) => new ApiProblem({ code: "incomplete", status: 0, message });
+  let bytes = 0;
+  let tail = "";
+  const wait = () => setTimeout(() => stop.abort(broken(`No data arrived for ${silenceMs / 1000} s`)), silenceMs);
+  let timer = wait();
+  const counted = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+    transform(part, controller) {
+      clearTimeout(timer);
+      timer = wait();
+      bytes += part.length;
+      tail = (tail + String.fromCharCode(...part.subarray(-2))).slice(-2);
+      onProgress(bytes);
+      controller.enqueue(part);
+    },
+  });
+  try {
+    const body = response.body?.pipeThrough(counted, { signal: either }) ?? null;
+    const content = await new Response(body, { headers: { "Content-Type": type } }).blob();
+    if (type.startsWith("text/csv") && tail !== "\r\n") throw broken("The file ended in the middle of a record");
+    return { name: fileNameOf(response) ?? name, content };
+  } catch (error) {
+    if (signal.aborted) throw signal.reason;
+    if (stop.signal.aborted) throw stop.signal.reason;
+    if (error instanceof ApiProblem) throw error;
+    throw broken("The transfer broke off before its end");
+  } finally {
+    clearTimeout(timer);
+  }
+};
+
+const fileNameOf = (response: Response): string | undefined =>
+  /filename="([^"/\\]+)"/.exec(response.headers.get("Content-Disposition") ?? "")?.[1];
