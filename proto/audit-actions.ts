@@ -17,6 +17,8 @@ export const auditActions = [
   "config.assign",
   "config.clear",
   "config.rollback",
+  "config.export",
+  "enrollment.export",
   "fleet.export",
   "chat.tool_call",
   "operator.sign_in",

@@ -29,6 +29,7 @@ const partValues = (part: FilterPart): fc.Arbitrary<unknown> => {
   if (part === "states")
     return fc.subarray([...fleetStates], { minLength: 1, maxLength: 8 }).map((states) => distinctStates(states));
   if ("choices" in definition) return several(fc.constantFrom(...(definition.choices as readonly string[])));
+  if (part.endsWith("Config") && "value" in definition) return several(fc.stringMatching(/^[0-9a-f]{1,64}$/));
   if ("charactersMax" in definition) return several(arbitraryText(definition.charactersMax));
   return fc.integer({ min: 0, max: filterSecondsMax });
 };

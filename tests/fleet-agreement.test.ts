@@ -56,6 +56,9 @@ const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> 
   version: (row, version) => row.version === version,
   not_version: (row, version) => row.version !== version,
   drift: (row, drift) => row.config.drift === drift,
+  desired_config: (row, hash) => row.config.desired_config_hash?.startsWith(hash) ?? false,
+  running_config: (row, hash) => row.config.running_config_hash?.startsWith(hash) ?? false,
+  not_running_config: (row, hash) => !row.config.running_config_hash?.startsWith(hash),
   heartbeat: (row) => row.state !== "revoked" && isRecent(row),
   forwarding: (row, what) => forwardingOf(row) === what,
   heartbeat_older_than_seconds: (row, age) =>
@@ -88,6 +91,12 @@ const matches = (row: FleetHealthRow, { state, ...rest }: Filter) =>
   (state === undefined || state.includes(row.state)) &&
   Object.entries(rest).every(([name, value]) => meanings[name]?.(row, String(value)) ?? true);
 
+/** The whole hash, odd and even beginnings of it, and none of the fleet's. */
+const hashes = fleet
+  .flatMap(({ config }) => config.desired_config_hash ?? [])
+  .slice(0, 1)
+  .flatMap((hash) => [hash, hash.slice(0, 6), hash.slice(0, 7), hash.slice(0, 1), "0".repeat(64)]);
+
 const filters: fc.Arbitrary<Filter> = fc
   .record(
     {
@@ -112,6 +121,9 @@ const filters: fc.Arbitrary<Filter> = fc
       version: fc.constantFrom("1.4.0", "1.11.0", "latest"),
       not_version: fc.constantFrom("1.4.0", "latest"),
       drift: fc.constantFrom(...driftKinds),
+      desired_config: fc.constantFrom(...hashes),
+      running_config: fc.constantFrom(...hashes),
+      not_running_config: fc.constantFrom(...hashes),
       heartbeat: fc.constant("recent"),
       forwarding: fc.constantFrom(...forwardings),
       heartbeat_older_than_seconds: fc.constantFrom("0", "30", "180", "86400"),

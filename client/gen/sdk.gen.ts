@@ -3,7 +3,7 @@
 
 
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
+import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -248,7 +248,7 @@ export const revokeCertificate = <ThrowOnError extends boolean = false>(options:
 });
 
 /**
- * Published collector configs, newest first
+ * Published collector configs, newest first, and how many hosts should run and do run each
  */
 export const listCollectorConfigs = <ThrowOnError extends boolean = false>(options: Options<ListCollectorConfigsData, ThrowOnError>): RequestResult<ListCollectorConfigsResponses, ListCollectorConfigsErrors, ThrowOnError> => options.client.get<ListCollectorConfigsResponses, ListCollectorConfigsErrors, ThrowOnError>({
     security: [{
@@ -278,7 +278,33 @@ export const publishCollectorConfig = <ThrowOnError extends boolean = false>(opt
 });
 
 /**
- * One published config; Accept: application/yaml returns the published bytes
+ * All configs under the list's filter as CSV, newest first
+ */
+export const exportCollectorConfigs = <ThrowOnError extends boolean = false>(options: Options<ExportCollectorConfigsData, ThrowOnError>): RequestResult<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError> => options.client.get<ExportCollectorConfigsResponses, ExportCollectorConfigsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/export.csv',
+    ...options
+});
+
+/**
+ * Hashes of configs that hosts run and that were never published
+ */
+export const listUnstoredConfigs = <ThrowOnError extends boolean = false>(options: Options<ListUnstoredConfigsData, ThrowOnError>): RequestResult<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError> => options.client.get<ListUnstoredConfigsResponses, ListUnstoredConfigsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/unstored',
+    ...options
+});
+
+/**
+ * One published config, its hosts and its newest batches of assignments; Accept: application/yaml returns the published bytes
  */
 export const getCollectorConfig = <ThrowOnError extends boolean = false>(options: Options<GetCollectorConfigData, ThrowOnError>): RequestResult<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError> => options.client.get<GetCollectorConfigResponses, GetCollectorConfigErrors, ThrowOnError>({
     security: [{
@@ -287,6 +313,19 @@ export const getCollectorConfig = <ThrowOnError extends boolean = false>(options
             type: 'http'
         }],
     url: '/v1/collector/configs/{id}',
+    ...options
+});
+
+/**
+ * The assignments of a config to hosts, newest first, and what each host has made of it
+ */
+export const listConfigAssignments = <ThrowOnError extends boolean = false>(options: Options<ListConfigAssignmentsData, ThrowOnError>): RequestResult<ListConfigAssignmentsResponses, ListConfigAssignmentsErrors, ThrowOnError> => options.client.get<ListConfigAssignmentsResponses, ListConfigAssignmentsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/{id}/assignments',
     ...options
 });
 
@@ -305,6 +344,19 @@ export const assignCollectorConfig = <ThrowOnError extends boolean = false>(opti
         'Content-Type': 'application/json',
         ...options.headers
     }
+});
+
+/**
+ * All assignments of a config under the list's filters as CSV, newest first
+ */
+export const exportConfigAssignments = <ThrowOnError extends boolean = false>(options: Options<ExportConfigAssignmentsData, ThrowOnError>): RequestResult<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError> => options.client.get<ExportConfigAssignmentsResponses, ExportConfigAssignmentsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/configs/{id}/assignments/export.csv',
+    ...options
 });
 
 /**

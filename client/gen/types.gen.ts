@@ -1435,6 +1435,10 @@ export type ListCollectorConfigsData = {
     body?: never;
     path?: never;
     query?: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
         limit?: number;
         cursor?: string;
     };
@@ -1492,6 +1496,17 @@ export type ListCollectorConfigsResponses = {
             size_bytes: number;
             created_at: string;
             created_by: string;
+            created_by_email: string | null;
+            hosts: {
+                desired: number;
+                silent: number;
+                running: number;
+                failed: number;
+                drifted: number;
+                silent_running: number;
+                undesired: number;
+                finished_at: string | null;
+            };
         }>;
         next_cursor: string | null;
     };
@@ -1592,6 +1607,135 @@ export type PublishCollectorConfigResponses = {
 
 export type PublishCollectorConfigResponse = PublishCollectorConfigResponses[keyof PublishCollectorConfigResponses];
 
+export type ExportCollectorConfigsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
+    };
+    url: '/v1/collector/configs/export.csv';
+};
+
+export type ExportCollectorConfigsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportCollectorConfigsError = ExportCollectorConfigsErrors[keyof ExportCollectorConfigsErrors];
+
+export type ExportCollectorConfigsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportCollectorConfigsResponse = ExportCollectorConfigsResponses[keyof ExportCollectorConfigsResponses];
+
+export type ListUnstoredConfigsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/configs/unstored';
+};
+
+export type ListUnstoredConfigsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListUnstoredConfigsError = ListUnstoredConfigsErrors[keyof ListUnstoredConfigsErrors];
+
+export type ListUnstoredConfigsResponses = {
+    /**
+     * The hashes with the most hosts
+     */
+    200: {
+        generated_at: string;
+        hashes: number;
+        items: Array<{
+            config_hash: string;
+            running: number;
+            last_heartbeat_at: string | null;
+        }>;
+    };
+};
+
+export type ListUnstoredConfigsResponse = ListUnstoredConfigsResponses[keyof ListUnstoredConfigsResponses];
+
 export type GetCollectorConfigData = {
     body?: never;
     path: {
@@ -1651,17 +1795,127 @@ export type GetCollectorConfigResponses = {
      * The config
      */
     200: {
+        generated_at: string;
         id: string;
         name: string | null;
         config_hash: string;
         size_bytes: number;
         created_at: string;
         created_by: string;
+        created_by_email: string | null;
+        hosts: {
+            desired: number;
+            silent: number;
+            running: number;
+            failed: number;
+            drifted: number;
+            silent_running: number;
+            undesired: number;
+            finished_at: string | null;
+        };
         yaml: string;
+        batches: Array<{
+            from: string;
+            until: string;
+            assigned_by: string;
+            assigned_by_email: string | null;
+            assigned: number;
+            current: number;
+        }>;
     };
 };
 
 export type GetCollectorConfigResponse = GetCollectorConfigResponses[keyof GetCollectorConfigResponses];
+
+export type ListConfigAssignmentsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        current?: 'true' | 'false';
+        assigned_by?: string;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        since?: string;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        until?: string;
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/configs/{id}/assignments';
+};
+
+export type ListConfigAssignmentsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListConfigAssignmentsError = ListConfigAssignmentsErrors[keyof ListConfigAssignmentsErrors];
+
+export type ListConfigAssignmentsResponses = {
+    /**
+     * A page of assignments
+     */
+    200: {
+        items: Array<{
+            id: string;
+            identity_id: string;
+            identity: string;
+            device_id: string;
+            assigned_at: string;
+            assigned_by: string;
+            assigned_by_email: string | null;
+            ended_at: string | null;
+            rollout: 'silent' | 'running' | 'failed' | 'drifted' | null;
+            applied_at: string | null;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListConfigAssignmentsResponse = ListConfigAssignmentsResponses[keyof ListConfigAssignmentsResponses];
 
 export type AssignCollectorConfigData = {
     body: {
@@ -1750,6 +2004,86 @@ export type AssignCollectorConfigResponses = {
 };
 
 export type AssignCollectorConfigResponse = AssignCollectorConfigResponses[keyof AssignCollectorConfigResponses];
+
+export type ExportConfigAssignmentsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        current?: 'true' | 'false';
+        assigned_by?: string;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        since?: string;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        until?: string;
+    };
+    url: '/v1/collector/configs/{id}/assignments/export.csv';
+};
+
+export type ExportConfigAssignmentsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportConfigAssignmentsError = ExportConfigAssignmentsErrors[keyof ExportConfigAssignmentsErrors];
+
+export type ExportConfigAssignmentsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportConfigAssignmentsResponse = ExportConfigAssignmentsResponses[keyof ExportConfigAssignmentsResponses];
 
 export type ClearDesiredConfigData = {
     body?: never;
@@ -2024,6 +2358,12 @@ export type ReportFleetHealthData = {
         not_version?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        desired_config?: Array<string> | string;
+        not_desired_config?: Array<string> | string;
+        running_config?: Array<string> | string;
+        not_running_config?: Array<string> | string;
+        rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        not_rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         heartbeat?: Array<'recent'> | 'recent';
         not_heartbeat?: Array<'recent'> | 'recent';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
@@ -2128,6 +2468,12 @@ export type CountFleetHealthData = {
         not_version?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        desired_config?: Array<string> | string;
+        not_desired_config?: Array<string> | string;
+        running_config?: Array<string> | string;
+        not_running_config?: Array<string> | string;
+        rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        not_rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         heartbeat?: Array<'recent'> | 'recent';
         not_heartbeat?: Array<'recent'> | 'recent';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
@@ -2257,6 +2603,12 @@ export type ExportFleetHealthData = {
         not_version?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        desired_config?: Array<string> | string;
+        not_desired_config?: Array<string> | string;
+        running_config?: Array<string> | string;
+        not_running_config?: Array<string> | string;
+        rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        not_rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         heartbeat?: Array<'recent'> | 'recent';
         not_heartbeat?: Array<'recent'> | 'recent';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';

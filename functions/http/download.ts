@@ -51,3 +51,11 @@ const withSlot = async function* (
     release();
   }
 };
+
+/** Yields the views of each batch. */
+export const viewsOf = async function* <Row, View>(
+  batches: AsyncIterable<readonly Row[]>,
+  view: (row: Row) => View,
+): AsyncGenerator<View[], void, void> {
+  for await (const rows of batches) yield rows.map(view);
+};

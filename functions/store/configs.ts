@@ -1,14 +1,10 @@
-import { and, desc, eq, getTableColumns, isNull } from "drizzle-orm";
+import { and, desc, eq, isNull } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "../../drizzle/schema/config.ts";
 import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import type { Executor } from "./database.ts";
-import { type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 
 /** A published config's row. */
 export type ConfigRow = typeof collectorConfig.$inferSelect;
-
-/** A published config without its text. */
-export type ListedConfig = Omit<ConfigRow, "yaml">;
 
 /** Inserts a config. */
 export const insertConfig = async (db: Executor, row: ConfigRow): Promise<void> => {
@@ -30,13 +26,6 @@ export const findNewestConfigByHash = async (db: Executor, configHash: string): 
     .orderBy(desc(collectorConfig.createdAt), desc(collectorConfig.id))
     .limit(1);
   return row;
-};
-
-/** Returns one page of the configs, without their text. */
-export const listConfigs = async (db: Executor, page: PageRequest): Promise<Paged<ListedConfig>> => {
-  const { yaml: _, ...columns } = getTableColumns(collectorConfig);
-  const { where, orderBy, limit } = pageOf(collectorConfig.id, page, []);
-  return paged(await db.select(columns).from(collectorConfig).where(where).orderBy(orderBy).limit(limit), page);
 };
 
 /** The desired config of an identity. */

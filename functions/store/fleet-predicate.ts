@@ -7,6 +7,7 @@ import {
   negatedPart,
   type PositivePart,
 } from "../../proto/fleet-health/filter.ts";
+import { hashBegins, rolloutPredicate } from "./fleet-rollout.ts";
 import { type FleetRules, forwardingIs, hasHeartbeat, isActive, oneOf, stateIs, timestampAt } from "./fleet-rows.ts";
 import { substring } from "./query-parts.ts";
 
@@ -48,6 +49,9 @@ const alternatives: Alternatives = {
   platform: (platforms) => [oneOf(sql`platform`, platforms)],
   version: (versions) => [oneOf(sql`version`, versions)],
   drift: (kinds) => [oneOf(sql`drift`, kinds)],
+  desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
+  runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),
+  rollout: (steps, rules) => steps.map((step) => rolloutPredicate(step, rules)),
   heartbeat: (_, rules) => [isActive(rules)],
   forwarding: (kinds, rules) => kinds.map((kind) => forwardingIs(kind, rules)),
   heartbeatOlderThanSeconds: (age, { now }) => [

@@ -13,8 +13,11 @@ import { chatStatusRoute } from "./chat/status.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
 import { configDesiredRoute } from "./collector/config-desired.ts";
 import { assignConfigToManyRoute } from "./collector/configs/assign-many.ts";
+import { exportAssignmentsRoute, exportConfigsRoute } from "./collector/configs/export.ts";
 import { getConfigRoute } from "./collector/configs/get.ts";
 import { listConfigsRoute } from "./collector/configs/list.ts";
+import { listAssignmentsRoute } from "./collector/configs/list-assignments.ts";
+import { listUnstoredConfigsRoute } from "./collector/configs/list-unstored.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
 import { enrollRoute } from "./collector/enroll.ts";
 import { createPolicyRoute } from "./collector/enrollment-policies/create.ts";
@@ -58,8 +61,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   revokeIdentityRoute(core),
   listCertificatesRoute(core),
   revokeCertificateRoute(core),
-  listConfigsRoute(core),
-  getConfigRoute(core),
+  ...configReportsOf({ ...core, db: core.reports }),
   publishConfigRoute(core),
   assignConfigToManyRoute(core),
   assignConfigRoute(core),
@@ -77,6 +79,16 @@ const fleetRoutesOf = (core: Core): readonly Route[] => [
   healthFacetsRoute(core),
   healthExportRoute(core),
   healthDetailRoute(core),
+];
+
+/** Run on the pool of reports too: each scans the fleet. */
+const configReportsOf = (core: Core): readonly Route[] => [
+  listConfigsRoute(core),
+  exportConfigsRoute(core),
+  listUnstoredConfigsRoute(core),
+  getConfigRoute(core),
+  listAssignmentsRoute(core),
+  exportAssignmentsRoute(core),
 ];
 
 /** The routes of chat, which exist only with a configured model. */

@@ -7,7 +7,7 @@
 import * as v from "valibot";
 import { Identifier } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
-import { driftKinds, type FleetState, fleetStates, forwardings } from "./vocabulary.ts";
+import { driftKinds, type FleetState, fleetStates, forwardings, rollouts } from "./vocabulary.ts";
 
 /** The longest duration that a filter takes: ten years. */
 export const filterSecondsMax = 315_360_000;
@@ -44,6 +44,12 @@ const names = <const Names extends readonly string[]>(choices: Names, expected: 
   choices,
 });
 
+/** The SHA-256 of a config in lowercase hex, or its beginning. */
+const hashes = several(
+  v.pipe(v.string(), v.regex(/^[0-9a-f]{1,64}$/, "must be 1 to 64 lowercase hex digits")),
+  "must be 1 to 64 lowercase hex digits",
+);
+
 const seconds = { schema: QueryInteger(0, filterSecondsMax) };
 
 type Both<Part extends string, Parameter extends string, Definition> = Readonly<
@@ -75,6 +81,11 @@ export const filterParts = {
   ...both("platform", "platform", text(65)),
   ...both("version", "version", text(64)),
   ...both("drift", "drift", names(driftKinds, "must be a kind of drift")),
+  /** The config that the host should run: the assigned one, else the one that its heartbeat reports. */
+  ...both("desiredConfig", "desired_config", hashes),
+  /** The config that the last heartbeat names. */
+  ...both("runningConfig", "running_config", hashes),
+  ...both("rollout", "rollout", names(rollouts, "must be silent, running, failed or drifted")),
   /** Not revoked, and the last heartbeat is within the threshold of `stale`. */
   ...both("heartbeat", "heartbeat", names(["recent"], "must be recent")),
   ...both("forwarding", "forwarding", names(forwardings, "must be forwarding, stopped or never")),

@@ -26,6 +26,16 @@ export const driftKinds = ["in_sync", "drifted", "on_last_known_good", "no_desir
 export type Drift = (typeof driftKinds)[number];
 
 /**
+ * What a host has made of its desired config, in order of precedence. *silent*: no heartbeat since the config was assigned, or within
+ * the threshold of `stale`; *running*: the last heartbeat names it; *failed*: the last heartbeat reports an invalid config; *drifted*: it
+ * names another. A host that is revoked or has no desired config is in none.
+ */
+export const rollouts = ["silent", "running", "failed", "drifted"] as const;
+
+/** One of `rollouts`. */
+export type Rollout = (typeof rollouts)[number];
+
+/**
  * How a host forwards. `forwarding`: an envelope within `thresholds.forwarding_seconds`; `stopped`: none within it, though there were some
  * before, and the host sends heartbeats or its last one reports records in the queue; `never`: has sent heartbeats and no envelope. A
  * revoked host has none of them, nor has one that is silent with an empty queue.

@@ -6,8 +6,7 @@ import { parseCollectorConfig } from "../../../proto/collector-config/parse.ts";
 import { configBytesMax, parseTree } from "../../../proto/collector-config/tree.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { type ConfigRow, findConfig, insertConfig, type ListedConfig, listConfigs } from "../../store/configs.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
+import { type ConfigRow, insertConfig } from "../../store/configs.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { findSecrets } from "./find-secrets.ts";
@@ -42,17 +41,6 @@ export const publishConfig = async (
     );
     return row;
   });
-
-/** Returns the config. Throws 404 `not_found`. */
-export const getConfig = async ({ db }: Pick<Core, "db">, id: string): Promise<ConfigRow> => {
-  const config = await findConfig(db, id);
-  if (config === undefined) throw new Problem("not_found");
-  return config;
-};
-
-/** Returns one page of the published configs, newest first, without their text. */
-export const browseConfigs = ({ db }: Pick<Core, "db">, page: PageRequest): Promise<Paged<ListedConfig>> =>
-  listConfigs(db, page);
 
 /** A config that may be published. */
 export interface CheckedConfig {

@@ -32,7 +32,7 @@ export interface Term {
 }
 
 const names = (
-  part: "states" | "drift" | "heartbeat" | "forwarding",
+  part: "states" | "drift" | "rollout" | "heartbeat" | "forwarding",
   {
     key = part as string,
     example,
@@ -56,6 +56,15 @@ const texts = (part: "device" | "identity" | "platform" | "version", example: st
   read: ({ text }) => {
     const fault = textFault(part, text);
     return fault === undefined ? { value: text } : { fault };
+  },
+  write: (value) => ({ operator: ":", text: String(value) }),
+});
+
+const hashes = (key: string, part: "desiredConfig" | "runningConfig", meaning: string): Term => ({
+  ...{ key, part, example: "f8b4c0", meaning, operators: [":"], isList: true },
+  read: ({ text }) => {
+    const value = text.toLowerCase();
+    return v.is(filterParts[part].value, value) ? { value } : { fault: "A hash is 1 to 64 of the digits 0-9 and a-f." };
   },
   write: (value) => ({ operator: ":", text: String(value) }),
 });
@@ -90,6 +99,9 @@ export const terms: readonly Term[] = [
   names("forwarding", { example: "stopped", meaning: "forwards now, stopped, or never did" }),
   seconds("hb", ">", "heartbeatOlderThanSeconds", { example: "10m", meaning: "last heartbeat longer ago than" }),
   seconds("expires", "<", "expiresWithinSeconds", { example: "3d", meaning: "certificate expires within" }),
+  hashes("desired", "desiredConfig", "hash of the desired config, or its beginning"),
+  hashes("running", "runningConfig", "hash of the running config, or its beginning"),
+  names("rollout", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
 ];
 
 /** Returns why the report would reject a text, for the person who typed it; undefined if it accepts it. */

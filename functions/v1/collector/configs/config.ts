@@ -1,28 +1,62 @@
 import * as v from "valibot";
+import type { ConfigAssignment, ListedConfig, RolloutHosts } from "../../../../proto/fleet-health/rollout.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
-import type { ListedConfig } from "../../../store/configs.ts";
+import type { ConfigRollout } from "../../../domain/config/rollouts.ts";
+import type { ConfigRow } from "../../../store/configs.ts";
+import type { AssignmentListRow, RolloutCounts } from "../../../store/rollouts.ts";
 
-const view = {
+/** A config that was just published. */
+export const ConfigView = v.strictObject({
   id: Id,
   name: v.nullable(v.string()),
   config_hash: v.string(),
   size_bytes: v.number(),
   created_at: IsoTimestamp,
   created_by: v.string(),
-};
-
-/** A published config without its text. */
-export const ConfigView = v.strictObject(view);
-
-/** A published config with its text. */
-export const ConfigWithTextView = v.strictObject({ ...view, yaml: v.string() });
+});
 
 /** Returns the view of a row. */
-export const configView = (row: ListedConfig): v.InferOutput<typeof ConfigView> => ({
+export const configView = (row: Omit<ConfigRow, "yaml">): v.InferOutput<typeof ConfigView> => ({
   id: row.id,
   name: row.name,
   config_hash: row.configHash,
   size_bytes: row.sizeBytes,
   created_at: row.createdAt.toISOString(),
   created_by: row.createdBy,
+});
+
+/** Returns the view of a config and its hosts. */
+export const listedConfigView = (row: ConfigRollout): ListedConfig => ({
+  ...configView(row),
+  created_by_email: row.createdByEmail,
+  hosts: hostsView(row.hosts),
+});
+
+const hostsView = ({ running, failed, drifted, silent, silentRunning, undesired, appliedAt }: RolloutCounts) => {
+  const desired = running + failed + drifted + silent;
+  const isFinished = desired > 0 && running + silentRunning === desired;
+  return {
+    desired,
+    silent,
+    running,
+    failed,
+    drifted,
+    silent_running: silentRunning,
+    undesired,
+    finished_at: isFinished && appliedAt !== null ? appliedAt.toISOString() : null,
+  } satisfies RolloutHosts;
+};
+
+/** Returns the view of an assignment. */
+export const assignmentView = (row: AssignmentListRow): ConfigAssignment => ({
+  id: row.id,
+  identity_id: row.identityId,
+  identity: row.identity,
+  device_id: row.deviceId,
+  assigned_at: row.assignedAt.toISOString(),
+  assigned_by: row.assignedBy,
+  assigned_by_email: row.assignedByEmail,
+  ended_at: row.endedAt?.toISOString() ?? null,
+  rollout: row.rollout,
+  applied_at: row.appliedAt?.toISOString() ?? null,
 });

@@ -1,26 +1,43 @@
+import { ConfigDetail } from "../../../../proto/fleet-health/rollout.ts";
 import type { Core } from "../../../core.ts";
-import { getConfig } from "../../../domain/config/publish.ts";
+import { describeConfig } from "../../../domain/config/rollouts.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";
-import { ConfigWithTextView, configView } from "./config.ts";
+import { listedConfigView } from "./config.ts";
 
-/** `GET /v1/collector/configs/{id}`: one config; with `Accept: application/yaml` the published bytes. */
+const minuteMs = 60_000;
+
+/** `GET /v1/collector/configs/{id}`: one config, its hosts and assignments; with `Accept: application/yaml` the published bytes. */
 export const getConfigRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
   route({
     method: "GET",
     path: "/v1/collector/configs/:id",
     operationId: "getCollectorConfig",
-    summary: "One published config; Accept: application/yaml returns the published bytes",
-    guard: scope(core, "admin"),
+    summary:
+      "One published config, its hosts and its newest batches of assignments; Accept: application/yaml returns the published bytes",
+    guard: scope(core, "audit"),
     params: IdParams,
-    replies: { 200: { description: "The config", schema: ConfigWithTextView } },
+    replies: { 200: { description: "The config", schema: ConfigDetail } },
     problems: ["not_found"],
     handle: async ({ params, accept }) => {
-      const config = await getConfig(core, params.id);
+      const config = await describeConfig(core, params.id);
       if (accept.includes("application/yaml")) {
         return { status: 200, text: { type: "application/yaml", content: config.yaml } };
       }
-      return { status: 200, body: { ...configView(config), yaml: config.yaml } };
+      const body: ConfigDetail = {
+        generated_at: config.now.toISOString(),
+        ...listedConfigView(config),
+        yaml: config.yaml,
+        batches: config.batches.map(({ from, assignedBy, assignedByEmail, assigned, current }) => ({
+          from: from.toISOString(),
+          until: new Date(from.getTime() + minuteMs).toISOString(),
+          assigned_by: assignedBy,
+          assigned_by_email: assignedByEmail,
+          assigned,
+          current,
+        })),
+      };
+      return { status: 200, body };
     },
   });

@@ -1,22 +1,27 @@
 import * as v from "valibot";
+import { ConfigPage } from "../../../../proto/fleet-health/rollout.ts";
+import { Identifier } from "../../../../proto/management/text.ts";
 import type { Core } from "../../../core.ts";
-import { browseConfigs } from "../../../domain/config/publish.ts";
+import { browseConfigs } from "../../../domain/config/rollouts.ts";
 import { scope } from "../../../http/guards.ts";
-import { createList, ListView, listFields } from "../../../http/list.ts";
+import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import { ConfigView, configView } from "./config.ts";
+import { listedConfigView } from "./config.ts";
 
-/** `GET /v1/collector/configs`: the published configs, newest first, without their text. */
+/** The query fields that select configs: `q` is part of a name, or the start of a hash. */
+export const configFilterFields = { q: v.optional(Identifier(120)) };
+
+/** `GET /v1/collector/configs`: the published configs, newest first, without their text, and their hosts. */
 export const listConfigsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
   const list = createList(core.config, "configs");
   return route({
     method: "GET",
     path: "/v1/collector/configs",
     operationId: "listCollectorConfigs",
-    summary: "Published collector configs, newest first",
-    guard: scope(core, "admin"),
-    query: v.strictObject(listFields),
-    replies: { 200: { description: "A page of configs", schema: ListView(ConfigView) } },
-    handle: ({ query }) => list(query, (page) => browseConfigs(core, page), configView),
+    summary: "Published collector configs, newest first, and how many hosts should run and do run each",
+    guard: scope(core, "audit"),
+    query: v.strictObject({ ...configFilterFields, ...listFields }),
+    replies: { 200: { description: "A page of configs", schema: ConfigPage } },
+    handle: ({ query }) => list(query, (page) => browseConfigs(core, query.q, page), listedConfigView),
   });
 };

@@ -2,9 +2,9 @@ import * as v from "valibot";
 import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
-import { type ExportedFleet, exportFleet } from "../../../domain/fleet/export-fleet.ts";
+import { exportFleet } from "../../../domain/fleet/export-fleet.ts";
 import { csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType } from "../../../http/download.ts";
+import { createDownloads, csvType, viewsOf } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { exportColumns } from "./export-csv.ts";
@@ -30,16 +30,15 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     handle: ({ query: { kind, ...asked }, caller, origin }) =>
       download(caller.userId, async () => {
         const filter = filterFromQuery(asked);
-        const fleet = await exportFleet(core, { kind, filter, operator: caller, origin, asked });
+        const { rules, batches } = await exportFleet(core, { kind, filter, operator: caller, origin, asked });
         return {
           type: csvType,
-          fileName: `fleet-${kind.replaceAll("_", "-")}-${fleet.rules.now.toISOString().slice(0, 10)}.csv`,
-          texts: csvTexts(exportColumns[kind], viewsOf(fleet)),
+          fileName: `fleet-${kind.replaceAll("_", "-")}-${rules.now.toISOString().slice(0, 10)}.csv`,
+          texts: csvTexts(
+            exportColumns[kind],
+            viewsOf(batches, (row) => healthRowView(row, rules.thresholds, rules.now)),
+          ),
         };
       }),
   });
-};
-
-const viewsOf = async function* ({ rules: { thresholds, now }, batches }: ExportedFleet) {
-  for await (const rows of batches) yield rows.map((row) => healthRowView(row, thresholds, now));
 };

@@ -150,6 +150,8 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "config.assign": ["Config assigned", "Config assignment failed"],
   "config.clear": ["Config assignment cleared", "Clearing the config assignment failed"],
   "config.rollback": ["Config rolled back", "Config rollback failed"],
+  "config.export": ["Configs exported", "Export of configs ended early"],
+  "enrollment.export": ["Enrollment exported", "Export of enrollment ended early"],
   "fleet.export": ["Fleet exported", "Fleet export ended early"],
   "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],
   "operator.sign_in": ["Signed in", "Sign-in rejected"],

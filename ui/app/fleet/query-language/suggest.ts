@@ -7,6 +7,8 @@ import {
   type Forwarding,
   fleetStates,
   forwardings,
+  type Rollout,
+  rollouts,
 } from "../../../../proto/fleet-health/vocabulary.ts";
 
 /** The values that the fleet has, with their counts; parts are missing while they load. */
@@ -128,6 +130,13 @@ const forwardingMeanings: Readonly<Record<Forwarding, string>> = {
   never: "heartbeats, never forwarded",
 };
 
+const rolloutMeanings: Readonly<Record<Rollout, string>> = {
+  silent: "no heartbeat since its config was assigned, or stale",
+  running: "runs its desired config",
+  failed: "reports its config as invalid",
+  drifted: "runs another config than desired",
+};
+
 const valueItem = (word: string, meaning: string, count?: number): Suggestion => ({
   word,
   meaning,
@@ -148,6 +157,8 @@ const valuesOf = (part: Term["part"], values: FleetValues): Suggestion[] => {
       return (values.versions ?? []).map(({ version, count }) => valueItem(version, "", count));
     case "platform":
       return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
+    case "rollout":
+      return rollouts.map((step) => valueItem(step, rolloutMeanings[step]));
     case "forwarding":
       return forwardings.map((kind) => valueItem(kind, forwardingMeanings[kind]));
     case "heartbeat":

@@ -1,0 +1,136 @@
+import { batchesMax, unstoredMax } from "../../../proto/fleet-health/rollout.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { findConfig } from "../../store/configs.ts";
+import type { RolloutRules } from "../../store/fleet-rollout.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
+import {
+  type AssignmentBatchRow,
+  type AssignmentFilter,
+  type AssignmentListRow,
+  countRollouts,
+  findAssignmentBatches,
+  findListedConfig,
+  findUnstoredHashes,
+  type ListedConfigRow,
+  listAssignments,
+  listConfigs,
+  type RolloutCounts,
+  type UnstoredHash,
+} from "../../store/rollouts.ts";
+import type { Origin } from "../audit/audit-log.ts";
+import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
+import { fleetThresholds } from "../fleet/report.ts";
+import type { Operator } from "../operator/authenticate.ts";
+
+/** The parts of core that read rollouts. */
+export type RolloutCore = Pick<Core, "db" | "clock" | "config">;
+
+/** A config and the hosts of its hash. */
+export interface ConfigRollout extends ListedConfigRow {
+  hosts: RolloutCounts;
+}
+
+const rulesOf = ({ clock, config }: RolloutCore): RolloutRules => ({
+  now: new Date(clock.now()),
+  thresholds: fleetThresholds(config),
+});
+
+/** Returns one page of the published configs and their hosts, newest first; `text` is part of a name, or the start of a hash. */
+export const browseConfigs = async (
+  core: RolloutCore,
+  text: string | undefined,
+  page: PageRequest,
+): Promise<Paged<ConfigRollout>> => {
+  const { rows, next } = await listConfigs(core.db, text, page);
+  const hashes = rows.map(({ configHash }) => configHash);
+  const hostsOf = await countRollouts(core.db, rulesOf(core), hashes);
+  return { rows: rows.map((row) => ({ ...row, hosts: hostsOf(row.configHash) })), next };
+};
+
+/** A config with its text, its hosts and its newest batches of assignments. */
+export interface DescribedConfig extends ConfigRollout {
+  now: Date;
+  yaml: string;
+  batches: AssignmentBatchRow[];
+}
+
+/** Returns a config, its hosts and its newest batches of assignments. Throws 404 `not_found`. */
+export const describeConfig = async (core: RolloutCore, id: string): Promise<DescribedConfig> => {
+  const rules = rulesOf(core);
+  const [config, batches] = await Promise.all([
+    findListedConfig(core.db, id),
+    findAssignmentBatches(core.db, id, batchesMax),
+  ]);
+  if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
+  const hostsOf = await countRollouts(core.db, rules, [config.configHash]);
+  return { ...config, now: rules.now, hosts: hostsOf(config.configHash), batches };
+};
+
+/** Returns the hashes that hosts run and no published config has, those with the most hosts first. */
+export const findUnstored = async (core: RolloutCore): Promise<{ now: Date; rows: UnstoredHash[]; hashes: number }> => {
+  const rules = rulesOf(core);
+  return { now: rules.now, ...(await findUnstoredHashes(core.db, rules, unstoredMax)) };
+};
+
+/** Returns one page of a config's assignments, newest first. Throws 404 `not_found`. */
+export const browseAssignments = async (
+  core: RolloutCore,
+  filter: AssignmentFilter & { configId: string },
+  page: PageRequest,
+): Promise<Paged<AssignmentListRow>> => {
+  await requireConfig(core, filter.configId);
+  return listAssignments(core.db, rulesOf(core), filter, page);
+};
+
+const requireConfig = async ({ db }: RolloutCore, id: string): Promise<void> => {
+  if ((await findConfig(db, id)) === undefined) throw new Problem("not_found", { detail: "No such config" });
+};
+
+/** Who exports, and what was requested, for the audit log. */
+export interface ExportRequest {
+  operator: Operator;
+  origin: Origin;
+  asked: Readonly<Record<string, unknown>>;
+}
+
+type ExportCore = RolloutCore & Pick<Core, "entropy">;
+
+/** Returns every config of a list and its hosts, newest first, in batches; audited. */
+export const exportConfigs = (
+  core: ExportCore,
+  text: string | undefined,
+  { operator, origin, asked }: ExportRequest,
+): AsyncGenerator<ConfigRollout[], void, void> =>
+  auditedExport(
+    core,
+    {
+      operator,
+      origin,
+      action: "config.export",
+      target: { type: "config_export", id: "configs" },
+      details: { filters: asked },
+    },
+    (after: string | null) => browseConfigs(core, text, { after, limit: exportBatchRows }),
+  );
+
+/** Returns every assignment of a config under a filter, newest first, in batches; audited. Throws 404 `not_found`. */
+export const exportAssignments = async (
+  core: ExportCore,
+  filter: AssignmentFilter & { configId: string },
+  { operator, origin, asked }: ExportRequest,
+): Promise<AsyncGenerator<AssignmentListRow[], void, void>> => {
+  await requireConfig(core, filter.configId);
+  const rules = rulesOf(core);
+  return auditedExport(
+    core,
+    {
+      operator,
+      origin,
+      action: "config.export",
+      target: { type: "collector_config", id: filter.configId },
+      details: { filters: asked },
+    },
+    (after: string | null) => listAssignments(core.db, rules, filter, { after, limit: exportBatchRows }),
+  );
+};

@@ -1,0 +1,173 @@
+import { sql } from "drizzle-orm";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import type {
+  AssignmentPage,
+  ConfigAssignment,
+  ConfigDetail,
+  ConfigPage,
+  ListedConfig,
+  UnstoredConfigs,
+} from "../../../../proto/fleet-health/rollout.ts";
+import { rollouts } from "../../../../proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
+import { seededConfigId, seedRollouts } from "../../../../scripts/lab/seed-rollouts.ts";
+import { createTestCore } from "../../../../tests/core.ts";
+import { readCsv } from "../../../../tests/csv.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const now = new Date(test.clock.now());
+await seedFleet(test.db, { count: 400, now });
+await seedRollouts(test.db, { count: 12, now });
+
+const get = async <Body>(path: string) => (await test.api<Body>("GET", path, { as: "auditor" })).body;
+const configs = (await get<ConfigPage>("/v1/collector/configs")).items;
+const newest = configs[0];
+/** How many rows the fleet has under a filter. */
+const rowsOf = async (query: string): Promise<number> =>
+  (await get<FleetHealthReport>(`/v1/collector/health?limit=1000&${query}`)).items.length;
+
+describe("the hosts of a config", () => {
+  it("equal the rows of the fleet under the filter of each figure", async () => {
+    const hashes = configs.map(({ config_hash }) => config_hash);
+    const property = fc.asyncProperty(fc.constantFrom(...configs), async ({ config_hash: hash, hosts }) => {
+      const desired = `desired_config=${hash}`;
+      const counted = { desired: await rowsOf(`${desired}&not_state=revoked`) } as Record<string, number>;
+      for (const rollout of rollouts) counted[rollout] = await rowsOf(`${desired}&rollout=${rollout}`);
+      counted.silent_running = await rowsOf(`${desired}&rollout=silent&running_config=${hash}`);
+      counted.undesired = await rowsOf(`running_config=${hash}&not_desired_config=${hash}&not_state=revoked`);
+      const { finished_at: _, ...figures } = hosts;
+      expect(figures).toEqual(counted);
+      expect(hosts.desired).toBe(hosts.running + hosts.failed + hosts.drifted + hosts.silent);
+    });
+    await fc.assert(property, { numRuns: hashes.length });
+  });
+
+  it("are of every kind in the seeded fleet, so that the property above compares something", () => {
+    for (const figure of ["desired", ...rollouts, "silent_running", "undesired"] as const)
+      expect([figure, configs.some(({ hosts }) => hosts[figure] > 0)]).toEqual([figure, true]);
+  });
+
+  it("are finished when the last of them runs it, and a host that falls silent afterwards changes nothing", async () => {
+    const id = seededConfigId(0);
+    const detail = () => get<ConfigDetail>(`/v1/collector/configs/${id}`);
+    const { config_hash: hash } = await detail();
+    const hosts = (
+      await test.db.execute<{ id: string }>(sql`select identity_id as id from collector_health h
+        join collector_identity i on i.id = h.identity_id where last_heartbeat_at > ${now.toISOString()}::timestamptz - interval '60 s'
+        and config_valid and i.revoked_at is null
+        and exists (select from certificate c where c.identity_id = i.id and c.status = 'active') order by 1 limit 3`)
+    ).map(({ id: host }) => host);
+    const assigned = await test.api("POST", `/v1/collector/configs/${id}/assignments`, {
+      as: "admin",
+      body: { identity_ids: hosts },
+    });
+    expect(assigned.status).toBe(200);
+    expect((await detail()).hosts).toMatchObject({ desired: 3, silent: 3, finished_at: null });
+
+    const report = async (host: string | undefined, running: string, valid = true) => {
+      const at = new Date(test.clock.now()).toISOString();
+      await test.db.execute(sql`update collector_health set last_heartbeat_at = ${at}::timestamptz, config_valid = ${valid},
+        running_config_hash = ${running}, running_config_since = ${at}::timestamptz where identity_id = ${host}::uuid`);
+    };
+    const [first, second, third] = hosts;
+    await test.clock.advance(10_000);
+    await report(first, hash);
+    await report(second, "a".repeat(64));
+    await report(third, "a".repeat(64), false);
+    expect((await detail()).hosts).toMatchObject({ running: 1, drifted: 1, failed: 1, silent: 0, finished_at: null });
+    await test.clock.advance(10_000);
+    await report(second, hash);
+    await test.clock.advance(10_000);
+    const finishedAt = new Date(test.clock.now()).toISOString();
+    await report(third, hash);
+    expect((await detail()).hosts).toMatchObject({ running: 3, finished_at: finishedAt });
+    await test.clock.advance(3_600_000);
+    expect((await detail()).hosts).toMatchObject({ silent: 3, silent_running: 3, finished_at: finishedAt });
+    await test.clock.advance(-3_630_000);
+  });
+});
+
+describe("GET /v1/collector/configs", () => {
+  it("names the publisher, finds a name or the start of a hash, and pages with the same figures", async () => {
+    expect(newest).toMatchObject({ name: "databases r11", created_by_email: test.people.admin.email });
+    const found = async (q: string) =>
+      (await get<ConfigPage>(`/v1/collector/configs?q=${q}`)).items.map(({ name }) => name);
+    expect(await found("R11")).toEqual(["databases r11"]);
+    expect(await found(newest?.config_hash.slice(0, 9) ?? "")).toEqual(["databases r11"]);
+    expect(await found("%25")).toEqual([]);
+    const pages: ListedConfig[] = [];
+    for (let cursor: string | null = ""; cursor !== null; ) {
+      const page: ConfigPage = await get(`/v1/collector/configs?limit=4${cursor && `&cursor=${cursor}`}`);
+      pages.push(...page.items);
+      cursor = page.next_cursor;
+    }
+    const withoutFirst = (items: ListedConfig[]) => items.filter(({ id }) => id !== seededConfigId(0));
+    expect(withoutFirst(pages)).toEqual(withoutFirst((await get<ConfigPage>("/v1/collector/configs")).items));
+  });
+
+  it("names hashes that hosts run and that were never published, with their rows", async () => {
+    const { hashes, items } = await get<UnstoredConfigs>("/v1/collector/configs/unstored");
+    expect(items.length).toBe(hashes);
+    expect(items.length).toBeGreaterThan(0);
+    for (const { config_hash: hash, running } of items) {
+      expect(await rowsOf(`running_config=${hash}&not_state=revoked`)).toBe(running);
+      expect((await get<ConfigPage>(`/v1/collector/configs?q=${hash}`)).items).toEqual([]);
+    }
+  });
+});
+
+describe("the assignments of a config", () => {
+  const path = `/v1/collector/configs/${seededConfigId(11)}`;
+
+  it("say what each host has made of it, as the figures and the batches count", async () => {
+    const { items } = await get<AssignmentPage>(`${path}/assignments?limit=1000`);
+    const { hosts, batches } = await get<ConfigDetail>(path);
+    for (const rollout of rollouts)
+      expect([rollout, items.filter((item) => item.rollout === rollout).length]).toEqual([rollout, hosts[rollout]]);
+    expect(batches.length).toBeGreaterThan(5);
+    for (const batch of batches) {
+      const query = new URLSearchParams({ since: batch.from, until: batch.until, assigned_by: batch.assigned_by });
+      const rows = (await get<AssignmentPage>(`${path}/assignments?limit=1000&${query}`)).items;
+      expect(rows.length).toBe(batch.assigned);
+      expect(rows.filter(({ ended_at }) => ended_at === null).length).toBe(batch.current);
+      expect((await get<AssignmentPage>(`${path}/assignments?limit=1000&current=true&${query}`)).items.length).toBe(
+        batch.current,
+      );
+    }
+    for (const item of items) expect(item.applied_at === null || item.rollout !== "drifted").toBe(true);
+  });
+
+  it("answer 404 for an unknown config", async () => {
+    const unknown = "/v1/collector/configs/01920000-0000-7000-8000-0000000000ff";
+    for (const suffix of ["", "/assignments", "/assignments/export.csv"])
+      expect((await test.api("GET", unknown + suffix, { as: "auditor" })).status).toBe(404);
+  });
+});
+
+describe("the exports of configs", () => {
+  it("have every row of their list under its filter, and are audited", async () => {
+    const csv = readCsv(await get<string>("/v1/collector/configs/export.csv?q=web"));
+    const { items } = await get<ConfigPage>("/v1/collector/configs?q=web&limit=1000");
+    expect(csv).toHaveLength(items.length);
+    csv.forEach((cells, index) => {
+      const config = items[index];
+      expect(cells).toMatchObject({ id: config?.id, name: config?.name, desired: String(config?.hosts.desired) });
+    });
+    const path = `/v1/collector/configs/${seededConfigId(11)}/assignments`;
+    const rows = readCsv(await get<string>(`${path}/export.csv?current=true`));
+    const assignments: ConfigAssignment[] = (await get<AssignmentPage>(`${path}?current=true&limit=1000`)).items;
+    expect(rows.map(({ identity_id, rollout }) => [identity_id, rollout])).toEqual(
+      assignments.map(({ identity_id, rollout }) => [identity_id, rollout ?? ""]),
+    );
+    const events = await get<{ items: { details: object; target: { id: string } }[] }>(
+      "/v1/audit-events?action=config.export&limit=2",
+    );
+    expect(events.items.map(({ target, details }) => [target.id, details])).toEqual([
+      [seededConfigId(11), { filters: { current: "true" }, rows: rows.length }],
+      ["configs", { filters: { q: "web" }, rows: csv.length }],
+    ]);
+  });
+});

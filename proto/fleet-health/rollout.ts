@@ -1,0 +1,119 @@
+/** Configs and the hosts that should run them, as core reports them to `/configs` (docs/rollouts.md). */
+import * as v from "valibot";
+import { Id, IsoTimestamp } from "../values.ts";
+import { rollouts } from "./vocabulary.ts";
+
+const TextOrNull = v.nullable(v.string());
+
+/** How many hosts should run a config, and what they have made of it. Revoked hosts count in none of these. */
+export const RolloutHosts = v.strictObject({
+  /** Hosts whose desired config it is: the sum of `running`, `failed`, `drifted` and `silent`. */
+  desired: v.number(),
+  ...v.entriesFromList(rollouts, v.number()),
+  /** Of the silent hosts, those whose last heartbeat names it. */
+  silent_running: v.number(),
+  /** Hosts whose last heartbeat names it although another config, or none, is desired. */
+  undesired: v.number(),
+  /** When the last of the hosts first reported it; null while the last heartbeat of one does not. */
+  finished_at: v.nullable(IsoTimestamp),
+});
+
+/** How many hosts should run a config, and what they have made of it. */
+export type RolloutHosts = v.InferOutput<typeof RolloutHosts>;
+
+const config = {
+  id: Id,
+  name: TextOrNull,
+  config_hash: v.string(),
+  size_bytes: v.number(),
+  created_at: IsoTimestamp,
+  created_by: v.string(),
+  /** The email of `created_by`; null for a person whom the directory no longer has. */
+  created_by_email: TextOrNull,
+  /** By `config_hash`: two configs with the same content have the same hosts. */
+  hosts: RolloutHosts,
+};
+
+/** A published config without its text. */
+export const ListedConfig = v.strictObject(config);
+
+/** A published config without its text. */
+export type ListedConfig = v.InferOutput<typeof ListedConfig>;
+
+/** Response of `GET /v1/collector/configs`: one page, newest first. */
+export const ConfigPage = v.strictObject({ items: v.array(ListedConfig), next_cursor: TextOrNull });
+
+/** Response of `GET /v1/collector/configs`. */
+export type ConfigPage = v.InferOutput<typeof ConfigPage>;
+
+/** The most batches in a config's detail. */
+export const batchesMax = 50;
+
+/** The assignments of a config that one person made within one minute. */
+export const AssignmentBatch = v.strictObject({
+  from: IsoTimestamp,
+  until: IsoTimestamp,
+  assigned_by: v.string(),
+  assigned_by_email: TextOrNull,
+  assigned: v.number(),
+  /** Those that have not been replaced or removed. */
+  current: v.number(),
+});
+
+/** The assignments of a config that one person made within one minute. */
+export type AssignmentBatch = v.InferOutput<typeof AssignmentBatch>;
+
+/** Response of `GET /v1/collector/configs/{id}`. */
+export const ConfigDetail = v.strictObject({
+  generated_at: IsoTimestamp,
+  ...config,
+  /** The published text, verbatim. Core publishes no config with a secret. */
+  yaml: v.string(),
+  /** The newest batches. */
+  batches: v.array(AssignmentBatch),
+});
+
+/** Response of `GET /v1/collector/configs/{id}`. */
+export type ConfigDetail = v.InferOutput<typeof ConfigDetail>;
+
+/** One assignment of a config to a host. */
+export const ConfigAssignment = v.strictObject({
+  id: Id,
+  identity_id: Id,
+  identity: v.string(),
+  device_id: v.string(),
+  assigned_at: IsoTimestamp,
+  assigned_by: v.string(),
+  assigned_by_email: TextOrNull,
+  /** When another config or none was assigned. */
+  ended_at: v.nullable(IsoTimestamp),
+  /** What the host has made of it; null once the assignment has ended or the host is revoked. */
+  rollout: v.nullable(v.picklist(rollouts)),
+  /** When the host first reported that it runs the config; null while its last heartbeat does not. */
+  applied_at: v.nullable(IsoTimestamp),
+});
+
+/** One assignment of a config to a host. */
+export type ConfigAssignment = v.InferOutput<typeof ConfigAssignment>;
+
+/** Response of `GET /v1/collector/configs/{id}/assignments`: one page, newest first. */
+export const AssignmentPage = v.strictObject({ items: v.array(ConfigAssignment), next_cursor: TextOrNull });
+
+/** Response of `GET /v1/collector/configs/{id}/assignments`. */
+export type AssignmentPage = v.InferOutput<typeof AssignmentPage>;
+
+/** The most hashes in a report of configs that core never stored. */
+export const unstoredMax = 100;
+
+/** Response of `GET /v1/collector/configs/unstored`: hashes that hosts run and no published config has. */
+export const UnstoredConfigs = v.strictObject({
+  generated_at: IsoTimestamp,
+  /** All such hashes; `items` has those with the most hosts. */
+  hashes: v.number(),
+  items: v.array(
+    v.strictObject({ config_hash: v.string(), running: v.number(), last_heartbeat_at: v.nullable(IsoTimestamp) }),
+  ),
+});
+
+/** Response of `GET /v1/collector/configs/unstored`. */
+export type UnstoredConfigs = v.InferOutput<typeof UnstoredConfigs>;
