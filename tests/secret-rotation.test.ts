@@ -205,4 +205,4 @@ it("rotates both secrets in rolling restarts: no request and no statement of the
   expect(last).toMatchObject(untroubled);
   expect(Math.min(during.answers, last.answers)).toBeGreaterThan(3);
   expect([await whoami(before), await whoami(after)]).toEqual([401, 200]);
-});
+}, 300_000);
