@@ -20,6 +20,7 @@ export const auditActions = [
   "config.export",
   "enrollment.export",
   "fleet.export",
+  "audit.export",
   "chat.tool_call",
   "operator.sign_in",
   "directory.sync",

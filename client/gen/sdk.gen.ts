@@ -3,7 +3,7 @@
 
 
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
+import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExportAuditEventLinesData, ExportAuditEventLinesErrors, ExportAuditEventLinesResponses, ExportAuditEventsData, ExportAuditEventsErrors, ExportAuditEventsResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetAuditChainData, GetAuditChainErrors, GetAuditChainResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -468,6 +468,45 @@ export const listAuditEvents = <ThrowOnError extends boolean = false>(options: O
             type: 'http'
         }],
     url: '/v1/audit-events',
+    ...options
+});
+
+/**
+ * The head of the audit log's hash chain, and up to which event core has verified it
+ */
+export const getAuditChain = <ThrowOnError extends boolean = false>(options: Options<GetAuditChainData, ThrowOnError>): RequestResult<GetAuditChainResponses, GetAuditChainErrors, ThrowOnError> => options.client.get<GetAuditChainResponses, GetAuditChainErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/audit-events/chain',
+    ...options
+});
+
+/**
+ * All audit events under the list's filters as CSV, newest first
+ */
+export const exportAuditEvents = <ThrowOnError extends boolean = false>(options: Options<ExportAuditEventsData, ThrowOnError>): RequestResult<ExportAuditEventsResponses, ExportAuditEventsErrors, ThrowOnError> => options.client.get<ExportAuditEventsResponses, ExportAuditEventsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/audit-events/export.csv',
+    ...options
+});
+
+/**
+ * All audit events under the list's filters as JSON lines, newest first
+ */
+export const exportAuditEventLines = <ThrowOnError extends boolean = false>(options: Options<ExportAuditEventLinesData, ThrowOnError>): RequestResult<ExportAuditEventLinesResponses, ExportAuditEventLinesErrors, ThrowOnError> => options.client.get<ExportAuditEventLinesResponses, ExportAuditEventLinesErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/audit-events/export.jsonl',
     ...options
 });
 

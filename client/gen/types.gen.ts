@@ -2767,10 +2767,7 @@ export type ListAuditEventsData = {
     body?: never;
     path?: never;
     query?: {
-        /**
-         * must not hold control characters; must be well-formed Unicode
-         */
-        action?: string;
+        action?: Array<string> | string;
         /**
          * must not hold control characters; must be well-formed Unicode
          */
@@ -2778,7 +2775,8 @@ export type ListAuditEventsData = {
         /**
          * must not hold control characters; must be well-formed Unicode
          */
-        target_id?: string;
+        target?: string;
+        outcome?: 'success' | 'failure';
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
          */
@@ -2787,6 +2785,10 @@ export type ListAuditEventsData = {
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
          */
         until?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
         limit?: number;
         cursor?: string;
     };
@@ -2863,10 +2865,257 @@ export type ListAuditEventsResponses = {
             hash: string | null;
         }>;
         next_cursor: string | null;
+        names: {
+            [key: string]: {
+                type: 'collector_identity' | 'certificate' | 'collector_config' | 'enrollment_policy' | 'bootstrap_token' | 'person';
+                name: string;
+                detail: string | null;
+                identity_id: string | null;
+            };
+        };
     };
 };
 
 export type ListAuditEventsResponse = ListAuditEventsResponses[keyof ListAuditEventsResponses];
+
+export type GetAuditChainData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/audit-events/chain';
+};
+
+export type GetAuditChainErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetAuditChainError = GetAuditChainErrors[keyof GetAuditChainErrors];
+
+export type GetAuditChainResponses = {
+    /**
+     * The state of the chain
+     */
+    200: {
+        head: {
+            seq: number;
+            hash: string;
+        } | null;
+        pending: number;
+        verified: {
+            seq: number;
+            hash: string;
+            checked_at: string;
+            checked_since: string;
+        } | null;
+        fault: {
+            kind: 'gap' | 'chain_broken' | 'event_missing' | 'event_edited';
+            seq: number;
+        } | null;
+    };
+};
+
+export type GetAuditChainResponse = GetAuditChainResponses[keyof GetAuditChainResponses];
+
+export type ExportAuditEventsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        action?: Array<string> | string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        actor?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        target?: string;
+        outcome?: 'success' | 'failure';
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        since?: string;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        until?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
+    };
+    url: '/v1/audit-events/export.csv';
+};
+
+export type ExportAuditEventsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportAuditEventsError = ExportAuditEventsErrors[keyof ExportAuditEventsErrors];
+
+export type ExportAuditEventsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportAuditEventsResponse = ExportAuditEventsResponses[keyof ExportAuditEventsResponses];
+
+export type ExportAuditEventLinesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        action?: Array<string> | string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        actor?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        target?: string;
+        outcome?: 'success' | 'failure';
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        since?: string;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        until?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
+    };
+    url: '/v1/audit-events/export.jsonl';
+};
+
+export type ExportAuditEventLinesErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportAuditEventLinesError = ExportAuditEventLinesErrors[keyof ExportAuditEventLinesErrors];
+
+export type ExportAuditEventLinesResponses = {
+    /**
+     * One event per line, as the list returns it, with its names
+     */
+    200: string;
+};
+
+export type ExportAuditEventLinesResponse = ExportAuditEventLinesResponses[keyof ExportAuditEventLinesResponses];
 
 export type ChatStatusData = {
     body?: never;

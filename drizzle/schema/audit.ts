@@ -1,10 +1,14 @@
-import { bigint, index, jsonb, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import { sql } from "drizzle-orm";
+import { bigint, boolean, check, index, jsonb, pgTable, text, uuid } from "drizzle-orm/pg-core";
 import { bytea, timestamp } from "./columns.ts";
 
 /** The kind of actor of an event. */
 export type ActorType = "operator" | "collector" | "system";
 
-/** The audit log. An event is inserted in the transaction of the change that it records, and never updated or deleted. */
+/**
+ * The audit log. An event is inserted in the transaction of the change that it records, and never updated or deleted. Ids sort by time:
+ * with an index for each filter that ends in the id, a page reads only as many entries as it returns.
+ */
 export const auditEvent = pgTable(
   "audit_event",
   {
@@ -25,8 +29,11 @@ export const auditEvent = pgTable(
   },
   (table) => [
     index("audit_event_time").on(table.occurredAt, table.id),
-    index("audit_event_target").on(table.targetId),
-    index("audit_event_action").on(table.action, table.occurredAt),
+    index("audit_event_target").on(table.targetId, table.id),
+    index("audit_event_action").on(table.action, table.id),
+    index("audit_event_actor").on(table.actorId, table.id),
+    index("audit_event_actor_display").on(table.actorDisplay, table.id),
+    index("audit_event_failure").on(table.id).where(sql`${table.outcome} = 'failure'`),
   ],
 );
 
@@ -45,3 +52,29 @@ export const auditChain = pgTable("audit_chain", {
   prevHash: bytea("prev_hash").notNull(),
   hash: bytea("hash").notNull(),
 });
+
+/** The faults that stop the verification of the chain; the sequence says where. */
+export type AuditChainFaultKind = "gap" | "chain_broken" | "event_missing" | "event_edited";
+
+/**
+ * One row: how much of the chain a job has recomputed. Every event up to `seq` was compared with its link at some time between
+ * `checked_since` and `checked_at`; `hash` is the hash of the last one. A fault is final and stops the job: only an administrator of the
+ * database who has explained it deletes the row.
+ */
+export const auditVerification = pgTable(
+  "audit_verification",
+  {
+    singleton: boolean("singleton").primaryKey().default(true),
+    seq: bigint("seq", { mode: "number" }).notNull(),
+    hash: bytea("hash").notNull(),
+    checkedAt: timestamp("checked_at").notNull(),
+    checkedSince: timestamp("checked_since").notNull(),
+    /** The position of the pass that checks all events again, and when it began. */
+    passSeq: bigint("pass_seq", { mode: "number" }).notNull(),
+    passHash: bytea("pass_hash").notNull(),
+    passStartedAt: timestamp("pass_started_at").notNull(),
+    faultKind: text("fault_kind").$type<AuditChainFaultKind>(),
+    faultSeq: bigint("fault_seq", { mode: "number" }),
+  },
+  (table) => [check("audit_verification_singleton", sql`${table.singleton}`)],
+);

@@ -16,18 +16,22 @@ export const listFields = {
 export const ListView = <Item extends v.GenericSchema>(item: Item) =>
   v.strictObject({ items: v.array(item), next_cursor: v.nullable(v.string()) });
 
-/** Creates the responder of the list `name`, which returns one page. Its cursors are invalid for any other list. */
+/**
+ * Creates the responder of the list `name`, which returns one page. Its cursors are invalid for any other list. `more` returns further
+ * members of the response.
+ */
 export const createList = (config: CursorSecrets, name: string) => {
   const cursors = createCursorSeal(config);
   return async <Row, View>(
     query: { limit: number; cursor?: string | undefined },
     find: (page: PageRequest) => Promise<Paged<Row>>,
     view: (row: Row) => View,
+    more: (rows: readonly Row[]) => Record<string, unknown> = () => ({}),
   ): Promise<Reply> => {
     const [after = null] = query.cursor === undefined ? [] : await cursors.open(name, query.cursor);
     const { rows, next } = await find({ after, limit: query.limit });
     const nextCursor = next === null ? null : await cursors.seal(name, [next]);
-    return { status: 200, body: { items: rows.map(view), next_cursor: nextCursor } };
+    return { status: 200, body: { items: rows.map(view), next_cursor: nextCursor, ...more(rows) } };
   };
 };
 

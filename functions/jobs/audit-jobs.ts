@@ -1,6 +1,7 @@
 import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
 import { chainHash, genesisHash } from "../domain/audit/chain.ts";
+import { verifyChain } from "../domain/audit/verify-chain.ts";
 import { flushRefusalCounts } from "../domain/enrollment/refuse.ts";
 import type { AuditLink } from "../store/audit.ts";
 import { findHead, findPendingEvents, insertLinks, tryLockAppender } from "../store/audit.ts";
@@ -8,11 +9,12 @@ import type { Database } from "../store/database.ts";
 
 const chainIntervalMs = 1000;
 const refusalsIntervalMs = 10_000;
+const verifyIntervalMs = 10_000;
 const headIntervalMs = 3_600_000;
 
 /**
- * Runs the jobs of the audit log until the signal aborts: chains new events, flushes the counts of refused enrollments, and logs the
- * chain's head, so that a copy of the log can confirm it.
+ * Runs the jobs of the audit log until the signal aborts: chains new events, verifies the chain bit by bit, flushes the counts of
+ * refused enrollments, and logs the chain's head, so that a copy of the log can confirm it.
  */
 export const runAuditJobs = async (
   core: Pick<Core, "db" | "clock" | "entropy" | "log">,
@@ -28,6 +30,12 @@ export const runAuditJobs = async (
     runEvery({ name: "refused enrollments", intervalMs: refusalsIntervalMs, ...job }, async () => {
       const events = await flushRefusalCounts(core);
       return events === 0 ? undefined : { events };
+    }),
+    runEvery({ name: "audit verification", intervalMs: verifyIntervalMs, ...job }, async () => {
+      const { fault = null } = (await verifyChain(core)) ?? {};
+      if (fault !== null)
+        log.error({ ...fault }, "the audit log's hash chain has a fault: run svc-server verify-audit");
+      return undefined;
     }),
     runEvery({ name: "audit head", intervalMs: headIntervalMs, ...job }, async () => {
       const head = await findHead(db);

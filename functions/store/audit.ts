@@ -1,8 +1,7 @@
-import { and, asc, desc, eq, gt, gte, inArray, lt, or, sql } from "drizzle-orm";
-import { auditChain, auditEvent, auditPending } from "../../drizzle/schema/audit.ts";
-import { certificate } from "../../drizzle/schema/certificate.ts";
+import { and, asc, count, desc, eq, gt, inArray, sql } from "drizzle-orm";
+import { auditChain, auditEvent, auditPending, auditVerification } from "../../drizzle/schema/audit.ts";
 import type { Executor } from "./database.ts";
-import { insertRows, type PageRequest, paged, pageOf } from "./query-parts.ts";
+import { insertRows } from "./query-parts.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
@@ -25,59 +24,6 @@ export const hasAuditEventSince = async (
     .limit(1);
   return rows.length > 0;
 };
-
-/** Selects events; an absent part does not filter. */
-export interface AuditFilter {
-  action?: string;
-  /** The actor's id, or the name that the log shows. */
-  actor?: string;
-  targetId?: string;
-  since?: Date;
-  until?: Date;
-}
-
-/** Returns one page of the log, newest first. An event that is not chained yet has a null link. */
-export const listAuditEvents = async (db: Executor, filter: AuditFilter, page: PageRequest) => {
-  const { action, actor, targetId, since, until } = filter;
-  const { where, orderBy, limit } = pageOf(auditEvent.id, page, [
-    action === undefined ? undefined : eq(auditEvent.action, action),
-    actor === undefined ? undefined : or(eq(auditEvent.actorId, actor), eq(auditEvent.actorDisplay, actor)),
-    targetId === undefined ? undefined : eq(auditEvent.targetId, targetId),
-    since && gte(auditEvent.occurredAt, since),
-    until && lt(auditEvent.occurredAt, until),
-  ]);
-  const rows = await db
-    .select({ event: auditEvent, link: auditChain })
-    .from(auditEvent)
-    .leftJoin(auditChain, eq(auditChain.eventId, auditEvent.id))
-    .where(where)
-    .orderBy(orderBy)
-    .limit(limit);
-  return paged(
-    rows.map(({ event, link }) => ({ ...event, link })),
-    page,
-  );
-};
-
-/** An event of a list, with its link. */
-export type ListedAuditEvent = Awaited<ReturnType<typeof listAuditEvents>>["rows"][number];
-
-/** Finds the newest events of an identity and its certificates, newest first. */
-export const findCollectorEvents = (db: Executor, identityId: string, limit: number) => {
-  const own = db
-    .select({ id: sql`${certificate.id}::text` })
-    .from(certificate)
-    .where(eq(certificate.identityId, identityId));
-  return db
-    .select()
-    .from(auditEvent)
-    .where(or(eq(auditEvent.targetId, identityId), inArray(auditEvent.targetId, own)))
-    .orderBy(desc(auditEvent.id))
-    .limit(limit);
-};
-
-/** An event of a collector. */
-export type CollectorEvent = Awaited<ReturnType<typeof findCollectorEvents>>[number];
 
 /** A link of the hash chain. */
 export type AuditLink = typeof auditChain.$inferSelect;
@@ -128,6 +74,46 @@ export const findLinksAfter = (db: Executor, seq: number, limit: number) =>
     .where(gt(auditChain.seq, seq))
     .orderBy(asc(auditChain.seq))
     .limit(limit);
+
+/** A link with its event. */
+export type LinkedEvent = Awaited<ReturnType<typeof findLinksAfter>>[number];
+
+/** Finds a link. */
+export const findLink = async (db: Executor, seq: number): Promise<AuditLink | undefined> => {
+  const [row] = await db.select().from(auditChain).where(eq(auditChain.seq, seq));
+  return row;
+};
+
+/** Counts the events that are not chained yet, up to `max`. */
+export const countPendingEvents = async (db: Executor, max: number): Promise<number> => {
+  const pending = db.select({ id: auditPending.eventId }).from(auditPending).limit(max).as("pending");
+  const [row] = await db.select({ events: count() }).from(pending);
+  return row?.events ?? 0;
+};
+
+/** What has been verified of the chain. */
+export type AuditVerificationRow = Omit<typeof auditVerification.$inferSelect, "singleton">;
+
+/** Finds what has been verified of the chain; undefined before the first check. */
+export const findVerification = async (db: Executor): Promise<AuditVerificationRow | undefined> => {
+  const [row] = await db.select().from(auditVerification);
+  return row;
+};
+
+/** Inserts the row before the first check, then locks it until the transaction ends. Returns undefined while another core has it. */
+export const tryLockVerification = async (
+  db: Executor,
+  first: AuditVerificationRow,
+): Promise<AuditVerificationRow | undefined> => {
+  await db.insert(auditVerification).values(first).onConflictDoNothing();
+  const [row] = await db.select().from(auditVerification).for("update", { skipLocked: true });
+  return row;
+};
+
+/** Stores what has been verified. */
+export const updateVerification = async (db: Executor, row: AuditVerificationRow): Promise<void> => {
+  await db.update(auditVerification).set(row);
+};
 
 /** Counts the events that are neither chained nor pending: core did not write them. */
 export const countUnchainedEvents = async (db: Executor): Promise<number> => {

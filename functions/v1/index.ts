@@ -1,5 +1,7 @@
 import type { Core } from "../core.ts";
 import type { Route } from "../http/route.ts";
+import { auditChainRoute } from "./audit-events/chain.ts";
+import { auditCsvRoute, auditLinesRoute } from "./audit-events/export.ts";
 import { listAuditEventsRoute } from "./audit-events/list.ts";
 import { receiptKeysRoute } from "./chat/receipt-keys.ts";
 import { createConversationRoute } from "./chat/sessions/create.ts";
@@ -67,18 +69,21 @@ export const routesOf = (core: Core): readonly Route[] => [
   assignConfigRoute(core),
   clearConfigRoute(core),
   rollBackConfigRoute(core),
-  ...fleetRoutesOf({ ...core, db: core.reports }),
-  listAuditEventsRoute(core),
+  ...reportRoutesOf({ ...core, db: core.reports }),
   ...chatRoutesOf(core),
   ...collectorRoutesOf(core),
 ];
 
 /** Runs on its own pool, so reports cannot starve heartbeats. */
-const fleetRoutesOf = (core: Core): readonly Route[] => [
+const reportRoutesOf = (core: Core): readonly Route[] => [
   healthReportRoute(core),
   healthFacetsRoute(core),
   healthExportRoute(core),
   healthDetailRoute(core),
+  listAuditEventsRoute(core),
+  auditChainRoute(core),
+  auditCsvRoute(core),
+  auditLinesRoute(core),
 ];
 
 /** Run on the pool of reports too: each scans the fleet. */

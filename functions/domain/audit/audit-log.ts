@@ -2,10 +2,8 @@ import type { ActorType } from "../../../drizzle/schema/audit.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
 import type { AuditAction } from "../../../proto/audit-actions.ts";
-import type { Core } from "../../core.ts";
-import { type AuditFilter, insertAuditEvents, type ListedAuditEvent, listAuditEvents } from "../../store/audit.ts";
+import { insertAuditEvents } from "../../store/audit.ts";
 import type { Executor } from "../../store/database.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** The actor of an event, and the name that the log shows. */
@@ -75,10 +73,3 @@ export const recordAudits = (
       details: entry.details ?? {},
     })),
   );
-
-/** Returns one page of the audit log, newest first. */
-export const browseAuditEvents = (
-  { db }: Pick<Core, "db">,
-  filter: AuditFilter,
-  page: PageRequest,
-): Promise<Paged<ListedAuditEvent>> => listAuditEvents(db, filter, page);

@@ -1,7 +1,7 @@
 import canonicalize from "canonicalize";
+import type { AuditChainFaultKind } from "../../../drizzle/schema/audit.ts";
 import { equalBytes, sha256 } from "../../../kit/bytes.ts";
-import type { AuditEventRow } from "../../store/audit.ts";
-import { countUnchainedEvents, findLinksAfter } from "../../store/audit.ts";
+import { type AuditEventRow, countUnchainedEvents, findLinksAfter, type LinkedEvent } from "../../store/audit.ts";
 import type { Database } from "../../store/database.ts";
 
 /** An event as the database stores it. */
@@ -19,10 +19,41 @@ export const chainHash = (seq: number, prevHash: Uint8Array, event: StoredAuditE
   return sha256(`svc-audit-v1\n${prevHash.toHex()}\n${form}`);
 };
 
+/** A fault of the chain, at a sequence. */
+export interface ChainFault {
+  kind: AuditChainFaultKind;
+  seq: number;
+}
+
 /** The first fault of the log. */
-export type AuditFault =
-  | { kind: "gap" | "chain_broken" | "event_missing" | "event_edited"; seq: number }
-  | { kind: "event_unchained"; count: number };
+export type AuditFault = ChainFault | { kind: "event_unchained"; count: number };
+
+/** A position in the chain: the sequence of an event, and its hash. */
+export interface ChainPosition {
+  seq: number;
+  hash: Uint8Array;
+}
+
+/** The position before the first event. */
+export const chainStart: ChainPosition = { seq: 0, hash: genesisHash };
+
+/** Recomputes links from the one after `position`. Returns the last correct one, and the first fault. */
+export const checkLinks = async (
+  position: ChainPosition,
+  links: readonly LinkedEvent[],
+): Promise<ChainPosition & { fault: ChainFault | null }> => {
+  let { seq, hash } = position;
+  for (const { link, event } of links) {
+    const found = (kind: AuditChainFaultKind) => ({ seq, hash, fault: { kind, seq: seq + 1 } });
+    if (link.seq !== seq + 1) return found("gap");
+    if (!equalBytes(link.prevHash, hash)) return found("chain_broken");
+    if (event === null) return found("event_missing");
+    if (!equalBytes(await chainHash(link.seq, hash, event), link.hash)) return found("event_edited");
+    seq = link.seq;
+    hash = link.hash;
+  }
+  return { seq, hash, fault: null };
+};
 
 /** The result of a verification, with the last hash, for comparison with hashes that were logged elsewhere. */
 export interface AuditVerification {
@@ -39,28 +70,19 @@ const batch = 1000;
 export const verifyAudit = (db: Database): Promise<AuditVerification> =>
   db.transaction(
     async (tx) => {
-      let seq = 0;
-      let hash: Uint8Array = genesisHash;
+      let position = chainStart;
       const found = (fault: AuditFault | null): AuditVerification => ({
         ok: fault === null,
-        checked: seq,
-        headSeq: seq,
-        headHash: hash.toHex(),
+        checked: position.seq,
+        headSeq: position.seq,
+        headHash: position.hash.toHex(),
         fault,
       });
       for (;;) {
-        const links = await findLinksAfter(tx, seq, batch);
-        for (const { link, event } of links) {
-          const at = { seq: link.seq };
-          if (link.seq !== seq + 1) return found({ kind: "gap", seq: seq + 1 });
-          if (!equalBytes(link.prevHash, hash)) return found({ kind: "chain_broken", ...at });
-          if (event === null) return found({ kind: "event_missing", ...at });
-          if (!equalBytes(await chainHash(link.seq, hash, event), link.hash)) {
-            return found({ kind: "event_edited", ...at });
-          }
-          seq = link.seq;
-          hash = link.hash;
-        }
+        const links = await findLinksAfter(tx, position.seq, batch);
+        const { fault, ...checked } = await checkLinks(position, links);
+        position = checked;
+        if (fault !== null) return found(fault);
         if (links.length < batch) break;
       }
       const unchained = await countUnchainedEvents(tx);

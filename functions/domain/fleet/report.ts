@@ -4,7 +4,7 @@ import { historyMax } from "../../../proto/fleet-health/report.ts";
 import type { CoreConfig } from "../../config.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { type CollectorEvent, findCollectorEvents } from "../../store/audit.ts";
+import { type CollectorEvent, findCollectorEvents } from "../../store/audit-list.ts";
 import { countFleet, type FleetCounts } from "../../store/fleet-facets.ts";
 import {
   type FleetPage,

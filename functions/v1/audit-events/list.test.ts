@@ -1,13 +1,16 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
+import type { RecordNames } from "../../../proto/audit-event.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/core.ts";
 import { verifyAudit } from "../../domain/audit/chain.ts";
 import { chainAuditEvents } from "../../jobs/audit-jobs.ts";
+import { searchedEventsMax } from "../../store/audit-list.ts";
 
 interface Listed {
   items: { id: string; seq: number | null; action: string; hash: string | null; actor: { display: string } }[];
   next_cursor: string | null;
+  names: RecordNames;
 }
 
 const events = async (test: TestCore, query = "") =>
@@ -16,7 +19,7 @@ const events = async (test: TestCore, query = "") =>
 /** Something to audit: a policy, a token, an enrollment, a revocation. */
 const busy = async () => {
   const test = await createTestCore();
-  const { token } = await createTestToken(test);
+  const { token, policyId } = await createTestToken(test);
   await test.clock.advance(1000);
   const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
   await test.clock.advance(1000);
@@ -24,7 +27,7 @@ const busy = async () => {
     as: "admin",
     body: { reason_code: "lost" },
   });
-  return { ...test, host };
+  return { ...test, host, policyId };
 };
 
 describe("GET /v1/audit-events", async () => {
@@ -37,7 +40,13 @@ describe("GET /v1/audit-events", async () => {
     const actions = async (query: string) => (await events(test, query)).items.map(({ action }) => action);
     expect(await actions("?action=identity.revoke")).toEqual(["identity.revoke"]);
     expect((await actions(`?actor=${test.people.admin.email}`)).length).toBe(3);
-    expect(await actions(`?target_id=${test.host.identityId}`)).toEqual(["identity.revoke", "collector.enroll"]);
+    expect(await actions(`?target=${test.host.identityId}`)).toEqual(["identity.revoke", "collector.enroll"]);
+    expect(await actions("?action=identity.revoke&action=collector.enroll")).toEqual([
+      "identity.revoke",
+      "collector.enroll",
+    ]);
+    expect(await actions("?outcome=failure")).toEqual([]);
+    expect((await actions("?outcome=success")).length).toBe(4);
     const since = new Date(test.clock.now()).toISOString();
     expect(await actions(`?since=${since}`)).toEqual(["identity.revoke"]);
     expect((await actions(`?until=${since}`)).length).toBe(3);
@@ -45,6 +54,74 @@ describe("GET /v1/audit-events", async () => {
     const second = await events(test, `?limit=3&cursor=${first.next_cursor}`);
     expect([...first.items, ...second.items].map(({ id }) => id)).toEqual(items.map(({ id }) => id));
     expect(second.next_cursor).toBeNull();
+  });
+
+  it("finds what an event is about by an id, a name, a serial number or a fingerprint", async () => {
+    const { host, policyId } = test;
+    const actions = async (target: string, more = "") =>
+      (await events(test, `?${new URLSearchParams({ target })}${more}`)).items.map(({ action }) => action);
+    const ofHost = ["identity.revoke", "collector.enroll"];
+    for (const name of [host.identityId, host.identity, "web-1"])
+      expect([name, await actions(name)]).toEqual([name, ofHost]);
+    const { body } = await test.api<{ items: [Record<"id" | "serial_number" | "fingerprint_sha256", string>] }>(
+      "GET",
+      `/v1/collector/identities/${host.identityId}/certificates`,
+      {
+        as: "auditor",
+      },
+    );
+    const { id, serial_number: serial, fingerprint_sha256: fingerprint } = body.items[0];
+    await test.api("POST", `/v1/collector/certificates/${id}/revoke`, { as: "admin" });
+    const { body: policy } = await test.api<{ name: string }>("GET", `/v1/collector/enrollment-policies/${policyId}`, {
+      as: "admin",
+    });
+    for (const name of [policyId, policy.name])
+      expect([name, await actions(name)]).toEqual([name, ["enrollment_policy.create"]]);
+    for (const name of [id, serial, fingerprint, fingerprint.toUpperCase().replace(/..(?=.)/g, "$&:")])
+      expect([name, await actions(name)]).toEqual([name, []]);
+    expect(await actions("nobody")).toEqual([]);
+    expect(await actions("web-1", "&action=collector.enroll")).toEqual(["collector.enroll"]);
+    expect(await actions("web-1", `&actor=${test.people.admin.email}`)).toEqual(["identity.revoke"]);
+  });
+
+  it("names the records that its events refer to", async () => {
+    const { host } = test;
+    const { names } = await events(test, "?action=collector.enroll");
+    expect(names[host.identityId]).toEqual({
+      type: "collector_identity",
+      name: host.identity,
+      detail: null,
+      identity_id: host.identityId,
+    });
+    expect(names[host.certificateId]).toMatchObject({ type: "certificate", detail: host.identity });
+    expect(
+      Object.values(names)
+        .map(({ type }) => type)
+        .sort(),
+    ).toEqual(["bootstrap_token", "certificate", "collector_identity", "enrollment_policy"]);
+    expect((await events(test, "?action=bootstrap_token.create")).names).toMatchObject({
+      [test.people.admin.userId]: { type: "person", name: test.people.admin.email },
+    });
+  });
+
+  it("searches text in actor, target, reason and details, and continues where it stopped reading", async () => {
+    const found = async (query: string) => (await events(test, query)).items.map(({ action }) => action);
+    expect(await found("?q=LOST")).toEqual(["identity.revoke"]);
+    expect(await found("?q=%25")).toEqual([]);
+    const first = await events(test, `?q=${test.people.admin.email}&limit=1`);
+    const second = await events(test, `?q=${test.people.admin.email}&limit=9&cursor=${first.next_cursor}`);
+    expect([...first.items, ...second.items].map(({ action }) => action)).toEqual([
+      "identity.revoke",
+      "bootstrap_token.create",
+      "enrollment_policy.create",
+    ]);
+    await test.db.execute(sql`
+      insert into audit_event (id, occurred_at, actor_type, actor_id, actor_display, action, target_type, target_id, outcome, details)
+      select overlay(gen_random_uuid()::text placing 'ffffffff-ffff-7' from 1)::uuid, now(), 'system', '', 'filler', 'filler.write',
+        'filler', '', 'success', '{}' from generate_series(1, ${searchedEventsMax})`);
+    const empty = await events(test, "?q=LOST");
+    expect(empty).toMatchObject({ items: [], next_cursor: expect.any(String) });
+    expect(await found(`?q=LOST&cursor=${empty.next_cursor}`)).toEqual(["identity.revoke"]);
   });
 });
 

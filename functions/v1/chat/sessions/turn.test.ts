@@ -88,13 +88,9 @@ describe("a turn", () => {
     expect({ title, message_count }).toEqual({ title: "How many hosts are offline?", message_count: 2 });
     expect(messages.map(({ role, status }) => `${role} ${status}`)).toEqual(["user complete", "assistant complete"]);
     expect(messages[1]?.parts.map(({ type }) => type)).toEqual(["text", "tool_call", "tool_result", "text"]);
-    const { body: audit } = await test.api<{ items: object[] }>(
-      "GET",
-      `/v1/audit-events?target_id=${conversation.id}`,
-      {
-        as: "auditor",
-      },
-    );
+    const { body: audit } = await test.api<{ items: object[] }>("GET", `/v1/audit-events?target=${conversation.id}`, {
+      as: "auditor",
+    });
     expect(audit.items).toMatchObject([
       {
         action: "chat.tool_call",
@@ -388,13 +384,9 @@ describe("a client that disconnects", () => {
     expect(sql.signal?.aborted).toBe(true);
     sql.result = oneRow(3);
     expect((await conversation.receipts()).kinds).toEqual(["user_message", "tool_call", "closing"]);
-    const { body: audit } = await test.api<{ items: object[] }>(
-      "GET",
-      `/v1/audit-events?target_id=${conversation.id}`,
-      {
-        as: "auditor",
-      },
-    );
+    const { body: audit } = await test.api<{ items: object[] }>("GET", `/v1/audit-events?target=${conversation.id}`, {
+      as: "auditor",
+    });
     expect(audit.items).toMatchObject([{ outcome: "failure", reason_code: "aborted" }]);
   });
 

@@ -155,7 +155,7 @@ describe("desired config of an identity", () => {
     expect(await fetched(host)).toBeNull();
     const { body } = await test.api<{ items: { action: string }[] }>(
       "GET",
-      `/v1/audit-events?target_id=${host.identityId}`,
+      `/v1/audit-events?target=${host.identityId}`,
       { as: "auditor" },
     );
     const actions = body.items.map(({ action }) => action).filter((action) => action.startsWith("config."));

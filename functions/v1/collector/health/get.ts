@@ -5,7 +5,7 @@ import type { Core } from "../../../core.ts";
 import { reportHost } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import type { CollectorEvent } from "../../../store/audit.ts";
+import type { CollectorEvent } from "../../../store/audit-list.ts";
 import { healthRowView, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/{identity_id}`: one collector and its audit events. */

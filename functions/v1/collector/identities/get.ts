@@ -12,7 +12,7 @@ export const getIdentityRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
     path: "/v1/collector/identities/:id",
     operationId: "getCollectorIdentity",
     summary: "One collector identity",
-    guard: scope(core, "admin"),
+    guard: scope(core, "audit"),
     params: IdParams,
     replies: { 200: { description: "The identity", schema: IdentityView } },
     problems: ["not_found"],

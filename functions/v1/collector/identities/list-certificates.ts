@@ -16,7 +16,7 @@ export const listCertificatesRoute = (core: Pick<Core, "config" | "db" | "clock"
     path: "/v1/collector/identities/:id/certificates",
     operationId: "listCertificates",
     summary: "The certificates of an identity, newest first",
-    guard: scope(core, "admin"),
+    guard: scope(core, "audit"),
     params: IdParams,
     query: v.strictObject(listFields),
     replies: { 200: { description: "A page of certificates", schema: ListView(CertificateView) } },

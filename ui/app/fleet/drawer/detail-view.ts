@@ -153,6 +153,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "config.export": ["Configs exported", "Export of configs ended early"],
   "enrollment.export": ["Enrollment exported", "Export of enrollment ended early"],
   "fleet.export": ["Fleet exported", "Fleet export ended early"],
+  "audit.export": ["Audit log exported", "Audit log export ended early"],
   "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],
   "operator.sign_in": ["Signed in", "Sign-in rejected"],
   "directory.sync": ["Directory synced", "Directory sync failed"],

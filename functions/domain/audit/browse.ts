@@ -1,0 +1,77 @@
+import type { Core } from "../../core.ts";
+import type { AuditFilter, ListedAuditEvent } from "../../store/audit-list.ts";
+import { listAuditEvents } from "../../store/audit-list.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
+import { findAuditSubject, findRecordNames, type RecordName } from "../../store/record-names.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import type { Origin } from "./audit-log.ts";
+import { auditedExport, exportBatchRows } from "./audited-export.ts";
+
+/** The filters of the audit log as an operator requests them. */
+export interface AuditQuery extends Omit<AuditFilter, "about"> {
+  /** Names what the events are about: an id, or a name that `findAuditSubject` knows. */
+  target?: string;
+}
+
+/** An event with the names of the records to which it refers. */
+export interface NamedAuditEvent extends ListedAuditEvent {
+  names: readonly RecordName[];
+}
+
+/** Returns one page of the audit log, newest first. */
+export const browseAuditEvents = async (
+  { db }: Pick<Core, "db">,
+  query: AuditQuery,
+  page: PageRequest,
+): Promise<Paged<NamedAuditEvent>> => {
+  const { rows, next } = await listAuditEvents(db, await filterOf({ db }, query), page);
+  return { rows: await withNames({ db }, rows), next };
+};
+
+/** Who exports which events, and the parameters as requested, for the audit log. */
+export interface AuditExport {
+  query: AuditQuery;
+  format: "csv" | "jsonl";
+  operator: Operator;
+  origin: Origin;
+  asked: Readonly<Record<string, unknown>>;
+}
+
+/** Returns every event of a filter in batches, newest first, each read on demand. Audited as `audit.export` once the reader ends. */
+export const exportAuditEvents = async (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  { query, format, operator, origin, asked }: AuditExport,
+): Promise<AsyncGenerator<NamedAuditEvent[], void, void>> => {
+  const filter = await filterOf(core, query);
+  const target = { type: "audit_export", id: format };
+  const entry = { operator, origin, action: "audit.export", target, details: { filters: asked } } as const;
+  return auditedExport(core, entry, async (after: string | null) => {
+    const { rows, next } = await listAuditEvents(core.db, filter, { after, limit: exportBatchRows });
+    return { rows: await withNames(core, rows), next };
+  });
+};
+
+const filterOf = async ({ db }: Pick<Core, "db">, { target, ...filter }: AuditQuery): Promise<AuditFilter> => ({
+  ...filter,
+  ...(target === undefined ? {} : { about: await findAuditSubject(db, target) }),
+});
+
+const withNames = async ({ db }: Pick<Core, "db">, rows: readonly ListedAuditEvent[]): Promise<NamedAuditEvent[]> => {
+  const idsOf = new Map(rows.map((row) => [row, idsIn(row)]));
+  const names = await findRecordNames(db, [...new Set([...idsOf.values()].flat())]);
+  const byId = new Map(names.map((name) => [name.id, name]));
+  return rows.map((row) => ({ ...row, names: (idsOf.get(row) ?? []).flatMap((id) => byId.get(id) ?? []) }));
+};
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Names that one event may need: a revocation lists every certificate of a host. */
+const idsMax = 100;
+
+const idsIn = ({ actorId, targetId, details }: ListedAuditEvent): string[] => {
+  const texts = [actorId, targetId, ...Object.values(details).flat()];
+  return [...new Set(texts.filter((text): text is string => typeof text === "string" && uuid.test(text)))].slice(
+    0,
+    idsMax,
+  );
+};

@@ -1,0 +1,125 @@
+import { equalBytes } from "../../../kit/bytes.ts";
+import type { Core } from "../../core.ts";
+import {
+  type AuditLink,
+  type AuditVerificationRow,
+  countPendingEvents,
+  findHead,
+  findLink,
+  findLinksAfter,
+  findVerification,
+  tryLockVerification,
+  updateVerification,
+} from "../../store/audit.ts";
+import type { Executor } from "../../store/database.ts";
+import { type ChainFault, type ChainPosition, chainStart, checkLinks } from "./chain.ts";
+
+/** Links that one call recomputes at most: some 100 ms of work. */
+const linksMax = 2000;
+/** How long after a whole pass the next one begins. */
+const passIntervalMs = 3_600_000;
+const pendingMax = 10_000;
+
+/** What one call of `verifyChain` did. */
+export interface ChainCheck {
+  checked: number;
+  fault: ChainFault | null;
+}
+
+/**
+ * Verifies the next events of the chain, at most `linksMax`: first those after the last verified one, then, pass by pass, all verified
+ * ones again. Stores how far it came, so that the cores of a database share the work. A fault is final: nothing is verified after it.
+ * Returns undefined when there was nothing to do, or while another core is at it.
+ */
+export const verifyChain = ({ db, clock }: Pick<Core, "db" | "clock">): Promise<ChainCheck | undefined> =>
+  db.transaction(async (tx) => {
+    const now = new Date(clock.now());
+    const state = await tryLockVerification(tx, firstState(now));
+    if (state === undefined || state.faultKind !== null) return undefined;
+    const rewritten = await findRewritten(tx, state);
+    if (rewritten !== null) return stopAt(tx, state, rewritten, 0);
+    const { fault, checked, ...position } = await checkAfter(tx, state, linksMax);
+    const isPassFinished = state.passSeq >= state.seq;
+    const extended = {
+      ...state,
+      ...(checked === 0 ? {} : { ...position, checkedAt: now }),
+      ...(isPassFinished ? { passSeq: position.seq, passHash: position.hash } : {}),
+    };
+    if (fault !== null) return stopAt(tx, extended, fault, checked);
+    const pass = await continuePass(tx, extended, { now, linksMax: linksMax - checked });
+    if (pass.fault !== null) return stopAt(tx, extended, pass.fault, checked + pass.checked);
+    if (checked + pass.checked === 0) return undefined;
+    await updateVerification(tx, pass.state);
+    return { checked: checked + pass.checked, fault: null };
+  });
+
+const firstState = (now: Date): AuditVerificationRow => ({
+  ...chainStart,
+  checkedAt: now,
+  checkedSince: now,
+  passSeq: chainStart.seq,
+  passHash: chainStart.hash,
+  passStartedAt: now,
+  faultKind: null,
+  faultSeq: null,
+});
+
+/** Returns the fault of a chain that no longer has the last verified link: its end was removed, or all of it written anew. */
+const findRewritten = async (db: Executor, { seq, hash }: ChainPosition): Promise<ChainFault | null> => {
+  if (seq === chainStart.seq) return null;
+  const link = await findLink(db, seq);
+  if (link === undefined) return { kind: "gap", seq };
+  return equalBytes(link.hash, hash) ? null : { kind: "chain_broken", seq };
+};
+
+const checkAfter = async (db: Executor, position: ChainPosition, limit: number) => {
+  const links = limit === 0 ? [] : await findLinksAfter(db, position.seq, limit);
+  const checked = await checkLinks({ seq: position.seq, hash: position.hash }, links);
+  return { ...checked, checked: links.length };
+};
+
+/** Checks verified events again with what is left of the call. A finished pass moves `checkedSince` to its beginning. */
+const continuePass = async (
+  db: Executor,
+  state: AuditVerificationRow,
+  { now, linksMax: limit }: { now: Date; linksMax: number },
+): Promise<ChainCheck & { state: AuditVerificationRow }> => {
+  const isFinished = state.passSeq >= state.seq;
+  if (isFinished && now.getTime() - state.passStartedAt.getTime() < passIntervalMs)
+    return { checked: 0, fault: null, state };
+  const at = isFinished ? { ...state, passSeq: chainStart.seq, passHash: chainStart.hash, passStartedAt: now } : state;
+  const left = Math.min(limit, state.seq - at.passSeq);
+  const { fault, checked, seq, hash } = await checkAfter(db, { seq: at.passSeq, hash: at.passHash }, left);
+  const moved = { ...at, passSeq: seq, passHash: hash };
+  return { checked, fault, state: seq < state.seq ? moved : { ...moved, checkedSince: at.passStartedAt } };
+};
+
+/** Stores a fault, and that nothing from it on is verified. */
+const stopAt = async (
+  db: Executor,
+  state: AuditVerificationRow,
+  fault: ChainFault,
+  checked: number,
+): Promise<ChainCheck> => {
+  const before = fault.seq - 1;
+  const link = before < state.seq && before > 0 ? await findLink(db, before) : undefined;
+  const position = before >= state.seq ? {} : { seq: before, hash: link?.hash ?? chainStart.hash };
+  await updateVerification(db, { ...state, ...position, faultKind: fault.kind, faultSeq: fault.seq });
+  return { checked, fault };
+};
+
+/** Returns the newest link, the number of events that wait for theirs, and what has been verified. */
+export const auditChainStatus = async ({
+  db,
+}: Pick<Core, "db">): Promise<{
+  head: AuditLink | undefined;
+  pending: number;
+  verification: AuditVerificationRow | undefined;
+}> => {
+  const [head, pending, verification] = await Promise.all([
+    findHead(db),
+    countPendingEvents(db, pendingMax),
+    findVerification(db),
+  ]);
+  return { head, pending, verification };
+};

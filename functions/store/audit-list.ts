@@ -1,0 +1,151 @@
+import { type AnyColumn, and, desc, eq, gte, inArray, lt, or, type SQL, sql } from "drizzle-orm";
+import { auditChain, auditEvent } from "../../drizzle/schema/audit.ts";
+import { certificate } from "../../drizzle/schema/certificate.ts";
+import type { Executor } from "./database.ts";
+import { arrayLiteral, type Paged, type PageRequest, substring } from "./query-parts.ts";
+
+/** What events are about: targets, and actors, such as a host whose enrollment was rejected. */
+export interface AuditSubject {
+  targetIds: readonly [string, ...string[]];
+  actorIds: readonly string[];
+}
+
+/** Selects events; an absent part does not filter, and the parts combine by AND. */
+export interface AuditFilter {
+  /** Any of these actions. */
+  actions?: readonly string[];
+  /** The actor's id, or the name that the log shows. */
+  actor?: string;
+  /** Events on any of these targets, or by any of these actors. */
+  about?: AuditSubject;
+  outcome?: "success" | "failure";
+  since?: Date;
+  until?: Date;
+  /** A substring of actor, target, reason, address, request or details, in any case. */
+  text?: string;
+}
+
+/** A list of events that an index returns newest first: those whose column has this value. */
+interface Stream {
+  column: AnyColumn;
+  values: readonly string[];
+}
+
+/** The events that a search for text reads for one page. */
+export const searchedEventsMax = 10_000;
+
+/** An event's id begins with its millisecond (UUIDv7). Cores agree on the time within this. */
+const idSlackMs = 60_000;
+
+/**
+ * Returns one page of the log, newest first. An event that is not chained yet has a null link. A search for text reads at most
+ * `searchedEventsMax` events, so that its page may be short, or empty, and still have a next one.
+ */
+export const listAuditEvents = async (
+  db: Executor,
+  filter: AuditFilter,
+  page: PageRequest,
+): Promise<Paged<ListedAuditEvent>> => {
+  const { ids, next } = await findPageIds(db, filter, page);
+  const rows = await db
+    .select({ event: auditEvent, link: auditChain })
+    .from(auditEvent)
+    .leftJoin(auditChain, eq(auditChain.eventId, auditEvent.id))
+    .where(sql`${auditEvent.id} = any(${arrayLiteral(ids)}::uuid[])`)
+    .orderBy(desc(auditEvent.id));
+  return { rows: rows.map(({ event, link }) => ({ ...event, link })), next };
+};
+
+/** An event of a list, with its link. */
+export type ListedAuditEvent = typeof auditEvent.$inferSelect & { link: typeof auditChain.$inferSelect | null };
+
+const findPageIds = async (db: Executor, filter: AuditFilter, { after, limit }: PageRequest) => {
+  const { streams, others } = streamsOf(filter);
+  const rest = and(...conditionsOf(others), after === null ? undefined : lt(auditEvent.id, after)) ?? sql`true`;
+  const found = async (query: SQL): Promise<string[]> => (await db.execute<{ id: string }>(query)).map(({ id }) => id);
+  const pageOfIds = (ids: string[]) => ({
+    ids: ids.slice(0, limit),
+    next: ids.length > limit ? (ids[limit - 1] ?? null) : null,
+  });
+  if (filter.text === undefined) return pageOfIds(await found(newestIds(streams, rest, limit + 1)));
+  const rows = await db.execute<{ id: string; is_match: boolean }>(sql`
+    with read as materialized (${newestIds(streams, rest, searchedEventsMax)}),
+      matching as materialized (
+        select ${auditEvent.id} from read join ${auditEvent} on ${auditEvent.id} = read.id
+        where ${contains(filter.text)} order by ${auditEvent.id} desc limit ${limit + 1}
+      )
+    select id, true as is_match from matching
+    union all (select id, false from read order by id desc offset ${searchedEventsMax - 1})`);
+  const { ids, next } = pageOfIds(rows.filter((row) => row.is_match).map(({ id }) => id));
+  const lastRead = rows.find((row) => !row.is_match)?.id ?? null;
+  return { ids, next: next ?? lastRead };
+};
+
+/**
+ * Returns the streams of the most selective part of a filter, and the other parts. The streams' own condition is not among these: the
+ * planner would prefer to collect all that satisfies it, and sort.
+ */
+const streamsOf = (filter: AuditFilter): { streams?: readonly Stream[]; others: AuditFilter } => {
+  const { about, actor, actions, outcome } = filter;
+  if (about !== undefined) {
+    const { about: _, ...others } = filter;
+    const targets = { column: auditEvent.targetId, values: about.targetIds };
+    return { streams: [targets, { column: auditEvent.actorId, values: about.actorIds }], others };
+  }
+  if (actor !== undefined) {
+    const { actor: _, ...others } = filter;
+    const columns = [auditEvent.actorId, auditEvent.actorDisplay];
+    return { streams: columns.map((column) => ({ column, values: [actor] })), others };
+  }
+  // The planner finds the partial index of failures by itself.
+  if (actions === undefined || outcome === "failure") return { others: filter };
+  const { actions: _, ...others } = filter;
+  return { streams: [{ column: auditEvent.action, values: actions }], others };
+};
+
+/** Returns the query of the newest `limit` ids of all streams together; each is read to `limit` of its own at most. */
+const newestIds = (streams: readonly Stream[] | undefined, rest: SQL, limit: number): SQL => {
+  const newest = (where: SQL) =>
+    sql`select ${auditEvent.id} from ${auditEvent} where ${where} and ${rest} order by ${auditEvent.id} desc limit ${limit}`;
+  if (streams === undefined) return newest(sql`true`);
+  const parts = streams
+    .filter(({ values }) => values.length > 0)
+    .map(
+      ({ column, values }) => sql`select newest.id
+        from unnest(${arrayLiteral(values)}::text[]) value cross join lateral (${newest(sql`${column} = value`)}) newest`,
+    );
+  return sql`select id from (${sql.join(parts, sql` union `)}) streams order by id desc limit ${limit}`;
+};
+
+/** Returns the conditions of a filter without `about`, which always decides the streams. */
+const conditionsOf = ({ actions, actor, outcome, since, until }: AuditFilter): (SQL | undefined)[] => [
+  actions && inArray(auditEvent.action, [...actions]),
+  actor === undefined ? undefined : or(eq(auditEvent.actorId, actor), eq(auditEvent.actorDisplay, actor)),
+  // Written as a literal, so that the planner recognises the partial index.
+  outcome && (outcome === "failure" ? sql`${auditEvent.outcome} = 'failure'` : eq(auditEvent.outcome, outcome)),
+  since && and(gte(auditEvent.occurredAt, since), gte(auditEvent.id, firstIdAt(since.getTime() - idSlackMs))),
+  until && and(lt(auditEvent.occurredAt, until), lt(auditEvent.id, firstIdAt(until.getTime() + idSlackMs))),
+];
+
+/** Returns the lowest UUIDv7 of a millisecond. */
+const firstIdAt = (milliseconds: number): string => {
+  const hex = Math.max(0, milliseconds).toString(16).padStart(12, "0");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-7000-8000-000000000000`;
+};
+
+const contains = (text: string): SQL => sql`concat_ws(' ', ${auditEvent.actorDisplay}, ${auditEvent.targetId},
+  ${auditEvent.reasonCode}, ${auditEvent.reason}, ${auditEvent.remoteAddr}, ${auditEvent.requestId},
+  ${auditEvent.details}) ilike ${substring(text)}`;
+
+/** Finds the newest events of an identity and its certificates, newest first. */
+export const findCollectorEvents = async (db: Executor, identityId: string, limit: number) => {
+  const certificates = await db
+    .select({ id: certificate.id })
+    .from(certificate)
+    .where(eq(certificate.identityId, identityId));
+  const about: AuditSubject = { targetIds: [identityId, ...certificates.map(({ id }) => id)], actorIds: [] };
+  return (await listAuditEvents(db, { about }, { after: null, limit })).rows;
+};
+
+/** An event of a collector. */
+export type CollectorEvent = Awaited<ReturnType<typeof findCollectorEvents>>[number];

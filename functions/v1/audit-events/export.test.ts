@@ -1,0 +1,62 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createTestToken, enrollTestCollector } from "../../../tests/collector.ts";
+import { createTestCore } from "../../../tests/core.ts";
+import { readCsv } from "../../../tests/csv.ts";
+import { chainAuditEvents } from "../../jobs/audit-jobs.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+let host: Awaited<ReturnType<typeof enrollTestCollector>>;
+beforeAll(async () => {
+  const { token } = await createTestToken(test);
+  host = await enrollTestCollector(test, { token, deviceId: "=web-1" });
+  await test.clock.advance(1000);
+  const body = { reason_code: "lost" };
+  await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin", body });
+  await chainAuditEvents(test.db);
+});
+
+const download = async (file: string) => {
+  const { body, headers } = await test.api<string>("GET", `/v1/audit-events/${file}`, { as: "auditor" });
+  return { text: body, name: headers.get("content-disposition") };
+};
+
+describe("the exports of the audit log", () => {
+  it("hold every event of the filter, newest first, with names, as CSV", async () => {
+    const { text, name } = await download(`export.csv?target=${host.identityId}`);
+    const rows = readCsv(text);
+    expect(rows.map(({ action, seq }) => [action, seq])).toEqual([
+      ["identity.revoke", "4"],
+      ["collector.enroll", "3"],
+    ]);
+    expect(rows[0]).toMatchObject({
+      actor: test.people.admin.email,
+      target: host.identity,
+      target_id: host.identityId,
+      reason_code: "lost",
+    });
+    expect(name).toMatch(/filename="audit-\d{4}-\d\d-\d\dT\d{4}Z\.csv"$/);
+  });
+
+  it("hold the same events as JSON lines, with the hashes of the chain", async () => {
+    const { text, name } = await download("export.jsonl?action=identity.revoke");
+    const events = text
+      .trimEnd()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(events).toMatchObject([
+      { seq: 4, action: "identity.revoke", hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
+    ]);
+    expect(events[0].names[host.identityId]).toMatchObject({ type: "collector_identity", name: host.identity });
+    expect(name).toContain("audit-identity-revoke-");
+  });
+
+  it("are audited with their filter, format and number of events", async () => {
+    await test.clock.advance(1000);
+    await download("export.csv?outcome=failure");
+    const { body } = await test.api("GET", "/v1/audit-events?action=audit.export&limit=1", { as: "auditor" });
+    expect(body.items).toMatchObject([
+      { target: { type: "audit_export", id: "csv" }, details: { filters: { outcome: "failure" }, rows: 0 } },
+    ]);
+  });
+});

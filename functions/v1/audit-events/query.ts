@@ -1,0 +1,52 @@
+import * as v from "valibot";
+import { auditOutcomes } from "../../../proto/audit-event.ts";
+import { Identifier, parseTimestamp, Timestamp } from "../../../proto/management/text.ts";
+import type { AuditQuery } from "../../domain/audit/browse.ts";
+
+const at = v.pipe(
+  Timestamp,
+  v.transform((text) => new Date(parseTimestamp(text) ?? 0)),
+);
+
+const Action = Identifier(64);
+
+/** The query fields that select audit events; `action` is repeatable. */
+export const auditFilterFields = {
+  action: v.optional(
+    v.union(
+      [
+        v.pipe(v.array(Action), v.maxLength(64, "must be given at most 64 times")),
+        v.pipe(
+          Action,
+          v.transform((action) => [action]),
+        ),
+      ],
+      "must be an action",
+    ),
+  ),
+  actor: v.optional(Identifier(2048)),
+  target: v.optional(Identifier(2048)),
+  outcome: v.optional(v.picklist(auditOutcomes, "must be success or failure")),
+  since: v.optional(at),
+  until: v.optional(at),
+  q: v.optional(Identifier(256)),
+};
+
+/** Returns the filter of parsed query fields. */
+export const auditQueryOf = ({
+  action,
+  actor,
+  target,
+  outcome,
+  since,
+  until,
+  q,
+}: v.InferOutput<v.ObjectSchema<typeof auditFilterFields, undefined>>): AuditQuery => ({
+  ...(action ? { actions: [...new Set(action)] } : {}),
+  ...(actor ? { actor } : {}),
+  ...(target ? { target } : {}),
+  ...(outcome ? { outcome } : {}),
+  ...(since ? { since } : {}),
+  ...(until ? { until } : {}),
+  ...(q ? { text: q } : {}),
+});
