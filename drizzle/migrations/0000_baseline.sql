@@ -386,7 +386,6 @@ CREATE INDEX "audit_event_action" ON "audit_event" USING btree ("action","id");-
 CREATE INDEX "audit_event_actor" ON "audit_event" USING btree ("actor_id","id");--> statement-breakpoint
 CREATE INDEX "audit_event_actor_display" ON "audit_event" USING btree ("actor_display","id");--> statement-breakpoint
 CREATE INDEX "audit_event_failure" ON "audit_event" USING btree ("id") WHERE "audit_event"."outcome" = 'failure';--> statement-breakpoint
-CREATE INDEX "certificate_serial" ON "certificate" USING btree ("serial_number");--> statement-breakpoint
 CREATE INDEX "certificate_identity" ON "certificate" USING btree ("identity_id","issued_at");--> statement-breakpoint
 CREATE INDEX "certificate_token_key" ON "certificate" USING btree ("token_id","spki_sha256");--> statement-breakpoint
 CREATE UNIQUE INDEX "certificate_one_successor" ON "certificate" USING btree ("predecessor_id") WHERE "certificate"."status" = 'active';--> statement-breakpoint

@@ -80,7 +80,6 @@ export const certificate = pgTable(
     revokedAt: timestamp("revoked_at"),
   },
   (table) => [
-    index("certificate_serial").on(table.serialNumber),
     index("certificate_identity").on(table.identityId, table.issuedAt),
     index("certificate_token_key").on(table.tokenId, table.spkiSha256),
     uniqueIndex("certificate_one_successor").on(table.predecessorId).where(sql`${table.status} = 'active'`),
