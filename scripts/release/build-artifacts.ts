@@ -57,7 +57,7 @@ const packProgram = async (release: ReleaseBuild, name: ProgramName): Promise<Bu
     await bundleUi();
     files.push(...(await packedBelow(uiPath, "dist/ui")));
   }
-  if (name !== "svc-collector" && name !== "svc-release-manifest")
+  if (name === "svc-server" || name === "svc-fleet-sim")
     for (const part of ["drizzle/migrations", "drizzle/sql"])
       files.push(...(await packedBelow(join(root, part), part)));
   const packages = await programPackages(name, metafile);
