@@ -60,6 +60,13 @@ export const problemCatalog = {
   service_disabled: entry("unavailable", "stop", "The service is disabled"),
   database_unavailable: entry("unavailable", "retry", "The database cannot be reached"),
   ops_access_denied: entry("forbidden", "stop", "Ops access is not allowed from here"),
+  // Sign-in of programs: the codes of RFC 6749 (5.2) and RFC 8628 (3.5).
+  invalid_grant: entry("malformed", "fix_request", "The code or its verifier is not valid; sign in again"),
+  authorization_pending: entry("malformed", "retry", "The person has not decided yet"),
+  slow_down: entry("malformed", "retry", "The program asks too often; wait five seconds longer"),
+  access_denied: entry("malformed", "stop", "The person has refused"),
+  expired_token: entry("malformed", "fix_request", "The code has expired; sign in again"),
+  too_many_sign_ins: entry("throttled", "retry", "Too many devices wait for a sign-in"),
   // Enrollment.
   policy_name_taken: entry("conflict", "fix_request", "Another policy has this name"),
   policy_frozen: entry("forbidden", "stop", "The enrollment policy is frozen"),

@@ -23,6 +23,9 @@ export const auditActions = [
   "audit.export",
   "chat.tool_call",
   "operator.sign_in",
+  "operator_session.create",
+  "operator_session.refuse",
+  "operator_session.revoke",
   "directory.sync",
   "directory.refuse",
 ] as const;

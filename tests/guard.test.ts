@@ -1,11 +1,16 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { anyone } from "../functions/http/guards.ts";
 import { type Route, route } from "../functions/http/route.ts";
+import { insertSession } from "../functions/store/operator-sessions.ts";
+import { systemEntropy, uuidv7 } from "../kit/entropy.ts";
 import type { PersonName } from "../scripts/lab/people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
 
 /** The routes that need no credentials. A route enters this list by a decision, not by omission. */
 const openRoutes: readonly string[] = ["GET /healthz", "GET /readyz", "GET /v1/openapi.json"];
+
+/** The routes that web calls as itself, for people and programs who are not signed in yet. */
+const webRoutes = ["POST /v1/operator/devices", "POST /v1/operator/sign-ins", "POST /v1/operator/tokens"];
 
 const methods = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
@@ -35,6 +40,14 @@ const accessFaults = async (test: TestCore, entry: Route | undefined, method: st
     // With a person's token, web may only record that person's sign-in; no scope allows it.
     for (const person of Object.keys(test.people) as PersonName[])
       await expectRefusal(person, { as: person, body: { outcome: "failure", ...refusedSignIn } }, 403, "forbidden");
+  } else if (guard.kind === "web_itself") {
+    await expectRefusal("anonymous", nonsense, 401);
+    for (const person of Object.keys(test.people) as PersonName[])
+      await expectRefusal(person, { as: person, ...nonsense }, 403, "forbidden");
+  } else if (guard.kind === "web_person") {
+    await expectRefusal("anonymous", nonsense, 401);
+    await expectRefusal("web itself", { as: await webItself(test), ...nonsense }, 403, "forbidden");
+    await expectRefusal("a program", { as: await program(test), ...nonsense }, 403, "forbidden");
   } else if (guard.kind !== "scope") {
     await expectRefusal("anonymous", nonsense, 401);
     await expectRefusal("an admin's bridge token", { as: "admin", ...nonsense }, 401);
@@ -48,6 +61,17 @@ const accessFaults = async (test: TestCore, entry: Route | undefined, method: st
     }
   }
   return faults;
+};
+
+const webItself = async (test: TestCore) => ({ bearer: await test.bridgeToken("admin", { sub: "web" }) });
+
+/** The token of a session that an admin's program has. */
+const program = async ({ db, clock, people, bridgeToken }: TestCore) => {
+  const id = uuidv7({ clock, entropy: systemEntropy });
+  const { userId } = people.admin;
+  const times = { createdAt: new Date(clock.now()), expiresAt: new Date(clock.now() + 3_600_000), revokedAt: null };
+  await insertSession(db, { id, userId, flow: "device", clientName: "a program", remoteAddress: "::1", ...times });
+  return { bearer: await bridgeToken("admin", { sid: id }) };
 };
 
 const refusedSignIn = { reason_code: "suspended", remote_addr: "192.0.2.7" };
@@ -76,15 +100,15 @@ describe("I1: access is denied by default", () => {
       }
   });
 
-  it("web's own bridge token is accepted for recording sign-ins only", async () => {
-    const bearer = await test.bridgeToken("admin", { sub: "web" });
+  it("web's own bridge token is accepted for signing people and programs in only", async () => {
+    const { bearer } = await webItself(test);
     const opened: string[] = [];
     for (const { method, path } of registered) {
       const nonsense = method === "GET" ? {} : { raw: { type: "text/plain", content: "{" } };
       const { status } = await test.api(method, concrete(path), { as: { bearer }, ...nonsense });
       if (status !== 401 && status !== 403) opened.push(`${method} ${path}`);
     }
-    expect(opened.sort()).toEqual([...openRoutes, "POST /v1/operator/sign-ins"].sort());
+    expect(opened.sort()).toEqual([...openRoutes, ...webRoutes].sort());
   });
 
   it("detects a guard that admits everybody, an undeclared route, and an open route that is not listed", async () => {

@@ -3,7 +3,7 @@
 
 
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExportAuditEventLinesData, ExportAuditEventLinesErrors, ExportAuditEventLinesResponses, ExportAuditEventsData, ExportAuditEventsErrors, ExportAuditEventsResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetAuditChainData, GetAuditChainErrors, GetAuditChainResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
+import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateAuthorizationData, CreateAuthorizationErrors, CreateAuthorizationResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateDeviceAuthorizationData, CreateDeviceAuthorizationErrors, CreateDeviceAuthorizationResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, CreateSessionTokenData, CreateSessionTokenErrors, CreateSessionTokenResponses, DecideDeviceAuthorizationData, DecideDeviceAuthorizationErrors, DecideDeviceAuthorizationResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExportAuditEventLinesData, ExportAuditEventLinesErrors, ExportAuditEventLinesResponses, ExportAuditEventsData, ExportAuditEventsErrors, ExportAuditEventsResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetAuditChainData, GetAuditChainErrors, GetAuditChainResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetDeviceAuthorizationData, GetDeviceAuthorizationErrors, GetDeviceAuthorizationResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListOperatorSessionsData, ListOperatorSessionsErrors, ListOperatorSessionsResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RevokeOperatorSessionData, RevokeOperatorSessionErrors, RevokeOperatorSessionResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -65,6 +65,113 @@ export const recordSignIn = <ThrowOnError extends boolean = false>(options: Opti
         'Content-Type': 'application/json',
         ...options.headers
     }
+});
+
+/**
+ * Issue a code that signs a program in as the calling person; web calls this after the person has consented
+ */
+export const createAuthorization = <ThrowOnError extends boolean = false>(options: Options<CreateAuthorizationData, ThrowOnError>): RequestResult<CreateAuthorizationResponses, CreateAuthorizationErrors, ThrowOnError> => options.client.post<CreateAuthorizationResponses, CreateAuthorizationErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/operator/authorizations',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Issue the codes that sign a machine without a browser in; web calls this for the machine
+ */
+export const createDeviceAuthorization = <ThrowOnError extends boolean = false>(options: Options<CreateDeviceAuthorizationData, ThrowOnError>): RequestResult<CreateDeviceAuthorizationResponses, CreateDeviceAuthorizationErrors, ThrowOnError> => options.client.post<CreateDeviceAuthorizationResponses, CreateDeviceAuthorizationErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/operator/devices',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * The machine that waits for a user code
+ */
+export const getDeviceAuthorization = <ThrowOnError extends boolean = false>(options: Options<GetDeviceAuthorizationData, ThrowOnError>): RequestResult<GetDeviceAuthorizationResponses, GetDeviceAuthorizationErrors, ThrowOnError> => options.client.get<GetDeviceAuthorizationResponses, GetDeviceAuthorizationErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/operator/devices/{user_code}',
+    ...options
+});
+
+/**
+ * Approve or refuse the machine that waits for a user code
+ */
+export const decideDeviceAuthorization = <ThrowOnError extends boolean = false>(options: Options<DecideDeviceAuthorizationData, ThrowOnError>): RequestResult<DecideDeviceAuthorizationResponses, DecideDeviceAuthorizationErrors, ThrowOnError> => options.client.post<DecideDeviceAuthorizationResponses, DecideDeviceAuthorizationErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/operator/devices/{user_code}/decision',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Redeem a code for a token of an hour; web calls this for the program
+ */
+export const createSessionToken = <ThrowOnError extends boolean = false>(options: Options<CreateSessionTokenData, ThrowOnError>): RequestResult<CreateSessionTokenResponses, CreateSessionTokenErrors, ThrowOnError> => options.client.post<CreateSessionTokenResponses, CreateSessionTokenErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/operator/tokens',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Sessions of programs that call as the caller; with `everyone=true`, for an admin, of every person
+ */
+export const listOperatorSessions = <ThrowOnError extends boolean = false>(options: Options<ListOperatorSessionsData, ThrowOnError>): RequestResult<ListOperatorSessionsResponses, ListOperatorSessionsErrors, ThrowOnError> => options.client.get<ListOperatorSessionsResponses, ListOperatorSessionsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/operator/sessions',
+    ...options
+});
+
+/**
+ * Revoke a session of the caller, or anyone's as an admin; idempotent
+ */
+export const revokeOperatorSession = <ThrowOnError extends boolean = false>(options: Options<RevokeOperatorSessionData, ThrowOnError>): RequestResult<RevokeOperatorSessionResponses, RevokeOperatorSessionErrors, ThrowOnError> => options.client.delete<RevokeOperatorSessionResponses, RevokeOperatorSessionErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/operator/sessions/{id}',
+    ...options
 });
 
 /**

@@ -421,6 +421,555 @@ export type RecordSignInResponses = {
 
 export type RecordSignInResponse = RecordSignInResponses[keyof RecordSignInResponses];
 
+export type CreateAuthorizationData = {
+    body: {
+        code_challenge: string;
+        redirect_uri: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        client_name: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/operator/authorizations';
+};
+
+export type CreateAuthorizationErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type CreateAuthorizationError = CreateAuthorizationErrors[keyof CreateAuthorizationErrors];
+
+export type CreateAuthorizationResponses = {
+    /**
+     * The code, which is redeemed once at `/v1/operator/tokens`
+     */
+    201: {
+        code: string;
+        expires_in_seconds: number;
+    };
+};
+
+export type CreateAuthorizationResponse = CreateAuthorizationResponses[keyof CreateAuthorizationResponses];
+
+export type CreateDeviceAuthorizationData = {
+    body: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        client_name: string;
+        remote_addr: unknown | unknown;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/operator/devices';
+};
+
+export type CreateDeviceAuthorizationErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_sign_ins`: Too many devices wait for a sign-in
+     */
+    429: Problem & {
+        code?: 'too_many_sign_ins';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type CreateDeviceAuthorizationError = CreateDeviceAuthorizationErrors[keyof CreateDeviceAuthorizationErrors];
+
+export type CreateDeviceAuthorizationResponses = {
+    /**
+     * The codes: the machine polls with one, the person types the other
+     */
+    201: {
+        device_code: string;
+        user_code: string;
+        expires_in_seconds: number;
+        interval_seconds: number;
+    };
+};
+
+export type CreateDeviceAuthorizationResponse = CreateDeviceAuthorizationResponses[keyof CreateDeviceAuthorizationResponses];
+
+export type GetDeviceAuthorizationData = {
+    body?: never;
+    path: {
+        user_code: string;
+    };
+    query?: never;
+    url: '/v1/operator/devices/{user_code}';
+};
+
+export type GetDeviceAuthorizationErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetDeviceAuthorizationError = GetDeviceAuthorizationErrors[keyof GetDeviceAuthorizationErrors];
+
+export type GetDeviceAuthorizationResponses = {
+    /**
+     * The machine
+     */
+    200: {
+        client_name: string;
+        remote_addr: string;
+        created_at: string;
+    };
+};
+
+export type GetDeviceAuthorizationResponse = GetDeviceAuthorizationResponses[keyof GetDeviceAuthorizationResponses];
+
+export type DecideDeviceAuthorizationData = {
+    body: {
+        approved: boolean;
+        remote_addr: unknown | unknown;
+    };
+    path: {
+        user_code: string;
+    };
+    query?: never;
+    url: '/v1/operator/devices/{user_code}/decision';
+};
+
+export type DecideDeviceAuthorizationErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type DecideDeviceAuthorizationError = DecideDeviceAuthorizationErrors[keyof DecideDeviceAuthorizationErrors];
+
+export type DecideDeviceAuthorizationResponses = {
+    /**
+     * Recorded
+     */
+    204: void;
+};
+
+export type DecideDeviceAuthorizationResponse = DecideDeviceAuthorizationResponses[keyof DecideDeviceAuthorizationResponses];
+
+export type CreateSessionTokenData = {
+    body: {
+        grant_type: 'authorization_code';
+        code: string;
+        code_verifier: string;
+        redirect_uri: string;
+        remote_addr: unknown | unknown;
+    } | {
+        grant_type: 'device_code';
+        device_code: string;
+        remote_addr: unknown | unknown;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/operator/tokens';
+};
+
+export type CreateSessionTokenErrors = {
+    /**
+     * `access_denied`: The person has refused. `authorization_pending`: The person has not decided yet. `expired_token`: The code has expired; sign in again. `invalid_grant`: The code or its verifier is not valid; sign in again. `malformed_json`: The body is not JSON. `slow_down`: The program asks too often; wait five seconds longer
+     */
+    400: Problem & {
+        code?: 'access_denied' | 'authorization_pending' | 'expired_token' | 'invalid_grant' | 'malformed_json' | 'slow_down';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type CreateSessionTokenError = CreateSessionTokenErrors[keyof CreateSessionTokenErrors];
+
+export type CreateSessionTokenResponses = {
+    /**
+     * The token, which carries its session; the scopes are those of this moment
+     */
+    200: {
+        access_token: string;
+        token_type: 'Bearer';
+        expires_in: number;
+        scopes: Array<'read' | 'audit' | 'admin'>;
+        session_id: string;
+    };
+};
+
+export type CreateSessionTokenResponse = CreateSessionTokenResponses[keyof CreateSessionTokenResponses];
+
+export type ListOperatorSessionsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        everyone?: 'true' | 'false';
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/operator/sessions';
+};
+
+export type ListOperatorSessionsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListOperatorSessionsError = ListOperatorSessionsErrors[keyof ListOperatorSessionsErrors];
+
+export type ListOperatorSessionsResponses = {
+    /**
+     * A page of sessions
+     */
+    200: {
+        items: Array<{
+            id: string;
+            user_id: string;
+            email: string;
+            flow: 'browser' | 'device';
+            client_name: string;
+            remote_addr: string;
+            created_at: string;
+            expires_at: string;
+            state: 'revoked' | 'expired' | 'active';
+            current: boolean;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListOperatorSessionsResponse = ListOperatorSessionsResponses[keyof ListOperatorSessionsResponses];
+
+export type RevokeOperatorSessionData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/operator/sessions/{id}';
+};
+
+export type RevokeOperatorSessionErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type RevokeOperatorSessionError = RevokeOperatorSessionErrors[keyof RevokeOperatorSessionErrors];
+
+export type RevokeOperatorSessionResponses = {
+    /**
+     * The session is revoked
+     */
+    204: void;
+};
+
+export type RevokeOperatorSessionResponse = RevokeOperatorSessionResponses[keyof RevokeOperatorSessionResponses];
+
 export type ListEnrollmentPoliciesData = {
     body?: never;
     path?: never;

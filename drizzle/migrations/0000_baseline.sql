@@ -363,6 +363,41 @@ CREATE TABLE "person" (
 	"missed_syncs" integer DEFAULT 0 NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "authorization_code" (
+	"code_sha256" "bytea" PRIMARY KEY NOT NULL,
+	"user_id" uuid NOT NULL,
+	"code_challenge" text NOT NULL,
+	"redirect_uri" text NOT NULL,
+	"client_name" text NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"used_at" timestamp (3) with time zone,
+	"session_id" uuid
+);
+--> statement-breakpoint
+CREATE TABLE "device_authorization" (
+	"device_code_sha256" "bytea" PRIMARY KEY NOT NULL,
+	"user_code" text NOT NULL,
+	"client_name" text NOT NULL,
+	"remote_addr" text NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"status" text NOT NULL,
+	"user_id" uuid,
+	"interval_seconds" integer NOT NULL,
+	"last_polled_at" timestamp (3) with time zone,
+	CONSTRAINT "device_authorization_user_code" UNIQUE("user_code")
+);
+--> statement-breakpoint
+CREATE TABLE "operator_session" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"user_id" uuid NOT NULL,
+	"flow" text NOT NULL,
+	"client_name" text NOT NULL,
+	"remote_addr" text NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL,
+	"revoked_at" timestamp (3) with time zone
+);
+--> statement-breakpoint
 ALTER TABLE "certificate" ADD CONSTRAINT "certificate_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "certificate" ADD CONSTRAINT "certificate_predecessor_id_certificate_id_fk" FOREIGN KEY ("predecessor_id") REFERENCES "public"."certificate"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "certificate" ADD CONSTRAINT "certificate_token_id_bootstrap_token_id_fk" FOREIGN KEY ("token_id") REFERENCES "public"."bootstrap_token"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
@@ -380,6 +415,9 @@ ALTER TABLE "enrollment_reservation" ADD CONSTRAINT "enrollment_reservation_toke
 ALTER TABLE "collector_health" ADD CONSTRAINT "collector_health_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "collector_health" ADD CONSTRAINT "collector_health_certificate_id_certificate_id_fk" FOREIGN KEY ("certificate_id") REFERENCES "public"."certificate"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "authentication_identity" ADD CONSTRAINT "authentication_identity_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "authorization_code" ADD CONSTRAINT "authorization_code_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "device_authorization" ADD CONSTRAINT "device_authorization_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "operator_session" ADD CONSTRAINT "operator_session_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "audit_event_time" ON "audit_event" USING btree ("occurred_at","id");--> statement-breakpoint
 CREATE INDEX "audit_event_target" ON "audit_event" USING btree ("target_id","id");--> statement-breakpoint
 CREATE INDEX "audit_event_action" ON "audit_event" USING btree ("action","id");--> statement-breakpoint
@@ -411,4 +449,7 @@ CREATE INDEX "fleet_host_platform" ON "fleet_host" USING btree ("platform");--> 
 CREATE INDEX "fleet_host_label_set" ON "fleet_host" USING btree ("label_set_id");--> statement-breakpoint
 CREATE INDEX "label_set_labels" ON "label_set" USING gin ("labels" jsonb_path_ops);--> statement-breakpoint
 CREATE UNIQUE INDEX "authentication_identity_person" ON "authentication_identity" USING btree ("user_id");--> statement-breakpoint
-CREATE INDEX "person_email" ON "person" USING btree ("primary_email");
+CREATE INDEX "person_email" ON "person" USING btree ("primary_email");--> statement-breakpoint
+CREATE INDEX "authorization_code_created" ON "authorization_code" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "device_authorization_created" ON "device_authorization" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "operator_session_user" ON "operator_session" USING btree ("user_id","id");

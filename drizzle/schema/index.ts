@@ -8,3 +8,4 @@ export * from "./fleet.ts";
 export * from "./ingest.ts";
 export * from "./labels.ts";
 export * from "./operator.ts";
+export * from "./operator-session.ts";

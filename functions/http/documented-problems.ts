@@ -13,6 +13,8 @@ const byGuard: Readonly<Record<Route["guard"]["kind"], readonly ProblemCode[]>> 
   bootstrap_token: [],
   collector: [],
   web: ["unauthenticated"],
+  web_itself: ["unauthenticated", "forbidden"],
+  web_person: ["unauthenticated", "forbidden"],
   ops: ["unauthenticated", "ops_access_denied"],
 };
 

@@ -39,3 +39,23 @@ export const web = ({ config, db, clock }: OperatorCore): Guard<WebCaller> => ({
   describe: { kind: "web" },
   admit: (c) => authenticateWeb({ db, clock, config }, bearer(c)),
 });
+
+/** Admits web itself, with its own bridge token alone. */
+export const webItself = (core: OperatorCore): Guard<null> => ({
+  describe: { kind: "web_itself" },
+  admit: async (c, body) => {
+    if ((await web(core).admit(c, body)) !== null)
+      throw new Problem("forbidden", { detail: "Only web itself may call this" });
+    return null;
+  },
+});
+
+/** Admits an active person with a bridge token that web made for them. */
+export const webPerson = (core: OperatorCore): Guard<Operator> => ({
+  describe: { kind: "web_person" },
+  admit: async (c, body) => {
+    const person = await web(core).admit(c, body);
+    if (person === null) throw new Problem("forbidden", { detail: "Call this for a person who is signed in" });
+    return person;
+  },
+});

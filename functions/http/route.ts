@@ -13,7 +13,10 @@ export interface Body {
 
 /** Decides who may call. `describe` feeds the OpenAPI document and the test that every route rejects an anonymous caller. */
 export interface Guard<Caller> {
-  describe: { kind: "open" | "scope" | "bootstrap_token" | "collector" | "web" | "ops"; scope?: string };
+  describe: {
+    kind: "open" | "scope" | "bootstrap_token" | "collector" | "web" | "web_itself" | "web_person" | "ops";
+    scope?: string;
+  };
   admit(c: HttpContext, body: Body): Promise<Caller>;
 }
 

@@ -42,7 +42,13 @@ import { renewRoute } from "./collector/renew.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
 import { directoryStatusRoute } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
+import { createAuthorizationRoute } from "./operator/authorizations.ts";
+import { createDeviceRoute } from "./operator/devices/create.ts";
+import { decideDeviceRoute, getDeviceRoute } from "./operator/devices/device.ts";
+import { listSessionsRoute } from "./operator/sessions/list.ts";
+import { revokeSessionRoute } from "./operator/sessions/revoke.ts";
 import { recordSignInRoute } from "./operator/sign-ins.ts";
+import { createTokenOfSessionRoute } from "./operator/tokens.ts";
 import { whoami } from "./whoami.ts";
 
 /** Returns the whole API as one list, in the order of the documentation. A new route is one line here. */
@@ -51,6 +57,13 @@ export const routesOf = (core: Core): readonly Route[] => [
   whoami(core),
   directoryStatusRoute(core),
   recordSignInRoute(core),
+  createAuthorizationRoute(core),
+  createDeviceRoute(core),
+  getDeviceRoute(core),
+  decideDeviceRoute(core),
+  createTokenOfSessionRoute(core),
+  listSessionsRoute(core),
+  revokeSessionRoute(core),
   listPoliciesRoute(core),
   getPolicyRoute(core),
   createPolicyRoute(core),

@@ -38,3 +38,6 @@ export const ReasonBody = v.strictObject({ reason_code: v.optional(ReasonCode) }
 
 /** A name of an operator's choice: 1 to 120 characters. */
 export const Name = Identifier(120);
+
+/** The address of a caller, as web saw it. */
+export const RemoteAddress = v.pipe(v.string("must be an IP address"), v.ip("must be an IP address"));

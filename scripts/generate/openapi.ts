@@ -136,7 +136,7 @@ const tagOf = (path: string): string => {
 
 const securityOf = ({ kind, scope }: Route["guard"]): object[] => {
   if (kind === "scope") return [{ bridgeToken: scope === undefined ? [] : [scope] }];
-  if (kind === "web") return [{ bridgeToken: [] }];
+  if (kind.startsWith("web")) return [{ bridgeToken: [] }];
   if (kind === "bootstrap_token") return [{ bootstrapToken: [] }];
   if (kind === "collector") return [{ collectorCertificate: [] }];
   // Or none: trusted loopback needs no token.

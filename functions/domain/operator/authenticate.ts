@@ -7,12 +7,15 @@ import type { CoreConfig } from "../../config.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database.ts";
 import { findPerson } from "../../store/directory.ts";
+import { findSessionPerson } from "../../store/operator-sessions.ts";
 
 /** A person who calls core, with the scopes that the database holds at the time of the call. */
 export interface Operator {
   userId: string;
   email: string;
   scopes: readonly Scope[];
+  /** The session of the program that calls; absent for web. */
+  sessionId?: string;
 }
 
 /** The caller of a route that web itself may call: a person, or null for web itself. */
@@ -35,25 +38,44 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 export const authenticateOperator = async (
   { db, ...needs }: { db: Database } & Verification,
   token: string,
-): Promise<Operator> => findOperator(db, await bridgeSubject(token, needs));
+): Promise<Operator> => findOperator(db, await bridgeClaims(token, needs), needs.clock.now());
 
-/** Authenticates as `authenticateOperator` does, but accepts a bridge token of web itself too. */
+/**
+ * Authenticates as `authenticateOperator` does, but accepts a bridge token of web itself too. Throws 403 `forbidden` for a program's
+ * token.
+ */
 export const authenticateWeb = async (
   { db, ...needs }: { db: Database } & Verification,
   token: string,
 ): Promise<WebCaller> => {
-  const subject = await bridgeSubject(token, needs);
-  return subject === webSubject ? null : findOperator(db, subject);
+  const claims = await bridgeClaims(token, needs);
+  if (claims.subject === webSubject && claims.sessionId === null) return null;
+  const operator = await findOperator(db, claims, needs.clock.now());
+  // A program must not extend its own session, or approve another one.
+  if (operator.sessionId !== undefined)
+    throw new Problem("forbidden", { detail: "Only a person who is signed in at web may do this" });
+  return operator;
 };
 
-const findOperator = async (db: Database, subject: string): Promise<Operator> => {
-  const row = uuid.test(subject) ? await findPerson(db, subject) : undefined;
-  if (row === undefined) throw rejected("no such person");
+const findOperator = async (db: Database, { subject, sessionId }: BridgeClaims, now: number): Promise<Operator> => {
+  const row = uuid.test(subject) ? await findCaller(db, { userId: subject, sessionId, now }) : undefined;
+  if (row === undefined) throw rejected(sessionId === null ? "no such person" : "the session has ended");
   if (row.status !== "active") throw rejected(`the person is ${row.status}`);
-  return { userId: row.userId, email: row.primaryEmail, scopes: row.scopes };
+  const session = sessionId === null ? {} : { sessionId };
+  return { userId: row.userId, email: row.primaryEmail, scopes: row.scopes, ...session };
 };
 
-const bridgeSubject = async (token: string, { clock, config }: Verification): Promise<string> => {
+const findCaller = (
+  db: Database,
+  { userId, sessionId, now }: { userId: string; sessionId: string | null; now: number },
+) => (sessionId === null ? findPerson(db, userId) : findSessionPerson(db, { sessionId, userId, now: new Date(now) }));
+
+interface BridgeClaims {
+  subject: string;
+  sessionId: string | null;
+}
+
+const bridgeClaims = async (token: string, { clock, config }: Verification): Promise<BridgeClaims> => {
   const now = clock.now();
   // jose ignores the unused bits of the last character: several texts would be one token.
   if (!token.split(".").every(isCanonicalBase64url)) throw rejected("a segment is not canonical base64url");
@@ -66,13 +88,14 @@ const bridgeSubject = async (token: string, { clock, config }: Verification): Pr
   }).catch((cause: unknown) => {
     throw rejected(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
   });
-  const { aud, sub, iat, exp } = payload;
+  const { aud, sub, iat, exp, sid = null } = payload;
   if (protectedHeader.typ !== "JWT") throw rejected("typ is not JWT");
   if (aud !== bridgeAudience) throw rejected("aud is not core alone");
   if (typeof sub !== "string" || iat === undefined || exp === undefined) throw rejected("a claim is missing");
   if (iat > now / 1000 + leewaySeconds) throw rejected("iat is in the future");
   if (exp - iat > lifetimeSecondsMax) throw rejected("lives longer than an hour");
-  return sub;
+  if (sid !== null && !(typeof sid === "string" && uuid.test(sid))) throw rejected("sid is not a session id");
+  return { subject: sub, sessionId: sid };
 };
 
 const isCanonicalBase64url = (text: string): boolean => {

@@ -5,18 +5,16 @@ import type { Core } from "../../core.ts";
 import { recordSignIn } from "../../domain/audit/record-sign-in.ts";
 import { web } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
-import { ReasonCode } from "../shapes.ts";
-
-const remote_addr = v.pipe(v.string("must be an IP address"), v.ip("must be an IP address"));
+import { ReasonCode, RemoteAddress } from "../shapes.ts";
 
 const SignInBody = v.variant(
   "outcome",
   [
-    v.strictObject({ outcome: v.literal("success"), remote_addr }),
+    v.strictObject({ outcome: v.literal("success"), remote_addr: RemoteAddress }),
     v.strictObject({
       outcome: v.literal("failure"),
       reason_code: ReasonCode,
-      remote_addr,
+      remote_addr: RemoteAddress,
       user_id: v.nullish(Id, null),
       subject: v.nullish(Identifier(255), null),
     }),

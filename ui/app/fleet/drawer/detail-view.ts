@@ -156,6 +156,9 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "audit.export": ["Audit log exported", "Audit log export ended early"],
   "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],
   "operator.sign_in": ["Signed in", "Sign-in rejected"],
+  "operator_session.create": ["Program signed in", "Signing a program in failed"],
+  "operator_session.refuse": ["Program refused", "Program refused"],
+  "operator_session.revoke": ["Program signed out", "Signing a program out failed"],
   "directory.sync": ["Directory synced", "Directory sync failed"],
   "directory.refuse": ["Directory snapshot accepted", "Directory snapshot rejected"],
 };

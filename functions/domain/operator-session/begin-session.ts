@@ -1,0 +1,115 @@
+import { SignJWT } from "jose";
+import type { SessionFlow } from "../../../drizzle/schema/operator-session.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
+import { bridgeAudience } from "../../../proto/operator/bridge-token.ts";
+import type { Scope } from "../../../proto/operator/scopes.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import type { Executor } from "../../store/database.ts";
+import { findPerson, type PersonRow } from "../../store/directory.ts";
+import { insertSession } from "../../store/operator-sessions.ts";
+import { type Actor, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+
+/** The parts of core that sign programs in. */
+export type SessionCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+/** An hour, the longest lifetime that core accepts of a bridge token. */
+export const sessionSeconds = 3600;
+
+/** A token of a new session. */
+export interface IssuedToken {
+  accessToken: string;
+  expiresInSeconds: number;
+  scopes: readonly Scope[];
+  sessionId: string;
+}
+
+/** What a session is begun for. */
+export interface SessionRequest {
+  userId: string;
+  flow: SessionFlow;
+  clientName: string;
+}
+
+/** Why a program is not signed in; the reason code of the audit event. */
+export type RefusedSession =
+  | "code_replayed"
+  | "code_expired"
+  | "redirect_uri_mismatch"
+  | "verifier_mismatch"
+  | "consent_denied"
+  | "person_not_active";
+
+/**
+ * Begins a session of an active person, with its audit event, in the transaction that consumes the code. Returns null, with the audit
+ * event of a refusal, for a person who is not active.
+ */
+export const beginSession = async (
+  tx: Executor,
+  core: SessionCore,
+  { userId, flow, clientName }: SessionRequest,
+  origin: Origin,
+): Promise<IssuedToken | null> => {
+  const person = await findPerson(tx, userId);
+  if (person?.status !== "active") {
+    await refuseSession(tx, core, { userId, clientName, reason: "person_not_active" }, origin);
+    return null;
+  }
+  const id = uuidv7(core);
+  const issuedAt = Math.floor(core.clock.now() / 1000);
+  const expiresAt = issuedAt + sessionSeconds;
+  await insertSession(tx, {
+    id,
+    userId,
+    flow,
+    clientName,
+    remoteAddress: origin.remoteAddress,
+    createdAt: new Date(core.clock.now()),
+    expiresAt: new Date(expiresAt * 1000),
+    revokedAt: null,
+  });
+  await recordAudit(tx, core, {
+    actor: actorOf(person),
+    action: "operator_session.create",
+    target: { type: "operator_session", id },
+    outcome: "success",
+    origin,
+    details: { flow, client_name: clientName, expires_at: new Date(expiresAt * 1000).toISOString() },
+  });
+  const accessToken = await new SignJWT({ sid: id })
+    .setProtectedHeader({ alg: "HS256", typ: "JWT" })
+    .setSubject(userId)
+    .setAudience(bridgeAudience)
+    .setIssuedAt(issuedAt)
+    .setExpirationTime(expiresAt)
+    .sign(new TextEncoder().encode(core.config.authTokenSecret.reveal()));
+  return { accessToken, expiresInSeconds: sessionSeconds, scopes: person.scopes, sessionId: id };
+};
+
+/** Writes the audit event of a program that was not signed in. */
+export const refuseSession = async (
+  tx: Executor,
+  core: SessionCore,
+  { userId, clientName, reason }: { userId: string; clientName: string; reason: RefusedSession },
+  origin: Origin,
+): Promise<void> => {
+  const person = await findPerson(tx, userId);
+  await recordAudit(tx, core, {
+    actor: person === undefined ? { type: "operator", id: userId, display: userId } : actorOf(person),
+    action: "operator_session.refuse",
+    target: { type: "person", id: userId },
+    outcome: "failure",
+    reasonCode: reason,
+    origin,
+    details: { client_name: clientName },
+  });
+};
+
+/** Returns the token, or throws 400 `invalid_grant`, which does not reveal the reason (RFC 6749, 5.2). */
+export const tokenOrRefusal = (issued: IssuedToken | null): IssuedToken => {
+  if (issued === null) throw new Problem("invalid_grant");
+  return issued;
+};
+
+const actorOf = ({ userId, primaryEmail, scopes }: PersonRow): Actor =>
+  operatorActor({ userId, email: primaryEmail, scopes });

@@ -1,0 +1,62 @@
+import { Problem } from "../../problems.ts";
+import {
+  type ListedSession,
+  listSessions,
+  lockSession,
+  type SessionRow,
+  updateSessionRevoked,
+} from "../../store/operator-sessions.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import type { SessionCore } from "./begin-session.ts";
+
+/** The state of a session. */
+export type SessionState = "revoked" | "expired" | "active";
+
+/** Returns the state of a session at `now`. */
+export const sessionState = ({ revokedAt, expiresAt }: SessionRow, now: number): SessionState => {
+  if (revokedAt !== null) return "revoked";
+  return expiresAt.getTime() <= now ? "expired" : "active";
+};
+
+/** Returns one page of the caller's sessions, or of everyone's for an admin who asks for them. Throws 403 `forbidden`. */
+export const browseSessions = async (
+  { db }: Pick<SessionCore, "db">,
+  operator: Operator,
+  { everyone }: { everyone: boolean },
+  page: PageRequest,
+): Promise<Paged<ListedSession>> => {
+  if (everyone && !operator.scopes.includes("admin"))
+    throw new Problem("forbidden", {
+      detail: "Sessions of others need the scope admin",
+      extensions: { scope: "admin" },
+    });
+  return listSessions(db, { userId: everyone ? undefined : operator.userId }, page);
+};
+
+/**
+ * Revokes a session of the caller, or anyone's as an admin; idempotent. Its token is rejected from the next request on. Throws 404
+ * `not_found`, also for another person's session.
+ */
+export const revokeSession = async (
+  core: SessionCore,
+  operator: Operator,
+  { sessionId }: { sessionId: string },
+  origin: Origin,
+): Promise<void> =>
+  core.db.transaction(async (tx) => {
+    const row = await lockSession(tx, sessionId);
+    if (row === undefined || (row.userId !== operator.userId && !operator.scopes.includes("admin")))
+      throw new Problem("not_found", { detail: "No such session" });
+    if (row.revokedAt !== null) return;
+    await updateSessionRevoked(tx, sessionId, new Date(core.clock.now()));
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "operator_session.revoke",
+      target: { type: "operator_session", id: sessionId },
+      outcome: "success",
+      origin,
+      details: { user_id: row.userId, client_name: row.clientName },
+    });
+  });

@@ -1,0 +1,51 @@
+import * as v from "valibot";
+import { codeSeconds, issueCode } from "../../domain/operator-session/authorization-codes.ts";
+import type { SessionCore } from "../../domain/operator-session/begin-session.ts";
+import { webPerson } from "../../http/guards.ts";
+import { route } from "../../http/route.ts";
+import { Name } from "../shapes.ts";
+
+/** RFC 8252, 7.3: an address of the loopback interface, and no other. */
+export const LoopbackUri = v.pipe(
+  v.string("must be a URL"),
+  v.maxLength(512, "must be at most 512 characters"),
+  v.regex(
+    /^http:\/\/(127\.0\.0\.1|\[::1\]):\d{1,5}\/[\w./-]*$/,
+    "must be http://127.0.0.1:<port>/<path> or http://[::1]:<port>/<path>",
+  ),
+);
+
+/** `POST /v1/operator/authorizations`: web asks for a code after the person has consented. */
+export const createAuthorizationRoute = (core: SessionCore) =>
+  route({
+    method: "POST",
+    path: "/v1/operator/authorizations",
+    operationId: "createAuthorization",
+    summary:
+      "Issue a code that signs a program in as the calling person; web calls this after the person has consented",
+    guard: webPerson(core),
+    body: v.strictObject({
+      code_challenge: v.pipe(
+        v.string("must be a string"),
+        v.regex(/^[A-Za-z0-9_-]{43}$/, "must be BASE64URL(SHA-256(code_verifier))"),
+      ),
+      redirect_uri: LoopbackUri,
+      client_name: Name,
+    }),
+    bodyExample: {
+      code_challenge: "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
+      redirect_uri: "http://127.0.0.1:49152/callback",
+      client_name: "svc-admin on lovelace",
+    },
+    replies: {
+      201: {
+        description: "The code, which is redeemed once at `/v1/operator/tokens`",
+        schema: v.strictObject({ code: v.string(), expires_in_seconds: v.number() }),
+      },
+    },
+    handle: async ({ body, caller }) => {
+      const { code_challenge: codeChallenge, redirect_uri: redirectUri, client_name: clientName } = body;
+      const code = await issueCode(core, caller, { codeChallenge, redirectUri, clientName });
+      return { status: 201, body: { code, expires_in_seconds: codeSeconds } };
+    },
+  });

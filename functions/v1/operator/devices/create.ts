@@ -1,0 +1,43 @@
+import * as v from "valibot";
+import type { SessionCore } from "../../../domain/operator-session/begin-session.ts";
+import { issueDeviceCodes } from "../../../domain/operator-session/device-codes.ts";
+import { webItself } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { Name, RemoteAddress } from "../../shapes.ts";
+
+/** `POST /v1/operator/devices`: web asks for the codes of a machine without a browser (RFC 8628, 3.1). */
+export const createDeviceRoute = (core: SessionCore) =>
+  route({
+    method: "POST",
+    path: "/v1/operator/devices",
+    operationId: "createDeviceAuthorization",
+    summary: "Issue the codes that sign a machine without a browser in; web calls this for the machine",
+    guard: webItself(core),
+    body: v.strictObject({ client_name: Name, remote_addr: RemoteAddress }),
+    bodyExample: { client_name: "svc-admin on build-7", remote_addr: "192.0.2.7" },
+    replies: {
+      201: {
+        description: "The codes: the machine polls with one, the person types the other",
+        schema: v.strictObject({
+          device_code: v.string(),
+          user_code: v.string(),
+          expires_in_seconds: v.number(),
+          interval_seconds: v.number(),
+        }),
+      },
+    },
+    problems: ["too_many_sign_ins"],
+    handle: async ({ body, origin }) => {
+      const request = { clientName: body.client_name };
+      const codes = await issueDeviceCodes(core, request, { ...origin, remoteAddress: body.remote_addr });
+      return {
+        status: 201,
+        body: {
+          device_code: codes.deviceCode,
+          user_code: codes.userCode,
+          expires_in_seconds: codes.expiresInSeconds,
+          interval_seconds: codes.intervalSeconds,
+        },
+      };
+    },
+  });

@@ -1,0 +1,236 @@
+import { createHash } from "node:crypto";
+import { eq } from "drizzle-orm";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { person } from "../../../../drizzle/schema/operator.ts";
+import { createTestCore } from "../../../../tests/core.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api, clock, people } = test;
+// Codes, limits and events of one test are none of another's.
+beforeEach(() => clock.advance(3_600_000));
+
+interface Token {
+  access_token: string;
+  session_id: string;
+  code: string;
+}
+interface Event {
+  action: string;
+  reason_code: string | null;
+  remote_addr: string;
+  actor: { id: string };
+}
+
+const asWeb = async () => ({ bearer: await test.bridgeToken("admin", { sub: "web" }) });
+const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
+const challenge = createHash("sha256").update(verifier).digest("base64url");
+const redirect_uri = "http://127.0.0.1:49152/callback";
+const remote_addr = "192.0.2.7";
+
+const authorize = async (as: "admin" | "reader" | "auditor", changes: object = {}) => {
+  const body = { code_challenge: challenge, redirect_uri, client_name: "svc-admin on lovelace", ...changes };
+  const { body: answer } = await api<{ code: string }>("POST", "/v1/operator/authorizations", { as, body });
+  return answer.code;
+};
+const redeem = async (changes: object) => {
+  const grant = { grant_type: "authorization_code", code_verifier: verifier, redirect_uri, remote_addr, ...changes };
+  return api<Token>("POST", "/v1/operator/tokens", { as: await asWeb(), body: grant });
+};
+const signIn = async (as: "admin" | "reader" | "auditor") => {
+  const { body } = await redeem({ code: await authorize(as) });
+  // The next event is of a later millisecond: events of one have no order in the list.
+  await clock.advance(1);
+  return { bearer: body.access_token, id: body.session_id };
+};
+const whoami = (token: { bearer: string }) => api("GET", "/v1/whoami", { as: token });
+const lastEvent = async () => {
+  await clock.advance(1);
+  const { body } = await api<{ items: Event[] }>("GET", "/v1/audit-events?limit=1", { as: "auditor" });
+  return body.items[0];
+};
+
+describe("the authorization code flow", () => {
+  it("signs a program in as the person who consented, for an hour, with the scopes of each request", async () => {
+    const { bearer } = await signIn("auditor");
+    expect(await lastEvent()).toMatchObject({
+      action: "operator_session.create",
+      actor: { id: people.auditor.userId },
+      remote_addr,
+    });
+    expect((await whoami({ bearer })).body).toMatchObject({ email: people.auditor.email, scopes: ["read", "audit"] });
+    await test.db
+      .update(person)
+      .set({ scopes: ["read"] })
+      .where(eq(person.userId, people.auditor.userId));
+    expect((await whoami({ bearer })).body).toMatchObject({ scopes: ["read"] });
+    await test.db.update(person).set({ status: "suspended" }).where(eq(person.userId, people.auditor.userId));
+    expect((await whoami({ bearer })).status).toBe(401);
+    await test.db
+      .update(person)
+      .set({ status: "active", scopes: ["read", "audit"] })
+      .where(eq(person.userId, people.auditor.userId));
+    await clock.advance(3_599_000);
+    expect((await whoami({ bearer })).status).toBe(200);
+    await clock.advance(62_000);
+    expect((await whoami({ bearer })).status).toBe(401);
+  });
+
+  it("rejects a second use of a code, and ends the session of the first", async () => {
+    const code = await authorize("admin");
+    const { body } = await redeem({ code });
+    await clock.advance(1);
+    expect((await whoami({ bearer: body.access_token })).status).toBe(200);
+    expect(await redeem({ code })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect(await lastEvent()).toMatchObject({ action: "operator_session.refuse", reason_code: "code_replayed" });
+    expect((await whoami({ bearer: body.access_token })).status).toBe(401);
+  });
+
+  it.each([
+    ["another verifier", { code_verifier: "v".repeat(43) }, "verifier_mismatch"],
+    ["another redirect address", { redirect_uri: "http://127.0.0.1:49153/callback" }, "redirect_uri_mismatch"],
+  ])("rejects a code with %s, and the code is then used up", async (_, changes, reason) => {
+    const code = await authorize("admin");
+    expect(await redeem({ code, ...changes })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect(await lastEvent()).toMatchObject({ reason_code: reason, actor: { id: people.admin.userId } });
+    expect(await redeem({ code })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+  });
+
+  it("rejects a code after a minute, an unknown one, and one of a person suspended in between", async () => {
+    const late = await authorize("admin");
+    await clock.advance(60_000);
+    expect(await redeem({ code: late })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect(await lastEvent()).toMatchObject({ reason_code: "code_expired" });
+    expect(await redeem({ code: "unknown" })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    const code = await authorize("reader");
+    await test.db.update(person).set({ status: "suspended" }).where(eq(person.userId, people.reader.userId));
+    expect(await redeem({ code })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect(await lastEvent()).toMatchObject({ reason_code: "person_not_active" });
+    await test.db.update(person).set({ status: "active" }).where(eq(person.userId, people.reader.userId));
+  });
+
+  it("gives a code to one of two who redeem it at once", async () => {
+    const code = await authorize("admin");
+    const answers = await Promise.all([redeem({ code }), redeem({ code })]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 400]);
+  });
+
+  it.each([
+    "http://localhost:80/cb",
+    "https://127.0.0.1:80/cb",
+    "http://127.0.0.1.evil.test:80/cb",
+    "http://192.0.2.7:80/",
+  ])("refuses to redirect to %s", async (uri) => {
+    const body = { code_challenge: challenge, redirect_uri: uri, client_name: "svc-admin" };
+    const { status } = await api("POST", "/v1/operator/authorizations", { as: "admin", body });
+    expect(status).toBe(422);
+  });
+
+  it("is for web: a program may not issue codes, redeem them, or approve a device", async () => {
+    const program = await signIn("admin");
+    const body = { code_challenge: challenge, redirect_uri, client_name: "svc-admin" };
+    const grant = { grant_type: "device_code", device_code: "x", remote_addr };
+    const answers = [
+      await api("POST", "/v1/operator/authorizations", { as: program, body }),
+      await api("POST", "/v1/operator/authorizations", { as: await asWeb(), body }),
+      await api("POST", "/v1/operator/tokens", { as: "admin", body: grant }),
+      await api("POST", "/v1/operator/tokens", { as: program, body: grant }),
+      await api("POST", "/v1/operator/devices/BCDFBCDF/decision", {
+        as: program,
+        body: { approved: true, remote_addr },
+      }),
+    ];
+    expect(answers.map(({ status, body: { code } }) => `${status} ${code}`)).toEqual(Array(5).fill("403 forbidden"));
+  });
+});
+
+describe("the device flow", () => {
+  const begin = async (address = remote_addr) => {
+    const body = { client_name: "svc-admin on build-7", remote_addr: address };
+    return api<{ device_code: string; user_code: string }>("POST", "/v1/operator/devices", { as: await asWeb(), body });
+  };
+  const poll = async (device_code: string) => {
+    const body = { grant_type: "device_code", device_code, remote_addr };
+    return api<Token>("POST", "/v1/operator/tokens", { as: await asWeb(), body });
+  };
+  const decide = (userCode: string, approved: boolean) =>
+    api("POST", `/v1/operator/devices/${userCode}/decision`, { as: "reader", body: { approved, remote_addr } });
+
+  it("signs the machine in as the person who approved it, once", async () => {
+    const { body } = await begin();
+    expect(body.user_code).toMatch(/^[BCDFGHJKLMNPQRSTVWXZ]{4}-[BCDFGHJKLMNPQRSTVWXZ]{4}$/);
+    expect(await poll(body.device_code)).toMatchObject({ status: 400, body: { code: "authorization_pending" } });
+    const shown = await api("GET", `/v1/operator/devices/${body.user_code.toLowerCase()}`, { as: "reader" });
+    expect(shown.body).toMatchObject({ client_name: "svc-admin on build-7", remote_addr });
+    expect((await decide(body.user_code, true)).status).toBe(204);
+    expect((await decide(body.user_code, true)).status).toBe(404);
+    await clock.advance(5000);
+    const answer = await poll(body.device_code);
+    expect((await whoami({ bearer: answer.body.access_token })).body).toMatchObject({ email: people.reader.email });
+    expect(await poll(body.device_code)).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+  });
+
+  it("tells a machine that polls too often to slow down, for five seconds more each time", async () => {
+    const { body } = await begin();
+    const at = async (ms: number) => {
+      await clock.advance(ms);
+      return (await poll(body.device_code)).body.code;
+    };
+    expect([await at(0), await at(4999), await at(9999), await at(15_000)]).toEqual([
+      "authorization_pending",
+      "slow_down",
+      "slow_down",
+      "authorization_pending",
+    ]);
+  });
+
+  it("rejects a refused and an expired code, and audits the refusal", async () => {
+    const refused = await begin();
+    expect((await decide(refused.body.user_code, false)).status).toBe(204);
+    expect(await lastEvent()).toMatchObject({ reason_code: "consent_denied", actor: { id: people.reader.userId } });
+    expect(await poll(refused.body.device_code)).toMatchObject({ status: 400, body: { code: "access_denied" } });
+    const late = await begin();
+    await clock.advance(600_000);
+    expect((await decide(late.body.user_code, true)).status).toBe(404);
+    expect(await poll(late.body.device_code)).toMatchObject({ status: 400, body: { code: "expired_token" } });
+  });
+
+  it("limits the devices of one address that wait", async () => {
+    for (let count = 0; count < 20; count++) expect((await begin("198.51.100.7")).status).toBe(201);
+    expect(await begin("198.51.100.7")).toMatchObject({ status: 429, body: { code: "too_many_sign_ins" } });
+    expect((await begin()).status).toBe(201);
+  });
+});
+
+describe("sessions", () => {
+  const list = async (query: string, as: { bearer: string }) =>
+    (
+      await api<{ items: { id: string; state: string; current: boolean }[] }>("GET", `/v1/operator/sessions${query}`, {
+        as,
+      })
+    ).body;
+
+  it("are listed to their person, and everyone's to an admin", async () => {
+    const [reader, admin] = [await signIn("reader"), await signIn("admin")];
+    const own = await list("", reader);
+    expect(own.items.map(({ id }) => id)).not.toContain(admin.id);
+    expect(own.items[0]).toMatchObject({ id: reader.id, state: "active", current: true });
+    expect((await list("?everyone=true", admin)).items.map(({ id }) => id)).toEqual(
+      expect.arrayContaining([reader.id, admin.id]),
+    );
+    const forbidden = await api("GET", "/v1/operator/sessions?everyone=true", { as: reader });
+    expect(forbidden).toMatchObject({ status: 403, body: { code: "forbidden", scope: "admin" } });
+  });
+
+  it("end with the next request, by their person or an admin, and by nobody else", async () => {
+    const [reader, other, admin] = [await signIn("reader"), await signIn("auditor"), await signIn("admin")];
+    const end = (id: string, as: { bearer: string }) => api("DELETE", `/v1/operator/sessions/${id}`, { as });
+    expect((await end(reader.id, other)).status).toBe(404);
+    expect((await end(reader.id, reader)).status).toBe(204);
+    expect(await lastEvent()).toMatchObject({ action: "operator_session.revoke", actor: { id: people.reader.userId } });
+    expect((await whoami(reader)).status).toBe(401);
+    expect((await end(other.id, admin)).status).toBe(204);
+    expect((await end(other.id, admin)).status).toBe(204);
+    expect((await whoami(other)).status).toBe(401);
+  });
+});
