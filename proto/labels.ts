@@ -22,6 +22,18 @@ export const isLabelKey = (text: string): boolean => labelWord.test(text) && !re
 /** Whether `text` can be a label's value. */
 export const isLabelValue = (text: string): boolean => labelWord.test(text);
 
+/** Stands for any value in a filter: `env:*` finds the hosts that have the label. */
+export const anyLabelValue = "*";
+
+/** A label as a filter names it: `env:prod`, or `env:*`. */
+export const labelPair = new RegExp(`${labelWord.source.slice(0, -1)}:(?:\\*|${labelWord.source.slice(1, -1)})$`);
+
+/** Splits a pair of `labelPair`. */
+export const splitLabelPair = (pair: string): { key: string; value: string } => {
+  const at = pair.indexOf(":");
+  return { key: pair.slice(0, at), value: pair.slice(at + 1) };
+};
+
 const isMapping = (value: unknown): boolean => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Labels by key, at most `labelsMax`. */

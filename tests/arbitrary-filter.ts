@@ -8,6 +8,7 @@ import {
   filterSecondsMax,
 } from "../proto/fleet-health/filter.ts";
 import { fleetStates } from "../proto/fleet-health/vocabulary.ts";
+import { labelPair } from "../proto/labels.ts";
 
 /** Generates texts that stress the query language: quotes, backslashes, operators, spaces of every kind, no control characters. */
 export const arbitraryText = (lengthMax: number): fc.Arbitrary<string> =>
@@ -28,6 +29,8 @@ const partValues = (part: FilterPart): fc.Arbitrary<unknown> => {
   const definition = filterParts[part];
   if (part === "states")
     return fc.subarray([...fleetStates], { minLength: 1, maxLength: 8 }).map((states) => distinctStates(states));
+  if ("sorted" in definition)
+    return several(fc.stringMatching(labelPair)).map((pairs) => definition.sorted(pairs as string[]));
   if ("choices" in definition) return several(fc.constantFrom(...(definition.choices as readonly string[])));
   if (part.endsWith("Config") && "value" in definition) return several(fc.stringMatching(/^[0-9a-f]{1,64}$/));
   if ("charactersMax" in definition) return several(arbitraryText(definition.charactersMax));

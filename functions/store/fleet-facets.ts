@@ -3,6 +3,7 @@ import { expiryDays, heartbeatAgeBounds } from "../../proto/fleet-health/facets.
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
+import { countLabels, type LabelCounts } from "./fleet-labels.ts";
 import { fleetPredicate } from "./fleet-predicate.ts";
 import { exportPredicate, type FleetRules, hasHeartbeat, timestampsAt } from "./fleet-rows.ts";
 
@@ -11,6 +12,7 @@ export interface FleetCounts {
   total: number;
   versions: ReadonlyMap<string, number>;
   platforms: ReadonlyMap<string, number>;
+  labels: LabelCounts;
   drift: ReadonlyMap<Drift, number>;
   heartbeatNever: number;
   /** By index in `heartbeatAgeBounds`. */
@@ -25,11 +27,12 @@ export interface FleetCounts {
 const daySeconds = 86_400;
 const neverBucket = -1;
 
-/** Counts the rows of a filter by all dimensions of the report, in two concurrent scans. */
+/** Counts the rows of a filter by all dimensions of the report, in three concurrent scans. */
 export const countFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetCounts> => {
   const where = fleetPredicate(filter, rules);
-  const [facets, totals] = await Promise.all([
+  const [facets, labels, totals] = await Promise.all([
     countBy(db, where, { ...dimensions, ...bucketsOf(rules) }),
+    countLabels(db, where),
     countExports(db, rules, where),
   ]);
   const bounds = heartbeatAgeBounds.length;
@@ -38,6 +41,7 @@ export const countFleet = async (db: Executor, rules: FleetRules, filter: FleetF
     total: totals.total,
     versions: facets.version,
     platforms: facets.platform,
+    labels,
     drift: new Map(driftKinds.map((kind) => [kind, facets.drift.get(kind) ?? 0])),
     heartbeatNever: ages.get(String(neverBucket)) ?? 0,
     // The database numbers buckets from the oldest.

@@ -8,6 +8,8 @@ import {
   type PositivePart,
 } from "../../proto/fleet-health/filter.ts";
 import { hashBegins, rolloutPredicate } from "./fleet-rollout.ts";
+
+import { anyLabelValue, splitLabelPair } from "../../proto/labels.ts";
 import { type FleetRules, forwardingIs, hasHeartbeat, isActive, oneOf, stateIs, timestampAt } from "./fleet-rows.ts";
 import { substring } from "./query-parts.ts";
 
@@ -19,7 +21,7 @@ export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withSta
     const positive = positiveOf.get(name);
     if (positive !== undefined) return [sql`not ${anyOf(alternativesOf(positive, value, rules))}`];
     const alternatives = alternativesOf(name as PositivePart, value, rules);
-    return name === "text" ? alternatives : [anyOf(alternatives)];
+    return name === "text" || name === "label" ? alternatives : [anyOf(alternatives)];
   });
   return parts.length === 0 ? sql`true` : sql.join(parts, sql` and `);
 };
@@ -33,7 +35,7 @@ const positiveOf = new Map(
 
 const anyOf = (alternatives: SQL[]): SQL => sql`(${sql.join(alternatives, sql` or `)})`;
 
-/** The predicates of a part's values, at least one: a host matches the part if it matches any, or every one of the texts. */
+/** The predicates of a part's values, at least one: a host matches the part if it matches any, or every one of the texts and labels. */
 type Alternatives = {
   [Part in PositivePart]: (value: NonNullable<FleetFilter[Part]>, rules: FleetRules) => SQL[];
 };
@@ -48,6 +50,7 @@ const alternatives: Alternatives = {
   identity: (identities) => [oneOf(sql`identity`, identities)],
   platform: (platforms) => [oneOf(sql`platform`, platforms)],
   version: (versions) => [oneOf(sql`version`, versions)],
+  label: (pairs) => [...Map.groupBy(pairs.map(splitLabelPair), ({ key }) => key)].map(labelFound),
   drift: (kinds) => [oneOf(sql`drift`, kinds)],
   desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
   runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),
@@ -62,6 +65,14 @@ const alternatives: Alternatives = {
     const until = timestampAt(now, within);
     return [sql`(expired_from <= ${until} and certificate_not_after <= ${until})`];
   },
+};
+
+/** The host's label has one of these values. Decided once for each set of labels, of which a fleet has few. */
+const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): SQL => {
+  const found = wanted.map(({ value }) =>
+    value === anyLabelValue ? sql`labels ? ${key}` : sql`labels @> ${JSON.stringify({ [key]: value })}::jsonb`,
+  );
+  return sql`label_set_id in (select id from label_set where ${sql.join(found, sql` or `)})`;
 };
 
 const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {

@@ -3,7 +3,7 @@ import { IsoTimestamp } from "../values.ts";
 import { FleetThresholdsView } from "./report.ts";
 import { driftKinds, exportKinds } from "./vocabulary.ts";
 
-/** The most versions or platforms that are listed by name; `versions_other` and `platforms_other` count the rest. */
+/** The most versions, platforms, keys of labels or values of a key that are listed by name; a field `…_other` counts the rest. */
 export const facetValuesMax = 50;
 
 /** The lower bounds of the heartbeat age buckets, in seconds; the last has no upper bound. */
@@ -25,6 +25,19 @@ export const FleetFacets = v.strictObject({
   platforms: v.array(v.strictObject({ platform: v.string(), count: v.number() })),
   /** Collectors of platforms beyond those listed. */
   platforms_other: v.number(),
+  /** The hosts that have a label of each key, the most frequent keys first, then by name. */
+  labels: v.array(
+    v.strictObject({
+      key: v.string(),
+      count: v.number(),
+      /** By count, the largest first, then by name. */
+      values: v.array(v.strictObject({ value: v.string(), count: v.number() })),
+      /** Hosts with values beyond those listed. */
+      values_other: v.number(),
+    }),
+  ),
+  /** Keys beyond those listed. */
+  label_keys_other: v.number(),
   /** Every kind, in the order of `driftKinds`. */
   drift: v.array(v.strictObject({ drift: v.picklist(driftKinds), count: v.number() })),
   heartbeat_age: v.strictObject({

@@ -1,10 +1,11 @@
 /**
  * The filter of the fleet report, defined once: the API reads it from a query, the store turns it into SQL, the page and the admin
  * command read it from what an operator types (`query-language/`). Absent parts do not filter; parts combine by AND. Of a list of values
- * a host matches one, except that it matches every text. Each part has a negated one, which excludes the hosts that match any of its
+ * a host matches one, except that it matches every text, and one value of every label's key. Each part has a negated one, which excludes the hosts that match any of its
  * values.
  */
 import * as v from "valibot";
+import { labelPair } from "../labels.ts";
 import { Identifier } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
 import { driftKinds, type FleetState, fleetStates, forwardings, rollouts } from "./vocabulary.ts";
@@ -50,6 +51,15 @@ const hashes = several(
   "must be 1 to 64 lowercase hex digits",
 );
 
+/** In the order of keys, so that a filter has one form. */
+const sorted = (pairs: readonly string[]): readonly string[] => pairs.toSorted();
+
+const labels = () => {
+  const expected = "must be a label, such as env:prod, or env:* for any value";
+  const { schema, value } = several(v.pipe(v.string(expected), v.regex(labelPair, expected)), expected);
+  return { schema: v.pipe(schema, v.transform(sorted)), value, sorted };
+};
+
 const seconds = { schema: QueryInteger(0, filterSecondsMax) };
 
 type Both<Part extends string, Parameter extends string, Definition> = Readonly<
@@ -80,6 +90,7 @@ export const filterParts = {
   ...both("identity", "identity", text(2048)),
   ...both("platform", "platform", text(65)),
   ...both("version", "version", text(64)),
+  ...both("label", "label", labels()),
   ...both("drift", "drift", names(driftKinds, "must be a kind of drift")),
   /** The config that the host should run: the assigned one, else the one that its heartbeat reports. */
   ...both("desiredConfig", "desired_config", hashes),

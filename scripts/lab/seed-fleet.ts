@@ -27,13 +27,16 @@ export const seedFleet = async (db: Database, { count, now }: { count: number; n
     await tx.execute(sql`insert into collector_config (id, yaml, config_hash, size_bytes, created_at, created_by)
       select ${id("b000")}, '', ${hash("n")}, 0, ${at}, ${policy} from generate_series(0, 2) n`);
     await tx.execute(sql`insert into collector_identity (id, identity, device_id, policy_id, token_id, platform,
-        collector_version, enrolled_at, revoked_at, last_auth_failure_at, last_auth_failure_reason)
+        collector_version, enrolled_at, revoked_at, last_auth_failure_at, last_auth_failure_reason, reported_labels)
       select ${id("8000")}, 'https://fleet.example.test/dc-' || n % 9 || '/' || replace(${device}, '%', '%25'), ${device},
         ${policy}, ${policy}, (array['linux/amd64', 'linux/arm64', 'windows/amd64', 'darwin/arm64'])[1 + n % 10 % 4],
         (array['1.4.0', '1.10.2', '0.9.0', 'latest'])[1 + n % 17 % 4],
         case when n % 22 = 0 then ${ago("300")} else ${ago("2000000 + n % 1000")} end,
         case when n % 59 = 0 then ${at} end, case when n % 71 = 0 then ${ago("60")} end,
-        case when n % 71 = 0 then 'clock_skew' end
+        case when n % 71 = 0 then 'clock_skew' end,
+        case when n % 11 <> 0 and n % 23 <> 0 then jsonb_build_object(
+          'env', (array['prod', 'prod', 'prod', 'staging', 'dev'])[1 + n % 5], 'region', 'dc-' || n % 9,
+          'team', (array['payments', 'search', 'web', 'data', 'core', 'edge', 'mobile'])[1 + n % 7]) end
       from ${hosts}`);
     await tx.execute(sql`insert into certificate (id, identity_id, status, serial_number, fingerprint_sha256, spki_sha256,
         certificate_pem, chain_pem, not_before, not_after, renew_after, issued_at, first_used_at, revoked_at)

@@ -1,8 +1,10 @@
+import { isLabelKey, isLabelValue } from "../../labels.ts";
 import {
   changeFilter,
   distinctStates,
   type FilterPart,
   type FleetFilter,
+  filterParts,
   filterValuesMax,
   negatedPart,
   type PositivePart,
@@ -83,7 +85,8 @@ class Draft {
     }
     const values = new Set((before as readonly unknown[] | undefined) ?? []).add(value);
     if (values.size > filterValuesMax) return `has more than ${filterValuesMax} values.`;
-    this.#parts[name] = [...values];
+    const definition = filterParts[name];
+    this.#parts[name] = "sorted" in definition ? definition.sorted([...values] as string[]) : [...values];
     return undefined;
   }
 
@@ -157,8 +160,14 @@ const headFault = (parts: TermParts, { text }: Word): string => {
   if (known.length > 0) return `${known.map((term) => `Write ${exampleOf(term)}: ${term.meaning}`).join(". ")}.`;
   const meant = nearestTerm(parts.key);
   const guess = meant ? `Did you mean ${parts.negated ? "-" : ""}${meant.key}${meant.operators[0]}? ` : "";
-  return `There is no ${parts.key}${parts.operator}. ${guess}To search for it as text, put it in quotes: ${quote(text)}`;
+  return `There is no ${parts.key}${parts.operator}. ${guess}To search for it as text, put it in quotes: ${quote(text)}${meant ? "" : labelHint(parts)}`;
 };
+
+/** A label's key without its prefix is what people type first. */
+const labelHint = ({ negated, key, operator, value }: TermParts): string =>
+  operator === ":" && isLabelKey(key) && isLabelValue(value)
+    ? ` For a label write ${negated ? "-" : ""}label.${key}:${value}.`
+    : "";
 
 /** Other names that people try first. */
 const aliases: Readonly<Record<string, string>> = {

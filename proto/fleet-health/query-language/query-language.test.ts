@@ -83,6 +83,11 @@ describe("the query language", () => {
     ["device:a,b device:c,a", { device: ["a", "b", "c"] }],
     ['device:"a,b",c', { device: ["a,b", "c"] }],
     ["-drift:in_sync,unknown -hb>1h", { notDrift: ["in_sync", "unknown"], notHeartbeatOlderThanSeconds: 3600 }],
+    ["label.env:prod", { label: ["env:prod"] }],
+    [
+      "label.team:b,a LABEL.env:prod -label.App.Tier:*",
+      { label: ["env:prod", "team:a", "team:b"], notLabel: ["App.Tier:*"] },
+    ],
     ["hb:>10m HB>10m", { heartbeatOlderThanSeconds: 600 }],
   ])("parses %j", (query, filter) => expect(parseQuery(query)).toEqual({ filter, faults: [] }));
 
@@ -96,6 +101,11 @@ describe("the query language", () => {
     ["hostname:web", 0, 9, "Did you mean device:?"],
     ["heartbeat>10m", 0, 10, "for an age, hb>10m"],
     ["colour:red", 0, 7, "There is no colour:. To search for it as text"],
+    ["env:prod", 0, 4, "For a label write label.env:prod."],
+    ["label:prod", 0, 6, "Write label.env:prod: label of the host."],
+    ["label.env>5", 0, 10, "Write label.env:prod: label of the host."],
+    ["label.env:pr/od", 10, 15, "No label can have this value: at most 63 letters"],
+    ["label.-x:prod", 9, 13, "No label can have this key: at most 63 letters"],
     ["state:stal", 6, 10, "No state has this name. Did you mean stale?"],
     ["state:stale,queue", 6, 17, "Did you mean queue_at_risk?"],
     ["state:bad", 6, 9, "Use one of revoked, enrolling,"],

@@ -83,8 +83,8 @@ const writtenTerm = (term: Term, part: FilterPart, value: unknown, minus: string
   if (value === undefined) return [];
   const list = Array.isArray(value) ? (value as unknown[]) : [value];
   const values = list.map((each) => {
-    const { operator, text } = term.write(each);
-    return { value: each, head: `${minus}${term.key}${operator}`, text: quoteValue(text) };
+    const { key = term.key, operator, text } = term.write(each);
+    return { value: each, head: `${minus}${key}${operator}`, text: quoteValue(text) };
   });
   const heads = [...new Set(values.map(({ head }) => head))];
   const joined = heads.map(

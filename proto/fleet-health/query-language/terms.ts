@@ -3,6 +3,7 @@
  * term stands for one value of its part; `key:a,b` writes several of them, and a minus before the key negates the part.
  */
 import * as v from "valibot";
+import { anyLabelValue, isLabelKey, isLabelValue, splitLabelPair } from "../../labels.ts";
 import { filterParts, filterSecondsMax, type PositivePart } from "../filter.ts";
 import { parseDuration, writeDuration } from "./duration.ts";
 import { nearest } from "./nearest.ts";
@@ -10,6 +11,8 @@ import type { Word } from "./words.ts";
 
 /** A value as a term writes it: `>10m` is the operator `>` and the text `10m`. */
 export interface Written {
+  /** The key of a label's term, which its value decides. */
+  key?: string;
   operator: string;
   text: string;
 }
@@ -83,6 +86,31 @@ const seconds = (
   write: (value) => ({ operator, text: writeDuration(Number(value)) }),
 });
 
+const labelPrefix = "label.";
+
+/** The term of every label: each has its own key, see `labelTerm`. */
+const label: Term = {
+  ...{ key: "label", part: "label", example: "env:prod", meaning: "label of the host", operators: ["."], isList: true },
+  read: () => ({ fault: "A label has a key, like label.env:prod." }),
+  write: (value) => {
+    const { key, value: text } = splitLabelPair(String(value));
+    return { key: `${labelPrefix}${key}`, operator: ":", text };
+  },
+};
+
+/** `label.env:prod`: the key of a label, in its own case, and its values; `*` for any. */
+const labelTerm = (key: string): Term => ({
+  ...{ ...label, key: `${labelPrefix}${key}`, operators: [":"], example: "prod" },
+  read: ({ text }) => {
+    if (!isLabelKey(key)) return { fault: `No label can have this key: ${labelRule}` };
+    return text === anyLabelValue || isLabelValue(text)
+      ? { value: `${key}:${text}` }
+      : { fault: `No label can have this value: ${labelRule} For any value write label.${key}:*.` };
+  },
+});
+
+const labelRule = "at most 63 letters, digits, dots, dashes and underscores, first and last a letter or digit.";
+
 /** The terms in the order in which a query is written. */
 export const terms: readonly Term[] = [
   names("states", { key: "state", example: "stale,revoked", meaning: "health state" }),
@@ -90,6 +118,7 @@ export const terms: readonly Term[] = [
   texts("identity", "spiffe://fleet/web-01", "exact identity"),
   texts("platform", "linux/amd64", "exact platform"),
   texts("version", "1.4.0", "exact collector version"),
+  label,
   names("drift", { example: "drifted", meaning: "running config against desired" }),
   names("heartbeat", {
     example: "recent",
@@ -126,7 +155,10 @@ const unknownName = (key: string, name: string, choices: readonly string[]): str
 };
 
 /** Returns the terms of a key, in any case of letters. */
-export const termsOf = (key: string): readonly Term[] => terms.filter((term) => term.key === key.toLowerCase());
+export const termsOf = (key: string): readonly Term[] =>
+  key.startsWith(labelPrefix)
+    ? [labelTerm(key.slice(labelPrefix.length))]
+    : terms.filter((term) => term.key === key.toLowerCase());
 
 /** The parts of a word: `-version:1.2.3` is negated, key `version`, operator `:`, value `1.2.3`. */
 export interface TermParts {
@@ -147,10 +179,11 @@ const colonHex = /^[0-9a-f]{2}(:[0-9a-f]{2}){3,}$/i;
  */
 export const termParts = ({ text, bareLength }: Pick<Word, "text" | "bareLength">): TermParts | undefined => {
   const [head, minus, key, operator] =
-    /^(-?)([a-z][a-z_]*)(:(?:[<>]=?)?|[<>][=:]?)/i.exec(text.slice(0, bareLength)) ?? [];
+    /^(-?)(label\.[a-z0-9._-]+|[a-z][a-z_]*)(:(?:[<>]=?)?|[<>][=:]?)/i.exec(text.slice(0, bareLength)) ?? [];
   if (head === undefined || key === undefined || operator === undefined) return undefined;
   const value = text.slice(head.length);
-  const name = key.toLowerCase();
+  // Case counts in the key of a label.
+  const name = key.replace(/^[^.]+/, (word) => word.toLowerCase());
   if (termsOf(name).length === 0 && (value.startsWith("//") || colonHex.test(text.slice((minus ?? "").length))))
     return undefined;
   return { negated: minus === "-", key: name, operator, value, headLength: head.length };

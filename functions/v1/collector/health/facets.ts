@@ -16,7 +16,7 @@ export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     path: "/v1/collector/health/facets",
     operationId: "countFleetHealth",
     summary:
-      "Counts by version, platform, drift, heartbeat age, certificate expiry and export, under the report's filters",
+      "Counts by version, platform, label, drift, heartbeat age, certificate expiry and export, under the report's filters",
     guard: scope(core, "audit"),
     query: v.pipe(
       v.strictObject(fleetFilterFields),
@@ -44,6 +44,13 @@ const facetsView = ({ now, thresholds, unsupportedVersions }: FleetRules, counts
     versions_other: versions.other,
     platforms: platforms.named.map(([platform, count]) => ({ platform, count })),
     platforms_other: platforms.other,
+    labels: counts.labels.keys.map(({ key, count, values }) => ({
+      key,
+      count,
+      values: values.map((each) => ({ value: each.value, count: each.count })),
+      values_other: values.reduce((left, each) => left - each.count, count),
+    })),
+    label_keys_other: counts.labels.keysOther,
     drift: [...counts.drift].map(([drift, count]) => ({ drift, count })),
     heartbeat_age: {
       never: counts.heartbeatNever,
