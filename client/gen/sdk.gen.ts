@@ -527,7 +527,7 @@ export const reportFleetHealth = <ThrowOnError extends boolean = false>(options:
 });
 
 /**
- * Counts by version, platform, drift, heartbeat age, certificate expiry and export, under the report's filters
+ * Counts by version, platform, label, drift, heartbeat age, certificate expiry and export, under the report's filters
  */
 export const countFleetHealth = <ThrowOnError extends boolean = false>(options: Options<CountFleetHealthData, ThrowOnError>): RequestResult<CountFleetHealthResponses, CountFleetHealthErrors, ThrowOnError> => options.client.get<CountFleetHealthResponses, CountFleetHealthErrors, ThrowOnError>({
     security: [{

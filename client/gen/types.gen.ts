@@ -2905,6 +2905,8 @@ export type ReportFleetHealthData = {
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        label?: Array<string> | string;
+        not_label?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -3015,6 +3017,8 @@ export type CountFleetHealthData = {
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        label?: Array<string> | string;
+        not_label?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -3101,6 +3105,16 @@ export type CountFleetHealthResponses = {
             count: number;
         }>;
         platforms_other: number;
+        labels: Array<{
+            key: string;
+            count: number;
+            values: Array<{
+                value: string;
+                count: number;
+            }>;
+            values_other: number;
+        }>;
+        label_keys_other: number;
         drift: Array<{
             drift: 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
             count: number;
@@ -3150,6 +3164,8 @@ export type ExportFleetHealthData = {
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        label?: Array<string> | string;
+        not_label?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;

@@ -1,9 +1,10 @@
 import { type SQL, sql } from "drizzle-orm";
 import { facetValuesMax } from "../../proto/fleet-health/facets.ts";
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
+import type { ExportKind } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
 import { fleetPredicate } from "./fleet-predicate.ts";
-import type { FleetRules } from "./fleet-rows.ts";
+import { exportPredicate, type FleetRules } from "./fleet-rows.ts";
 
 /** The hosts with each label, the most frequent keys and values first. */
 export interface LabelCounts {
@@ -43,12 +44,21 @@ export const countLabels = async (db: Executor, where: SQL): Promise<LabelCounts
   return { keys, keysOther: (rows[0]?.keys ?? 0) - keys.length };
 };
 
-/** Finds the most frequent keys of labels under a filter, in the order of names, and whether there are others. */
+/** Keys of labels, in the order of names. */
+export interface LabelKeys {
+  keys: readonly string[];
+  /** Whether hosts have labels of further keys. */
+  hasOthers: boolean;
+}
+
+/** Finds the most frequent keys of the labels in an export. */
 export const findLabelKeys = async (
   db: Executor,
   rules: FleetRules,
   filter: FleetFilter,
-): Promise<{ keys: readonly string[]; hasOthers: boolean }> => {
-  const { keys, keysOther } = await countLabels(db, fleetPredicate(filter, rules));
+  kind: ExportKind,
+): Promise<LabelKeys> => {
+  const where = sql`${fleetPredicate(filter, rules)} and ${exportPredicate(kind, rules)}`;
+  const { keys, keysOther } = await countLabels(db, where);
   return { keys: keys.map(({ key }) => key).toSorted(), hasOthers: keysOther > 0 };
 };

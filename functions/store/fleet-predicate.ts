@@ -7,9 +7,8 @@ import {
   negatedPart,
   type PositivePart,
 } from "../../proto/fleet-health/filter.ts";
-import { hashBegins, rolloutPredicate } from "./fleet-rollout.ts";
-
 import { anyLabelValue, splitLabelPair } from "../../proto/labels.ts";
+import { hashBegins, rolloutPredicate } from "./fleet-rollout.ts";
 import { type FleetRules, forwardingIs, hasHeartbeat, isActive, oneOf, stateIs, timestampAt } from "./fleet-rows.ts";
 import { substring } from "./query-parts.ts";
 

@@ -1,6 +1,7 @@
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../core.ts";
+import { findLabelKeys, type LabelKeys } from "../../store/fleet-labels.ts";
 import { type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet-report.ts";
 import type { FleetRules } from "../../store/fleet-rows.ts";
 import type { Origin } from "../audit/audit-log.ts";
@@ -18,9 +19,10 @@ export interface FleetExport {
   asked: Readonly<Record<string, unknown>>;
 }
 
-/** The rules of an export, and its rows in batches, each read on demand. */
+/** The rules of an export, the keys of its labels, and its rows in batches, each read on demand. */
 export interface ExportedFleet {
   rules: FleetRules;
+  labels: LabelKeys;
   batches: AsyncGenerator<FleetRow[], void, void>;
 }
 
@@ -34,11 +36,12 @@ export const exportFleet = async (
 ): Promise<ExportedFleet> => {
   const rules = await readFleetRules(core);
   const { kind, filter, operator, origin, asked } = order;
+  const labels = await findLabelKeys(core.db, rules, filter, kind);
   const target = { type: "fleet_export", id: kind };
   const entry = { operator, origin, action: "fleet.export", target, details: { kind, filters: asked } } as const;
   const batches = auditedExport(core, entry, (after: FleetPosition | null) => {
     const page = { sort: "identity", order: "asc", limit: exportBatchRows, after } as const;
     return findFleetPage(core.db, rules, filter, page, kind);
   });
-  return { rules, batches };
+  return { rules, labels, batches };
 };

@@ -14,6 +14,87 @@ const labelsOf = async ({ identityId }: TestCollector) =>
   (await api<{ item: { labels: object } }>("GET", `/v1/collector/health/${identityId}`, { as: "auditor" })).body.item
     .labels;
 
+interface Report {
+  items: { device_id: string }[];
+  summary: { enrolled: number };
+}
+interface Facets {
+  total: number;
+  labels: { key: string; count: number; values: { value: string; count: number }[]; values_other: number }[];
+  label_keys_other: number;
+}
+
+describe("labels of a fleet", async () => {
+  const fleet = await createTestCore();
+  afterAll(() => fleet.close());
+  const { token } = await createTestToken(fleet, { labels: { fleet: "one" } });
+  const hosts: Record<string, Record<string, string>> = {
+    a: { env: "prod", team: "web" },
+    b: { env: "prod", team: "db" },
+    c: { env: "staging", team: "web" },
+    d: { rack: "r-1" },
+  };
+  for (const [deviceId, labels] of Object.entries(hosts)) {
+    const host = await enrollTestCollector(fleet, { token, deviceId });
+    await manage(fleet, host, "heartbeat", heartbeatBody(fleet.clock.now(), { labels }));
+  }
+  const found = async (query: string) => {
+    const report = await fleet.api<Report>("GET", `/v1/collector/health?${query}`, { as: "auditor" });
+    const names = report.body.items.map((item) => item.device_id).join("");
+    const facets = await fleet.api<Facets>("GET", `/v1/collector/health/facets?${query}`, { as: "auditor" });
+    expect([report.body.summary.enrolled, facets.body.total]).toEqual([names.length, names.length]);
+    return names;
+  };
+
+  it.each([
+    ["label=env:prod", "ab"],
+    ["label=env:prod&label=env:staging", "abc"],
+    ["label=env:prod&label=team:web", "a"],
+    ["label=env:prod&label=env:staging&label=team:web", "ac"],
+    ["label=env:*", "abc"],
+    ["label=env:dev", ""],
+    ["label=ENV:prod", ""],
+    ["not_label=env:prod", "cd"],
+    ["not_label=env:*", "d"],
+    ["not_label=env:prod&not_label=rack:r-1", "c"],
+    ["label=team:web&not_label=env:prod", "c"],
+    ["label=fleet:one", "abcd"],
+  ])("%s finds %j", async (query, names) => {
+    expect(await found(query)).toBe(names);
+  });
+
+  it("are counted by key and value under the filters, the most frequent first", async () => {
+    const { body } = await fleet.api<Facets>("GET", "/v1/collector/health/facets?not_label=rack:*", { as: "auditor" });
+    expect(body).toMatchObject({ total: 3, label_keys_other: 0 });
+    const counted = (key: string, ...values: [string, number][]) => ({
+      key,
+      count: 3,
+      values: values.map(([value, count]) => ({ value, count })),
+      values_other: 0,
+    });
+    expect(body.labels).toEqual([
+      counted("env", ["prod", 2], ["staging", 1]),
+      counted("fleet", ["one", 3]),
+      counted("team", ["web", 2], ["db", 1]),
+    ]);
+  });
+
+  it("I6: rejects a filter that no label can match, by name", async () => {
+    for (const query of [
+      "label=env",
+      "label=env:",
+      "label=:prod",
+      "label=a/b:c",
+      "not_label=env:a:b",
+      "label=env:%25",
+    ]) {
+      const { status, body } = await fleet.api("GET", `/v1/collector/health?${query}`, { as: "auditor" });
+      expect({ query, status }).toEqual({ query, status: 422 });
+      expect(JSON.stringify(body.errors)).toContain(query.split("=")[0]);
+    }
+  });
+});
+
 describe("labels of a host", () => {
   it("are those of its newest heartbeat; those of its enrollment policy win", async () => {
     const { token } = await createTestToken(test, { labels: { env: "prod", region: "eu" } });

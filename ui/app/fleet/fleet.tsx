@@ -95,7 +95,9 @@ export const Fleet = () => {
     const { summary } = answer() ?? {};
     return {
       ...(summary ? { states: summary.by_state } : {}),
-      ...(counted ? { drift: counted.drift, versions: counted.versions, platforms: counted.platforms } : {}),
+      ...(counted
+        ? { drift: counted.drift, versions: counted.versions, platforms: counted.platforms, labels: counted.labels }
+        : {}),
     };
   };
   const renewalSeconds = createMemo(() => typicalRenewalSeconds(answer()?.items ?? []));

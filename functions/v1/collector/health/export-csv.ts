@@ -1,6 +1,7 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { CsvColumn } from "../../../http/csv.ts";
+import type { LabelKeys } from "../../../store/fleet-labels.ts";
 
 type ExportColumn = CsvColumn<FleetHealthRow>;
 
@@ -76,3 +77,15 @@ export const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
     ...seen,
   ],
 };
+
+/** Returns a column for each key of labels, and one for the labels of all other keys if there are any. */
+export const labelColumns = ({ keys, hasOthers }: LabelKeys): ExportColumn[] => [
+  ...keys.map((key): ExportColumn => [`label.${key}`, (row) => row.labels[key] ?? null]),
+  ...(hasOthers ? [["other_labels", (row) => otherLabels(row, keys)] satisfies ExportColumn] : []),
+];
+
+const otherLabels = ({ labels }: FleetHealthRow, keys: readonly string[]): string =>
+  Object.entries(labels)
+    .filter(([key]) => !keys.includes(key))
+    .map(([key, value]) => `${key}=${value}`)
+    .join(" ");

@@ -38,6 +38,8 @@ describe("an export of the health report", () => {
           hostname: row?.hostname?.replace(/^=/, "'=") ?? "",
           state: row?.state,
           last_heartbeat_at: row?.last_heartbeat_at ?? "",
+          "label.env": row?.labels.env ?? "",
+          "label.team": row?.labels.team ?? "",
         });
         if (kind === "queue_risk") expect(cell.queue_bytes).toBe(String(row?.queue.bytes ?? ""));
         if (kind === "config_drift") expect(cell).toMatchObject({ drift: row?.config.drift });

@@ -7,7 +7,7 @@ import { csvTexts } from "../../../http/csv.ts";
 import { createDownloads, csvType, viewsOf } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { exportColumns } from "./export-csv.ts";
+import { exportColumns, labelColumns } from "./export-csv.ts";
 import { healthRowView } from "./row.ts";
 
 const ExportQuery = v.pipe(
@@ -30,12 +30,12 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     handle: ({ query: { kind, ...asked }, caller, origin }) =>
       download(caller.userId, async () => {
         const filter = filterFromQuery(asked);
-        const { rules, batches } = await exportFleet(core, { kind, filter, operator: caller, origin, asked });
+        const { rules, labels, batches } = await exportFleet(core, { kind, filter, operator: caller, origin, asked });
         return {
           type: csvType,
           fileName: `fleet-${kind.replaceAll("_", "-")}-${rules.now.toISOString().slice(0, 10)}.csv`,
           texts: csvTexts(
-            exportColumns[kind],
+            [...exportColumns[kind], ...labelColumns(labels)],
             viewsOf(batches, (row) => healthRowView(row, rules.thresholds, rules.now)),
           ),
         };

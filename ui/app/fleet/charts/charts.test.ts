@@ -27,6 +27,8 @@ const facets = (
   versions_other: 0,
   platforms: [],
   platforms_other: 0,
+  labels: [],
+  label_keys_other: 0,
   drift: [],
   heartbeat_age: {
     never: 0,

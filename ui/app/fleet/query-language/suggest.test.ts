@@ -12,6 +12,22 @@ describe("suggestions", () => {
     ],
     platforms: [{ platform: "linux/amd64", count: 92 }],
     drift: [{ drift: "drifted", count: 3 }],
+    labels: [
+      {
+        ...{ key: "env", count: 80 },
+        values: [
+          { value: "prod", count: 70 },
+          { value: "staging", count: 10 },
+        ],
+      },
+      {
+        ...{ key: "Team", count: 60 },
+        values: [
+          { value: "Web", count: 50 },
+          { value: "db", count: 10 },
+        ],
+      },
+    ],
   };
   /** `|` is the cursor. */
   const words = (marked: string) =>
@@ -26,13 +42,20 @@ describe("suggestions", () => {
         "identity:",
         "platform:",
         "version:",
+        "label.",
         "drift:",
         "heartbeat:",
         "forwarding:",
         "hb>",
-        "expires<",
       ],
     ],
+    ["la|", ["label.", "label.env:", "label.Team:"]],
+    ["label.t|", ["label.Team:"]],
+    ["-env|", ["-label.env:"]],
+    ["label.env:p|", ["label.env:prod"]],
+    ["-label.Team:Web,d|", ["-label.Team:Web,db"]],
+    ["env:|", ["label.env:prod", "label.env:staging"]],
+    ["label.ENV:|", []],
     ["d|", ["device:", "drift:", "desired:"]],
     ["st|", ["state:", "state:stale"]],
     ["web dri|", ["drift:", "drift:drifted"]],

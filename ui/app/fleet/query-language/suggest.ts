@@ -17,6 +17,7 @@ export interface FleetValues {
   drift?: readonly { drift: string; count: number }[];
   versions?: readonly { version: string; count: number }[];
   platforms?: readonly { platform: string; count: number }[];
+  labels?: readonly { key: string; count: number; values: readonly { value: string; count: number }[] }[];
 }
 
 /** A completion of the word under the cursor. */
@@ -65,9 +66,10 @@ const itemsFor = (begun: string, values: FleetValues): Suggestion[] => {
   const parts = termParts({ text: begun, bareLength: begun.length });
   if (parts === undefined) return keyItems(begun.toLowerCase(), values);
   const minus = parts.negated ? "-" : "";
-  return termsOf(parts.key).flatMap((term) =>
-    valueItems(term, `${minus}${term.key}${term.operators[0]}`, parts.value.toLowerCase(), values),
-  );
+  const known = termsOf(parts.key);
+  // People type a label's key without its prefix first.
+  const found = known.length > 0 ? known : termsOf(`label.${parts.key}`);
+  return found.flatMap((term) => valueItems(term, `${minus}${term.key}${term.operators[0]}`, parts.value, values));
 };
 
 /** Suggests keys that begin so, then states and kinds of drift, which people type without their key. */
@@ -81,7 +83,9 @@ const keyItems = (begun: string, values: FleetValues): Suggestion[] => {
       meaning: negated ? `not: ${meaning}` : meaning,
       whole: false,
     }));
-  if (stem.length < 2 || negated) return keys;
+  if (stem.length < 2) return keys;
+  keys.push(...labelItems(stem, negated ? "-" : "", values));
+  if (negated) return keys;
   const named = terms.filter(({ part }) => part === "states" || part === "drift");
   return [
     ...keys,
@@ -91,13 +95,20 @@ const keyItems = (begun: string, values: FleetValues): Suggestion[] => {
   ];
 };
 
+/** Suggests the keys of labels that begin so, with or without their prefix. */
+const labelItems = (stem: string, minus: string, { labels = [] }: FleetValues): Suggestion[] =>
+  labels
+    .filter(({ key }) => [key, `label.${key}`].some((name) => name.toLowerCase().startsWith(stem)))
+    .map(({ key, count }) => ({ word: `${minus}label.${key}:`, meaning: "label of the host", count, whole: false }));
+
 /** Suggests values for the last of a list with commas, except those already in it. */
 const valueItems = (term: Term, head: string, typed: string, values: FleetValues): Suggestion[] => {
   const given = term.isList ? typed.split(",") : [typed];
-  const last = given.pop() ?? "";
+  const last = (given.pop() ?? "").toLowerCase();
+  const before = given.map((word) => word.toLowerCase());
   const fits = term.part === "states" ? startsWith : includes;
-  return valuesOf(term.part, values)
-    .filter(({ word }) => fits(word.toLowerCase(), last) && !given.includes(word.toLowerCase()))
+  return valuesOf(term, values)
+    .filter(({ word }) => fits(word.toLowerCase(), last) && !before.includes(word.toLowerCase()))
     .map((item) => ({ ...item, word: head + [...given, quoteValue(item.word)].join(",") }));
 };
 
@@ -145,7 +156,7 @@ const valueItem = (word: string, meaning: string, count?: number): Suggestion =>
 });
 
 /** Returns the values that a part is likely to be filtered by, as words without the key. */
-const valuesOf = (part: Term["part"], values: FleetValues): Suggestion[] => {
+const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
   switch (part) {
     case "states":
       return fleetStates.map((state) => valueItem(state, stateMeanings[state], values.states?.[state]));
@@ -159,6 +170,10 @@ const valuesOf = (part: Term["part"], values: FleetValues): Suggestion[] => {
       return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
     case "rollout":
       return rollouts.map((step) => valueItem(step, rolloutMeanings[step]));
+    case "label":
+      return (values.labels?.find((label) => key === `label.${label.key}`)?.values ?? []).map(({ value, count }) =>
+        valueItem(value, "", count),
+      );
     case "forwarding":
       return forwardings.map((kind) => valueItem(kind, forwardingMeanings[kind]));
     case "heartbeat":
