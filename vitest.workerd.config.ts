@@ -8,7 +8,7 @@ Object.assign(process.env, { WRANGLER_SEND_METRICS: "false", CLOUDFLARE_CF_FETCH
 const nodeOnly: Readonly<Record<string, string>> = {
   "functions/v1/collector/health/export-slots.test.ts":
     "slots count per process; in workerd each request has its own app",
-  "functions/v1/collector/health/export-csv.test.ts": "calls a function and no route",
+  "functions/http/csv.test.ts": "calls a function and no route",
   "functions/v1/chat/sessions/turn.test.ts": "plays the model and the SQL tools, which are functions in this process",
   "functions/http/parse-request.test.ts": "mounts a route of its own, which the worker does not have",
   "functions/http/text-stream.test.ts": "calls a function and no route",

@@ -159,6 +159,15 @@ describe("the generated client", () => {
     expect((await fleet.countFleetHealth<true>({ client })).data.total).toBeGreaterThan(0);
     const csv = await fleet.exportFleetHealth<true>({ client, query: { kind: "stale" } });
     expect(csv.data).toContain("identity_id,identity,device_id");
+    expect((await fleet.listConfigAssignments<true>(onConfig)).data.items).toHaveLength(2);
+    expect((await fleet.exportConfigAssignments<true>(onConfig)).data).toContain("identity_id,identity,device_id");
+    expect((await fleet.exportCollectorConfigs<true>({ client })).data).toContain(published.config_hash);
+    expect((await fleet.listUnstoredConfigs<true>({ client })).data.items).toEqual([]);
+    expect((await fleet.reportEnrollment<true>({ client })).data.tokens.active).toBe(1);
+    expect((await fleet.listAllBootstrapTokens<true>({ client })).data.items).toHaveLength(1);
+    expect((await fleet.exportBootstrapTokens<true>({ client })).data).toContain(tokenId);
+    expect((await fleet.exportEnrollmentPolicies<true>({ client })).data).toContain("client");
+    expect((await fleet.exportEnrollmentRefusals<true>({ client })).data).toContain("reason,policy_id");
     const onRow = { client, path: { identity_id: host.identityId } };
     expect((await fleet.getFleetHealth<true>(onRow)).data.item.identity).toBe(host.identity);
 

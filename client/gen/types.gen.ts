@@ -970,10 +970,154 @@ export type RevokeOperatorSessionResponses = {
 
 export type RevokeOperatorSessionResponse = RevokeOperatorSessionResponses[keyof RevokeOperatorSessionResponses];
 
+export type ReportEnrollmentData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/enrollment';
+};
+
+export type ReportEnrollmentErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ReportEnrollmentError = ReportEnrollmentErrors[keyof ReportEnrollmentErrors];
+
+export type ReportEnrollmentResponses = {
+    /**
+     * The report
+     */
+    200: {
+        generated_at: string;
+        policies: {
+            active: number;
+            frozen: number;
+        };
+        tokens: {
+            revoked: number;
+            expired: number;
+            policy_frozen: number;
+            exhausted: number;
+            active: number;
+        };
+        since: string;
+        refusals: Array<{
+            reason: string;
+            policy_id: string | null;
+            policy_name: string | null;
+            events: number;
+            refused: number;
+            last_at: string;
+            last_address: string | null;
+        }>;
+    };
+};
+
+export type ReportEnrollmentResponse = ReportEnrollmentResponses[keyof ReportEnrollmentResponses];
+
+export type ExportEnrollmentRefusalsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/enrollment/refusals.csv';
+};
+
+export type ExportEnrollmentRefusalsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportEnrollmentRefusalsError = ExportEnrollmentRefusalsErrors[keyof ExportEnrollmentRefusalsErrors];
+
+export type ExportEnrollmentRefusalsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportEnrollmentRefusalsResponse = ExportEnrollmentRefusalsResponses[keyof ExportEnrollmentRefusalsResponses];
+
 export type ListEnrollmentPoliciesData = {
     body?: never;
     path?: never;
     query?: {
+        state?: 'active' | 'frozen';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
         limit?: number;
         cursor?: string;
     };
@@ -1024,7 +1168,34 @@ export type ListEnrollmentPoliciesResponses = {
      * A page of policies
      */
     200: {
-        items: Array<EnrollmentPolicy>;
+        items: Array<{
+            id: string;
+            name: string;
+            description: string | null;
+            allowed_identity_prefixes: Array<string>;
+            certificate_ttl_seconds: number;
+            allowed_platforms: Array<string>;
+            max_enrollments: number;
+            max_enrollments_per_hour: number;
+            allowed_source_cidrs: Array<string>;
+            reenrollment: 'deny' | 'replace';
+            state: 'active' | 'frozen';
+            enrollment_count: number;
+            created_at: string;
+            created_by: string;
+            frozen_at: string | null;
+            labels: {
+                [key: string]: string;
+            };
+            created_by_email: string | null;
+            tokens: {
+                revoked: number;
+                expired: number;
+                policy_frozen: number;
+                exhausted: number;
+                active: number;
+            };
+        }>;
         next_cursor: string | null;
     };
 };
@@ -1137,6 +1308,217 @@ export type CreateEnrollmentPolicyResponses = {
 };
 
 export type CreateEnrollmentPolicyResponse = CreateEnrollmentPolicyResponses[keyof CreateEnrollmentPolicyResponses];
+
+export type ExportEnrollmentPoliciesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: 'active' | 'frozen';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        q?: string;
+    };
+    url: '/v1/collector/enrollment-policies/export.csv';
+};
+
+export type ExportEnrollmentPoliciesErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportEnrollmentPoliciesError = ExportEnrollmentPoliciesErrors[keyof ExportEnrollmentPoliciesErrors];
+
+export type ExportEnrollmentPoliciesResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportEnrollmentPoliciesResponse = ExportEnrollmentPoliciesResponses[keyof ExportEnrollmentPoliciesResponses];
+
+export type ListAllBootstrapTokensData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
+        policy_id?: string;
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/tokens';
+};
+
+export type ListAllBootstrapTokensErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListAllBootstrapTokensError = ListAllBootstrapTokensErrors[keyof ListAllBootstrapTokensErrors];
+
+export type ListAllBootstrapTokensResponses = {
+    /**
+     * A page of tokens
+     */
+    200: {
+        items: Array<{
+            id: string;
+            policy_id: string;
+            policy_name: string;
+            token_prefix: string;
+            description: string | null;
+            allowed_source_cidrs: Array<string>;
+            bound_device_id: string | null;
+            expires_at: string;
+            max_uses: number;
+            use_count: number;
+            last_used_at: string | null;
+            last_used_address: string | null;
+            state: 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
+            created_at: string;
+            created_by: string;
+            created_by_email: string | null;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListAllBootstrapTokensResponse = ListAllBootstrapTokensResponses[keyof ListAllBootstrapTokensResponses];
+
+export type ExportBootstrapTokensData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: Array<'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active'> | 'revoked' | 'expired' | 'policy_frozen' | 'exhausted' | 'active';
+        policy_id?: string;
+    };
+    url: '/v1/collector/tokens/export.csv';
+};
+
+export type ExportBootstrapTokensErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportBootstrapTokensError = ExportBootstrapTokensErrors[keyof ExportBootstrapTokensErrors];
+
+export type ExportBootstrapTokensResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportBootstrapTokensResponse = ExportBootstrapTokensResponses[keyof ExportBootstrapTokensResponses];
 
 export type GetEnrollmentPolicyData = {
     body?: never;

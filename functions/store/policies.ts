@@ -51,12 +51,6 @@ export const findPolicy = async (db: Executor, id: string): Promise<PolicyRow | 
   return row;
 };
 
-/** Returns one page of the policies. */
-export const listPolicies = async (db: Executor, page: PageRequest): Promise<Paged<PolicyRow>> => {
-  const { where, orderBy, limit } = pageOf(enrollmentPolicy.id, page, []);
-  return paged(await db.select().from(enrollmentPolicy).where(where).orderBy(orderBy).limit(limit), page);
-};
-
 /** A bootstrap token's row. */
 export type TokenRow = typeof bootstrapToken.$inferSelect;
 

@@ -22,6 +22,8 @@ import { listAssignmentsRoute } from "./collector/configs/list-assignments.ts";
 import { listUnstoredConfigsRoute } from "./collector/configs/list-unstored.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
 import { enrollRoute } from "./collector/enroll.ts";
+import { exportPoliciesRoute, exportRefusalsRoute, exportTokensRoute } from "./collector/enrollment/export.ts";
+import { enrollmentReportRoute } from "./collector/enrollment/report.ts";
 import { createPolicyRoute } from "./collector/enrollment-policies/create.ts";
 import { createTokenRoute } from "./collector/enrollment-policies/create-token.ts";
 import { freezePolicyRoute } from "./collector/enrollment-policies/freeze.ts";
@@ -39,6 +41,7 @@ import { listIdentitiesRoute } from "./collector/identities/list.ts";
 import { listCertificatesRoute } from "./collector/identities/list-certificates.ts";
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
 import { renewRoute } from "./collector/renew.ts";
+import { listAllTokensRoute } from "./collector/tokens/list.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
 import { directoryStatusRoute } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
@@ -64,7 +67,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   createTokenOfSessionRoute(core),
   listSessionsRoute(core),
   revokeSessionRoute(core),
-  listPoliciesRoute(core),
+  ...enrollmentReportsOf({ ...core, db: core.reports }),
   getPolicyRoute(core),
   createPolicyRoute(core),
   freezePolicyRoute(core),
@@ -107,6 +110,16 @@ const configReportsOf = (core: Core): readonly Route[] => [
   getConfigRoute(core),
   listAssignmentsRoute(core),
   exportAssignmentsRoute(core),
+];
+
+/** Run on the pool of reports: an export may take long. */
+const enrollmentReportsOf = (core: Core): readonly Route[] => [
+  enrollmentReportRoute(core),
+  exportRefusalsRoute(core),
+  listPoliciesRoute(core),
+  exportPoliciesRoute(core),
+  listAllTokensRoute(core),
+  exportTokensRoute(core),
 ];
 
 /** The routes of chat, which exist only with a configured model. */

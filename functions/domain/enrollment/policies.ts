@@ -100,10 +100,6 @@ export const freezePolicy = async (
     return { ...policy, frozenAt };
   });
 
-/** Returns one page of the policies, newest first. */
-export const browsePolicies = ({ db }: Pick<Core, "db">, page: PageRequest): Promise<Paged<store.PolicyRow>> =>
-  store.listPolicies(db, page);
-
 /** Returns the policy. Throws 404 `not_found`. */
 export const getPolicy = async ({ db }: Pick<Core, "db">, id: string): Promise<store.PolicyRow> => {
   const policy = await store.findPolicy(db, id);

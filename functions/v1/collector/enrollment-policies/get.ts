@@ -12,7 +12,7 @@ export const getPolicyRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
     path: "/v1/collector/enrollment-policies/:id",
     operationId: "getEnrollmentPolicy",
     summary: "One enrollment policy",
-    guard: scope(core, "admin"),
+    guard: scope(core, "audit"),
     params: IdParams,
     replies: { 200: { description: "The policy", schema: PolicyView } },
     problems: ["not_found"],

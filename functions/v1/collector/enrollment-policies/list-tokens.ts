@@ -16,7 +16,7 @@ export const listTokensRoute = (core: Pick<Core, "config" | "db" | "clock">) => 
     path: "/v1/collector/enrollment-policies/:id/tokens",
     operationId: "listBootstrapTokens",
     summary: "The bootstrap tokens of a policy, newest first",
-    guard: scope(core, "admin"),
+    guard: scope(core, "audit"),
     params: IdParams,
     query: v.strictObject(listFields),
     replies: { 200: { description: "A page of tokens", schema: ListView(TokenView) } },

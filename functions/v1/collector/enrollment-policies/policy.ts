@@ -1,7 +1,9 @@
 import * as v from "valibot";
 import { readCidr } from "../../../../kit/address.ts";
 import { Labels } from "../../../../proto/labels.ts";
+import type { ListedPolicy } from "../../../../proto/operator/enrollment.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
+import type { ListedPolicyRow } from "../../../store/enrollment-report.ts";
 import type { PolicyRow } from "../../../store/policies.ts";
 import { Count, Name, Prose } from "../../shapes.ts";
 
@@ -96,4 +98,11 @@ export const policyView = (row: PolicyRow): v.InferOutput<typeof PolicyView> => 
   created_by: row.createdBy,
   frozen_at: row.frozenAt?.toISOString() ?? null,
   labels: row.labels,
+});
+
+/** Returns the view of a policy with its tokens by state. */
+export const listedPolicyView = (row: ListedPolicyRow): ListedPolicy => ({
+  ...policyView(row),
+  created_by_email: row.createdByEmail,
+  tokens: row.tokens,
 });

@@ -1,6 +1,8 @@
 import * as v from "valibot";
+import type { ListedToken } from "../../../../proto/operator/enrollment.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import { tokenState } from "../../../domain/enrollment/rules.ts";
+import type { ListedTokenRow } from "../../../store/enrollment-report.ts";
 import type { TokenRow } from "../../../store/policies.ts";
 
 const view = {
@@ -42,4 +44,24 @@ export const tokenView = (row: TokenRow, now: number): v.InferOutput<typeof Toke
   state: tokenState(row, now),
   created_at: row.createdAt.toISOString(),
   created_by: row.createdBy,
+});
+
+/** Returns the view of a token, without its value or the hash of it. */
+export const listedTokenView = (row: ListedTokenRow): ListedToken => ({
+  id: row.id,
+  policy_id: row.policyId,
+  policy_name: row.policyName,
+  token_prefix: row.tokenPrefix,
+  description: row.description,
+  allowed_source_cidrs: row.allowedSourceCidrs,
+  bound_device_id: row.boundDeviceId,
+  expires_at: row.expiresAt.toISOString(),
+  max_uses: row.maxUses,
+  use_count: row.useCount,
+  last_used_at: row.lastUsedAt?.toISOString() ?? null,
+  last_used_address: row.lastUsedAddress,
+  state: row.state,
+  created_at: row.createdAt.toISOString(),
+  created_by: row.createdBy,
+  created_by_email: row.createdByEmail,
 });
