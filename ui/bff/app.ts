@@ -5,8 +5,13 @@ import { uuidv7 } from "../../kit/entropy.ts";
 import { isRequestId } from "../../kit/request-id.ts";
 import { createCoreClient } from "./core-client.ts";
 import { createReadiness, health } from "./ops.ts";
-import { createPages } from "./pages.ts";
+import { createPages, pageLinksOf } from "./pages.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
+import { createAskPerson } from "./programs/ask-person.ts";
+import { authorizePath, createAuthorize, formTargetOf } from "./programs/authorize.ts";
+import { createDevicePages, devicePath } from "./programs/device.ts";
+import { createGateway } from "./programs/gateway.ts";
+import { createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
 import { createSessions } from "./session.ts";
@@ -37,6 +42,11 @@ export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono
   const signedIn = createSignedIn(clock, sessions);
   const session = createSessionRoute(web, { sessions, core });
   const pages = createPages(web, sessions);
+  const links = pageLinksOf(web.ui);
+  const askPerson = createAskPerson({ sessions, core });
+  const authorize = createAuthorize({ core, askPerson, links });
+  const device = createDevicePages({ core, askPerson, links });
+  const tokens = createTokenEndpoints({ core, origin: config.origin });
 
   app.use(async (c, next) => {
     const given = c.req.header("x-request-id");
@@ -51,10 +61,11 @@ export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono
     log.debug({ request_id: c.get("requestId"), method: c.req.method, path: c.req.path, status, seconds }, "request");
   });
   app.use(createSecureHeaders(config));
-  app.use("/api/*", async (c, next) => {
-    if (!crossSitePaths.includes(c.req.path)) checkOrigin(c, config.origin);
-    await next();
-  });
+  for (const path of ["/api/*", authorizePath, devicePath])
+    app.use(path, async (c, next) => {
+      if (!crossSitePaths.includes(c.req.path)) checkOrigin(c, config.origin);
+      await next();
+    });
 
   mount(app, [
     ["GET", "/healthz", health],
@@ -64,10 +75,17 @@ export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono
     ["GET", callbackPath, signIn.complete],
     ["POST", "/api/auth/logout", signIn.end],
     ["GET", "/api/session", signedIn(session)],
+    ["GET", authorizePath, authorize.ask],
+    ["POST", authorizePath, authorize.decide],
+    ["GET", devicePath, device.ask],
+    ["POST", devicePath, device.decide],
+    ["POST", "/oauth/device_authorization", tokens.device],
+    ["POST", "/oauth/token", tokens.token],
     ...proxiedRoutes.map(
       ([method, path]) => [method, `/api/core${path}`, signedIn(createProxy({ sessions, core }, path))] as const,
     ),
   ]);
+  app.all("/v1/*", createGateway(core));
   app.all("/api/*", () => {
     throw new WebProblem("not_found", { detail: "No such path" });
   });
@@ -94,7 +112,7 @@ const createSecureHeaders = ({ secure }: Web["config"]) =>
       fontSrc: ["'self'"],
       connectSrc: ["'self'"],
       manifestSrc: ["'self'"],
-      formAction: ["'self'"],
+      formAction: ["'self'", formTargetOf],
       baseUri: ["'none'"],
       frameAncestors: ["'none'"],
     },

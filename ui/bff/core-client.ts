@@ -15,7 +15,12 @@ export interface CoreCall {
   userId?: string;
   requestId: string;
   accept?: string;
-  json?: Uint8Array<ArrayBuffer>;
+  /** A program's own `Authorization` header, in place of a bridge token. */
+  authorization?: string;
+  /** JSON, or `contentType`. */
+  body?: Uint8Array<ArrayBuffer>;
+  contentType?: string;
+  ifNoneMatch?: string;
   /** Aborts when the browser disconnects before core answers. Later, cancel the body. */
   signal?: AbortSignal;
 }
@@ -62,10 +67,11 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
   }) => {
     // The only headers that core receives: no cookie, address or other header of the browser.
     const headers: Record<string, string> = {
-      Authorization: `Bearer ${await signBridgeToken(userId)}`,
+      Authorization: rest.authorization ?? `Bearer ${await signBridgeToken(userId)}`,
       Accept: rest.accept ?? "application/json",
       "X-Request-Id": requestId,
-      ...(rest.json === undefined ? {} : { "Content-Type": "application/json" }),
+      ...(rest.body === undefined ? {} : { "Content-Type": rest.contentType ?? "application/json" }),
+      ...(rest.ifNoneMatch === undefined ? {} : { "If-None-Match": rest.ifNoneMatch }),
     };
     const stop = new AbortController();
     const answered = new AbortController();
@@ -83,7 +89,7 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
         headers,
         redirect: "error",
         signal: stop.signal,
-        ...(rest.json === undefined ? {} : { body: rest.json }),
+        ...(rest.body === undefined ? {} : { body: rest.body }),
       });
     } catch (cause) {
       if (!isLate) throw new WebProblem("core_unavailable", { cause });
@@ -123,7 +129,7 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
         path: "/operator/sign-ins",
         ...(record.outcome === "success" ? { userId: record.userId } : {}),
         requestId,
-        json: new TextEncoder().encode(JSON.stringify(body)),
+        body: new TextEncoder().encode(JSON.stringify(body)),
       });
       if (!response.ok) throw await coreProblem(response, "sign-in record");
       await response.body?.cancel();
@@ -134,7 +140,7 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
 const CoreFailure = v.object({ code: v.string(), detail: v.string() });
 
 /** Returns a failed response of core as web's problem: core's own report about its database, or else the status. */
-const coreProblem = async (response: Response, call: string): Promise<WebProblem> => {
+export const coreProblem = async (response: Response, call: string): Promise<WebProblem> => {
   const { status } = response;
   const cause = new Error(`${call}: status ${status}`);
   const failure = v.safeParse(CoreFailure, await response.json().catch(() => undefined));

@@ -1,9 +1,7 @@
 import { html } from "hono/html";
 import { isRequestId } from "../../kit/request-id.ts";
+import { cardPage, type PageLinks, product } from "./page-frame.ts";
 import type { RefusalReason } from "./sign-in/refusal.ts";
-
-/** The product's name on its pages. */
-const product = "Collector fleet";
 
 /** The message of each reason: what happened, and what to do. */
 const messages: Readonly<Record<RefusalReason | "session_expired" | "signed_out", { title: string; text: string }>> = {
@@ -65,12 +63,9 @@ export const loginPage = (options: {
   returnTo: string;
   reason?: string | undefined;
   id?: string | undefined;
-  /** URL paths of the icon, the stylesheet, and the script that applies the chosen theme; without them the page is plain. */
-  iconPath?: string | undefined;
-  stylePath?: string | undefined;
-  themePath?: string | undefined;
+  links: PageLinks;
 }) => {
-  const { providerName, returnTo, reason = "", id, iconPath, stylePath, themePath } = options;
+  const { providerName, returnTo, reason = "", id, links } = options;
   const message = isReason(reason) ? messages[reason] : undefined;
   const kind = noticeReasons.includes(reason)
     ? { name: "login-notice", role: "status" }
@@ -81,20 +76,7 @@ export const loginPage = (options: {
     ...(accountChoiceReasons.includes(reason) ? { prompt: "select_account" } : {}),
   });
   const action = query.size === 0 ? "/api/auth/login" : `/api/auth/login?${query}`;
-  return html`<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Sign in · ${product}</title>
-${iconPath && html`<link rel="icon" href="${iconPath}" type="image/svg+xml">`}
-${themePath && html`<script src="${themePath}"></script>`}
-${stylePath && html`<link rel="stylesheet" href="${stylePath}">`}
-</head>
-<body class="login">
-<main class="login-card">
-<h1>${product}</h1>
+  const card = html`<h1>${product}</h1>
 ${
   message
     ? html`<div class="${kind.name}" role="${kind.role}">
@@ -104,9 +86,6 @@ ${reference && html`<p>Reference <code>${reference}</code></p>`}
 </div>`
     : html`<p class="login-lead">Sign in with your work account.</p>`
 }
-<a class="button button-primary login-button" href="${action}">Sign in with ${providerName}</a>
-</main>
-</body>
-</html>
-`;
+<a class="button button-primary login-button" href="${action}">Sign in with ${providerName}</a>`;
+  return cardPage({ title: "Sign in", card, links });
 };

@@ -1,6 +1,7 @@
 import { serveStatic } from "@hono/node-server/serve-static";
 import type { MiddlewareHandler } from "hono";
 import { loginPage } from "./login-page.ts";
+import type { PageLinks } from "./page-frame.ts";
 import { WebProblem } from "./problems.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
 import type { Sessions } from "./session.ts";
@@ -29,20 +30,15 @@ export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions
     asset: serveFile({ root: ui.folder }),
     application: serveFile({ path: `${ui.folder}/index.html` }),
   };
-  const linked = (source: string) => ui?.manifest[source] && `/${ui.manifest[source].file}`;
-  const links = {
-    providerName: config.identityProvider.name,
-    iconPath: ui && "/icon.svg",
-    stylePath: linked("design/login.css"),
-    themePath: linked("browser/apply-theme.ts"),
-  };
+  const links = pageLinksOf(ui);
+  const providerName = config.identityProvider.name;
   return {
     login: async (c) => {
       const returnTo = localPath(c.req.query("return_to"));
       const reason = c.req.query("reason");
       const state = await sessions.read(c.req.header("cookie"));
       if (state.kind === "valid" && reason === undefined) return c.redirect(returnTo, 302);
-      return c.html(loginPage({ ...links, returnTo, reason, id: c.req.query("id") }));
+      return c.html(loginPage({ providerName, links, returnTo, reason, id: c.req.query("id") }));
     },
     asset: async (c, next) => {
       if (!files || !assetPath.test(c.req.path)) return next();
@@ -57,6 +53,16 @@ export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions
       const expired = state.kind === "expired" ? { reason: "session_expired" as const } : {};
       return c.redirect(loginPath({ returnTo, ...expired }), 302);
     },
+  };
+};
+
+/** Returns the paths of what pages of web's own link to in the build. */
+export const pageLinksOf = (ui: Web["ui"]): PageLinks => {
+  const linked = (source: string) => ui?.manifest[source] && `/${ui.manifest[source].file}`;
+  return {
+    iconPath: ui === null ? undefined : "/icon.svg",
+    stylePath: linked("design/login.css"),
+    themePath: linked("browser/apply-theme.ts"),
   };
 };
 

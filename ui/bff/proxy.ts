@@ -13,6 +13,7 @@ type ProxiedMethod = "GET" | "POST" | "PUT" | "DELETE";
 export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: string])[] = [
   ["GET", "/whoami"],
   ["GET", "/directory/status"],
+  ["GET", "/operator/sessions"],
   ["GET", "/collector/health"],
   ["GET", "/collector/health/facets"],
   ["GET", "/collector/health/export.csv"],
@@ -69,7 +70,7 @@ export const createProxy =
       userId: session.userId,
       requestId: c.get("requestId"),
       accept: c.req.header("accept") ?? "*/*",
-      ...(method === "POST" || method === "PUT" ? { json: await readJsonBytes(c.req.raw) } : {}),
+      ...(method === "POST" || method === "PUT" ? { body: await readJsonBytes(c.req.raw) } : {}),
       signal: c.req.raw.signal,
     });
     if (response.status === 401) {

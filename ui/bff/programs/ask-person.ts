@@ -1,0 +1,30 @@
+import type { CoreClient } from "../core-client.ts";
+import { WebProblem } from "../problems.ts";
+import type { WebContext } from "../request.ts";
+import type { Sessions } from "../session.ts";
+import { localPath } from "../sign-in/local-path.ts";
+import { loginPath } from "../sign-in/routes.ts";
+import { endSession } from "../signed-in.ts";
+import type { Consenting } from "./consent-pages.ts";
+
+/** The person of a page, as core reports them now. */
+export type PersonOfPage = Consenting & { userId: string };
+
+/** Calls `then` with the person who is signed in; redirects to the sign-in page, and back, without a session. */
+export type AskPerson = (c: WebContext, then: (person: PersonOfPage) => Promise<Response>) => Promise<Response>;
+
+/** Creates it. A form without a session answers 401: its decision must not be repeated by a redirect. */
+export const createAskPerson =
+  ({ sessions, core }: { sessions: Sessions; core: CoreClient }): AskPerson =>
+  async (c, then) => {
+    const state = await sessions.read(c.req.header("cookie"));
+    if (state.kind !== "valid") {
+      if (c.req.method !== "GET") throw new WebProblem("unauthenticated");
+      const { pathname, search } = new URL(c.req.url);
+      return c.redirect(loginPath({ returnTo: localPath(`${pathname}${search}`) }), 302);
+    }
+    const { userId, displayName } = state.session;
+    const person = await core.whoami(userId, c.get("requestId"));
+    if (person === null) throw await endSession(c, sessions);
+    return then({ userId, displayName, email: person.email, scopes: person.scopes });
+  };

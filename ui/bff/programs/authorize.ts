@@ -1,0 +1,91 @@
+import type { Context } from "hono";
+import * as v from "valibot";
+import type { CoreClient } from "../core-client.ts";
+import type { PageLinks } from "../page-frame.ts";
+import type { Handler, WebContext } from "../request.ts";
+import type { AskPerson } from "./ask-person.ts";
+import { callCore } from "./call-core.ts";
+import { consentPage, outcomePage } from "./consent-pages.ts";
+
+/** The address of the consent page, and of its form. */
+export const authorizePath = "/cli/authorize";
+
+/** RFC 6749, 4.1.1, with PKCE (RFC 7636) and a loopback redirect (RFC 8252). Values that are stored are checked by core as well. */
+const AuthorizationRequest = v.object({
+  response_type: v.literal("code"),
+  client_id: v.literal("svc-admin"),
+  redirect_uri: v.pipe(v.string(), v.regex(/^http:\/\/127\.0\.0\.1:\d{1,5}\/[\w./-]{0,200}$/)),
+  code_challenge: v.pipe(v.string(), v.regex(/^[A-Za-z0-9_-]{43}$/)),
+  code_challenge_method: v.literal("S256"),
+  state: v.pipe(v.string(), v.regex(/^[A-Za-z0-9_-]{16,128}$/)),
+  client_name: v.pipe(v.string(), v.regex(/^[^\p{Cc}]{1,120}$/u)),
+});
+
+/** The routes that sign in a program on a machine with a browser. */
+export interface AuthorizeRoutes {
+  ask: Handler;
+  decide: Handler;
+}
+
+/** Creates the consent page of the authorization code flow. A malformed request never redirects (RFC 6749, 4.1.2.1). */
+export const createAuthorize = ({
+  core,
+  askPerson,
+  links,
+}: {
+  core: CoreClient;
+  askPerson: AskPerson;
+  links: PageLinks;
+}): AuthorizeRoutes => {
+  const malformed = (c: WebContext) => {
+    const text = "The program sent a request that cannot be granted. Update it, and sign in again.";
+    return c.html(outcomePage({ title: "This link is not valid", text, isFault: true, links }), 400);
+  };
+  return {
+    ask: async (c) => {
+      const request = v.safeParse(AuthorizationRequest, c.req.query());
+      if (!request.success) return malformed(c);
+      return askPerson(c, async (person) => {
+        const page = consentPage({
+          person,
+          clientName: request.output.client_name,
+          origin: "It runs on this machine.",
+          action: authorizePath,
+          hidden: request.output,
+          links,
+        });
+        return c.html(page);
+      });
+    },
+    decide: async (c) => {
+      const form = await c.req.parseBody();
+      const request = v.safeParse(AuthorizationRequest, form);
+      if (!request.success) return malformed(c);
+      return askPerson(c, async (person) => {
+        const { redirect_uri, state, code_challenge, client_name } = request.output;
+        const answer = new URL(redirect_uri);
+        answer.searchParams.set("state", state);
+        if (form.decision === "allow") {
+          const path = "/operator/authorizations";
+          const body = { code_challenge, redirect_uri, client_name };
+          answer.searchParams.set(
+            "code",
+            v.parse(CodeOfCore, await callCore(core, c, { path, userId: person.userId, body })).code,
+          );
+        } else answer.searchParams.set("error", "access_denied");
+        return c.redirect(answer.href, 303);
+      });
+    },
+  };
+};
+
+/**
+ * Returns the origin of the program's loopback address for the consent page, to which its form redirects: browsers apply the policy
+ * `form-action` to redirects too. Empty for every other page.
+ */
+export const formTargetOf = (c: Context): string => {
+  const uri = v.safeParse(AuthorizationRequest.entries.redirect_uri, c.req.query("redirect_uri"));
+  return c.req.path === authorizePath && uri.success ? new URL(uri.output).origin : "";
+};
+
+const CodeOfCore = v.object({ code: v.string() });

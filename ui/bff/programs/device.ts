@@ -1,0 +1,61 @@
+import * as v from "valibot";
+import type { CoreClient } from "../core-client.ts";
+import type { PageLinks } from "../page-frame.ts";
+import type { Handler, WebContext } from "../request.ts";
+import type { AskPerson } from "./ask-person.ts";
+import { callCore } from "./call-core.ts";
+import { consentPage, devicePage, outcomePage } from "./consent-pages.ts";
+
+/** The address that a person opens to type a device's code. */
+export const devicePath = "/device";
+
+const Device = v.object({ client_name: v.string(), remote_addr: v.string(), created_at: v.string() });
+
+/** Creates the pages on which a person approves a machine without a browser (RFC 8628, 3.3). */
+export const createDevicePages = ({
+  core,
+  askPerson,
+  links,
+}: {
+  core: CoreClient;
+  askPerson: AskPerson;
+  links: PageLinks;
+}): { ask: Handler; decide: Handler } => {
+  const unknown = (c: WebContext) => c.html(devicePage({ fault: "No device waits for this code", links }), 404);
+  return {
+    ask: (c) =>
+      askPerson(c, async (person) => {
+        const userCode = c.req.query("user_code") ?? "";
+        if (userCode === "") return c.html(devicePage({ links }));
+        const path = `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
+        const found = await callCore(core, c, { path, userId: person.userId });
+        if (found === null) return unknown(c);
+        const { client_name: clientName, remote_addr: address, created_at: at } = v.parse(Device, found);
+        const page = consentPage({
+          person,
+          clientName,
+          origin: `It asked at ${at.slice(11, 16)} UTC from the address ${address}.`,
+          action: devicePath,
+          hidden: { user_code: userCode },
+          links,
+        });
+        return c.html(page);
+      }),
+    decide: (c) =>
+      askPerson(c, async (person) => {
+        const form = await c.req.parseBody();
+        const userCode = typeof form.user_code === "string" ? form.user_code : "";
+        const approved = form.decision === "allow";
+        const recorded = await callCore(core, c, {
+          path: `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}/decision`,
+          userId: person.userId,
+          body: { approved, remote_addr: c.get("remoteAddress") },
+        });
+        if (recorded === null) return unknown(c);
+        const [title, text] = approved
+          ? ["The device is signed in", "You can close this page and go on there."]
+          : ["You refused the device", "It is not signed in. You can close this page."];
+        return c.html(outcomePage({ title, text, links }));
+      }),
+  };
+};

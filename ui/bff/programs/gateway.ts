@@ -1,0 +1,60 @@
+import { readBytes } from "../../../kit/bytes.ts";
+import type { CoreClient } from "../core-client.ts";
+import { WebProblem } from "../problems.ts";
+import type { Handler } from "../request.ts";
+
+/** Routes of core that are not for operators: collectors and web itself call core directly. */
+const notForwarded =
+  /^\/v1\/(collector\/(enroll|renew|heartbeat|config\/desired)|operator\/(sign-ins|authorizations|devices|tokens))(\/|$)/;
+const pathPattern = /^\/v1(\/[A-Za-z0-9._~-]+)+$/;
+const bearerPattern = /^Bearer [A-Za-z0-9._~+/=-]{1,4096}$/i;
+const queryLengthMax = 8192;
+/** As core's own limit. */
+const bodyBytesMax = 1024 * 1024;
+const methods = ["GET", "POST", "PUT", "DELETE"] as const;
+const returnedHeaders = ["content-type", "content-disposition", "etag", "retry-after", "www-authenticate", "allow"];
+
+/**
+ * Forwards `/v1` of operators for programs, so that a deployment has one public address: the program's bearer token and nothing of a
+ * browser, no cookie. Core authenticates. Throws 401 `unauthenticated` without a token, 404 `not_found` for other routes.
+ */
+export const createGateway =
+  (core: CoreClient): Handler =>
+  async (c) => {
+    const { pathname, search } = new URL(c.req.url);
+    if (
+      !pathPattern.test(pathname) ||
+      pathname.split("/").some((part) => /^\.+$/.test(part)) ||
+      notForwarded.test(pathname)
+    )
+      throw new WebProblem("not_found", { detail: "No such path" });
+    if (search.length > queryLengthMax) throw new WebProblem("uri_too_long");
+    const authorization = c.req.header("authorization") ?? "";
+    if (pathname !== "/v1/openapi.json" && !bearerPattern.test(authorization))
+      throw new WebProblem("unauthenticated", { detail: "Send a bearer token: svc-admin login" });
+    const method = methods.find((name) => name === c.req.method);
+    if (method === undefined) {
+      c.header("Allow", methods.join(", "));
+      throw new WebProblem("method_not_allowed", { extensions: { allowed_methods: methods } });
+    }
+    const body = await readBytes(c.req.raw.body ?? [], bodyBytesMax);
+    if (body === null) throw new WebProblem("payload_too_large");
+    const contentType = c.req.header("content-type");
+    const ifNoneMatch = c.req.header("if-none-match");
+    const response = await core.call({
+      method,
+      path: `${pathname.slice("/v1".length)}${search}`,
+      authorization,
+      accept: c.req.header("accept") ?? "*/*",
+      requestId: c.get("requestId"),
+      ...(body.length === 0 ? {} : { body, contentType: contentType ?? "" }),
+      ...(ifNoneMatch === undefined ? {} : { ifNoneMatch }),
+      signal: c.req.raw.signal,
+    });
+    const answer = new Headers();
+    for (const name of returnedHeaders) {
+      const value = response.headers.get(name);
+      if (value !== null) answer.set(name, value);
+    }
+    return c.newResponse(response.body, response.status as 200, Object.fromEntries(answer));
+  };

@@ -1,0 +1,192 @@
+import { createHash } from "node:crypto";
+import { eq } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { person } from "../../../drizzle/schema/operator.ts";
+import { people } from "../../../scripts/lab/people.ts";
+import { startTestWeb } from "../../../tests/web.ts";
+
+const web = await startTestWeb();
+afterAll(() => web.close());
+const { origin } = web;
+const cookie = (await web.sessionOf("auditor")).header;
+
+const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
+const request = {
+  response_type: "code",
+  client_id: "svc-admin",
+  redirect_uri: "http://127.0.0.1:49152/callback",
+  code_challenge: createHash("sha256").update(verifier).digest("base64url"),
+  code_challenge_method: "S256",
+  state: "a-state-of-sixteen",
+  client_name: "svc-admin on <lovelace>",
+};
+
+const fetchWeb = (path: string, init: RequestInit = {}) =>
+  fetch(`${origin}${path}`, { redirect: "manual", ...init, headers: { Accept: "text/html", ...init.headers } });
+const asPerson = (init: RequestInit = {}): RequestInit => ({ ...init, headers: { Cookie: cookie, ...init.headers } });
+const form = (fields: Record<string, string>, headers: Record<string, string> = {}): RequestInit => ({
+  method: "POST",
+  body: new URLSearchParams(fields),
+  headers,
+});
+const decide = async (decision: string, fields: Record<string, string> = request) =>
+  fetchWeb("/cli/authorize", asPerson(form({ ...fields, decision }, { Origin: origin, Cookie: cookie })));
+const token = async (fields: Record<string, string>) => {
+  const response = await fetchWeb("/oauth/token", form(fields));
+  return { status: response.status, body: (await response.json()) as Record<string, string> };
+};
+const redeem = (code: string, changes: Record<string, string> = {}) =>
+  token({
+    grant_type: "authorization_code",
+    code,
+    code_verifier: verifier,
+    redirect_uri: request.redirect_uri,
+    ...changes,
+  });
+const whoami = async (bearer: string) => {
+  const response = await fetchWeb("/v1/whoami", { headers: { Authorization: `Bearer ${bearer}` } });
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> };
+};
+
+describe("the consent page", () => {
+  it("asks a person who is signed in, and sends others to sign in and back", async () => {
+    const path = `/cli/authorize?${new URLSearchParams(request)}`;
+    const anonymous = await fetchWeb(path);
+    expect(anonymous.status).toBe(302);
+    expect(anonymous.headers.get("location")).toContain("/login?return_to=%2Fcli%2Fauthorize");
+    const page = await fetchWeb(path, asPerson());
+    const text = await page.text();
+    expect(page.headers.get("content-security-policy")).toContain("form-action 'self' http://127.0.0.1:49152");
+    for (const shown of ["svc-admin on &lt;lovelace&gt;", people.auditor.email, "<strong>audit</strong>"])
+      expect(text).toContain(shown);
+    expect(text).not.toContain("<strong>admin</strong>");
+    expect((await fetchWeb("/login")).headers.get("content-security-policy")).not.toContain("49152");
+  });
+
+  it("redirects with a code that the program redeems once", async () => {
+    const answer = await decide("allow");
+    const location = new URL(answer.headers.get("location") ?? "");
+    expect(location.origin).toBe("http://127.0.0.1:49152");
+    expect(location.searchParams.get("state")).toBe(request.state);
+    const code = location.searchParams.get("code") ?? "";
+    const { body } = await redeem(code);
+    expect(body).toMatchObject({ token_type: "Bearer", expires_in: 3600, scope: "read audit" });
+    expect((await whoami(body.access_token ?? "")).body).toMatchObject({ email: people.auditor.email });
+    expect(await redeem(code)).toMatchObject({ status: 400, body: { error: "invalid_grant" } });
+    expect((await whoami(body.access_token ?? "")).status).toBe(401);
+  });
+
+  it("redirects with access_denied when the person refuses", async () => {
+    const location = new URL((await decide("refuse")).headers.get("location") ?? "");
+    expect(Object.fromEntries(location.searchParams)).toEqual({ state: request.state, error: "access_denied" });
+  });
+
+  it.each([
+    { redirect_uri: "https://evil.test/" },
+    { redirect_uri: "http://127.0.0.1.evil.test:80/" },
+    { code_challenge_method: "plain" },
+    { client_id: "another" },
+    { state: "short" },
+  ])("A6: never redirects a malformed request: %j", async (change) => {
+    const asked = await fetchWeb(`/cli/authorize?${new URLSearchParams({ ...request, ...change })}`, asPerson());
+    expect([asked.status, asked.headers.get("location")]).toEqual([400, null]);
+    expect((await decide("allow", { ...request, ...change })).status).toBe(400);
+  });
+
+  it("A5: takes no decision from another site, and none without a session", async () => {
+    const body = { ...request, decision: "allow" };
+    const forged = await fetchWeb(
+      "/cli/authorize",
+      asPerson(form(body, { Origin: "https://evil.test", Cookie: cookie })),
+    );
+    expect(forged.status).toBe(403);
+    expect((await fetchWeb("/cli/authorize", form(body, { Origin: origin }))).status).toBe(401);
+    expect((await fetchWeb("/device", asPerson(form({ user_code: "X" }, { Cookie: cookie })))).status).toBe(403);
+  });
+
+  it("a person suspended after the consent is refused", async () => {
+    const code = new URL((await decide("allow")).headers.get("location") ?? "").searchParams.get("code") ?? "";
+    const change = (status: "suspended" | "active") =>
+      web.core.db.update(person).set({ status }).where(eq(person.userId, people.auditor.userId));
+    await change("suspended");
+    expect(await redeem(code)).toMatchObject({ status: 400, body: { error: "invalid_grant" } });
+    await change("active");
+  });
+});
+
+describe("a device", () => {
+  const begin = async () => {
+    const response = await fetchWeb("/oauth/device_authorization", form({ client_name: "svc-admin on build-7" }));
+    return (await response.json()) as Record<"device_code" | "user_code" | "verification_uri_complete", string>;
+  };
+  const poll = (device_code: string) =>
+    token({ grant_type: "urn:ietf:params:oauth:grant-type:device_code", device_code });
+
+  it("is signed in after a person has typed its code and allowed it", async () => {
+    const codes = await begin();
+    expect(codes).toMatchObject({ verification_uri: `${origin}/device`, expires_in: 600, interval: 5 });
+    expect(await poll(codes.device_code)).toMatchObject({ status: 400, body: { error: "authorization_pending" } });
+    const page = await (
+      await fetchWeb(
+        new URL(codes.verification_uri_complete).pathname + new URL(codes.verification_uri_complete).search,
+        asPerson(),
+      )
+    ).text();
+    expect(page).toContain("svc-admin on build-7");
+    const decision = form({ user_code: codes.user_code, decision: "allow" }, { Origin: origin, Cookie: cookie });
+    expect(await (await fetchWeb("/device", asPerson(decision))).text()).toContain("The device is signed in");
+    const { body } = await poll(codes.device_code);
+    expect((await whoami(body.access_token ?? "")).body).toMatchObject({ email: people.auditor.email });
+  });
+
+  it("is not signed in when the person refuses, and an unknown code says so", async () => {
+    const codes = await begin();
+    const decision = form({ user_code: codes.user_code, decision: "refuse" }, { Origin: origin, Cookie: cookie });
+    expect(await (await fetchWeb("/device", asPerson(decision))).text()).toContain("You refused the device");
+    expect(await poll(codes.device_code)).toMatchObject({ status: 400, body: { error: "access_denied" } });
+    const unknown = await fetchWeb("/device?user_code=BCDF-BCDF", asPerson());
+    expect([unknown.status, await unknown.text()]).toEqual([404, expect.stringContaining("No device waits")]);
+    expect(await (await fetchWeb("/device", asPerson())).text()).toContain("Type the code");
+  });
+
+  it("gets RFC 6749's errors for a grant that is unknown or malformed", async () => {
+    expect(await token({ grant_type: "password" })).toMatchObject({
+      status: 400,
+      body: { error: "unsupported_grant_type" },
+    });
+    expect(await redeem("not a code!")).toMatchObject({ status: 400, body: { error: "invalid_request" } });
+  });
+});
+
+describe("/v1 at web", () => {
+  it("is core's, for a program's token alone", async () => {
+    expect((await fetchWeb("/v1/whoami")).status).toBe(401);
+    expect((await fetchWeb("/v1/whoami", asPerson())).status).toBe(401);
+    expect((await fetchWeb("/v1/openapi.json")).status).toBe(200);
+    const admin = await web.core.bridgeToken("admin");
+    const created = await fetchWeb("/v1/collector/enrollment-policies", {
+      method: "POST",
+      headers: { Authorization: `Bearer ${admin}`, "Content-Type": "application/json" },
+      body: JSON.stringify({ name: "by program", allowed_identity_prefixes: ["spiffe://example.test/host/"] }),
+    });
+    expect(created.status).toBe(201);
+  });
+
+  it.each([
+    "/v1/collector/enroll",
+    "/v1/collector/heartbeat",
+    "/v1/collector/renew",
+    "/v1/collector/config/desired",
+    "/v1/operator/sign-ins",
+    "/v1/operator/tokens",
+    "/v1/operator/devices/BCDFBCDF/decision",
+    "/v1/../metrics",
+    "/v1/%2e%2e/metrics",
+    "/v1/collector/%65nroll",
+    "/v1//whoami",
+  ])("does not forward %s", async (path) => {
+    const bearer = await web.core.bridgeToken("admin");
+    const { status } = await fetchWeb(path, { method: "POST", headers: { Authorization: `Bearer ${bearer}` } });
+    expect(status).toBe(404);
+  });
+});

@@ -1,0 +1,101 @@
+import * as v from "valibot";
+import type { CoreClient } from "../core-client.ts";
+import type { Handler, WebContext } from "../request.ts";
+import { devicePath } from "./device.ts";
+
+/** The grant types of a token request. */
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code";
+
+const TokenOfCore = v.object({
+  access_token: v.string(),
+  token_type: v.literal("Bearer"),
+  expires_in: v.number(),
+  scopes: v.array(v.string()),
+  session_id: v.string(),
+});
+const DeviceOfCore = v.object({
+  device_code: v.string(),
+  user_code: v.string(),
+  expires_in_seconds: v.number(),
+  interval_seconds: v.number(),
+});
+const ProblemOfCore = v.object({ code: v.string(), detail: v.string() });
+
+/** The codes of core that are also those of RFC 6749 (5.2) and RFC 8628 (3.5). */
+const grantErrors: readonly string[] = [
+  "invalid_grant",
+  "authorization_pending",
+  "slow_down",
+  "access_denied",
+  "expired_token",
+];
+
+/** Creates the endpoints with which a program, which has no cookie, redeems its codes (RFC 6749, 3.2; RFC 8628, 3.1). */
+export const createTokenEndpoints = ({
+  core,
+  origin,
+}: {
+  core: CoreClient;
+  origin: string;
+}): { token: Handler; device: Handler } => ({
+  token: async (c) => {
+    const form = await c.req.parseBody();
+    const remote_addr = c.get("remoteAddress");
+    const grant =
+      form.grant_type === "authorization_code"
+        ? {
+            grant_type: "authorization_code",
+            code: form.code,
+            code_verifier: form.code_verifier,
+            redirect_uri: form.redirect_uri,
+            remote_addr,
+          }
+        : { grant_type: "device_code", device_code: form.device_code, remote_addr };
+    if (form.grant_type !== "authorization_code" && form.grant_type !== deviceGrant)
+      return failed(c, "unsupported_grant_type", `Use authorization_code or ${deviceGrant}`);
+    const response = await callAsWeb(core, c, "/operator/tokens", grant);
+    if (!response.ok) return refusalOf(c, response);
+    const { scopes, ...token } = v.parse(TokenOfCore, await response.json());
+    return c.json({ ...token, scope: scopes.join(" ") });
+  },
+  device: async (c) => {
+    const { client_name } = await c.req.parseBody();
+    const body = { client_name, remote_addr: c.get("remoteAddress") };
+    const response = await callAsWeb(core, c, "/operator/devices", body);
+    if (!response.ok) return refusalOf(c, response);
+    const codes = v.parse(DeviceOfCore, await response.json());
+    const verification = `${origin}${devicePath}`;
+    return c.json({
+      device_code: codes.device_code,
+      user_code: codes.user_code,
+      verification_uri: verification,
+      verification_uri_complete: `${verification}?user_code=${codes.user_code}`,
+      expires_in: codes.expires_in_seconds,
+      interval: codes.interval_seconds,
+    });
+  },
+});
+
+const callAsWeb = (core: CoreClient, c: WebContext, path: string, body: object): Promise<Response> =>
+  core.call({
+    method: "POST",
+    path,
+    requestId: c.get("requestId"),
+    body: new TextEncoder().encode(JSON.stringify(body)),
+    signal: c.req.raw.signal,
+  });
+
+const failed = (c: WebContext, error: string, description: string, status: 400 | 429 | 503 = 400): Response =>
+  c.json({ error, error_description: description }, status);
+
+const refusalOf = async (c: WebContext, response: Response): Promise<Response> => {
+  const problem = v.safeParse(ProblemOfCore, await response.json().catch(() => undefined));
+  const { code, detail } = problem.success ? problem.output : { code: "", detail: "Core cannot be reached" };
+  if (grantErrors.includes(code)) return failed(c, code, detail);
+  const retryAfter = response.headers.get("retry-after");
+  if (retryAfter !== null) c.header("Retry-After", retryAfter);
+  if (response.status === 422) return failed(c, "invalid_request", detail);
+  return response.status === 429
+    ? failed(c, "slow_down", detail, 429)
+    : failed(c, "temporarily_unavailable", detail, 503);
+};
