@@ -1,7 +1,7 @@
 import { html } from "hono/html";
 import { isRequestId } from "../../kit/request-id.ts";
 import { cardPage, type PageLinks, product } from "./page-frame.ts";
-import type { RefusalReason } from "./sign-in/refusal.ts";
+import { type NeededPart, neededParts, type RefusalReason } from "./sign-in/refusal.ts";
 
 /** The message of each reason: what happened, and what to do. */
 const messages: Readonly<Record<RefusalReason | "session_expired" | "signed_out", { title: string; text: string }>> = {
@@ -38,6 +38,14 @@ const messages: Readonly<Record<RefusalReason | "session_expired" | "signed_out"
   },
 };
 
+/** What web knows about the part that did not answer. */
+const partMessages: Readonly<Record<NeededPart, (providerName: string) => string>> = {
+  identity_provider: (providerName) => `The identity provider, ${providerName}, gives no usable answer.`,
+  core: () => "Core does not answer.",
+  database: () => "Core answers, and reports that its database is unavailable.",
+  web_database: () => "The web server gets no answer from its own database.",
+};
+
 const isReason = (text: string): text is keyof typeof messages => Object.hasOwn(messages, text);
 
 /** After these the provider offers a choice of accounts: the same account would be refused again, or the person signed out. */
@@ -63,9 +71,14 @@ export const loginPage = (options: {
   returnTo: string;
   reason?: string | undefined;
   id?: string | undefined;
+  /** The part that did not answer; an unknown one is not shown. */
+  part?: string | undefined;
+  /** Whether the browser still has a session, so that it can return without signing in. */
+  hasSession?: boolean;
   links: PageLinks;
 }) => {
   const { providerName, returnTo, reason = "", id, links } = options;
+  const part = neededParts.find((name) => name === options.part);
   const message = isReason(reason) ? messages[reason] : undefined;
   const kind = noticeReasons.includes(reason)
     ? { name: "login-notice", role: "status" }
@@ -81,11 +94,13 @@ ${
   message
     ? html`<div class="${kind.name}" role="${kind.role}">
 <h2>${message.title}</h2>
+${part && html`<p>${partMessages[part](providerName)}</p>`}
 <p>${message.text}</p>
 ${reference && html`<p>Reference <code>${reference}</code></p>`}
 </div>`
     : html`<p class="login-lead">Sign in with your work account.</p>`
 }
-<a class="button button-primary login-button" href="${action}">Sign in with ${providerName}</a>`;
+<a class="button button-primary login-button" href="${action}">Sign in with ${providerName}</a>
+${options.hasSession && html`<a class="button login-button" href="${returnTo}">Return with your present session</a>`}`;
   return cardPage({ title: "Sign in", card, links });
 };

@@ -65,7 +65,9 @@ describe("svc-web", () => {
     expect((await ask("/login")).status).toBe(200);
     // The provider is unavailable, and the sign-in page reports it.
     const login = await ask("/api/auth/login?return_to=/fleet");
-    expect(login.headers.get("location")).toMatch(/^\/login\?reason=sign_in_unavailable&id=[^&]+&return_to=%2Ffleet$/);
+    expect(login.headers.get("location")).toMatch(
+      /^\/login\?reason=sign_in_unavailable&part=identity_provider&id=[^&]+&return_to=%2Ffleet$/,
+    );
     expect((await ask("/api/auth/callback/idp?code=a-secret-code&state=x")).status).toBe(303);
     expect(await stopProgram(web)).toBe(0);
     const log = JSON.stringify(web.records);

@@ -38,7 +38,8 @@ export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions
       const reason = c.req.query("reason");
       const state = await sessions.read(c.req.header("cookie"));
       if (state.kind === "valid" && reason === undefined) return c.redirect(returnTo, 302);
-      return c.html(loginPage({ providerName, links, returnTo, reason, id: c.req.query("id") }));
+      const { id, part } = c.req.query();
+      return c.html(loginPage({ providerName, links, returnTo, reason, id, part, hasSession: state.kind === "valid" }));
     },
     asset: async (c, next) => {
       if (!files || !assetPath.test(c.req.path)) return next();

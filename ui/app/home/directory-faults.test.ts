@@ -29,6 +29,9 @@ describe("the faults of the directory sync", () => {
     expect(directoryFaults({ ...ended("failed", "unreachable"), failures_in_a_row: 3 })).toEqual([
       "The last 3 syncs failed (unreachable); the snapshot before stays in force.",
     ]);
+    expect(directoryFaults({ ...ended("failed", "directory_unreachable"), failures_in_a_row: 1 })).toEqual([
+      "The directory does not answer. The last sync failed (directory_unreachable); the snapshot before stays in force.",
+    ]);
     expect(directoryFaults({ ...ended("refused"), failures_in_a_row: 1 })).toEqual([
       "The last sync was rejected; the snapshot before stays in force.",
     ]);

@@ -6,10 +6,13 @@ export const directoryFaults = (status: DirectoryStatus): string[] => {
   const { last_sync: last, failures_in_a_row: failures, suspect_setting: suspect, counts } = status;
   if (last === null) return ["The directory has not been synced yet."];
   const why = last.reason_code === null ? "" : ` (${last.reason_code})`;
+  const silent = ["directory_unreachable", "directory_unavailable"].includes(last.reason_code ?? "");
   const syncs = failures > 1 ? `The last ${failures} syncs` : "The last sync";
   const people = formatCountOf(counts.absences_held, "person is", "people are");
   return [
-    ...(last.outcome === "failed" ? [`${syncs} failed${why}; the snapshot before stays in force.`] : []),
+    ...(last.outcome === "failed"
+      ? [`${silent ? "The directory does not answer. " : ""}${syncs} failed${why}; the snapshot before stays in force.`]
+      : []),
     ...(last.outcome === "refused"
       ? [`${syncs} ${failures > 1 ? "were" : "was"} rejected${why}; the snapshot before stays in force.`]
       : []),

@@ -22,7 +22,7 @@ export const createGate =
     const subject = await subjectOf(parts, response, { attempt, remoteAddress });
     const { tenantId } = parts.config;
     const person = await findPersonBySubject(parts.db, { tenantId, subject }).catch((cause: unknown) => {
-      throw new SignInRefusal("sign_in_unavailable", { cause });
+      throw new SignInRefusal("sign_in_unavailable", { cause, part: "web_database" });
     });
     if (person === undefined) throw new SignInRefusal("not_in_directory", { person: { userId: null, subject } });
     const { userId, displayName, status } = person;
@@ -76,9 +76,13 @@ const subjectOf = async (
   };
   return exchanges
     .run({ attempt: attempt.state, address: remoteAddress }, exchange)
-    .catch((cause: unknown) => (cause instanceof ExchangeEvicted ? unavailable(cause) : Promise.reject(cause)));
+    .catch((cause: unknown) => (cause instanceof ExchangeEvicted ? evicted(cause) : Promise.reject(cause)));
 };
 
 const unavailable = (cause: unknown): never => {
+  throw new SignInRefusal("sign_in_unavailable", { cause, part: "identity_provider" });
+};
+
+const evicted = (cause: ExchangeEvicted): never => {
   throw new SignInRefusal("sign_in_unavailable", { cause });
 };

@@ -9,6 +9,12 @@ export type RefusalReason =
   | "sign_in_cancelled"
   | "sign_in_unavailable";
 
+/** The parts without which nobody can sign in. */
+export const neededParts = ["identity_provider", "core", "database", "web_database"] as const;
+
+/** The part that did not answer, as far as web knows: `database` as core reports it, `web_database` as web itself reads it. */
+export type NeededPart = (typeof neededParts)[number];
+
 /** The person whom a refusal concerns, as far as known. */
 export interface RefusedPerson {
   userId: string | null;
@@ -21,13 +27,20 @@ export class SignInRefusal extends Error {
   readonly reason: RefusalReason;
   /** Whether the provider authenticated a person or accepted a code. Only such refusals are audited: anyone can forge the others. */
   readonly person: RefusedPerson | null;
+  /** Why signing in is unavailable; null for every other reason, and where several parts may be the cause. */
+  readonly part: NeededPart | null;
 
   constructor(
     reason: RefusalReason,
-    { cause, person = null }: { cause?: unknown; person?: RefusedPerson | null } = {},
+    {
+      cause,
+      person = null,
+      part = null,
+    }: { cause?: unknown; person?: RefusedPerson | null; part?: NeededPart | null } = {},
   ) {
     super(reason, { cause });
     this.reason = reason;
     this.person = person;
+    this.part = part;
   }
 }

@@ -1,4 +1,5 @@
 import type { CoreClient } from "../core-client.ts";
+import { WebProblem } from "../problems.ts";
 import type { Handler, WebContext } from "../request.ts";
 import type { Sessions } from "../session.ts";
 import type { Web } from "../web.ts";
@@ -8,7 +9,7 @@ import { createGate } from "./complete.ts";
 import { createExchanges } from "./exchanges.ts";
 import { localPath } from "./local-path.ts";
 import { createProvider } from "./provider.ts";
-import { type RefusalReason, SignInRefusal } from "./refusal.ts";
+import { type NeededPart, type RefusalReason, SignInRefusal } from "./refusal.ts";
 
 /** The routes that sign people in and out. */
 export interface SignInRoutes {
@@ -30,8 +31,8 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
 
   const refused = async (c: WebContext, refusal: SignInRefusal, returnTo: string): Promise<Response> => {
     const requestId = c.get("requestId");
-    const { reason, person, cause } = refusal;
-    log.warn({ request_id: requestId, reason, user_id: person?.userId ?? null, err: cause }, "sign-in refused");
+    const { reason, part, person, cause } = refusal;
+    log.warn({ request_id: requestId, reason, part, user_id: person?.userId ?? null, err: cause }, "sign-in refused");
     if (person !== null) {
       const record = {
         outcome: "failure",
@@ -43,7 +44,7 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
         log.error({ request_id: requestId, err }, "the refused sign-in could not be audited");
       });
     }
-    return c.redirect(loginPath({ reason, id: requestId, returnTo }), 303);
+    return c.redirect(loginPath({ reason, part, id: requestId, returnTo }), 303);
   };
 
   return {
@@ -56,7 +57,7 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
         for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
         return c.redirect(flow.url(authorizationEndpoint, attempt, { selectAccount }).href, 302);
       } catch (cause) {
-        return refused(c, new SignInRefusal("sign_in_unavailable", { cause }), returnTo);
+        return refused(c, new SignInRefusal("sign_in_unavailable", { cause, part: "identity_provider" }), returnTo);
       }
     },
     complete: async (c) => {
@@ -73,7 +74,9 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
         await core
           .recordSignIn({ outcome: "success", userId, remoteAddress: c.get("remoteAddress") }, requestId)
           .catch((cause: unknown) => {
-            throw new SignInRefusal("sign_in_unavailable", { cause });
+            const code = cause instanceof WebProblem ? cause.code : "";
+            const part = code === "database_unavailable" ? "database" : "core";
+            throw new SignInRefusal("sign_in_unavailable", { cause, part });
           });
         c.header("Set-Cookie", await sessions.issue(person), { append: true });
         log.info({ request_id: requestId, user_id: userId }, "signed in");
@@ -96,11 +99,13 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
 /** Returns the address of the sign-in page with a message and a return address. */
 export const loginPath = (query: {
   reason?: RefusalReason | "session_expired" | "signed_out";
+  part?: NeededPart | null;
   id?: string;
   returnTo?: string;
 }): string => {
   const parameters = new URLSearchParams();
   if (query.reason !== undefined) parameters.set("reason", query.reason);
+  if (query.part) parameters.set("part", query.part);
   if (query.id !== undefined) parameters.set("id", query.id);
   if (query.returnTo !== undefined && query.returnTo !== "/") parameters.set("return_to", query.returnTo);
   return parameters.size === 0 ? "/login" : `/login?${parameters}`;

@@ -1,0 +1,76 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { people } from "../../../scripts/lab/people.ts";
+import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
+import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
+import { startTestWeb } from "../../../tests/web.ts";
+import { createWebApp } from "../app.ts";
+import { loginPage } from "../login-page.ts";
+import type { Web } from "../web.ts";
+
+const web = await startTestWeb();
+afterAll(() => web.close());
+
+/** Signs in at a web of which one part fails; returns the page where that ends. */
+const signInWith = (broken: Partial<Web>) => {
+  const app = createWebApp({ ...web.web, ...broken }, { remoteAddressOf: () => "192.0.2.7" });
+  const agent = createUserAgent(async (url, init) =>
+    url.startsWith(web.origin) ? app.fetch(new Request(url, init), {}) : fetch(url, init),
+  );
+  return walkSignIn(agent, { origin: web.origin, account: people.reader.subject, returnTo: "/fleet" });
+};
+const toCore =
+  (answer: () => Promise<Response>): Web["fetch"] =>
+  (url, init) =>
+    url.startsWith(web.web.config.apiUrl) ? answer() : fetch(url, init);
+const databaseDown = { code: "database_unavailable", detail: "The database cannot be reached" };
+const brokenDatabase = {
+  select: () => {
+    throw Object.assign(new Error("connect ECONNREFUSED"), { code: "ECONNREFUSED" });
+  },
+} as unknown as Web["db"];
+
+describe("a sign-in that is unavailable", () => {
+  it.each<[string, string, () => Partial<Web>, string]>([
+    [
+      "an identity provider",
+      "identity_provider",
+      () => ({
+        config: {
+          ...web.web.config,
+          identityProvider: { ...web.web.config.identityProvider, issuer: "http://127.0.0.1:9" },
+        },
+      }),
+      "The identity provider, Example ID, gives no usable answer.",
+    ],
+    [
+      "core",
+      "core",
+      () => ({ fetch: toCore(() => Promise.reject(new TypeError("fetch failed"))) }),
+      "Core does not answer.",
+    ],
+    [
+      "core's database",
+      "database",
+      () => ({ fetch: toCore(async () => Response.json(databaseDown, { status: 503 })) }),
+      "Core answers, and reports that its database is unavailable.",
+    ],
+    [
+      "web's own database",
+      "web_database",
+      () => ({ db: brokenDatabase }),
+      "The web server gets no answer from its own database.",
+    ],
+  ])("names %s", async (_name, part, broken, words) => {
+    const { url, text } = await signInWith(broken());
+    const { reason, part: named, return_to } = Object.fromEntries(url.searchParams);
+    expect({ reason, named, return_to }).toEqual({ reason: "sign_in_unavailable", named: part, return_to: "/fleet" });
+    expect(text).toContain(words);
+  });
+
+  it("offers the way back to a browser that still has a session, and to no other", () => {
+    const shown = { providerName: "Example ID", returnTo: "/fleet?q=x", reason: "sign_in_unavailable", links: {} };
+    const page = (hasSession: boolean) => String(loginPage({ ...shown, hasSession }));
+    expect(page(true)).toContain('href="/fleet?q=x">Return with your present session</a>');
+    expect(page(false)).not.toContain("present session");
+  });
+});
