@@ -3281,12 +3281,18 @@ export type ReportFleetHealthData = {
         not_q?: Array<string> | string;
         device?: Array<string> | string;
         not_device?: Array<string> | string;
+        hostname?: Array<string> | string;
+        not_hostname?: Array<string> | string;
         identity?: Array<string> | string;
         not_identity?: Array<string> | string;
         platform?: Array<string> | string;
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        version_range?: Array<string> | string;
+        not_version_range?: Array<string> | string;
+        config?: Array<string> | string;
+        not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
@@ -3301,10 +3307,36 @@ export type ReportFleetHealthData = {
         not_heartbeat?: Array<'recent'> | 'recent';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
+        not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
         not_heartbeat_older_than_seconds?: number;
+        heartbeat_within_seconds?: number;
+        not_heartbeat_within_seconds?: number;
+        envelope_older_than_seconds?: number;
+        not_envelope_older_than_seconds?: number;
+        envelope_within_seconds?: number;
+        not_envelope_within_seconds?: number;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        silent_since?: string;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        not_silent_since?: string;
+        changed_within_seconds?: number;
+        not_changed_within_seconds?: number;
         expires_within_seconds?: number;
         not_expires_within_seconds?: number;
+        expires?: Array<string> | string;
+        not_expires?: Array<string> | string;
+        dropped_more_than?: number;
+        not_dropped_more_than?: number;
+        queue_above_percent?: number;
+        not_queue_above_percent?: number;
+        queue_above_bytes?: number;
+        not_queue_above_bytes?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
         sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes';
         order?: 'asc' | 'desc';
@@ -3393,12 +3425,18 @@ export type CountFleetHealthData = {
         not_q?: Array<string> | string;
         device?: Array<string> | string;
         not_device?: Array<string> | string;
+        hostname?: Array<string> | string;
+        not_hostname?: Array<string> | string;
         identity?: Array<string> | string;
         not_identity?: Array<string> | string;
         platform?: Array<string> | string;
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        version_range?: Array<string> | string;
+        not_version_range?: Array<string> | string;
+        config?: Array<string> | string;
+        not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
@@ -3413,10 +3451,36 @@ export type CountFleetHealthData = {
         not_heartbeat?: Array<'recent'> | 'recent';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
+        not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
         not_heartbeat_older_than_seconds?: number;
+        heartbeat_within_seconds?: number;
+        not_heartbeat_within_seconds?: number;
+        envelope_older_than_seconds?: number;
+        not_envelope_older_than_seconds?: number;
+        envelope_within_seconds?: number;
+        not_envelope_within_seconds?: number;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        silent_since?: string;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        not_silent_since?: string;
+        changed_within_seconds?: number;
+        not_changed_within_seconds?: number;
         expires_within_seconds?: number;
         not_expires_within_seconds?: number;
+        expires?: Array<string> | string;
+        not_expires?: Array<string> | string;
+        dropped_more_than?: number;
+        not_dropped_more_than?: number;
+        queue_above_percent?: number;
+        not_queue_above_percent?: number;
+        queue_above_bytes?: number;
+        not_queue_above_bytes?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
     };
     url: '/v1/collector/health/facets';
@@ -3540,12 +3604,18 @@ export type ExportFleetHealthData = {
         not_q?: Array<string> | string;
         device?: Array<string> | string;
         not_device?: Array<string> | string;
+        hostname?: Array<string> | string;
+        not_hostname?: Array<string> | string;
         identity?: Array<string> | string;
         not_identity?: Array<string> | string;
         platform?: Array<string> | string;
         not_platform?: Array<string> | string;
         version?: Array<string> | string;
         not_version?: Array<string> | string;
+        version_range?: Array<string> | string;
+        not_version_range?: Array<string> | string;
+        config?: Array<string> | string;
+        not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
@@ -3560,10 +3630,36 @@ export type ExportFleetHealthData = {
         not_heartbeat?: Array<'recent'> | 'recent';
         forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
+        not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
         not_heartbeat_older_than_seconds?: number;
+        heartbeat_within_seconds?: number;
+        not_heartbeat_within_seconds?: number;
+        envelope_older_than_seconds?: number;
+        not_envelope_older_than_seconds?: number;
+        envelope_within_seconds?: number;
+        not_envelope_within_seconds?: number;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        silent_since?: string;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        not_silent_since?: string;
+        changed_within_seconds?: number;
+        not_changed_within_seconds?: number;
         expires_within_seconds?: number;
         not_expires_within_seconds?: number;
+        expires?: Array<string> | string;
+        not_expires?: Array<string> | string;
+        dropped_more_than?: number;
+        not_dropped_more_than?: number;
+        queue_above_percent?: number;
+        not_queue_above_percent?: number;
+        queue_above_bytes?: number;
+        not_queue_above_bytes?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
     };
     url: '/v1/collector/health/export.csv';

@@ -1,6 +1,7 @@
 /** The filter of proto/fleet-health/filter.ts as a predicate over `fleet_host`. No part is ever null, so that a negated one is exact. */
 import { type SQL, sql } from "drizzle-orm";
 import {
+  conjunctiveParts,
   type FilterPart,
   type FleetFilter,
   filterPartNames,
@@ -10,7 +11,8 @@ import {
 import { anyLabelValue, splitLabelPair } from "../../proto/labels.ts";
 import { hashBegins, rolloutPredicate } from "./fleet-rollout.ts";
 import { type FleetRules, forwardingIs, hasHeartbeat, isActive, oneOf, stateIs, timestampAt } from "./fleet-rows.ts";
-import { substring } from "./query-parts.ts";
+import { textFound } from "./fleet-search.ts";
+import { platformsLike, versionsInRange, versionsLike } from "./fleet-versions.ts";
 
 /** Returns the WHERE clause of a filter; `withStates: false` ignores its states, as the summary does. */
 export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withStates = true } = {}): SQL => {
@@ -20,7 +22,7 @@ export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withSta
     const positive = positiveOf.get(name);
     if (positive !== undefined) return [sql`not ${anyOf(alternativesOf(positive, value, rules))}`];
     const alternatives = alternativesOf(name as PositivePart, value, rules);
-    return name === "text" || name === "label" ? alternatives : [anyOf(alternatives)];
+    return conjunctiveParts.has(name) ? alternatives : [anyOf(alternatives)];
   });
   return parts.length === 0 ? sql`true` : sql.join(parts, sql` and `);
 };
@@ -34,7 +36,7 @@ const positiveOf = new Map(
 
 const anyOf = (alternatives: SQL[]): SQL => sql`(${sql.join(alternatives, sql` or `)})`;
 
-/** The predicates of a part's values, at least one: a host matches the part if it matches any, or every one of the texts and labels. */
+/** The predicates of a part's values, at least one: a host matches the part if it matches any, or all of `conjunctiveParts`. */
 type Alternatives = {
   [Part in PositivePart]: (value: NonNullable<FleetFilter[Part]>, rules: FleetRules) => SQL[];
 };
@@ -46,9 +48,22 @@ const alternatives: Alternatives = {
   states: (states, rules) => states.map((state) => stateIs(state, rules)),
   text: (texts, rules) => texts.map((text) => textFound(text, rules)),
   device: (devices) => [oneOf(sql`device_id`, devices)],
+  hostname: (hostnames) => [oneOf(sql`hostname`, hostnames)],
   identity: (identities) => [oneOf(sql`identity`, identities)],
-  platform: (platforms) => [oneOf(sql`platform`, platforms)],
-  version: (versions) => [oneOf(sql`version`, versions)],
+  platform: (wanted, { platforms }) => [
+    oneOf(
+      sql`platform`,
+      wanted.flatMap((each) => platformsLike(each, platforms)),
+    ),
+  ],
+  version: (wanted, { versions }) => [
+    oneOf(
+      sql`version`,
+      wanted.flatMap((each) => versionsLike(each, versions)),
+    ),
+  ],
+  versionRange: (ranges, { versions }) => ranges.map((range) => oneOf(sql`version`, versionsInRange(range, versions))),
+  config: (prefixes) => prefixes.flatMap((prefix) => configColumns.map((column) => hashBegins(column, prefix))),
   label: (pairs) => [...Map.groupBy(pairs.map(splitLabelPair), ({ key }) => key)].map(labelFound),
   drift: (kinds) => [oneOf(sql`drift`, kinds)],
   desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
@@ -56,14 +71,33 @@ const alternatives: Alternatives = {
   rollout: (steps, rules) => steps.map((step) => rolloutPredicate(step, rules)),
   heartbeat: (_, rules) => [isActive(rules)],
   forwarding: (kinds, rules) => kinds.map((kind) => forwardingIs(kind, rules)),
+  auth: (kinds, { now }) =>
+    kinds.map((kind) => {
+      const failed = sql`last_auth_failure_at >= ${timestampAt(now, -authFailureSeconds)}`;
+      return kind === "failed" ? failed : sql`(${failed} and last_auth_failure_at > last_heartbeat_at)`;
+    }),
   heartbeatOlderThanSeconds: (age, { now }) => [
     sql`(${hasHeartbeat} and last_heartbeat_at < ${timestampAt(now, -age)})`,
   ],
+  heartbeatWithinSeconds: (age, { now }) => [sql`last_heartbeat_at >= ${timestampAt(now, -age)}`],
+  envelopeOlderThanSeconds: (age, { now }) => [sql`(${hasForwarded} and not ${envelopeWithin(age, now)})`],
+  envelopeWithinSeconds: (age, { now }) => [envelopeWithin(age, now)],
+  silentSince: (since) => [sql`(${hasForwarded} and last_envelope_at < ${since}::timestamptz)`],
+  changedWithinSeconds: (within, rules) => changedWithin(within, rules),
   // The second part follows from the first, and has an index.
   expiresWithinSeconds: (within, { now }) => {
     const until = timestampAt(now, within);
     return [sql`(expired_from <= ${until} and certificate_not_after <= ${until})`];
   },
+  expires: (ranges) =>
+    ranges.map((range) => {
+      const [from, to] = range.split("..");
+      return sql`(expired_from >= ${from}::timestamptz and expired_from < ${to}::timestamptz
+        and certificate_not_after < ${to}::timestamptz)`;
+    }),
+  droppedMoreThan: (count) => [sql`dropped_records > ${count}`],
+  queueAbovePercent: (percent) => [sql`(queue_bytes_max > 0 and queue_bytes * 100 > queue_bytes_max * ${percent})`],
+  queueAboveBytes: (bytes) => [sql`queue_bytes > ${bytes}`],
 };
 
 /** The host's label has one of these values. Decided once for each set of labels, of which a fleet has few. */
@@ -74,14 +108,28 @@ const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): 
   return sql`label_set_id in (select id from label_set where ${sql.join(found, sql` or `)})`;
 };
 
-const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
-  const wanted = text.toLowerCase();
-  const found = (words: readonly string[]) => words.filter((word) => word.toLowerCase().includes(wanted));
-  const parts = [sql`search like lower(${substring(text)})`];
-  for (const [column, words] of [
-    [sql`version`, found(versions)],
-    [sql`platform`, found(platforms)],
-  ] as const)
-    if (words.length > 0) parts.push(oneOf(column, words));
-  return sql`(${sql.join(parts, sql` or `)})`;
+const authFailureSeconds = 86_400;
+
+const hasForwarded = sql`last_envelope_at > '-infinity'`;
+
+/** Rows have the time of the last envelope to the second, so an age is compared to the second. */
+const envelopeWithin = (age: number, now: Date): SQL => {
+  const from = now.getTime() - age * 1000;
+  return sql`last_envelope_at >= ${timestampAt(new Date(from - (((from % 1000) + 1000) % 1000)))}`;
+};
+
+const configColumns = ["desired_config", "running_config", "last_known_good_config"] as const;
+
+/** Something about the host changed after this long ago: what the row dates, or a condition that began with the time alone. */
+const changedWithin = (within: number, { now, thresholds }: FleetRules): SQL[] => {
+  const from = timestampAt(now, -within);
+  const until = timestampAt(now);
+  const recorded = ["enrolled_at", "config_assigned_at", "running_config_since", "version_since", "condition_since"];
+  const due = ["revoked_from", "expired_from", "expiring_from"];
+  const staleFrom = (at: number) => timestampAt(now, at - thresholds.staleAfterSeconds);
+  return [
+    ...recorded.map((column) => sql`${sql.identifier(column)} >= ${from}`),
+    ...due.map((column) => sql`(${sql.identifier(column)} >= ${from} and ${sql.identifier(column)} <= ${until})`),
+    sql`(last_heartbeat_at >= ${staleFrom(-within)} and last_heartbeat_at < ${staleFrom(0)})`,
+  ];
 };

@@ -38,7 +38,7 @@ export const appliedAt = sql`greatest(running_config_since, config_assigned_at)`
 /** A column of `fleet_host` with a config's hash. */
 export type HashColumn = "desired_config" | "running_config" | "last_known_good_config";
 
-/** Returns the predicate that a host's hash begins with `prefix`, 1 to 64 lowercase hex digits. False while the hash is not known. */
+/** Returns the predicate that a host's hash begins with `prefix`, 6 to 64 lowercase hex digits. False while the hash is not known. */
 export const hashBegins = (column: HashColumn, prefix: string): SQL => {
   const from = prefix.padEnd(64, "0");
   const to = prefix.padEnd(64, "f");

@@ -1,12 +1,11 @@
 /**
  * The filter of the fleet report, defined once: the API reads it from a query, the store turns it into SQL, the page and the admin
  * command read it from what an operator types (`query-language/`). Absent parts do not filter; parts combine by AND. Of a list of values
- * a host matches one, except that it matches every text, and one value of every label's key. Each part has a negated one, which excludes the hosts that match any of its
- * values.
+ * a host matches one, except for `conjunctiveParts`. Each part has a negated one, which excludes the hosts that match any of its values.
  */
 import * as v from "valibot";
 import { labelPair } from "../labels.ts";
-import { Identifier } from "../management/text.ts";
+import { Identifier, parseTimestamp } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
 import { driftKinds, type FleetState, fleetStates, forwardings, rollouts } from "./vocabulary.ts";
 
@@ -45,12 +44,6 @@ const names = <const Names extends readonly string[]>(choices: Names, expected: 
   choices,
 });
 
-/** The SHA-256 of a config in lowercase hex, or its beginning. */
-const hashes = several(
-  v.pipe(v.string(), v.regex(/^[0-9a-f]{1,64}$/, "must be 1 to 64 lowercase hex digits")),
-  "must be 1 to 64 lowercase hex digits",
-);
-
 /** In the order of keys, so that a filter has one form. */
 const sorted = (pairs: readonly string[]): readonly string[] => pairs.toSorted();
 
@@ -61,6 +54,43 @@ const labels = () => {
 };
 
 const seconds = { schema: QueryInteger(0, filterSecondsMax) };
+
+/** The largest count or size: 12 digits. */
+export const filterCountMax = 999_999_999_999;
+
+const count = { schema: QueryInteger(0, filterCountMax) };
+
+/** A comparison with a version: `<1.4`, `>=1.2.0-rc.1`. Parts that are missing are 0. */
+export const versionRangePattern =
+  /^([<>]=?)((?:0|[1-9]\d{0,8})(?:\.(?:0|[1-9]\d{0,8})){0,2}(?:-[0-9A-Za-z.-]{1,32})?)$/;
+
+const isVersionRange = (text: string): boolean => {
+  const [, , version = ""] = versionRangePattern.exec(text) ?? [];
+  const [numbers = "", ...prerelease] = version.split("-");
+  return version !== "" && (prerelease.length === 0 || numbers.split(".").length === 3);
+};
+
+const VersionRange = v.pipe(v.string(), v.check(isVersionRange, "must be <, <=, > or >= and a version, such as <1.4"));
+
+/** The fewest digits of a config hash. */
+export const hashDigitsMin = 6;
+
+const HashPrefix = v.pipe(
+  v.string(),
+  v.regex(/^[0-9a-f]{6,64}$/, `must be ${hashDigitsMin} to 64 lowercase hexadecimal digits`),
+);
+const hashes = several(HashPrefix, "must be the beginning of a config hash");
+
+/** A time to the second, as the rows have it: RFC 3339 in UTC. */
+const isSecond = (text: string): boolean => text.length === 20 && parseTimestamp(text) !== undefined;
+const secondExpected = "must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z";
+
+/** Whether a text is `FROM..TO`, two times to the second, the first before the second. */
+const isTimeRange = (text: string): boolean => {
+  const [from = "", to = "", ...more] = text.split("..");
+  return more.length === 0 && isSecond(from) && isSecond(to) && from < to;
+};
+const rangeExpected = "must be FROM..TO, both RFC 3339 times in UTC to the second, FROM before TO";
 
 type Both<Part extends string, Parameter extends string, Definition> = Readonly<
   Record<Part, Definition & { parameter: Parameter }> &
@@ -84,12 +114,22 @@ const states = names(fleetStates, "must be a health state");
 export const filterParts = {
   /** The only part without a negated one: `not_state` is read as the other states. */
   states: { ...states, parameter: "state" },
-  /** Substring of device, identity, platform or version, in any case; a host matches every one. */
+  /**
+   * A substring of device, hostname, identity, platform or version, in any case; or the id of a host or a certificate, or the serial number
+   * or fingerprint of a certificate, as tools print them. A host matches every one.
+   */
   ...both("text", "q", text(256)),
   ...both("device", "device", text(128)),
+  ...both("hostname", "hostname", text(255)),
   ...both("identity", "identity", text(2048)),
+  /** A platform, or an operating system: `linux` matches `linux/amd64`. */
   ...both("platform", "platform", text(65)),
+  /** A version; `*` stands for any characters, as in `1.8.*`. */
   ...both("version", "version", text(64)),
+  /** Compared by SemVer; a version that is not SemVer matches none. A host matches every one. */
+  ...both("versionRange", "version_range", several(VersionRange, "must be a comparison with a version")),
+  /** The beginning of the hash of the desired, the running or the last known good config. */
+  ...both("config", "config", hashes),
   ...both("label", "label", labels()),
   ...both("drift", "drift", names(driftKinds, "must be a kind of drift")),
   /** The config that the host should run: the assigned one, else the one that its heartbeat reports. */
@@ -100,10 +140,29 @@ export const filterParts = {
   /** Not revoked, and the last heartbeat is within the threshold of `stale`. */
   ...both("heartbeat", "heartbeat", names(["recent"], "must be recent")),
   ...both("forwarding", "forwarding", names(forwardings, "must be forwarding, stopped or never")),
+  /** `failed`: an authentication failed in the last 24 hours; `failing`: and the host has sent no heartbeat since. */
+  ...both("auth", "auth", names(["failed", "failing"], "must be failed or failing")),
   /** The last heartbeat is older than this; a host that never sent one is left out. */
   ...both("heartbeatOlderThanSeconds", "heartbeat_older_than_seconds", seconds),
+  ...both("heartbeatWithinSeconds", "heartbeat_within_seconds", seconds),
+  /** The last envelope is older than this; a host that never forwarded is left out. */
+  ...both("envelopeOlderThanSeconds", "envelope_older_than_seconds", seconds),
+  ...both("envelopeWithinSeconds", "envelope_within_seconds", seconds),
+  /** The host has forwarded, but nothing since this time. */
+  ...both("silentSince", "silent_since", {
+    schema: v.pipe(v.string("must be given once"), v.check(isSecond, secondExpected)),
+  }),
+  /** Within this time the host was enrolled or revoked, its version or config changed, or a condition began. */
+  ...both("changedWithinSeconds", "changed_within_seconds", seconds),
   /** The certificate, or its successor if that expires later, expires within this time or has expired. */
   ...both("expiresWithinSeconds", "expires_within_seconds", seconds),
+  /** It expires in one of these ranges `FROM..TO`, the end excluded. */
+  ...both("expires", "expires", several(v.pipe(v.string(), v.check(isTimeRange, rangeExpected)), rangeExpected)),
+  /** The collector reports more dropped records than this, in all. */
+  ...both("droppedMoreThan", "dropped_more_than", count),
+  /** The queue is fuller than this share of its limit. */
+  ...both("queueAbovePercent", "queue_above_percent", { schema: QueryInteger(0, 100) }),
+  ...both("queueAboveBytes", "queue_above_bytes", count),
 } as const;
 
 type Parts = typeof filterParts;
@@ -116,6 +175,9 @@ export type FilterPart = keyof FleetFilter;
 
 /** The name of a part that is not negated. */
 export type PositivePart = Exclude<FilterPart, `not${Capitalize<string>}`>;
+
+/** The lists of which a host matches every value, not just one; of labels, one value of each key. */
+export const conjunctiveParts: ReadonlySet<FilterPart> = new Set(["text", "versionRange", "label"]);
 
 /** Every part, the negated ones included. */
 export const filterPartNames = Object.keys(filterParts) as FilterPart[];

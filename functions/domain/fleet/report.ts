@@ -1,4 +1,3 @@
-import { gte, valid } from "semver";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { historyMax } from "../../../proto/fleet-health/report.ts";
 import type { CoreConfig } from "../../config.ts";
@@ -17,6 +16,7 @@ import {
   summarizeFleet,
 } from "../../store/fleet-report.ts";
 import type { FleetRules, FleetThresholds } from "../../store/fleet-rows.ts";
+import { isSupported } from "../../store/fleet-versions.ts";
 
 /** The parts of core that read the fleet. */
 export type FleetCore = Pick<Core, "db" | "clock" | "config">;
@@ -45,10 +45,6 @@ export const readFleetRules = async ({ db, clock, config }: FleetCore): Promise<
   const unsupportedVersions = versions.filter((version) => !isSupported(version, thresholds.versionMin));
   return { now, thresholds, versions, platforms, unsupportedVersions };
 };
-
-/** Whether a version is SemVer and at least the minimum. A leading "v" is not SemVer. */
-const isSupported = (version: string, minimum: string | null): boolean =>
-  valid(version) !== null && !version.startsWith("v") && (minimum === null || gte(version, minimum));
 
 /** A page of the fleet, and the summary of the whole fleet under the same rules. */
 export interface FleetReport {

@@ -28,8 +28,11 @@ export interface ParsedQuery {
   faults: readonly Fault[];
 }
 
-/** Parses a query of the language (`terms.ts`). Words and terms are joined by AND; each word outside a term is a text to find. */
-export const parseQuery = (query: string): ParsedQuery => {
+/**
+ * Parses a query of the language (`terms.ts`). Words and terms are joined by AND; each word outside a term is a text to find. Times are
+ * in the time zone of the program, relative to `now`.
+ */
+export const parseQuery = (query: string, now: Date): ParsedQuery => {
   const words = splitWords(query);
   const faults: Fault[] = [];
   const draft = new Draft();
@@ -56,7 +59,7 @@ export const parseQuery = (query: string): ParsedQuery => {
       faults.push({ from, to: from + parts.headLength, message: headFault(parts, word) });
       return;
     }
-    for (const message of addValues(draft, candidates, parts, word))
+    for (const message of addValues(draft, candidates, parts, word, now))
       faults.push({ from: parts.value === "" ? from : from + parts.headLength, to, message });
   });
   if (draft.states.length === 0)
@@ -71,14 +74,14 @@ class Draft {
   readonly #unwanted = new Set<FleetState>();
 
   /** Adds a value to a part. Returns the fault: a part that has one value, or too many. */
-  add(part: PositivePart, negated: boolean, value: unknown, isList: boolean): string | undefined {
+  add(part: PositivePart, negated: boolean, value: unknown): string | undefined {
     if (part === "states") {
       (negated ? this.#unwanted : this.#wanted).add(value as FleetState);
       return undefined;
     }
     const name = negated ? (negatedPart(part) ?? part) : part;
     const before = this.#parts[name];
-    if (!isList) {
+    if (!("value" in filterParts[name])) {
       if (before !== undefined && before !== value) return "is given twice: keep one.";
       this.#parts[name] = value;
       return undefined;
@@ -106,7 +109,7 @@ const addText = (draft: Draft, { text, bareLength }: Word): string | undefined =
   const negated = bareLength > 0 && text.startsWith("-") && text.length > 1;
   const wanted = negated ? text.slice(1) : text;
   if (wanted === "") return undefined;
-  const fault = textFault("text", wanted) ?? draft.add("text", negated, wanted, true);
+  const fault = textFault("text", wanted) ?? draft.add("text", negated, wanted);
   return fault?.startsWith("has ") ? `The query ${fault}` : fault;
 };
 
@@ -115,7 +118,7 @@ const operatorOf = ({ operator }: TermParts): string =>
   operator.length > 1 && operator.startsWith(":") ? operator.slice(1) : operator;
 
 /** Adds the values of a term. Returns a fault for each that is not one. */
-const addValues = (draft: Draft, candidates: readonly Term[], parts: TermParts, word: Word): string[] => {
+const addValues = (draft: Draft, candidates: readonly Term[], parts: TermParts, word: Word, now: Date): string[] => {
   const [term] = candidates;
   if (term === undefined) return [];
   const operator = operatorOf(parts);
@@ -124,9 +127,9 @@ const addValues = (draft: Draft, candidates: readonly Term[], parts: TermParts, 
   const values = candidates.some(({ isList }) => isList) ? valuesOf(parts, word) : [parts.value];
   return values.flatMap((text) => {
     if (text === "") return [`A value is missing beside a comma, like ${exampleOf(term)}.`];
-    const read = readValue(candidates, { operator, text });
+    const read = readValue(candidates, { operator, text }, now);
     if ("fault" in read) return [read.fault];
-    const fault = draft.add(read.term.part, parts.negated, read.value, read.term.isList);
+    const fault = draft.add(read.term.part, parts.negated, read.value);
     return fault === undefined ? [] : [`${head} ${fault}`];
   });
 };
@@ -141,10 +144,11 @@ const valuesOf = ({ value }: TermParts, { text, commas }: Word): string[] => {
 const readValue = (
   candidates: readonly Term[],
   written: Written,
+  now: Date,
 ): { term: Term; value: unknown } | { fault: string } => {
   let fault: string | undefined;
   for (const term of candidates) {
-    const read = term.read(written);
+    const read = term.read(written, now);
     if ("value" in read) return { term, value: read.value };
     fault ??= read.fault;
   }
@@ -172,14 +176,19 @@ const labelHint = ({ negated, key, operator, value }: TermParts): string =>
 /** Other names that people try first. */
 const aliases: Readonly<Record<string, string>> = {
   host: "device",
-  hostname: "device",
   name: "device",
   id: "identity",
   os: "platform",
   arch: "platform",
   status: "state",
   health: "state",
-  config: "drift",
+  last: "fwd",
+  forwarded: "fwd",
+  envelope: "fwd",
+  heartbeats: "hb",
+  enrolled: "changed",
+  hash: "config",
+  drop: "dropped",
   cert: "expires",
   certificate: "expires",
   expiry: "expires",

@@ -4,11 +4,19 @@ import { arbitraryFilter, arbitraryText } from "../../../tests/arbitrary-filter.
 import { distinctStates, type FleetFilter, filterToParams } from "../filter.ts";
 import { filterFromParams } from "../filter-link.ts";
 import { fleetStates } from "../vocabulary.ts";
-import { parseQuery } from "./parse.ts";
-import { pillsOf, serialiseFilter } from "./serialise.ts";
+import { parseQuery as parseAt } from "./parse.ts";
+import { pillsOf as pillsAt, serialiseFilter as serialiseAt } from "./serialise.ts";
 import { splitWords } from "./words.ts";
 
 const filters = arbitraryFilter();
+
+/** A Sunday at noon, in the time zone of the test. */
+const now = new Date(2026, 10, 22, 12, 0, 0);
+const parseQuery = (query: string) => parseAt(query, now);
+const serialiseFilter = (filter: FleetFilter) => serialiseAt(filter, now);
+const pillsOf = (filter: FleetFilter) => pillsAt(filter, now);
+const utc = (...local: [number, number, number, number?, number?]) =>
+  new Date(...local).toISOString().replace(".000", "");
 
 describe("the query language", () => {
   it("parses every filter that it writes", () =>
@@ -88,6 +96,22 @@ describe("the query language", () => {
       "label.team:b,a LABEL.env:prod -label.App.Tier:*",
       { label: ["env:prod", "team:a", "team:b"], notLabel: ["App.Tier:*"] },
     ],
+    ["fwd>10m hb<5m", { heartbeatWithinSeconds: 300, envelopeOlderThanSeconds: 600 }],
+    ["since:10:00", { silentSince: utc(2026, 10, 22, 10, 0) }],
+    ["since:13:30 -since:yesterday", { silentSince: utc(2026, 10, 21, 13, 30), notSilentSince: utc(2026, 10, 21) }],
+    ["since:2h changed<1h", { silentSince: utc(2026, 10, 22, 10, 0), changedWithinSeconds: 3600 }],
+    ["config:F8B4C0 desired:f8b4c0,a1b2c3", { config: ["f8b4c0"], desiredConfig: ["f8b4c0", "a1b2c3"] }],
+    ["version<1.4 version>=v1.2.0-rc.1", { versionRange: ["<1.4", ">=1.2.0-rc.1"] }],
+    ["version:1.8.*,latest -version<2", { version: ["1.8.*", "latest"], notVersionRange: ["<2"] }],
+    ["platform:linux auth:failed", { platform: ["linux"], auth: ["failed"] }],
+    ["dropped>0 queue>50% queue>10MiB", { droppedMoreThan: 0, queueAbovePercent: 50, queueAboveBytes: 10_485_760 }],
+    ["queue>2gb", { queueAboveBytes: 2_147_483_648 }],
+    ["expires:weekend", { expires: [`${utc(2026, 10, 21)}..${utc(2026, 10, 23)}`] }],
+    [
+      "expires:2026-11-28..2026-11-30,tomorrow",
+      { expires: [`${utc(2026, 10, 28)}..${utc(2026, 11, 1)}`, `${utc(2026, 10, 23)}..${utc(2026, 10, 24)}`] },
+    ],
+    ["serial=0A1B2C3D 0a:1b:2c:3d", { text: ["serial=0A1B2C3D", "0a:1b:2c:3d"] }],
     ["hb:>10m HB>10m", { heartbeatOlderThanSeconds: 600 }],
   ])("parses %j", (query, filter) => expect(parseQuery(query)).toEqual({ filter, faults: [] }));
 
@@ -98,7 +122,7 @@ describe("the query language", () => {
       9,
       'There is no stat:. Did you mean state:? To search for it as text, put it in quotes: "stat:stale"',
     ],
-    ["hostname:web", 0, 9, "Did you mean device:?"],
+    ["host:web", 0, 5, "Did you mean device:?"],
     ["heartbeat>10m", 0, 10, "for an age, hb>10m"],
     ["colour:red", 0, 7, "There is no colour:. To search for it as text"],
     ["env:prod", 0, 4, "For a label write label.env:prod."],
@@ -120,8 +144,18 @@ describe("the query language", () => {
     ["not web", 0, 3, "write a minus"],
     ["hb>10", 3, 5, "A duration is a whole number and s, m, h or d"],
     ["expires<9999999d", 8, 16, "At most 3650d."],
-    ["hb<10m", 0, 3, "Write hb>10m: last heartbeat longer ago than."],
-    ["hb:10m", 0, 3, "Write hb>10m"],
+    ["since:25:00", 6, 11, "A time is like 10:00"],
+    ["config:f8b4", 7, 11, "6 to 64 hexadecimal digits"],
+    ["version<latest", 8, 14, "like 1.4, 1.4.2 or 1.4.2-rc.1."],
+    ["version<1.4-rc.1", 8, 16, "like 1.4, 1.4.2"],
+    ["queue>50", 6, 8, "a share like 50%, or a size like 10MiB."],
+    ["queue>101%", 6, 10, "a share like 50%"],
+    ["dropped>some", 8, 12, "A count is a whole number"],
+    ["dropped<5", 0, 8, "Write dropped>0"],
+    ["expires:30d", 8, 11, "for a duration, expires<3d"],
+    ["expires:2026-11-30..2026-11-28", 8, 30, "Write weekend"],
+    ["auth:bad", 5, 8, "Use one of failed, failing."],
+    ["hb:10m", 0, 3, "Write hb>10m: last heartbeat longer ago than. Write hb<10m: last heartbeat within."],
     ["expires>3d", 0, 8, "Write expires<3d"],
     ["forwarding:yes", 11, 14, "Use one of forwarding, stopped, never."],
     ["heartbeat:10m", 10, 13, "heartbeat: takes recent. For an age write hb>10m."],

@@ -4,9 +4,9 @@ import { isConnective } from "./connectives.ts";
 import { type Term, termParts, terms } from "./terms.ts";
 import { quote, quoteValue } from "./words.ts";
 
-/** Writes a filter as a query, always in the same order and spelling. `parseQuery` is its inverse. */
-export const serialiseFilter = (filter: FleetFilter): string =>
-  writtenParts(filter)
+/** Writes a filter as a query, always in the same order and spelling. `parseQuery` is its inverse at the same `now`. */
+export const serialiseFilter = (filter: FleetFilter, now: Date): string =>
+  writtenParts(filter, now)
     .map(({ text }) => text)
     .join(" ");
 
@@ -17,8 +17,8 @@ export interface Pill {
 }
 
 /** Returns the values of a filter in the order of its query, each as a term of its own. */
-export const pillsOf = (filter: FleetFilter): Pill[] =>
-  writtenParts(filter).flatMap(({ part, values }) =>
+export const pillsOf = (filter: FleetFilter, now: Date): Pill[] =>
+  writtenParts(filter, now).flatMap(({ part, values }) =>
     part === "states"
       ? statePills(filter, filter.states ?? [])
       : values.map(({ value, label }) => {
@@ -49,15 +49,15 @@ interface WrittenPart {
   values: readonly { value: unknown; label: string }[];
 }
 
-const writtenParts = (filter: FleetFilter): WrittenPart[] => [
+const writtenParts = (filter: FleetFilter, now: Date): WrittenPart[] => [
   ...writtenTexts("text", filter.text ?? [], ""),
   ...writtenTexts("notText", filter.notText ?? [], "-"),
   ...terms.flatMap((term) => {
-    if (term.part === "states") return filter.states === undefined ? [] : [writtenStates(term, filter.states)];
+    if (term.part === "states") return filter.states === undefined ? [] : [writtenStates(term, filter.states, now)];
     const negated = negatedPart(term.part);
     return [
-      ...writtenTerm(term, term.part, filter[term.part], ""),
-      ...(negated === undefined ? [] : writtenTerm(term, negated, filter[negated], "-")),
+      ...writtenTerm(term, term.part, filter[term.part], { minus: "", now }),
+      ...(negated === undefined ? [] : writtenTerm(term, negated, filter[negated], { minus: "-", now })),
     ];
   }),
 ];
@@ -72,18 +72,25 @@ const writeText = (text: string): string =>
     ? text
     : quote(text);
 
-const writtenStates = (term: Term, states: readonly FleetState[]): WrittenPart => {
+const writtenStates = (term: Term, states: readonly FleetState[], now: Date): WrittenPart => {
   const excluded = excludedStates(states);
-  const [written] = excluded ? writtenTerm(term, "states", excluded, "-") : writtenTerm(term, "states", states, "");
+  const [written] = excluded
+    ? writtenTerm(term, "states", excluded, { minus: "-", now })
+    : writtenTerm(term, "states", states, { minus: "", now });
   return written ?? { part: "states", text: "", values: [] };
 };
 
 /** Writes the values of a part behind one key, if the term is a list; else each behind its own. */
-const writtenTerm = (term: Term, part: FilterPart, value: unknown, minus: string): WrittenPart[] => {
+const writtenTerm = (
+  term: Term,
+  part: FilterPart,
+  value: unknown,
+  { minus, now }: { minus: string; now: Date },
+): WrittenPart[] => {
   if (value === undefined) return [];
   const list = Array.isArray(value) ? (value as unknown[]) : [value];
   const values = list.map((each) => {
-    const { key = term.key, operator, text } = term.write(each);
+    const { key = term.key, operator, text } = term.write(each, now);
     return { value: each, head: `${minus}${key}${operator}`, text: quoteValue(text) };
   });
   const heads = [...new Set(values.map(({ head }) => head))];

@@ -4,9 +4,11 @@
  */
 import * as v from "valibot";
 import { anyLabelValue, isLabelKey, isLabelValue, splitLabelPair } from "../../labels.ts";
-import { filterParts, filterSecondsMax, type PositivePart } from "../filter.ts";
+import { filterParts, filterSecondsMax, hashDigitsMin, type PositivePart, versionRangePattern } from "../filter.ts";
 import { parseDuration, writeDuration } from "./duration.ts";
 import { nearest } from "./nearest.ts";
+import { parseCount, parsePercent, parseSize, writeSize } from "./quantities.ts";
+import { readRange, readTime, writeRange, writeTime } from "./times.ts";
 import type { Word } from "./words.ts";
 
 /** A value as a term writes it: `>10m` is the operator `>` and the text `10m`. */
@@ -30,12 +32,16 @@ export interface Term {
   readonly isList: boolean;
   readonly example: string;
   readonly meaning: string;
-  read(written: Written): Read;
-  write(value: unknown): Written;
+  /** `now` and the time zone of the program decide what a time of day means. */
+  read(written: Written, now: Date): Read;
+  write(value: unknown, now: Date): Written;
 }
 
+/** A part that is compared as text. */
+type TextPart = "text" | "device" | "hostname" | "identity" | "platform" | "version";
+
 const names = (
-  part: "states" | "drift" | "rollout" | "heartbeat" | "forwarding",
+  part: "states" | "drift" | "rollout" | "heartbeat" | "forwarding" | "auth",
   {
     key = part as string,
     example,
@@ -54,7 +60,7 @@ const names = (
   };
 };
 
-const texts = (part: "device" | "identity" | "platform" | "version", example: string, meaning: string): Term => ({
+const texts = (part: Exclude<TextPart, "text">, example: string, meaning: string): Term => ({
   ...{ key: part, part, example, meaning, operators: [":"], isList: true },
   read: ({ text }) => {
     const fault = textFault(part, text);
@@ -63,19 +69,10 @@ const texts = (part: "device" | "identity" | "platform" | "version", example: st
   write: (value) => ({ operator: ":", text: String(value) }),
 });
 
-const hashes = (key: string, part: "desiredConfig" | "runningConfig", meaning: string): Term => ({
-  ...{ key, part, example: "f8b4c0", meaning, operators: [":"], isList: true },
-  read: ({ text }) => {
-    const value = text.toLowerCase();
-    return v.is(filterParts[part].value, value) ? { value } : { fault: "A hash is 1 to 64 of the digits 0-9 and a-f." };
-  },
-  write: (value) => ({ operator: ":", text: String(value) }),
-});
-
 const seconds = (
   key: string,
   operator: ">" | "<",
-  part: "heartbeatOlderThanSeconds" | "expiresWithinSeconds",
+  part: `${string}Seconds` & PositivePart,
   { example, meaning }: { example: string; meaning: string },
 ): Term => ({
   ...{ key, part, example, meaning, operators: [operator], isList: false },
@@ -111,13 +108,89 @@ const labelTerm = (key: string): Term => ({
 
 const labelRule = "at most 63 letters, digits, dots, dashes and underscores, first and last a letter or digit.";
 
+/** A term of one value that a function reads. */
+const single = (
+  term: Pick<Term, "key" | "part" | "example" | "meaning">,
+  operator: string,
+  {
+    read,
+    write,
+    fault,
+  }: { read: (text: string) => number | undefined; write: (value: number) => string; fault: string },
+): Term => ({
+  ...{ ...term, operators: [operator], isList: false },
+  read: ({ text }) => {
+    const value = read(text);
+    return value === undefined ? { fault } : { value };
+  },
+  write: (value) => ({ operator, text: write(Number(value)) }),
+});
+
+const hashes = (key: string, part: "config" | "desiredConfig" | "runningConfig", meaning: string): Term => ({
+  ...{ key, part, example: "f8b4c0", meaning, operators: [":"], isList: true },
+  read: ({ text }) => {
+    const value = text.toLowerCase();
+    return v.is(filterParts[part].value, value)
+      ? { value }
+      : { fault: `A config hash begins with ${hashDigitsMin} to 64 hexadecimal digits, like f8b4c0.` };
+  },
+  write: (value) => ({ operator: ":", text: String(value) }),
+});
+
+const versionRange: Term = {
+  ...{ key: "version", part: "versionRange", example: "1.4", meaning: "version below, by SemVer" },
+  ...{ operators: ["<", "<=", ">", ">="], isList: false },
+  read: ({ operator, text }) => {
+    const value = `${operator}${text.replace(/^v(?=\d)/i, "")}`;
+    return v.is(filterParts.versionRange.value, value)
+      ? { value }
+      : { fault: "A version to compare with is like 1.4, 1.4.2 or 1.4.2-rc.1." };
+  },
+  write: (value) => {
+    const [, operator = "", text = ""] = versionRangePattern.exec(String(value)) ?? [];
+    return { operator, text };
+  },
+};
+
+const since: Term = {
+  ...{ key: "since", part: "silentSince", example: "10:00", meaning: "has forwarded, but nothing since" },
+  ...{ operators: [":"], isList: false },
+  read: ({ text }, now) => {
+    const value = readTime(text, now);
+    return value === undefined
+      ? { fault: "A time is like 10:00, yesterday, 2026-11-28, 2026-11-28T10:00 or, so long ago, 2h." }
+      : { value };
+  },
+  write: (value, now) => ({ operator: ":", text: writeTime(String(value), now) }),
+};
+
+const expiresIn: Term = {
+  ...{ key: "expires", part: "expires", example: "weekend", meaning: "certificate expires on a day or in a range" },
+  ...{ operators: [":"], isList: true },
+  read: ({ text }, now) => {
+    const value = readRange(text, now);
+    return value === undefined
+      ? {
+          fault:
+            "Write weekend, today, tomorrow, a day or a range like 2026-11-28..2026-11-30; for a duration, expires<3d.",
+        }
+      : { value };
+  },
+  write: (value, now) => ({ operator: ":", text: writeRange(String(value), now) }),
+};
+
 /** The terms in the order in which a query is written. */
 export const terms: readonly Term[] = [
   names("states", { key: "state", example: "stale,revoked", meaning: "health state" }),
   texts("device", "web-01", "exact device id"),
+  texts("hostname", "web-01.example.com", "exact hostname"),
   texts("identity", "spiffe://fleet/web-01", "exact identity"),
-  texts("platform", "linux/amd64", "exact platform"),
-  texts("version", "1.4.0", "exact collector version"),
+  texts("platform", "linux", "platform, or operating system alone"),
+  texts("version", "1.4.0", "collector version; 1.4.* for all of 1.4"),
+  versionRange,
+  hashes("config", "config", "desired, running or last good config begins with"),
+  hashes("desired", "desiredConfig", "desired config begins with"),
+  hashes("running", "runningConfig", "running config begins with"),
   label,
   names("drift", { example: "drifted", meaning: "running config against desired" }),
   names("heartbeat", {
@@ -126,18 +199,48 @@ export const terms: readonly Term[] = [
     hint: " For an age write hb>10m.",
   }),
   names("forwarding", { example: "stopped", meaning: "forwards now, stopped, or never did" }),
+  names("auth", {
+    example: "failed",
+    meaning: "failed: an authentication failed in the last 24 h; failing: and no heartbeat since",
+  }),
   seconds("hb", ">", "heartbeatOlderThanSeconds", { example: "10m", meaning: "last heartbeat longer ago than" }),
-  seconds("expires", "<", "expiresWithinSeconds", { example: "3d", meaning: "certificate expires within" }),
-  hashes("desired", "desiredConfig", "hash of the desired config, or its beginning"),
-  hashes("running", "runningConfig", "hash of the running config, or its beginning"),
+  seconds("hb", "<", "heartbeatWithinSeconds", { example: "10m", meaning: "last heartbeat within" }),
+  seconds("fwd", ">", "envelopeOlderThanSeconds", { example: "10m", meaning: "last envelope longer ago than" }),
+  seconds("fwd", "<", "envelopeWithinSeconds", { example: "10m", meaning: "last envelope within" }),
+  since,
+  seconds("changed", "<", "changedWithinSeconds", {
+    example: "1h",
+    meaning: "enrolled, revoked, another version or config, or a condition began, within",
+  }),
+  seconds("expires", "<", "expiresWithinSeconds", {
+    example: "3d",
+    meaning: "certificate expires within, or has expired",
+  }),
+  expiresIn,
+  single(
+    { key: "dropped", part: "droppedMoreThan", example: "0", meaning: "dropped records, in all, more than" },
+    ">",
+    {
+      read: parseCount,
+      write: String,
+      fault: "A count is a whole number, like 0 or 1000.",
+    },
+  ),
+  single({ key: "queue", part: "queueAbovePercent", example: "50%", meaning: "queue fuller than, of its limit" }, ">", {
+    read: parsePercent,
+    write: (percent) => `${percent}%`,
+    fault: "A fill level is a share like 50%, or a size like 10MiB.",
+  }),
+  single({ key: "queue", part: "queueAboveBytes", example: "10MiB", meaning: "queue larger than" }, ">", {
+    read: parseSize,
+    write: writeSize,
+    fault: "A fill level is a share like 50%, or a size like 10MiB.",
+  }),
   names("rollout", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
 ];
 
 /** Returns why the report would reject a text, for the person who typed it; undefined if it accepts it. */
-export const textFault = (
-  field: "text" | "device" | "identity" | "platform" | "version",
-  text: string,
-): string | undefined => {
+export const textFault = (field: TextPart, text: string): string | undefined => {
   const { charactersMax, value } = filterParts[field];
   if (text.length > charactersMax) return `Too long: at most ${charactersMax} characters.`;
   return v.is(value, text) ? undefined : "Control characters cannot be searched for.";

@@ -1,5 +1,5 @@
 import { createEffect, createMemo, createSignal, createUniqueId, For, on, Show } from "solid-js";
-import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
 import { type Fault, parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
 import { pillsOf, serialiseFilter } from "../../../../proto/fleet-health/query-language/serialise.ts";
 import { keepText, readKeptText } from "../../browser/kept-text.ts";
@@ -23,7 +23,7 @@ export const QueryBar = (props: {
   const optionId = (index: number) => `${id}-option-${index}`;
   let input!: HTMLInputElement;
 
-  const applied = createMemo(() => serialiseFilter(props.filter));
+  const applied = createMemo(() => serialiseFilter(props.filter, new Date()));
   // Kept through a reload and a new sign-in, until it is applied.
   const [query, setQuery] = createSignal(readKeptText("query", applied()) ?? applied());
   const [cursor, setCursor] = createSignal(0);
@@ -32,8 +32,9 @@ export const QueryBar = (props: {
   const [active, setActive] = createSignal(-1);
   // A fault appears once the cursor has left its word, or after Enter.
   const [submitted, setSubmitted] = createSignal(false);
-  const parsed = createMemo(() => parseQuery(query()));
-  const pending = () => parsed().faults.length > 0 || serialiseFilter(parsed().filter) !== applied();
+  const parsed = createMemo(() => parseQuery(query(), new Date()));
+  const paramsOf = (filter: FleetFilter) => String(filterToParams(filter));
+  const pending = () => parsed().faults.length > 0 || paramsOf(parsed().filter) !== paramsOf(props.filter);
   createEffect(
     on(
       applied,
@@ -49,7 +50,7 @@ export const QueryBar = (props: {
   const suggestions = createMemo(() =>
     open() ? suggest(query(), cursor(), props.values) : { from: 0, to: 0, items: [] },
   );
-  const pills = createMemo(() => pillsOf(props.filter));
+  const pills = createMemo(() => pillsOf(props.filter, new Date()));
   const shown = () => open() && suggestions().items.length > 0;
   const faults = createMemo(() =>
     parsed().faults.filter(({ from, to }) => submitted() || !focused() || cursor() < from || cursor() > to),

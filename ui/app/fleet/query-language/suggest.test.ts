@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
+import { terms } from "../../../../proto/fleet-health/query-language/terms.ts";
 import { suggest, takeSuggestion } from "./suggest.ts";
 
 describe("suggestions", () => {
@@ -33,22 +34,12 @@ describe("suggestions", () => {
   const words = (marked: string) =>
     suggest(marked.replace("|", ""), marked.indexOf("|"), values).items.map(({ word }) => word);
 
+  const keys = terms.map(({ key, operators }) => `${key}${operators[0]}`);
+
   it.each<[string, string[]]>([
-    [
-      "|",
-      [
-        "state:",
-        "device:",
-        "identity:",
-        "platform:",
-        "version:",
-        "label.",
-        "drift:",
-        "heartbeat:",
-        "forwarding:",
-        "hb>",
-      ],
-    ],
+    ["|", keys],
+    ["web |", keys],
+    ["d|", ["device:", "desired:", "drift:", "dropped>"]],
     ["la|", ["label.", "label.env:", "label.Team:"]],
     ["label.t|", ["label.Team:"]],
     ["-env|", ["-label.env:"]],
@@ -56,10 +47,9 @@ describe("suggestions", () => {
     ["-label.Team:Web,d|", ["-label.Team:Web,db"]],
     ["env:|", ["label.env:prod", "label.env:staging"]],
     ["label.ENV:|", []],
-    ["d|", ["device:", "drift:", "desired:"]],
     ["st|", ["state:", "state:stale"]],
     ["web dri|", ["drift:", "drift:drifted"]],
-    ["-d|", ["-device:", "-drift:", "-desired:"]],
+    ["-d|", ["-device:", "-desired:", "-drift:", "-dropped>"]],
     ["state:re|", ["state:revoked", "state:renewal_failed"]],
     ["-state:he|", ["-state:healthy"]],
     ["state:stale,re|", ["state:stale,revoked", "state:stale,renewal_failed"]],
@@ -72,7 +62,11 @@ describe("suggestions", () => {
     ["forwarding:|", ["forwarding:forwarding", "forwarding:stopped", "forwarding:never"]],
     ["hb>1|", ["hb>10m", "hb>1h", "hb>1d"]],
     ["version:1.4.0,1|", ['version:1.4.0,"1.3 beta"']],
-    ["expires:|", ["expires<1d", "expires<3d", "expires<7d", "expires<30d"]],
+    ["expires<|", ["expires<1d", "expires<3d", "expires<7d", "expires<30d"]],
+    ["expires:we|", ["expires:weekend"]],
+    ["version>=1|", ["version>=1.4.0", 'version>="1.3 beta"']],
+    ["queue>|", ["queue>50%", "queue>80%", "queue>1MiB", "queue>10MiB"]],
+    ["hb:1|", ["hb>10m", "hb>1h", "hb>1d", "hb<10m", "hb<1h", "hb<1d"]],
     ["device:w|", []],
     ["colour:|", []],
     ['"st|', []],
@@ -111,7 +105,7 @@ describe("suggestions", () => {
         (begun, index) => {
           const found = suggest(begun, begun.length, values);
           const item = found.items[index];
-          if (item?.whole) expect(parseQuery(takeSuggestion(begun, found, item).query).faults).toEqual([]);
+          if (item?.whole) expect(parseQuery(takeSuggestion(begun, found, item).query, new Date()).faults).toEqual([]);
         },
       ),
     ));

@@ -25,6 +25,8 @@ export interface Suggestion {
   /** Replaces the word under the cursor. */
   word: string;
   meaning: string;
+  /** A value, for a key. */
+  example?: string;
   /** How many hosts it finds, if known. */
   count?: number | undefined;
   /** Whether the word is complete, so that a space follows. A key alone is not. */
@@ -48,7 +50,8 @@ export const suggest = (query: string, cursor: number, values: FleetValues): Sug
   const items = begun.includes('"')
     ? []
     : itemsFor(begun, values).filter((item) => item.word !== query.slice(from, to));
-  return { from, to, items: items.slice(0, suggestionsMax) };
+  // Before anything is typed, the list is the language.
+  return { from, to, items: begun === "" ? items : items.slice(0, suggestionsMax) };
 };
 
 /** Returns the query and the cursor after taking a suggestion. */
@@ -69,18 +72,23 @@ const itemsFor = (begun: string, values: FleetValues): Suggestion[] => {
   const known = termsOf(parts.key);
   // People type a label's key without its prefix first.
   const found = known.length > 0 ? known : termsOf(`label.${parts.key}`);
-  return found.flatMap((term) => valueItems(term, `${minus}${term.key}${term.operators[0]}`, parts.value, values));
+  const fitting = found.filter(({ operators }) => operators.includes(parts.operator));
+  return (fitting.length > 0 ? fitting : found).flatMap((term) => {
+    const operator = fitting.length > 0 ? parts.operator : term.operators[0];
+    return valueItems(term, `${minus}${term.key}${operator}`, parts.value, values);
+  });
 };
 
 /** Suggests keys that begin so, then states and kinds of drift, which people type without their key. */
 const keyItems = (begun: string, values: FleetValues): Suggestion[] => {
   const negated = begun.startsWith("-");
   const stem = negated ? begun.slice(1) : begun;
-  const keys = terms
+  const keys: Suggestion[] = terms
     .filter(({ key }) => key.startsWith(stem))
-    .map(({ key, operators, meaning }) => ({
+    .map(({ key, operators, meaning, example }) => ({
       word: `${negated ? "-" : ""}${key}${operators[0]}`,
       meaning: negated ? `not: ${meaning}` : meaning,
+      example,
       whole: false,
     }));
   if (stem.length < 2) return keys;
@@ -155,6 +163,8 @@ const valueItem = (word: string, meaning: string, count?: number): Suggestion =>
   whole: true,
 });
 
+const ages = ["3m", "10m", "1h", "1d", "7d"];
+
 /** Returns the values that a part is likely to be filtered by, as words without the key. */
 const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
   switch (part) {
@@ -178,8 +188,33 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
       return forwardings.map((kind) => valueItem(kind, forwardingMeanings[kind]));
     case "heartbeat":
       return [valueItem("recent", "last heartbeat is recent")];
+    case "auth":
+      return [
+        valueItem("failed", "an authentication failed in the last 24 h"),
+        valueItem("failing", "and no heartbeat since"),
+      ];
+    case "versionRange":
+      return (values.versions ?? []).map(({ version }) => valueItem(version, ""));
     case "heartbeatOlderThanSeconds":
-      return ["3m", "10m", "1h", "1d", "7d"].map((age) => valueItem(age, "last heartbeat longer ago"));
+      return ages.map((age) => valueItem(age, "last heartbeat longer ago"));
+    case "heartbeatWithinSeconds":
+      return ages.map((age) => valueItem(age, "last heartbeat within"));
+    case "envelopeOlderThanSeconds":
+      return ages.map((age) => valueItem(age, "last envelope longer ago"));
+    case "envelopeWithinSeconds":
+      return ages.map((age) => valueItem(age, "last envelope within"));
+    case "silentSince":
+      return ["today", "yesterday", "1h"].map((time) => valueItem(time, "has forwarded, but nothing since"));
+    case "changedWithinSeconds":
+      return ["10m", "1h", "1d"].map((time) => valueItem(time, "changed within"));
+    case "expires":
+      return ["today", "tomorrow", "weekend"].map((day) => valueItem(day, "certificate expires then"));
+    case "droppedMoreThan":
+      return [valueItem("0", "has dropped records")];
+    case "queueAbovePercent":
+      return ["50%", "80%"].map((share) => valueItem(share, "queue fuller than"));
+    case "queueAboveBytes":
+      return ["1MiB", "10MiB"].map((size) => valueItem(size, "queue larger than"));
     case "expiresWithinSeconds":
       return ["1d", "3d", "7d", "30d"].map((time) => valueItem(time, "certificate expires within"));
     default:
