@@ -1,6 +1,7 @@
 #!/bin/sh
 # Makes the secrets of compose.yaml in $1 (default ./secrets) that can be made here: random passwords and keys, and the database URLs
-# that contain them. POSTGRES_PASSWORD, if set, becomes the database's password. Never replaces a file. Lists what is left to add.
+# that contain them. POSTGRES_PASSWORD, if set, becomes the database's password. Never replaces a file. Gives every file there its
+# owner and mode, also one that somebody added. Lists what is left to add.
 set -eu
 dir=${1:-secrets}
 umask 077
@@ -26,10 +27,11 @@ keep web-database-url "postgres://svc_web:$(cat "$dir/web-database-password")@da
 keep auth-token-secret "$(random)"
 keep session-secret "$(random)"
 # The programs run as user 1000 and reject keys that others can read.
+chmod 0600 "$dir"/*
 [ "$(id -u)" != 0 ] || chown -R 1000:1000 "$dir"
 
 missing=""
 for file in idp-client-secret service-account.json ingest.crt ingest.key enrollment-ca.crt enrollment-ca.key; do
   [ -s "$dir/$file" ] || missing="$missing $dir/$file"
 done
-[ -z "$missing" ] || echo "make-secrets: add these files before you start (docs/install.md):$missing"
+[ -z "$missing" ] || echo "make-secrets: add these files, then run this again (docs/compose.md):$missing"

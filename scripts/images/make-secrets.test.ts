@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -37,6 +37,16 @@ it("makes random secrets that only their user can read, and lists the files that
   expect(new Set(values).size).toBe(random.length);
   expect(await read("database-url")).toBe(`postgres://svc:${values[0]}@database:5432/svc`);
   expect(await read("web-database-url")).toBe(`postgres://svc_web:${values[1]}@database:5432/svc`);
+});
+
+it("protects files that were added, when it runs again", async () => {
+  await make();
+  const path = join(dir, "secrets", "ingest.key");
+  await writeFile(path, "a key", { mode: 0o644 });
+  const { output } = await make();
+  expect(output).not.toContain("ingest.key");
+  const { mode, uid } = await stat(path);
+  expect([mode & 0o777, uid]).toEqual([0o600, process.getuid?.() === 0 ? 1000 : process.getuid?.()]);
 });
 
 it("never replaces a file", async () => {
