@@ -17,7 +17,7 @@ BEGIN
 	-- Outer joins on unique keys: the planner leaves out those whose columns a statement does not use.
 	CREATE VIEW "chat"."fleet" AS
 	SELECT f.identity_id, f.identity, f.device_id, coalesce(h.hostname, i.hostname) AS hostname, f.platform, f.version,
-		p.id AS policy_id, p.name AS policy, f.enrolled_at, i.revoked_at,
+		l.labels, p.id AS policy_id, p.name AS policy, f.enrolled_at, i.revoked_at,
 		f.last_heartbeat_at, f.last_envelope_at, f.revoked_from, f.expired_from, f.expiring_from, f.renewal_failed, f.config_invalid,
 		f.queue_at_risk, f.drift,
 		f.certificate_id, c.status AS certificate_status, c.not_after AS certificate_not_after,
@@ -30,6 +30,7 @@ BEGIN
 		i.last_auth_failure_at, i.last_auth_failure_reason,
 		g.ranges AS gap_ranges, g.records_max AS gap_records_max, g.last_at AS gap_last_at
 	FROM "fleet_host" f
+	LEFT JOIN "label_set" l ON l.id = f.label_set_id
 	LEFT JOIN "collector_identity" i ON i.id = f.identity_id
 	LEFT JOIN "enrollment_policy" p ON p.id = i.policy_id
 	LEFT JOIN "certificate" c ON c.id = f.certificate_id
@@ -65,7 +66,7 @@ BEGIN
 
 	CREATE VIEW "chat"."enrollment_policies" AS
 	SELECT id, name, description, allowed_identity_prefixes, allowed_platforms, allowed_source_cidrs, certificate_ttl_seconds,
-		max_enrollments, max_enrollments_per_hour, enrollment_count, reenrollment, created_at, frozen_at
+		max_enrollments, max_enrollments_per_hour, enrollment_count, reenrollment, labels, created_at, frozen_at
 	FROM "enrollment_policy";
 
 	-- Hosts that are not enrolled may forward too: their host id is their identity.

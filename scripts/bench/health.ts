@@ -27,6 +27,12 @@ const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
   "search broadly": { text: ["dc-3"], query: "q=dc-3" },
   "search in vain": { text: ["nowhere"], query: "q=nowhere" },
   version: { version: ["0.9.0"], query: "version=0.9.0" },
+  "a label": { label: ["env:prod"], query: "label=env:prod" },
+  "three labels": {
+    label: ["env:dev", "region:dc-3", "team:web"],
+    query: "label=env:dev&label=region:dc-3&label=team:web",
+  },
+  "without a label": { notLabel: ["env:*"], query: "not_label=env:*" },
   drifted: { drift: ["drifted"], query: "drift=drifted" },
   silent: { heartbeatOlderThanSeconds: 600, query: "heartbeat_older_than_seconds=600" },
   expiring: { expiresWithinSeconds: 259_200, query: "expires_within_seconds=259200" },

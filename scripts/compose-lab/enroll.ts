@@ -39,6 +39,7 @@ export const enroll = async (): Promise<void> => {
       { type: "host_metrics", interval_seconds: 10 },
     ]),
   );
+  config.set("labels", config.createNode({ env: "lab" }));
   await writeFile(configFile, config.toString({ lineWidth: 0 }));
   process.stdout.write("the host `lab` is enrolled\n");
 };

@@ -61,13 +61,15 @@ export const startDeployment = async (
   cleanup.defer(() => edge.close());
 
   context.progress("enrolling three hosts through the edge");
-  const usual = { name: "demo hosts", allowed_identity_prefixes: [identityPrefix], max_enrollments: 3 };
+  const labels = { env: "demo", region: "loopback" };
+  const usual = { name: "demo hosts", allowed_identity_prefixes: [identityPrefix], max_enrollments: 3, labels };
   const { token } = await createPolicyWithToken(api, { ...usual, ...policy }, { ttl_seconds: 600, max_uses: 3 });
   const [shopGrpc = "", shopHttp = "", cartHttp = ""] = otlpPorts.map((port) => `127.0.0.1:${port}`);
   const lines = await createLineWriter(join(dir, "app"), rotatedMax);
   await mkdir(join(dir, "hosts"));
   const start = async (name: string, source: object): Promise<EnrolledCollector> => {
-    const host = { name, dir: join(dir, "hosts", name), token, sources: [source] };
+    const own = { team: name === "web" ? "storefront" : "payments" };
+    const host = { name, dir: join(dir, "hosts", name), token, sources: [source], labels: own };
     const collector = await enrollCollector(host, { ...core, edgeUrl: edge.url, identityPrefix });
     collector.start();
     return collector;

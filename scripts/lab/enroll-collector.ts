@@ -5,6 +5,7 @@ import type { Credentials } from "../../collector/identity/credentials.ts";
 import { openIdentityDirectory } from "../../collector/identity/identity-directory.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
+import type { Labels } from "../../proto/labels.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabCore } from "./lab-core.ts";
 import type { Command, Running } from "./processes.ts";
@@ -26,6 +27,8 @@ export interface Enrollment {
   dir: string;
   token: string;
   sources: readonly object[];
+  /** None by default. */
+  labels?: Labels;
   /** How to run the collector; the bundled program by default. */
   command?: Command;
   /** The user that the command runs as, if not that of this process. */
@@ -38,9 +41,9 @@ export interface EnrollmentTarget extends Pick<LabCore, "ingestEndpoint" | "pki"
   identityPrefix: string;
 }
 
-/** Runs the collector's own `enroll` command, then adds the sources to its config and keeps the comments. */
+/** Runs the collector's own `enroll` command, then adds sources and labels to its config and keeps the comments. */
 export const enrollCollector = async (
-  { name, dir, token, sources, command = { args: [programPaths["svc-collector"]] }, owner }: Enrollment,
+  { name, dir, token, sources, labels, command = { args: [programPaths["svc-collector"]] }, owner }: Enrollment,
   { edgeUrl, ingestEndpoint, pki, identityPrefix, processes }: EnrollmentTarget,
 ): Promise<EnrolledCollector> => {
   await mkdir(dir, { recursive: true });
@@ -64,6 +67,7 @@ export const enrollCollector = async (
   const { identity } = JSON.parse(stdout) as { identity: string };
   const config = parseDocument(await readFile(configFile, "utf8"));
   config.set("sources", config.createNode(sources));
+  if (labels !== undefined) config.set("labels", config.createNode(labels));
   await writeFile(configFile, config.toString({ lineWidth: 0 }));
 
   let running: Running | undefined;

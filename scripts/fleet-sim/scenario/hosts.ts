@@ -1,4 +1,5 @@
 import { composeIdentity } from "../../../proto/identity.ts";
+import type { Labels } from "../../../proto/labels.ts";
 import type { Plan } from "./plan.ts";
 import { createRandom } from "./random.ts";
 import { assignRoles, type Role } from "./scenarios.ts";
@@ -12,6 +13,8 @@ export interface Host {
   hostname: string;
   platform: string;
   version: string;
+  /** As its config names them. */
+  labels: Labels;
   /** Whether an admin assigns its config. Of the others some report a desired hash of their own. */
   management: "assigned" | "own_desired" | "none";
 }
@@ -25,6 +28,20 @@ const platforms = [
   ["darwin/arm64", 4],
 ] as const;
 
+const environments = [
+  ["prod", 70],
+  ["staging", 20],
+  ["dev", 10],
+] as const;
+const teams = {
+  api: "platform",
+  batch: "data",
+  cache: "platform",
+  db: "data",
+  edge: "network",
+  web: "storefront",
+} as const satisfies Record<(typeof services)[number], string>;
+
 const needDesired: ReadonlySet<Role> = new Set(["rolled_back", "drifted", "config_broken", "config_unreadable"]);
 
 /** Creates the hosts of a plan, in the order of their indexes. */
@@ -36,7 +53,8 @@ export const createHosts = (plan: Plan): Host[] =>
 /** Creates the host of an index in a role. */
 export const createHost = (plan: Plan, role: Role, index: number): Host => {
   const random = createRandom(plan.seed, "host", index);
-  const deviceId = `${random.pick(sites)}-${random.pick(services)}-${String(index + 1).padStart(4, "0")}`;
+  const [site, service] = [random.pick(sites), random.pick(services)];
+  const deviceId = `${site}-${service}-${String(index + 1).padStart(4, "0")}`;
   return {
     index,
     role,
@@ -45,6 +63,11 @@ export const createHost = (plan: Plan, role: Role, index: number): Host => {
     hostname: `${deviceId}.example.test`,
     platform: random.weighted(platforms),
     version: versionOf(plan, role, random.weighted(plan.versions.usual), index),
+    labels: {
+      env: createRandom(plan.seed, "labels", index).weighted(environments),
+      region: site,
+      team: teams[service],
+    },
     management: managementOf(plan, role, index),
   };
 };

@@ -100,6 +100,7 @@ export const composeReport = (host: Host, at: number, { queue, config, ...status
     next_attempt_at: timestamp(status.renewal.nextAttemptAt),
     last_error: status.renewal.lastError,
   },
+  labels: host.labels,
 });
 
 /** Returns a queue that is filled to this part of its maximum. */
