@@ -12,6 +12,7 @@ const dist = join(root, "dist");
 export const programEntries = {
   "svc-server": "functions/main.ts",
   "svc-collector": "collector/main.ts",
+  "svc-admin": "admin/main.ts",
   "svc-fleet-sim": "scripts/fleet-sim/main.ts",
   "svc-release-manifest": "scripts/release-manifest/main.ts",
   "svc-web": "ui/bff/main.ts",
@@ -24,6 +25,7 @@ export type ProgramName = keyof typeof programEntries;
 export const programPaths = {
   "svc-server": join(dist, "svc-server", "main.mjs"),
   "svc-collector": join(dist, "svc-collector", "main.mjs"),
+  "svc-admin": join(dist, "svc-admin", "main.mjs"),
   "svc-fleet-sim": join(dist, "svc-fleet-sim", "main.mjs"),
   "svc-release-manifest": join(dist, "svc-release-manifest", "main.mjs"),
   "svc-web": join(dist, "svc-web", "main.mjs"),

@@ -174,6 +174,14 @@ export const parts: readonly Part[] = [
   { name: "bff", paths: ["ui/bff/"], imports: [...leaves, "schema"] },
   { name: "ui", paths: ["ui/app/"], imports: ["proto"], types: ["bff"], without: database },
   { name: "client", paths: ["client/"], imports: ["proto"] },
+  {
+    name: "admin",
+    paths: ["admin/"],
+    imports: [...leaves, "client", "version"],
+    without: [...database, ...http],
+    node: true,
+    environment: true,
+  },
   { name: "settings", paths: [], imports: ["*"], node: true, environment: true },
 ];
 

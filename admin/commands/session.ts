@@ -1,0 +1,71 @@
+import { items, listOperatorSessions, revokeOperatorSession, whoami } from "../../client/index.ts";
+import { signInByBrowser } from "../sign-in/browser.ts";
+import { signInByDevice } from "../sign-in/device.ts";
+import type { Action } from "../terminal/command.ts";
+import { connect, fleetUrl } from "../terminal/connect.ts";
+import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { deleteSession, readSession, sessionPath, writeSession } from "../terminal/session-file.ts";
+
+/** `svc-admin login`: stores a token of an hour in a file that only the person may read. */
+export const login: Action<{ device?: boolean }> = async (terminal, { url: given, device }) => {
+  const url = fleetUrl(terminal, given);
+  const token = await (device === true ? signInByDevice : signInByBrowser)(terminal, url);
+  const expiresAt = new Date(terminal.clock.now() + token.expires_in * 1000).toISOString();
+  const { access_token, session_id } = token;
+  writeSession(sessionPath(terminal.env), { url, access_token, session_id, expires_at: expiresAt });
+  const { data } = await whoami({ client: connect(terminal, { url }) });
+  terminal.err.write(`Signed in to ${url} as ${data?.email} (${data?.scopes.join(", ")}) until ${expiresAt}\n`);
+  return undefined;
+};
+
+/** `svc-admin logout`: forgets the token even if core cannot be reached; it expires within the hour. */
+export const logout: Action<object> = async (terminal) => {
+  const path = sessionPath(terminal.env);
+  const session = readSession(path);
+  if (session === null) {
+    terminal.err.write("You are not signed in.\n");
+    return undefined;
+  }
+  deleteSession(path);
+  const { connectFleet } = await import("../../client/connect.ts");
+  const client = connectFleet({ baseUrl: session.url, bearer: session.access_token, fetch: terminal.fetch });
+  const { error } = await revokeOperatorSession({ client, path: { id: session.session_id } });
+  // 401: the session had ended before.
+  if (error === undefined || error.code === "unauthenticated") terminal.err.write("Signed out.\n");
+  else terminal.err.write(`Signed out here. Core could not be told: ${error.detail}\n`);
+  return undefined;
+};
+
+/** `svc-admin whoami`. */
+export const showWhoami: Action<object> = async (terminal, { url, output: format }) => {
+  const { data } = await whoami({ client: connect(terminal, { ...(url === undefined ? {} : { url }) }) });
+  await printRecord(terminal, { format, record: data ?? {} });
+  return undefined;
+};
+
+/** `svc-admin sessions list`. */
+export const showSessions: Action<{ everyone?: boolean }> = async (
+  terminal,
+  { output: format, everyone, ...options },
+) => {
+  const client = connect(terminal, options);
+  const query = everyone === true ? { everyone: "true" as const } : {};
+  const rows = await Array.fromAsync(items(listOperatorSessions, { client, query }));
+  const columns: Column<(typeof rows)[number]>[] = [
+    { title: "id", value: ({ id }) => id },
+    { title: "person", value: ({ email }) => email },
+    { title: "program", value: ({ client_name }) => client_name },
+    { title: "address", value: ({ remote_addr }) => remote_addr },
+    { title: "state", value: ({ state, current }) => (current ? `${state} (this one)` : state) },
+    { title: "expires", value: ({ expires_at }) => expires_at },
+  ];
+  await printRows(terminal, { format, columns, rows });
+  return undefined;
+};
+
+/** `svc-admin sessions revoke`. */
+export const revokeOneSession: Action<object> = async (terminal, options, id = "") => {
+  await revokeOperatorSession({ client: connect(terminal, options), path: { id } });
+  terminal.err.write(`Session ${id} is revoked.\n`);
+  return undefined;
+};

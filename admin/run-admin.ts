@@ -1,0 +1,73 @@
+import { Command, CommanderError, Option } from "commander";
+import { FleetError, type Problem } from "../client/problem.ts";
+import type { Commands } from "./terminal/command.ts";
+import { CommandFailure, type ExitCode, exitCodes } from "./terminal/exit-codes.ts";
+import { formats } from "./terminal/output.ts";
+import type { Terminal } from "./terminal/terminal.ts";
+
+/** Runs one command line and returns its exit code (docs/admin.md). Data goes to stdout, everything else to stderr. */
+export const runAdmin = async (args: readonly string[], terminal: Terminal): Promise<number> => {
+  let exitCode: ExitCode = exitCodes.ok;
+  const program = new Command("svc-admin")
+    .description("Administers a collector fleet: policies, tokens, configs, hosts and the audit log")
+    .option("--url <url>", "address of the fleet; else SVC_ADMIN_URL, else that of the session")
+    .addOption(new Option("-o, --output <format>", "form of the output").choices(formats).default("table"))
+    .option("-y, --yes", "answer questions with yes", false)
+    .showHelpAfterError("(svc-admin --help lists the commands)")
+    .configureOutput({ writeOut: (text) => terminal.out.write(text), writeErr: (text) => terminal.err.write(text) })
+    .exitOverride();
+  const commands: Commands = {
+    add: (path, { summary, options = [], load }) => {
+      const words = path.split(" ");
+      const group = words.length > 1 && !/^[<[]/.test(words[1] ?? "") ? words.shift() : undefined;
+      const parent =
+        group === undefined
+          ? program
+          : (program.commands.find((each) => each.name() === group) ?? program.command(group));
+      const command = parent.command(words.join(" ")).description(summary);
+      for (const option of options) command.addOption(option);
+      command.action(async (...given: unknown[]) => {
+        const names = given.slice(0, -2).flat() as string[];
+        const work = await load();
+        exitCode = (await work(terminal, command.optsWithGlobals(), ...names)) ?? exitCodes.ok;
+      });
+    },
+  };
+  const { declareCommands } = await import("./commands/index.ts");
+  declareCommands(commands);
+  try {
+    await program.parseAsync(args, { from: "user" });
+    return exitCode;
+  } catch (error) {
+    return failureOf(error, terminal);
+  }
+};
+
+const failureOf = (error: unknown, { err, signal }: Terminal): ExitCode => {
+  // Commander has written its message already.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
+  if (signal.aborted) return exitCodes.refused;
+  if (error instanceof CommandFailure) {
+    err.write(`svc-admin: ${error.message}\n`);
+    return error.exitCode;
+  }
+  if (error instanceof FleetError) {
+    err.write(describeProblem(error.problem));
+    return exitCodeOf(error.problem);
+  }
+  throw error;
+};
+
+/** Returns a refusal in words, with what helps and the id that finds it in core's log. */
+export const describeProblem = ({ code, detail, action, request_id, errors = [] }: Problem): string =>
+  [
+    `svc-admin: ${detail}`,
+    ...errors.map(({ path, message }) => `  ${path === "" ? "" : `${path} `}${message}`),
+    `  code ${code}, action ${action}${request_id === "" ? "" : `, request id ${request_id}`}`,
+    "",
+  ].join("\n");
+
+const exitCodeOf = ({ code, status }: Problem): ExitCode => {
+  if (code === "unreachable" || code === "not_core" || status >= 500) return exitCodes.unreachable;
+  return status === 401 ? exitCodes.notSignedIn : exitCodes.refused;
+};

@@ -1,0 +1,78 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { clientName, redeem, type Token } from "./token-endpoint.ts";
+
+const waitMs = 5 * 60_000;
+
+/**
+ * Signs in by the authorization code flow with PKCE (RFC 7636) and a redirect to this machine's loopback interface (RFC 8252). Throws
+ * when the person refuses, after five minutes, and for an answer to another attempt.
+ */
+export const signInByBrowser = async (terminal: Terminal, url: string): Promise<Token> => {
+  const { clock, entropy, err } = terminal;
+  const random = () => entropy.bytes(32).toBase64({ alphabet: "base64url", omitPadding: true });
+  const [codeVerifier, state] = [random(), random()];
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(codeVerifier));
+  const challenge = new Uint8Array(digest).toBase64({ alphabet: "base64url", omitPadding: true });
+
+  const listener = await listenForAnswer(state);
+  try {
+    const redirectUri = `http://127.0.0.1:${listener.port}/callback`;
+    const query = new URLSearchParams({
+      response_type: "code",
+      client_id: "svc-admin",
+      redirect_uri: redirectUri,
+      code_challenge: challenge,
+      code_challenge_method: "S256",
+      state,
+      client_name: clientName(terminal),
+    });
+    const address = `${url}/cli/authorize?${query}`;
+    err.write(`Open this address to sign in, if no browser opens by itself:\n\n  ${address}\n\n`);
+    terminal.openBrowser(address);
+    const late = clock.sleep(waitMs, AbortSignal.any([terminal.signal, listener.answered])).then(() => {
+      throw new CommandFailure(exitCodes.notSignedIn, "nobody allowed the sign-in within five minutes");
+    });
+    const answer = await Promise.race([listener.answer, late]);
+    const code = answer.get("code");
+    if (code === null) throw new CommandFailure(exitCodes.notSignedIn, "you refused the sign-in");
+    const grant = { grant_type: "authorization_code", code, code_verifier: codeVerifier, redirect_uri: redirectUri };
+    const token = await redeem(terminal, url, grant);
+    if ("error" in token) throw new CommandFailure(exitCodes.notSignedIn, token.description || token.error);
+    return token.value;
+  } finally {
+    listener.close();
+  }
+};
+
+/** Listens on a free port of the loopback interface for the answer with this `state`; any other request gets 400 and is ignored. */
+const listenForAnswer = async (state: string) => {
+  const { promise: answer, resolve } = Promise.withResolvers<URLSearchParams>();
+  const answered = new AbortController();
+  const server = createServer((request, response) => {
+    const { pathname, searchParams } = new URL(request.url ?? "/", "http://127.0.0.1");
+    const ours = request.method === "GET" && pathname === "/callback" && searchParams.get("state") === state;
+    response.writeHead(ours ? 200 : 400, { "Content-Type": "text/plain; charset=utf-8", Connection: "close" });
+    response.end(
+      ours ? "You can close this page and go back to the terminal.\n" : "This is not the expected answer.\n",
+    );
+    if (!ours) return;
+    answered.abort();
+    resolve(searchParams);
+  });
+  await new Promise<void>((done, fail) => {
+    server.once("error", fail);
+    server.listen(0, "127.0.0.1", done);
+  });
+  return {
+    port: (server.address() as AddressInfo).port,
+    answer,
+    answered: answered.signal,
+    close: () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+};

@@ -1,0 +1,51 @@
+import * as v from "valibot";
+import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+
+const Token = v.object({ access_token: v.string(), expires_in: v.number(), session_id: v.string() });
+
+/** A token of a new session. */
+export type Token = v.InferOutput<typeof Token>;
+
+const Refusal = v.object({ error: v.string(), error_description: v.optional(v.string(), "") });
+
+/** The result of a request to web's OAuth endpoints: parsed JSON, or the error of RFC 6749, 5.2. */
+export type OAuthAnswer<Value> = { value: Value } | { error: string; description: string };
+
+/** Posts a form. Throws when no fleet answers. */
+export const postForm = async <Schema extends v.GenericSchema>(
+  { fetch, signal }: Pick<Terminal, "fetch" | "signal">,
+  url: string,
+  fields: Readonly<Record<string, string>>,
+  schema: Schema,
+): Promise<OAuthAnswer<v.InferOutput<Schema>>> => {
+  const unreachable = (message: string, cause?: unknown) =>
+    new CommandFailure(exitCodes.unreachable, message, { cause });
+  const response = await fetch(url, {
+    method: "POST",
+    body: new URLSearchParams(fields),
+    redirect: "error",
+    signal,
+  }).catch((cause: unknown) => {
+    throw unreachable("the fleet cannot be reached", cause);
+  });
+  const body: unknown = await response.json().catch(() => undefined);
+  if (response.ok) {
+    const answer = v.safeParse(schema, body);
+    if (answer.success) return { value: answer.output };
+  }
+  const refusal = v.safeParse(Refusal, body);
+  if (!refusal.success) throw unreachable(`the server at this address is no fleet (status ${response.status})`);
+  return { error: refusal.output.error, description: refusal.output.error_description };
+};
+
+/** Redeems a code for a token. */
+export const redeem = (
+  terminal: Pick<Terminal, "fetch" | "signal">,
+  url: string,
+  grant: Readonly<Record<string, string>>,
+): Promise<OAuthAnswer<Token>> => postForm(terminal, `${url}/oauth/token`, { client_id: "svc-admin", ...grant }, Token);
+
+/** Returns the name that the consent page shows. */
+export const clientName = ({ hostname }: Pick<Terminal, "hostname">): string =>
+  `svc-admin on ${hostname.replace(/\p{Cc}/gu, "")}`.slice(0, 120);

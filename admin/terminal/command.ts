@@ -1,0 +1,27 @@
+import type { Option } from "commander";
+import type { ExitCode } from "./exit-codes.ts";
+import type { Format } from "./output.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** The options that every command takes. */
+export interface GlobalOptions {
+  url?: string;
+  output: Format;
+  yes: boolean;
+}
+
+/** A command's work: its arguments and options, parsed. */
+export type Action<Options> = (
+  terminal: Terminal,
+  options: GlobalOptions & Options,
+  ...args: string[]
+) => Promise<ExitCode | undefined>;
+
+/** Adds commands to the program; each loads its work only when it runs, so that `--help` is fast. */
+export interface Commands {
+  /** Declares a command: its name with arguments, such as `policies show <id>`; `load` imports its work. */
+  add<Options>(
+    path: string,
+    declare: { summary: string; options?: readonly Option[]; load: () => Promise<Action<Options>> },
+  ): void;
+}

@@ -1,0 +1,46 @@
+import { readFileSync } from "node:fs";
+import { connectFleet, type FleetClient } from "../../client/index.ts";
+import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import { CommandFailure, exitCodes } from "./exit-codes.ts";
+import { readSession, sessionPath } from "./session-file.ts";
+import type { Terminal } from "./terminal.ts";
+
+/** Returns `--url`, `SVC_ADMIN_URL` or the address of the session, without a slash at its end. Throws for one that leaks a token. */
+export const fleetUrl = (terminal: Pick<Terminal, "env">, given: string | undefined): string => {
+  const url = given ?? terminal.env.SVC_ADMIN_URL ?? readSession(sessionPath(terminal.env))?.url;
+  if (url === undefined || url === "")
+    throw new CommandFailure(exitCodes.usage, "name the fleet: --url https://fleet.example.com, or SVC_ADMIN_URL");
+  if (!isConfidentialUrl(url))
+    throw new CommandFailure(exitCodes.usage, "the address must be https://, or http:// of this machine");
+  return url.replace(/\/+$/, "");
+};
+
+/** Connects with `SVC_ADMIN_TOKEN_FILE`, else with the session of `svc-admin login`. Throws when neither is there or valid. */
+export const connect = (terminal: Terminal, { url: given }: { url?: string }): FleetClient => {
+  const { env, clock, fetch } = terminal;
+  const baseUrl = fleetUrl(terminal, given);
+  const file = env.SVC_ADMIN_TOKEN_FILE;
+  const bearer = file ? () => readToken(file) : sessionToken(env, baseUrl, clock.now());
+  return connectFleet({ baseUrl, bearer, fetch, throwOnError: true });
+};
+
+/** Read for each request: a job that rotates tokens replaces the file. */
+const readToken = (file: string): string => {
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch (cause) {
+    throw new CommandFailure(exitCodes.notSignedIn, "SVC_ADMIN_TOKEN_FILE cannot be read", { cause });
+  }
+};
+
+const sessionToken = (env: Terminal["env"], baseUrl: string, now: number): string => {
+  const session = readSession(sessionPath(env));
+  const signIn = `svc-admin login --url ${baseUrl}`;
+  if (session === null) throw new CommandFailure(exitCodes.notSignedIn, `you are not signed in: ${signIn}`);
+  // The token of one fleet is never sent to another.
+  if (session.url !== baseUrl)
+    throw new CommandFailure(exitCodes.notSignedIn, `you are signed in to ${session.url}: ${signIn}`);
+  if (Date.parse(session.expires_at) <= now)
+    throw new CommandFailure(exitCodes.notSignedIn, `your session has expired: ${signIn}`);
+  return session.access_token;
+};

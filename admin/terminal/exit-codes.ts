@@ -1,0 +1,27 @@
+/** The exit codes of svc-admin (docs/admin.md). */
+export const exitCodes = {
+  ok: 0,
+  /** Core refused, or the answer is no: a rollout that failed, a chain that does not verify. */
+  refused: 1,
+  /** The command line is not valid. */
+  usage: 2,
+  notSignedIn: 3,
+  /** No answer, or one of another server. */
+  unreachable: 4,
+  /** Some of several changes were refused. */
+  partial: 5,
+} as const;
+
+/** One of the exit codes. */
+export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
+
+/** Ends a command with a message on stderr and an exit code. */
+export class CommandFailure extends Error {
+  override readonly name = "CommandFailure";
+  readonly exitCode: ExitCode;
+
+  constructor(exitCode: ExitCode, message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.exitCode = exitCode;
+  }
+}

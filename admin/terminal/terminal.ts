@@ -1,0 +1,55 @@
+import { spawn } from "node:child_process";
+import { hostname } from "node:os";
+import { createInterface } from "node:readline/promises";
+import { type Clock, systemClock } from "../../kit/clock.ts";
+import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
+
+/** Everything outside of the process that a command uses. Data goes to `out`, everything else to `err`. */
+export interface Terminal {
+  env: Readonly<Record<string, string | undefined>>;
+  out: { write(text: string): unknown };
+  err: { write(text: string): unknown };
+  /** Whether somebody can answer a question. */
+  isInteractive: boolean;
+  hostname: string;
+  clock: Clock;
+  entropy: Entropy;
+  fetch: typeof globalThis.fetch;
+  /** Aborts on SIGINT and SIGTERM. */
+  signal: AbortSignal;
+  /** Returns the line that the person types. */
+  ask(question: string): Promise<string>;
+  /** Opens an address in the person's browser; does nothing where there is none. */
+  openBrowser(url: string): void;
+}
+
+/** Returns the terminal of this process. */
+export const systemTerminal = (): Terminal => {
+  const stop = new AbortController();
+  for (const name of ["SIGINT", "SIGTERM"] as const) process.once(name, () => stop.abort(new Error(name)));
+  return {
+    env: process.env,
+    out: process.stdout,
+    err: process.stderr,
+    isInteractive: process.stdin.isTTY === true && process.stderr.isTTY === true,
+    hostname: hostname(),
+    clock: systemClock,
+    entropy: systemEntropy,
+    fetch: globalThis.fetch,
+    signal: stop.signal,
+    ask: async (question) => {
+      const lines = createInterface({ input: process.stdin, output: process.stderr });
+      try {
+        return await lines.question(question, { signal: stop.signal });
+      } finally {
+        lines.close();
+      }
+    },
+    openBrowser: (url) => {
+      const command = process.platform === "darwin" ? "open" : "xdg-open";
+      const child = spawn(command, [url], { stdio: "ignore", detached: true });
+      child.on("error", () => undefined);
+      child.unref();
+    },
+  };
+};
