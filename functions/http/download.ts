@@ -19,6 +19,28 @@ export interface Download {
 /** The media type of a CSV file with the names of its columns. */
 export const csvType = "text/csv; charset=utf-8; header=present";
 
+const filterCharactersMax = 120;
+
+/**
+ * Returns the name of a file with the filter that was asked for, and the time in UTC: `stale_platform-linux-amd64_20261120T164503Z.csv`.
+ * What a file system could misread becomes `-`.
+ */
+export const downloadName = (
+  name: string,
+  asked: Readonly<Record<string, unknown>>,
+  at: Date,
+  extension: string,
+): string => {
+  const plain = (text: string) => text.replaceAll(/[^A-Za-z0-9.]+/g, "-").replaceAll(/^[-.]+|[-.]+$/g, "");
+  const filters = Object.entries(asked)
+    .filter(([, value]) => value !== undefined)
+    .map(([parameter, value]) => `_${plain(`${parameter} ${[value].flat().join(" ")}`)}`)
+    .join("");
+  const shortened = filters.length > filterCharactersMax ? `${filters.slice(0, filterCharactersMax)}...` : filters;
+  const time = at.toISOString().replaceAll(/[-:]|\.\d+/g, "");
+  return `${plain(name)}${shortened}_${time}.${extension}`;
+};
+
 /**
  * Creates the responder of a route that streams files with backpressure. `open` runs once the operator has a slot. Throws 429
  * `too_many_exports` beyond eight concurrent downloads of one operator.

@@ -19,8 +19,8 @@ describe("an export of the health report", () => {
       const { status, headers, body } = await download(`kind=${kind}`);
       expect(status).toBe(200);
       expect(headers.get("content-type")).toBe("text/csv; charset=utf-8; header=present");
-      const date = new Date(test.clock.now()).toISOString().slice(0, 10);
-      const name = `fleet-${kind.replace("_", "-")}-${date}.csv`;
+      const time = new Date(test.clock.now()).toISOString().replaceAll(/[-:]|\.\d+/g, "");
+      const name = `fleet-${kind.replace("_", "-")}_${time}.csv`;
       expect(headers.get("content-disposition")).toBe(`attachment; filename="${name}"`);
       expect(headers.get("cache-control")).toBe("no-store");
       expect(body.endsWith("\r\n")).toBe(true);

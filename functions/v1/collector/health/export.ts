@@ -4,7 +4,7 @@ import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { exportFleet } from "../../../domain/fleet/export-fleet.ts";
 import { csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType, viewsOf } from "../../../http/download.ts";
+import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { exportColumns, labelColumns } from "./export-csv.ts";
@@ -33,7 +33,7 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
         const { rules, labels, batches } = await exportFleet(core, { kind, filter, operator: caller, origin, asked });
         return {
           type: csvType,
-          fileName: `fleet-${kind.replaceAll("_", "-")}-${rules.now.toISOString().slice(0, 10)}.csv`,
+          fileName: downloadName(`fleet-${kind}`, asked, rules.now, "csv"),
           texts: csvTexts(
             [...exportColumns[kind], ...labelColumns(labels)],
             viewsOf(batches, (row) => healthRowView(row, rules.thresholds, rules.now)),
