@@ -1,5 +1,7 @@
 import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
+import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
+import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import type { Executor } from "./database.ts";
 import { anyOf, insertRows, type Paged, type PageRequest, paged, pageOf, substring } from "./query-parts.ts";
 
@@ -37,6 +39,21 @@ export const lockIdentitiesByName = async (
   const rows = await db.select().from(collectorIdentity).where(anyOf(identity, names)).orderBy(id).for("no key update");
   return new Map(rows.map((row) => [row.identity, row]));
 };
+
+/** Finds the policy of an identity, and every error of the config that its last heartbeat reports. */
+export const findHostBackground = async (db: Executor, id: string) => {
+  const { id: policyId, name: policyName, reenrollment } = enrollmentPolicy;
+  const [row] = await db
+    .select({ policyId, policyName, reenrollment, configErrors: collectorHealth.configErrors })
+    .from(collectorIdentity)
+    .innerJoin(enrollmentPolicy, eq(policyId, collectorIdentity.policyId))
+    .leftJoin(collectorHealth, eq(collectorHealth.identityId, collectorIdentity.id))
+    .where(eq(collectorIdentity.id, id));
+  return row;
+};
+
+/** What `findHostBackground` finds. */
+export type HostBackground = NonNullable<Awaited<ReturnType<typeof findHostBackground>>>;
 
 /** Inserts identities. */
 export const insertIdentities = async (db: Executor, rows: readonly EnrolledIdentity[]): Promise<void> => {

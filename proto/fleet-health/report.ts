@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { IsoTimestamp } from "../values.ts";
+import { Id, IsoTimestamp } from "../values.ts";
 import { FleetHealthRow } from "./row.ts";
 import { fleetStates } from "./vocabulary.ts";
 
@@ -71,6 +71,10 @@ export const FleetHealthDetail = v.strictObject({
   generated_at: IsoTimestamp,
   thresholds: FleetThresholdsView,
   item: FleetHealthRow,
+  /** Every error of the config file, as the last heartbeat reports them; empty for a valid config. */
+  config_errors: v.array(v.string()),
+  /** The policy of its last enrollment. `deny` rejects an enrollment while the host has an active certificate. */
+  policy: v.strictObject({ id: Id, name: v.string(), reenrollment: v.picklist(["deny", "replace"]) }),
   /** Newest first: events of the identity, its certificates and its config. */
   history: v.array(FleetHistoryEvent),
 });

@@ -17,6 +17,7 @@ import {
 } from "../../store/fleet-report.ts";
 import type { FleetRules, FleetThresholds } from "../../store/fleet-rows.ts";
 import { isSupported } from "../../store/fleet-versions.ts";
+import { findHostBackground, type HostBackground } from "../../store/identities.ts";
 
 /** The parts of core that read the fleet. */
 export type FleetCore = Pick<Core, "db" | "clock" | "config">;
@@ -76,16 +77,17 @@ export const countFacets = async (
   return { rules, counts: await countFleet(core.db, rules, filter) };
 };
 
-/** Returns one host and its audit events, newest first. Throws 404 `not_found`. */
+/** Returns one host with its policy, its config errors and its audit events, newest first. Throws 404 `not_found`. */
 export const reportHost = async (
   core: FleetCore,
   identityId: string,
-): Promise<{ rules: FleetRules; row: FleetRow; history: CollectorEvent[] }> => {
+): Promise<{ rules: FleetRules; row: FleetRow; background: HostBackground; history: CollectorEvent[] }> => {
   const rules = await readFleetRules(core);
-  const [row, history] = await Promise.all([
+  const [row, background, history] = await Promise.all([
     findFleetRow(core.db, rules, identityId),
+    findHostBackground(core.db, identityId),
     findCollectorEvents(core.db, identityId, historyMax),
   ]);
-  if (row === undefined) throw new Problem("not_found", { detail: "No such collector" });
-  return { rules, row, history };
+  if (row === undefined || background === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  return { rules, row, background, history };
 };

@@ -8,8 +8,11 @@ import {
   formatDay,
   formatDuration,
   formatShare,
+  formatShortTimestamp,
   formatTimestamp,
+  formatTiny,
   formatUntil,
+  plainName,
   plainText,
 } from "./format.ts";
 
@@ -51,6 +54,20 @@ describe("times", () => {
     ["", "unknown"],
   ])("writes the due time %s as %s", (at, text) => expect(formatUntil(at, now)).toBe(text));
 
+  it("writes absolute times in local time with their offset", () => {
+    const at = "2026-11-20T16:45:03.250Z";
+    const minutes = -new Date(at).getTimezoneOffset();
+    const shifted = new Date(Date.parse(at) + minutes * 60_000).toISOString();
+    expect(formatTimestamp(at, "local").slice(0, 19)).toBe(shifted.slice(0, 19).replace("T", " "));
+    expect(Date.parse(formatTimestamp(at, "local").replace(" ", "T").replace(" ", ""))).toBe(Date.parse(at) - 250);
+    expect(formatTimestamp("soon", "local")).toBe("unknown");
+  });
+
+  it("writes the date only of another day", () => {
+    expect(formatShortTimestamp("2026-11-20T00:00:00Z", now, "utc")).toBe("00:00:00");
+    expect(formatShortTimestamp("2026-11-19T23:59:59Z", now, "utc")).toBe("2026-11-19 23:59");
+  });
+
   it("writes absolute times in UTC", () => {
     expect(formatTimestamp("2026-11-20T16:45:03.250Z")).toBe("2026-11-20 16:45:03 UTC");
     expect(formatTimestamp("2026-11-20T23:30:00.000-02:00")).toBe("2026-11-21 01:30:00 UTC");
@@ -62,6 +79,14 @@ describe("times", () => {
 });
 
 describe("amounts", () => {
+  it.each([
+    [999, "999"],
+    [9499, "9.4k"],
+    [31_999, "31k"],
+    [1_000_000, "1M"],
+    [Number.NaN, "unknown"],
+  ])("shortens the count %d to four characters, %s", (count, text) => expect(formatTiny(count)).toBe(text));
+
   it.each([
     [0, "0"],
     [999, "999"],
@@ -106,5 +131,11 @@ describe("amounts", () => {
     expect(plainText("\u202eevil\u2066-1")).toBe("[U+202E]evil[U+2066]-1");
     expect(plainText("edge\u200b-\u00ad0\ufeff1\u{e0041}")).toBe("edge[U+200B]-[U+00AD]0[U+FEFF]1[U+E0041]");
     expect(plainText("مضيف-١ 東京 é👩‍💻")).toBe("مضيف-١ 東京 é👩‍💻");
+  });
+
+  it("spells out the spaces of a name that a page would not show", () => {
+    expect(plainName(" web-1 ")).toBe("[U+0020]web-1[U+0020]");
+    expect(plainName("rack 4  left\u00a0\u3000")).toBe("rack 4 [U+0020]left[U+00A0][U+3000]");
+    expect(plainName("rack 4")).toBe("rack 4");
   });
 });

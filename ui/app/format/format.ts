@@ -1,6 +1,6 @@
 /**
- * Amounts, times and names as text. Times are computed from milliseconds and in UTC, so that two people who compare screens see the
- * same text in every time zone and locale.
+ * Amounts, times and names as text, the same in every locale. Absolute times are in UTC unless the operator chose local time, so that
+ * two people who compare screens see the same text; each names its zone.
  */
 
 /** Returns a count with thousands separators, rounded: `9,412`. */
@@ -13,6 +13,14 @@ export const formatCompact = (count: number): string => {
   const [size, unit] = count < 1_000_000 ? [1000, "k"] : [1_000_000, "M"];
   const value = count / size;
   return `${value >= 100 ? Math.floor(value) : Math.floor(value * 10) / 10}${unit}`;
+};
+
+/** Returns a count in at most four characters, never rounded up: `999`, `9.4k`, `31k`, `1.2M`. */
+export const formatTiny = (count: number): string => {
+  if (!Number.isFinite(count) || count < 1000) return formatCount(count);
+  const [size, unit] = count < 1_000_000 ? [1000, "k"] : [1_000_000, "M"];
+  const value = count / size;
+  return `${value >= 10 ? Math.floor(value) : Math.floor(value * 10) / 10}${unit}`;
 };
 
 /** Returns a count with its noun: `1 host`, `9,412 hosts`. */
@@ -79,23 +87,58 @@ export const formatUntil = (at: string | number, now: number): string => {
   return seconds >= 0 ? `in ${formatDuration(seconds)}` : `${formatDuration(seconds)} ago`;
 };
 
-/** Returns the absolute time, to the second: `2026-11-20 16:45:03 UTC`. */
-export const formatTimestamp = (at: string | number): string => {
+/** The zone of absolute times: UTC, or that of this machine. */
+export type TimeZone = "utc" | "local";
+
+/** Returns the date and the time of day in a zone, `["2026-11-20", "16:45:03"]`; undefined for an invalid time. */
+const dateAndTime = (at: string | number, zone: TimeZone): readonly [string, string] | undefined => {
   const date = new Date(milliseconds(at));
-  if (Number.isNaN(date.getTime())) return "unknown";
-  return `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  if (Number.isNaN(date.getTime())) return undefined;
+  const shifted = zone === "utc" ? date : new Date(date.getTime() - date.getTimezoneOffset() * 60_000);
+  const text = shifted.toISOString();
+  return [text.slice(0, -14), text.slice(-13, -5)];
 };
 
-/** Returns the day in UTC: `20 Nov`. */
-export const formatDay = (at: string | number): string => {
-  const date = new Date(milliseconds(at));
-  // RFC 7231: `Fri, 20 Nov 2026 16:45:03 GMT`.
-  return Number.isNaN(date.getTime()) ? "unknown" : date.toUTCString().slice(5, 11).replace(/^0/, "");
+/** Returns the name of a zone at a time: `UTC`, or the offset of this machine, `+01:00`. */
+export const zoneName = (at: string | number, zone: TimeZone): string => {
+  if (zone === "utc") return "UTC";
+  const minutes = -new Date(milliseconds(at)).getTimezoneOffset();
+  const two = (value: number) => String(Math.floor(value)).padStart(2, "0");
+  return `${minutes < 0 ? "-" : "+"}${two(Math.abs(minutes) / 60)}:${two(Math.abs(minutes) % 60)}`;
 };
+
+/** Returns the absolute time, to the second: `2026-11-20 16:45:03 UTC`; in local time with its offset, `2026-11-20 17:45:03 +01:00`. */
+export const formatTimestamp = (at: string | number, zone: TimeZone = "utc"): string => {
+  const parts = dateAndTime(at, zone);
+  return parts === undefined ? "unknown" : `${parts[0]} ${parts[1]} ${zoneName(at, zone)}`;
+};
+
+/** Returns the absolute time without its zone, and without the date on the day of `now`: `16:45:03`, `2026-11-19 16:45`. */
+export const formatShortTimestamp = (at: string | number, now: number, zone: TimeZone): string => {
+  const parts = dateAndTime(at, zone);
+  if (parts === undefined) return "unknown";
+  const [date, time] = parts;
+  return date === dateAndTime(now, zone)?.[0] ? time : `${date} ${time.slice(0, 5)}`;
+};
+
+/** Returns the day: `20 Nov`. */
+export const formatDay = (at: string | number, zone: TimeZone = "utc"): string => {
+  const parts = dateAndTime(at, zone);
+  // RFC 7231: `Fri, 20 Nov 2026 00:00:00 GMT`.
+  return parts === undefined ? "unknown" : new Date(parts[0]).toUTCString().slice(5, 11).replace(/^0/, "");
+};
+
+/** Spaces that a page would not show: at an end, after another one, and those that only look like one. */
+const hiddenSpaces = /^ | $|(?<= ) |(?! )\p{Zs}/gu;
 
 /** Marks that reorder the text around them (UAX #9, section 2) or have no width, except the joiners that scripts use. */
 const invisible = /(?![\u200c\u200d])\p{Cf}/gu;
 
 /** Spells out invisible characters of a host's text, `[U+202E]`, so that no name can look like another one. */
-export const plainText = (text: string): string =>
-  text.replace(invisible, (mark) => `[U+${(mark.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}]`);
+export const plainText = (text: string): string => text.replace(invisible, spellOut);
+
+/** Spells out invisible characters of a name, and the spaces that a page would not show: `[U+0020]web-1`. */
+export const plainName = (text: string): string => plainText(text).replace(hiddenSpaces, spellOut);
+
+const spellOut = (mark: string): string =>
+  `[U+${(mark.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}]`;

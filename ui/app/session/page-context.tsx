@@ -13,6 +13,7 @@ import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { ageMs, type Moment } from "../api/report-state.ts";
 import { createMoment } from "../browser/create-now.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
+import { createTimeZoneChoice, type TimeZoneChoice } from "../browser/time-zone.ts";
 
 /**
  * The state of the page's session. `ended` keeps the session that was known, so that the page keeps what it shows; it becomes `known`
@@ -34,6 +35,8 @@ export interface PageContext {
   secondsLeft: Accessor<number | undefined>;
   /** Whether the operator uses single-key shortcuts. */
   shortcuts: ShortcutSwitch;
+  /** The zone in which every page writes absolute times. */
+  times: TimeZoneChoice;
   /** Requests the session again. */
   reloadSession(): Promise<void>;
 }
@@ -111,7 +114,15 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
     void reloadSession();
   });
   void reloadSession();
-  const context = { api, state, session, secondsLeft, shortcuts: createShortcutSwitch(), reloadSession };
+  const context = {
+    api,
+    state,
+    session,
+    secondsLeft,
+    shortcuts: createShortcutSwitch(),
+    times: createTimeZoneChoice(),
+    reloadSession,
+  };
   return <Context.Provider value={context}>{props.children}</Context.Provider>;
 };
 

@@ -8,6 +8,7 @@ import { SessionEnd } from "../session/session-end.tsx";
 import { SessionGate } from "../session/session-gate.tsx";
 import { Downloads } from "./downloads.tsx";
 import { createPageTitle, productName } from "./page-title.ts";
+import { TimeZoneSwitch } from "./time-zone-switch.tsx";
 
 /** The entries of the navigation that need scope `audit`. A page below one of them, such as a host, marks it as current too. */
 const auditPages = [
@@ -59,6 +60,7 @@ export const Shell = (props: { children?: JSX.Element }) => {
               </form>
             )}
           </Show>
+          <TimeZoneSwitch />
           <ThemeSwitch />
         </div>
       </header>

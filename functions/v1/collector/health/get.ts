@@ -20,11 +20,13 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     replies: { 200: { description: "The collector", schema: FleetHealthDetail } },
     problems: ["not_found"],
     handle: async ({ params }) => {
-      const { rules, row, history } = await reportHost(core, params.identity_id);
+      const { rules, row, background, history } = await reportHost(core, params.identity_id);
       const body: FleetHealthDetail = {
         generated_at: rules.now.toISOString(),
         thresholds: thresholdsView(rules.thresholds),
         item: healthRowView(row, rules.thresholds, rules.now),
+        config_errors: background.configErrors ?? [],
+        policy: { id: background.policyId, name: background.policyName, reenrollment: background.reenrollment },
         history: history.map(eventView),
       };
       return { status: 200, body };

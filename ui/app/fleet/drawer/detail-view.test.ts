@@ -1,22 +1,28 @@
 import { describe, expect, it } from "vitest";
 import { auditActions } from "../../../../proto/audit-actions.ts";
-import { type FleetCondition, fleetConditions } from "../../../../proto/fleet-health/vocabulary.ts";
-import {
-  conditionAdvice,
-  dueView,
-  eventFacts,
-  eventTitle,
-  evidenceParts,
-  hashLines,
-  pastView,
-  queueFacts,
-} from "./detail-view.ts";
+import { type CertificateStatus, fleetConditions } from "../../../../proto/fleet-health/vocabulary.ts";
+import { adviceOn, dueView, eventFacts, eventTitle, hashLines, pastView, queueFacts } from "./detail-view.ts";
 
 const asOf = Date.parse("2026-11-20T16:45:03.000Z");
 
 describe("the drawer", () => {
+  const host = (reenrollment: "deny" | "replace", status: CertificateStatus) => ({
+    policy: { id: "01920000-0000-7000-8000-000000000003", name: "web servers", reenrollment },
+    item: { certificate: { id: "", status, not_after: "", renew_after: "" } },
+  });
+
   it("has advice for every condition", () => {
-    expect(Object.keys(conditionAdvice).sort()).toEqual([...fleetConditions].sort());
+    for (const condition of fleetConditions)
+      expect(adviceOn(condition, host("deny", "active")).length).toBeGreaterThan(20);
+  });
+
+  it("advises to enroll again only where the policy allows it", () => {
+    const again = "enroll the host again with a new bootstrap token.";
+    expect(adviceOn("renewal_failed", host("deny", "expired"))).toContain(`by itself: ${again}`);
+    expect(adviceOn("renewal_failed", host("replace", "active"))).toContain(`by itself: ${again}`);
+    const denied = adviceOn("renewal_failed", host("deny", "active"));
+    expect(denied).toContain("The policy web servers rejects another enrollment (409 identity_exists)");
+    expect(denied).toContain(`revoke the certificate, then ${again}`);
   });
 
   it("shows timestamps relative and absolute", () => {
@@ -103,49 +109,5 @@ describe("the drawer", () => {
       ["n", "0"],
     ]);
     expect(eventFacts({ reason_code: null, details: {} })).toEqual([]);
-  });
-});
-
-const read = (state: FleetCondition, evidence: string) =>
-  evidenceParts({ state, evidence })
-    .map(({ text, exact }) => (exact === undefined ? text : `${text} (${exact})`))
-    .join("");
-
-describe("the evidence of a condition", () => {
-  it.each([
-    [
-      "stale",
-      "last heartbeat 7500 s ago, threshold 180 s",
-      "last heartbeat 2 h 5 min (7500 s) ago, threshold 3 min (180 s)",
-    ],
-    ["stale", "last heartbeat 45 s ago, threshold 30 s", "last heartbeat 45 s ago, threshold 30 s"],
-    [
-      "cert_expiring",
-      "the certificate has 0 s left, threshold 453600 s, and no successor",
-      "the certificate has 0 s left, threshold 5 d 6 h (453600 s), and no successor",
-    ],
-    [
-      "renewal_failed",
-      "the certificate expired 86400 s ago and has no successor",
-      "the certificate expired 1 d (86400 s) ago and has no successor",
-    ],
-    [
-      "queue_at_risk",
-      "the queue holds 99614720 of 104857600 bytes, oldest record 3600 s",
-      "the queue holds 95 MiB of 100 MiB (99614720 of 104857600 bytes), oldest record 1 h (3600 s)",
-    ],
-    [
-      "queue_at_risk",
-      "records were dropped, rejected or lost since the previous heartbeat, 123456 dropped and 7 dead letters in all, up to 4321 lost by a database restore",
-      "records were dropped, rejected or lost since the previous heartbeat, 123,456 (123456) dropped and 7 dead letters in all, up to 4,321 (4321) lost by a database restore",
-    ],
-  ] as const)("of %s, %j, reads %j", (state, evidence, text) => expect(read(state, evidence)).toBe(text));
-
-  it("in a host's own words is left unchanged", () => {
-    for (const [state, evidence] of [
-      ["config_invalid", "sources[0].timeout: must be below 7500 s"],
-      ["renewal_failed", "core answered 503, next attempt in 600 s"],
-    ] as const)
-      expect(evidenceParts({ state, evidence })).toEqual([{ text: evidence }]);
   });
 });

@@ -1,5 +1,5 @@
 import type { AuditAction } from "../../../../proto/audit-actions.ts";
-import type { FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
+import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
 import {
@@ -10,13 +10,13 @@ import {
   formatShare,
   formatTimestamp,
   formatUntil,
+  plainName,
+  type TimeZone,
 } from "../../format/format.ts";
 
-/** The advice to an operator for each condition. */
-export const conditionAdvice: Readonly<Record<FleetCondition, string>> = {
+const conditionAdvice: Readonly<Record<Exclude<FleetCondition, "renewal_failed">, string>> = {
   revoked: "Revocation is final. To bring the host back, enroll it under a new device id.",
   enrolling: "Wait for its first heartbeat. If none comes, check that svc-collector run was started on the host.",
-  renewal_failed: "An expired or rejected certificate does not renew by itself: enroll the host again.",
   stale:
     "Check that the host is up, the collector runs and core is reachable from there: svc-collector status, svc-collector diag.",
   cert_expiring: "The collector should have renewed by now. Its renewal status below shows what prevents it.",
@@ -26,38 +26,16 @@ export const conditionAdvice: Readonly<Record<FleetCondition, string>> = {
     "Records wait, are dropped, rejected or lost. Check that ingest accepts them (svc-collector dead-letters on the host), and that the queue's cap fits the input. What a database restore lost is in the timeline.",
 };
 
-/** A piece of evidence; `exact` is core's own text, where it differs. */
-export interface EvidencePart {
-  text: string;
-  exact?: string;
-}
+/** The parts of a host's detail that decide how it can enroll again. */
+export type AdvisedHost = Pick<FleetHealthDetail, "policy"> & { item: Pick<FleetHealthRow, "certificate"> };
 
-type Condition = Pick<FleetHealthRow["conditions"][number], "state" | "evidence">;
-
-const amounts = /(\d+) s\b|(\d+) of (\d+) bytes|\d{4,}(?= (?:dropped|dead letters|lost)\b)/g;
-
-/** Whether core measured the evidence; a host's own words are left unchanged. */
-const isMeasured = ({ state, evidence }: Condition): boolean =>
-  state !== "config_invalid" && (state !== "renewal_failed" || evidence.startsWith("the certificate expired "));
-
-/** Returns the evidence of a condition with seconds and bytes in larger units: `7500 s` is `2 h 5 min`. */
-export const evidenceParts = (condition: Condition): EvidencePart[] => {
-  const { evidence } = condition;
-  if (!isMeasured(condition)) return [{ text: evidence }];
-  const parts: EvidencePart[] = [];
-  let at = 0;
-  for (const match of evidence.matchAll(amounts)) {
-    const [exact, seconds, bytes, bytesMax] = match;
-    const text =
-      seconds !== undefined
-        ? formatDuration(Number(seconds))
-        : bytes !== undefined
-          ? `${formatBytes(Number(bytes))} of ${formatBytes(Number(bytesMax))}`
-          : formatCount(Number(exact));
-    parts.push({ text: evidence.slice(at, match.index) }, text === exact ? { text } : { text, exact });
-    at = match.index + exact.length;
-  }
-  return [...parts, { text: evidence.slice(at) }].filter(({ text }) => text !== "");
+/** Returns the advice to an operator for a condition. An enrollment is advised only where core accepts it. */
+export const adviceOn = (condition: FleetCondition, { policy, item }: AdvisedHost): string => {
+  if (condition !== "renewal_failed") return conditionAdvice[condition];
+  const failed = "An expired or rejected certificate does not renew by itself";
+  if (item.certificate.status !== "active" || policy.reenrollment === "replace")
+    return `${failed}: enroll the host again with a new bootstrap token.`;
+  return `${failed}. The policy ${plainName(policy.name)} rejects another enrollment (409 identity_exists) while the certificate is active: ask an administrator to revoke the certificate, then enroll the host again with a new bootstrap token.`;
 };
 
 /** A timestamp in words: relative to the time of the report, and absolute. */
@@ -68,15 +46,16 @@ export interface TimestampView {
 }
 
 /** Returns a timestamp in the past; undefined without one. */
-export const pastView = (at: string | null, asOf: number): TimestampView | undefined =>
-  at === null ? undefined : timestampView(formatAgo(at, asOf), at);
+export const pastView = (at: string | null, asOf: number, zone: TimeZone = "utc"): TimestampView | undefined =>
+  at === null ? undefined : timestampView(formatAgo(at, asOf), at, zone);
 
 /** Returns a timestamp that is due. */
-export const dueView = (at: string, asOf: number): TimestampView => timestampView(formatUntil(at, asOf), at);
+export const dueView = (at: string, asOf: number, zone: TimeZone = "utc"): TimestampView =>
+  timestampView(formatUntil(at, asOf), at, zone);
 
-const timestampView = (relative: string, at: string): TimestampView => ({
+const timestampView = (relative: string, at: string, zone: TimeZone): TimestampView => ({
   relative,
-  absolute: formatTimestamp(at),
+  absolute: formatTimestamp(at, zone),
   iso: at,
 });
 

@@ -3,14 +3,15 @@ import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fle
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
 import { formatCount, plainText } from "../../format/format.ts";
+import { usePageContext } from "../../session/page-context.tsx";
+import { evidenceParts } from "../evidence.ts";
 import { driftNames } from "../table/row-view.ts";
 import { CopyButton } from "./copy-button.tsx";
 import {
-  conditionAdvice,
+  adviceOn,
   dueView,
   eventFacts,
   eventTitle,
-  evidenceParts,
   type Fact,
   hashLines,
   pastView,
@@ -26,6 +27,9 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
   const item = () => props.detail.item;
   // Ages count to the time of the report, so that a wrong clock of this machine has no effect.
   const asOf = () => Date.parse(props.detail.generated_at);
+  const { times } = usePageContext();
+  const past = (at: string | null) => pastView(at, asOf(), times.zone());
+  const due = (at: string) => dueView(at, asOf(), times.zone());
   return (
     <>
       <Section title="Why">
@@ -41,9 +45,16 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
                     <Evidence condition={condition()} />
                   </p>
                   <p class="drawer-quiet">
-                    Began <When at={pastView(condition().since, asOf())} />
+                    Began <When at={past(condition().since)} />
                   </p>
-                  <p class="drawer-quiet">{conditionAdvice[condition().state]}</p>
+                  <Show when={condition().state === "config_invalid" && props.detail.config_errors.length > 1}>
+                    <ul class="config-errors" aria-label="All errors of the config">
+                      <Index each={props.detail.config_errors.slice(1)}>
+                        {(error) => <li>{plainText(error())}</li>}
+                      </Index>
+                    </ul>
+                  </Show>
+                  <p class="drawer-quiet">{adviceOn(condition().state, props.detail)}</p>
                 </li>
               )}
             </Index>
@@ -51,16 +62,26 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
         </Show>
       </Section>
 
+      <Section title="Timeline">
+        <Show when={props.detail.history.length > 0} fallback={<p class="drawer-quiet">No events recorded.</p>}>
+          <ol class="timeline">
+            <Index each={props.detail.history}>
+              {(event) => <TimelineEvent event={event()} at={past(event().at)} />}
+            </Index>
+          </ol>
+        </Show>
+      </Section>
+
       <Section title="Signals">
         <dl class="facts">
-          <TimestampFact name="Last heartbeat" at={pastView(item().last_heartbeat_at, asOf())} />
-          <TimestampFact name="Last forwarded" at={pastView(item().last_envelope_at, asOf())} />
+          <TimestampFact name="Last heartbeat" at={past(item().last_heartbeat_at)} />
+          <TimestampFact name="Last forwarded" at={past(item().last_envelope_at)} />
           <dt>Last auth failure</dt>
           <dd>
             <Show when={item().last_auth_failure} fallback="none">
               {(failure) => (
                 <>
-                  <code>{failure().reason}</code>, <When at={pastView(failure().at, asOf())} />
+                  <code>{failure().reason}</code>, <When at={past(failure().at)} />
                 </>
               )}
             </Show>
@@ -70,12 +91,12 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
               <>
                 <dt>Lost by a database restore</dt>
                 <dd>
-                  up to {formatCount(gap().records_max)} records, <When at={pastView(gap().last_at, asOf())} />
+                  up to {formatCount(gap().records_max)} records, <When at={past(gap().last_at)} />
                 </dd>
               </>
             )}
           </Show>
-          <TimestampFact name="Enrolled" at={pastView(item().enrolled_at, asOf())} />
+          <TimestampFact name="Enrolled" at={past(item().enrolled_at)} />
         </dl>
       </Section>
 
@@ -108,8 +129,8 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
 
       <Section title="Certificate" note={item().certificate.status}>
         <dl class="facts">
-          <TimestampFact name="Expires" at={dueView(item().certificate.not_after, asOf())} />
-          <TimestampFact name="Renewal due" at={dueView(item().certificate.renew_after, asOf())} />
+          <TimestampFact name="Expires" at={due(item().certificate.not_after)} />
+          <TimestampFact name="Renewal due" at={due(item().certificate.renew_after)} />
           <dt>Renewal</dt>
           <dd>
             {item().renewal.status?.replaceAll("_", " ") ?? "not reported"}
@@ -120,7 +141,7 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
             <Show when={item().successor} fallback="none">
               {(successor) => (
                 <>
-                  issued, not used yet; expires <When at={dueView(successor().not_after, asOf())} />
+                  issued, not used yet; expires <When at={due(successor().not_after)} />
                 </>
               )}
             </Show>
@@ -136,14 +157,6 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
       <Section title="Queue">
         <Show when={queueFacts(item()).length > 0} fallback={<p class="drawer-quiet">Not reported yet.</p>}>
           <Facts facts={queueFacts(item())} />
-        </Show>
-      </Section>
-
-      <Section title="Timeline">
-        <Show when={props.detail.history.length > 0} fallback={<p class="drawer-quiet">No events recorded.</p>}>
-          <ol class="timeline">
-            <Index each={props.detail.history}>{(event) => <TimelineEvent event={event()} asOf={asOf()} />}</Index>
-          </ol>
         </Show>
       </Section>
     </>
@@ -206,7 +219,7 @@ const When = (props: { at: TimestampView | undefined }) => (
   </Show>
 );
 
-const TimelineEvent = (props: { event: FleetHistoryEvent; asOf: number }) => (
+const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | undefined }) => (
   <li data-failed={props.event.outcome === "failure" ? "" : undefined}>
     <p>
       <b>{eventTitle(props.event)}</b> by {props.event.actor.display}
@@ -215,7 +228,7 @@ const TimelineEvent = (props: { event: FleetHistoryEvent; asOf: number }) => (
       </Show>
     </p>
     <p class="drawer-quiet">
-      <When at={pastView(props.event.at, props.asOf)} />
+      <When at={props.at} />
     </p>
     <Index each={eventFacts(props.event)}>
       {(fact) => (

@@ -6,7 +6,7 @@ import { createReport } from "../../api/create-report.ts";
 import { OldNotice } from "../../design/freshness.tsx";
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { LoadFailure } from "../../design/load-failure.tsx";
-import { plainText } from "../../format/format.ts";
+import { plainName } from "../../format/format.ts";
 import { CopyButton } from "./copy-button.tsx";
 import { Detail } from "./detail.tsx";
 
@@ -65,20 +65,20 @@ export const RowDrawer = (props: {
                 {(known) => (
                   <>
                     <StateMark state={known().item.state} />
-                    <Dialog.Title as="h2">{plainText(known().item.device_id)}</Dialog.Title>
+                    <Dialog.Title as="h2">{plainName(known().item.device_id)}</Dialog.Title>
                     <p class="copied">
-                      <code class="drawer-hash">{plainText(known().item.identity)}</code>
+                      <code class="drawer-hash">{plainName(known().item.identity)}</code>
                       <CopyButton text={known().item.identity} what="identity" />
                     </p>
                     <p class="drawer-quiet">
                       <Show when={known().item.hostname}>
                         {(hostname) => (
                           <>
-                            <bdi>{plainText(hostname())}</bdi> ·{" "}
+                            <bdi>{plainName(hostname())}</bdi> ·{" "}
                           </>
                         )}
                       </Show>
-                      {plainText(known().item.platform)} · collector {plainText(known().item.version)}
+                      {plainName(known().item.platform)} · collector {plainName(known().item.version)}
                     </p>
                   </>
                 )}
