@@ -230,9 +230,8 @@ describe("the fleet page with a large fleet", () => {
         page.waitForEvent("download"),
         page.locator("#export-menu").getByRole("link", { name: names[kind] }).click(),
       ]);
-      expect(download.suggestedFilename()).toBe(
-        `fleet-${kind.replace("_", "-")}-${now.toISOString().slice(0, 10)}.csv`,
-      );
+      const time = now.toISOString().replaceAll(/[-:]|\.\d+/g, "");
+      expect(download.suggestedFilename()).toBe(`fleet-${kind.replace("_", "-")}_platform-linux-amd64_${time}.csv`);
       const rows = readCsv(await readFile(await download.path(), "utf8"));
       const expected = await query<Record<string, string>>(sql`
         select i.id::text as identity_id, i.identity, i.device_id, coalesce(h.hostname, '') as hostname,

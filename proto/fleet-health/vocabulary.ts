@@ -66,6 +66,11 @@ export const fleetSeverities = [
 /** One of `fleetSeverities`. */
 export type FleetSeverity = (typeof fleetSeverities)[number];
 
+/** The states in which a host needs somebody, the worst first: neither healthy, nor new, nor revoked on purpose. */
+export const attentionStates: readonly FleetState[] = fleetSeverities
+  .slice(0, fleetSeverities.indexOf("enrolling"))
+  .filter((severity) => severity !== "not_forwarding");
+
 /** Returns how urgently a host needs attention. */
 export const severityOf = ({
   state,

@@ -7,6 +7,24 @@ export const readStoredText = (name: string): string | null => {
   }
 };
 
+/** Returns the text that this tab stores under a name, until it is closed; null without one, and where storage is denied. */
+export const readTabText = (name: string): string | null => {
+  try {
+    return sessionStorage.getItem(name);
+  } catch {
+    return null;
+  }
+};
+
+/** Stores a text for this tab, unless storage is denied or full. */
+export const storeTabText = (name: string, text: string): void => {
+  try {
+    sessionStorage.setItem(name, text);
+  } catch {
+    // A reload then starts anew.
+  }
+};
+
 /** Stores a text for the next visit, unless storage is denied or full. */
 export const storeText = (name: string, text: string): void => {
   try {

@@ -1,16 +1,5 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import {
-  createEffect,
-  createMemo,
-  createSignal,
-  ErrorBoundary,
-  lazy,
-  Match,
-  on,
-  Show,
-  Suspense,
-  Switch,
-} from "solid-js";
+import { createMemo, createSignal, ErrorBoundary, lazy, Match, Show, Suspense, Switch } from "solid-js";
 import { FleetFacets } from "../../../proto/fleet-health/facets.ts";
 import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { createReport } from "../api/create-report.ts";
@@ -29,17 +18,8 @@ import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
 import { createTablePreferences } from "./table/table-preferences.ts";
 import { ExportMenu, Pager, PreferencesMenu } from "./table/table-tools.tsx";
-import { createPageTrail } from "./view/page-trail.ts";
-import {
-  facetsPath,
-  parseView,
-  reportPath,
-  viewPath,
-  withFilter,
-  withPage,
-  withRow,
-  withSort,
-} from "./view/view-state.ts";
+import { createListHistory } from "./view/create-list-history.ts";
+import { facetsPath, parseView, reportPath, viewPath, withFilter, withRow, withSort } from "./view/view-state.ts";
 
 /** The same for the table and the charts, so that figures side by side have one age. */
 const refreshIntervalMs = 10_000;
@@ -49,7 +29,7 @@ const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawe
 
 /** `/fleet`: which hosts need attention, and why, under the view of the address. */
 export const Fleet = () => {
-  const { api, session, shortcuts: shortcutSwitch } = usePageContext();
+  const { api, session, shortcuts: shortcutSwitch, times } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const [paused, setPaused] = createSignal(false);
@@ -71,15 +51,13 @@ export const Fleet = () => {
     paused,
   });
   const answer = () => report.answer()?.value;
-  const page = createRows(report);
+  const page = createRows(report, times.zone);
   const refresh = () => {
     page.reorderNext();
     report.refresh();
     facets.refresh();
   };
-  const list = createMemo(() => viewPath(withPage(view())));
-  const trail = createMemo(on(list, () => createPageTrail()));
-  createEffect(on(answer, (value) => value && trail().record(view().cursor, value.next_cursor)));
+  const { trail, isPageLost, dismiss, closeDrawer } = createListHistory(view, report);
   const isAnswered = () => report.phase() === "fresh" || report.phase() === "stale";
 
   const total = () => {
@@ -133,16 +111,19 @@ export const Fleet = () => {
     <div class="fleet">
       <div class="fleet-head">
         <h1>Fleet</h1>
+        {/* After a failure, figures of the previous view could be mistaken for those of this one. */}
+        <Show when={report.phase() !== "failed"}>
+          <div class="shown" data-shown={report.phase()}>
+            <SummaryLine summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()} />
+          </div>
+        </Show>
         <Freshness report={report} paused={paused()} onPause={() => setPaused(!paused())} onRefresh={refresh} />
       </div>
-      {/* After a failure, figures of the previous view could be mistaken for those of this one. */}
       <Show when={report.phase() !== "failed"}>
         <div class="shown" data-shown={report.phase()}>
-          <div class="fleet-summary">
-            <SummaryLine summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()} />
+          <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
             <StateLegend thresholds={answer()?.thresholds} />
-          </div>
-          <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()} />
+          </StateBar>
           <div class="fleet-charts">
             <FleetCharts
               facets={facets.phase() === "failed" ? undefined : facets.answer()?.value}
@@ -165,15 +146,15 @@ export const Fleet = () => {
           </div>
         </div>
       </Show>
-      <QueryBar
-        ref={(input) => {
-          searchInput = input;
-        }}
-        filter={view().filter}
-        values={values()}
-        onApply={(filter) => navigate(viewPath(withFilter(view(), filter)), { scroll: false })}
-      />
       <div class="fleet-tools">
+        <QueryBar
+          ref={(input) => {
+            searchInput = input;
+          }}
+          filter={view().filter}
+          values={values()}
+          onApply={(filter) => navigate(viewPath(withFilter(view(), filter)), { scroll: false })}
+        />
         {pager("Pages of the table")}
         <div class="fleet-tools-end">
           <ExportMenu
@@ -193,6 +174,14 @@ export const Fleet = () => {
           />
         </div>
       </div>
+      <Show when={isPageLost()}>
+        <p class="banner" role="status">
+          <Icon name="warning" /> The page that this address named does not exist. This is the first page.
+          <button class="button" type="button" onClick={dismiss}>
+            Dismiss
+          </button>
+        </p>
+      </Show>
       <Switch>
         <Match when={report.phase() === "failed" && report.state().problem}>
           {(problem) => <NoRows problem={problem()} view={view()} onRetry={refresh} />}
@@ -207,6 +196,7 @@ export const Fleet = () => {
               preferences={preferences()}
               sort={view().sort}
               order={view().order}
+              zone={times.zone()}
               busy={report.phase() === "loading" || report.phase() === "changing"}
               currentId={view().rowId}
               hrefOfRow={hrefOfRow}
@@ -223,7 +213,7 @@ export const Fleet = () => {
               id={view().rowId}
               api={api}
               paused={paused()}
-              onClose={() => navigate(viewPath(withRow(view())), { scroll: false })}
+              onClose={closeDrawer}
               returnFocus={() => rowLink(lastRowId())}
             />
           </Show>

@@ -1,6 +1,6 @@
 import { createUniqueId, Index, type JSX, Show } from "solid-js";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
-import { formatCompact, formatCount } from "../../format/format.ts";
+import { formatCount, formatTiny } from "../../format/format.ts";
 import { type Bar, barBase, chartHeight, linkedBars, linkName, type Tick } from "./bars.ts";
 import { createRoving, type Roving } from "./roving.ts";
 import { type VersionRow, versionBars, versionRowHeight } from "./version-layout.ts";
@@ -30,7 +30,7 @@ export const ColumnChart = (props: {
                   <rect class="chart-hit" x={`${bar().x}%`} y="0" width={`${bar().width}%`} height={barBase} />
                   <BarRect bar={bar()} y={barBase - bar().height} hatching={hatching} />
                   <text class="chart-count" x={`${bar().x + bar().width / 2}%`} y={barBase - bar().height - 3}>
-                    {formatCompact(bar().count)}
+                    {formatTiny(bar().count)}
                   </text>
                 </BarLink>
               </Show>

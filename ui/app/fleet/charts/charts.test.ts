@@ -181,29 +181,37 @@ describe("the expiry chart", () => {
 describe("the version chart", () => {
   const version = (name: string, count: number, supported = true) => ({ version: name, count, supported });
 
-  it("shows up to four versions by name", () => {
-    const versions = [version("1.4.0", 100), version("1.3.0", 50), version("0.9.0", 7, false), version("1.2.0", 1)];
+  it("shows up to three versions by name", () => {
+    const versions = [version("1.4.0", 100), version("0.9.0", 7, false), version("1.2.0", 1)];
     const rows = layOutVersions(facets({ versions }));
     expect(rows.map(({ label, note, marked, width }) => [label, note, marked, width])).toEqual([
       ["1.4.0", "", false, 42],
-      ["1.3.0", "", false, 21],
       ["0.9.0", "unsupported", true, 2.94],
       ["1.2.0", "", false, 1],
     ]);
-    expect(rows[2] && linkName(rows[2])).toBe("7 hosts, version 0.9.0, unsupported: filter to it");
+    expect(rows[1] && linkName(rows[1])).toBe("7 hosts, version 0.9.0, unsupported: filter to it");
   });
 
   it("combines the rest in one row, which counts the unsupported among them", () => {
     const versions = [5, 4, 3, 2, 1].map((count) => version(`1.${count}.0`, count, count > 1));
     const rest = layOutVersions(facets({ versions })).at(-1);
-    expect(rest).toMatchObject({ label: "2 other versions", count: 3, note: "1 unsupported", marked: true });
+    expect(rest).toMatchObject({ label: "3 other versions", count: 6, note: "1 unsupported", marked: true });
     expect(rest?.filter?.change).toEqual({ states: ["unsupported_version"] });
     const supported = layOutVersions(facets({ versions: versions.slice(0, 4), versions_other: 30 })).at(-1);
-    expect(supported).toMatchObject({ label: "other versions", count: 32, note: "", marked: false });
+    expect(supported).toMatchObject({ label: "other versions", count: 35, note: "", marked: false });
     expect(supported?.filter).toBeUndefined();
   });
 
   it("is empty without versions", () => expect(layOutVersions(facets())).toEqual([]));
+});
+
+describe("the width of a bar", () => {
+  it("is at least 16 px in a chart of 620 px, the least that the expiry chart takes", () => {
+    const { bars } = layOutExpiry(facets(), undefined);
+    expect(Math.min(...bars.map(({ width }) => (width / 100) * 620))).toBeGreaterThanOrEqual(16);
+    const heartbeats = layOutHeartbeats(facets()).bars;
+    expect(Math.min(...heartbeats.map(({ width }) => (width / 100) * 260))).toBeGreaterThanOrEqual(16);
+  });
 });
 
 describe("the keyboard in a chart", () => {

@@ -1,7 +1,7 @@
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { formatCount, formatCountOf, formatDay } from "../../format/format.ts";
-import { type Bar, barHeights, percent, type Tick } from "./bars.ts";
+import { type Bar, barHeights, barPlace, percent, type Tick } from "./bars.ts";
 
 const daySeconds = 86_400;
 
@@ -47,8 +47,7 @@ export const layOutExpiry = (
     ({ day, to, count }): Bar => ({
       count,
       marked: day * daySeconds < expiringSeconds,
-      x: dayX(day + 0.1),
-      width: percent(0.8 / columns),
+      ...barPlace(expiredDays + gapDays + day, columns),
       height: heights[day + 1] ?? 0,
       label: `within ${day + 1} d, ${formatDay(to)}`,
       name: `${formatCountOf(count, "host")}, certificate expires by ${formatDay(to)}`,

@@ -11,6 +11,9 @@ import { layOutVersions } from "./version-layout.ts";
 
 const storageKey = "charts";
 
+/** On a narrow screen the charts would push the first row below the edge; they are closed until the operator opens them. */
+const isNarrow = (): boolean => matchMedia("(max-width: 700px)").matches;
+
 interface ChartsProps {
   facets: FleetFacets | undefined;
   /** The facets could not be loaded: the charts keep their place, without titles. */
@@ -23,7 +26,7 @@ interface ChartsProps {
 
 /** Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets load. */
 export const FleetCharts = (props: ChartsProps) => {
-  const [open, setOpen] = createSignal(readStoredText(storageKey) !== "closed");
+  const [open, setOpen] = createSignal((readStoredText(storageKey) ?? (isNarrow() ? "closed" : "open")) !== "closed");
   const toggle = (event: Event & { currentTarget: HTMLDetailsElement }) => {
     setOpen(event.currentTarget.open);
     storeText(storageKey, event.currentTarget.open ? "open" : "closed");
@@ -31,7 +34,7 @@ export const FleetCharts = (props: ChartsProps) => {
   return (
     <details class="charts" open={open()} onToggle={toggle}>
       <summary>
-        Charts <span class="charts-scale">bar height: square root of the count</span>
+        <span class="charts-name">Charts</span>
       </summary>
       <Show when={open()}>
         <Charts {...props} />
@@ -69,6 +72,7 @@ const Charts = (props: ChartsProps) => {
         title="Certificate expiry"
         note={expiry()?.renewalWindow && "renewal window"}
         shaded
+        dense
         bars={expiry()?.bars}
         rest={expiry()?.later}
       >
@@ -97,6 +101,8 @@ const Figure = (props: {
   note: string | undefined;
   /** The note explains a shade of the chart. */
   shaded?: boolean;
+  /** Its columns need a width of their own, and scroll where there is less. */
+  dense?: boolean;
   bars: readonly Bar[] | undefined;
   rest?: number | undefined;
   children: JSX.Element;
@@ -104,9 +110,12 @@ const Figure = (props: {
   const id = createUniqueId();
   const isEmpty = () => props.bars?.every(({ count }) => count === 0) === true && !props.rest;
   return (
-    <figure class="chart-figure" aria-labelledby={id}>
+    <figure class="chart-figure" classList={{ "chart-figure-dense": props.dense ?? false }} aria-labelledby={id}>
       <figcaption class="chart-caption">
         <span id={id}>{props.title}</span>
+        <Show when={props.dense}>
+          <span class="chart-scale">bar heights: square root of the count</span>
+        </Show>
         <span
           class="chart-aside"
           classList={{ "chart-aside-shaded": props.shaded === true && props.note !== undefined }}

@@ -1,6 +1,6 @@
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import { formatCountOf, formatDuration } from "../../format/format.ts";
-import { type Bar, barHeights, percent, type Tick } from "./bars.ts";
+import { type Bar, barHeights, barPlace, percent, type Tick } from "./bars.ts";
 
 /** The ages of heartbeats: a column for each bucket, and one for hosts without a heartbeat. */
 export interface HeartbeatChart {
@@ -19,12 +19,7 @@ export const layOutHeartbeats = ({ heartbeat_age, thresholds }: FleetFacets): He
   const stale = thresholds.stale_after_seconds;
   const columns = buckets.length + 1;
   const heights = barHeights([...buckets.map(({ count }) => count), never]);
-  // A fifth of each column is free.
-  const place = (index: number) => ({
-    x: percent((index + 0.1) / columns),
-    width: percent(0.8 / columns),
-    height: heights[index] ?? 0,
-  });
+  const place = (index: number) => ({ ...barPlace(index, columns), height: heights[index] ?? 0 });
   const bars = buckets.map(({ from_seconds, to_seconds, count }, index): Bar => {
     const from = formatDuration(from_seconds);
     const label = `${to_seconds === null ? `over ${from}` : rangeBetween(from_seconds, to_seconds)} ago`;

@@ -10,7 +10,7 @@ export interface VersionRow extends Bar {
 
 /** Rows of 24 px, so that each is a target large enough to hit. */
 export const versionRowHeight = 24;
-const rowsMax = 4;
+const rowsMax = 3;
 
 /** The start and the greatest width of the bars, in percent; names are to the left, counts to the right. */
 export const versionBars = { x: 34, width: 42 } as const;

@@ -1,7 +1,7 @@
-import { createMemo, For, Show } from "solid-js";
+import { createMemo, For, type JSX, Show } from "solid-js";
 import { changeFilter, distinctStates } from "../../../../proto/fleet-health/filter.ts";
 import type { FleetSummaryView, FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { attentionStates, type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
@@ -54,19 +54,29 @@ const segmentsOf = (summary: FleetSummaryView): { state: FleetState; from: numbe
   });
 };
 
-/** The nine states as one bar and nine filters, with their counts under the other filters. */
-export const StateBar = (props: SummaryProps) => {
+const isAttention = (states: readonly FleetState[]): boolean =>
+  states.length === attentionStates.length && attentionStates.every((state) => states.includes(state));
+
+/**
+ * The nine states as one bar and nine filters, with their counts under the other filters, after one that has every state in which a host
+ * needs somebody.
+ */
+export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
   const states = () => props.view.filter.states ?? [];
+  const hrefOf = (chosen: readonly FleetState[]) =>
+    viewPath(withFilter(props.view, changeFilter(props.view.filter, { states: distinctStates(chosen) })));
   const hrefs = createMemo(() =>
     Object.fromEntries(
       fleetStates.map((state) => {
         const chosen = states();
-        const toggled = chosen.includes(state) ? chosen.filter((one) => one !== state) : [...chosen, state];
-        const filter = changeFilter(props.view.filter, { states: distinctStates(toggled) });
-        return [state, viewPath(withFilter(props.view, filter))];
+        return [state, hrefOf(chosen.includes(state) ? chosen.filter((one) => one !== state) : [...chosen, state])];
       }),
     ),
   );
+  const countOf = (state: FleetState) => props.summary?.by_state[state] ?? 0;
+  // Until the counts of another filter arrive, those on the page are not its own.
+  const shown = (count: number) => (props.isChanging ? undefined : count);
+  const attention = () => attentionStates.reduce((sum, state) => sum + countOf(state), 0);
   return (
     <section class="state-bar" aria-label="States" data-loading={props.summary === undefined ? "" : undefined}>
       <svg class="state-segments" viewBox="0 0 1000 1" preserveAspectRatio="none" aria-hidden="true">
@@ -75,32 +85,58 @@ export const StateBar = (props: SummaryProps) => {
         </For>
       </svg>
       <ul class="state-chips">
+        <li>
+          <Chip
+            href={hrefOf(isAttention(states()) ? [] : attentionStates)}
+            chosen={isAttention(states())}
+            count={shown(attention())}
+          >
+            <span class="state-mark chip-attention">
+              <Icon name="warning" />
+              Needs attention
+            </span>
+          </Chip>
+        </li>
         <For each={fleetStates}>
           {(state) => (
             <li>
-              <a
-                class="chip"
-                href={hrefs()[state]}
-                noScroll
-                aria-current={states().includes(state) ? "true" : undefined}
-                data-none={props.summary?.by_state[state] === 0 ? "" : undefined}
-              >
+              <Chip href={hrefs()[state] ?? ""} chosen={states().includes(state)} count={shown(countOf(state))}>
                 <StateMark state={state} />
-                <b>{props.isChanging ? "…" : formatCount(props.summary?.by_state[state] ?? 0)}</b>
-              </a>
+              </Chip>
             </li>
           )}
         </For>
+        <Show when={props.children}>{(legend) => <li class="state-legend">{legend()}</li>}</Show>
       </ul>
     </section>
   );
 };
 
+/** A filter of the states: its words and the count of its hosts, once it is known. */
+const Chip = (props: { href: string; chosen: boolean; count: number | undefined; children: JSX.Element }) => (
+  <a
+    class="chip"
+    href={props.href}
+    noScroll
+    aria-current={props.chosen ? "true" : undefined}
+    data-none={props.count === 0 ? "" : undefined}
+  >
+    {props.children}
+    <b>{props.count === undefined ? "…" : formatCount(props.count)}</b>
+  </a>
+);
+
 /** A button and its popover: the rule of each state in order of precedence, with the thresholds of the report. */
 export const StateLegend = (props: { thresholds: FleetThresholdsView | undefined }) => (
   <>
-    <button class="button button-plain" type="button" popovertarget="state-legend">
-      <Icon name="info" /> What the states mean
+    <button
+      class="button button-plain button-icon"
+      type="button"
+      popovertarget="state-legend"
+      title="What the states mean"
+    >
+      <Icon name="info" />
+      <span class="visually-hidden">What the states mean</span>
     </button>
     <section id="state-legend" class="popover" popover="auto" aria-label="What the states mean" tabindex="0">
       <p>A collector is in the first of these states that applies.</p>

@@ -1,80 +1,105 @@
-import { type Accessor, createEffect, on, onCleanup } from "solid-js";
-import { createStore, reconcile } from "solid-js/store";
+import { type Accessor, batch, createEffect, createSignal, on, onCleanup, type Setter } from "solid-js";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { LiveReport } from "../../api/create-report.ts";
+import { timeFrame, whenIdle } from "../../browser/when-idle.ts";
+import type { TimeZone } from "../../format/format.ts";
 import { keepOrder, type RowView, rowView } from "./row-view.ts";
+
+/** A row of the page, which keeps its place in the document while its view changes. */
+export interface LiveRow {
+  readonly id: string;
+  readonly view: Accessor<RowView>;
+}
 
 /** The rows of a page of the report. */
 export interface PageRows {
   /** The rows of the newest answer; undefined before the first. After another query they are added a few at a time. */
-  rows: Accessor<readonly RowView[] | undefined>;
+  rows: Accessor<readonly LiveRow[] | undefined>;
   /** Shows the next answer in its own order, which an operator who refreshes expects. */
   reorderNext(): void;
 }
 
-/** More than a screen holds at first, then a few whenever the browser is idle: two hundred at once would freeze a slow machine. */
-const rowsAtFirst = 16;
-const rowsWhenIdle = 3;
+interface SettableRow extends LiveRow {
+  readonly show: Setter<RowView>;
+}
+
+const createRow = (first: RowView): SettableRow => {
+  const [view, show] = createSignal(first);
+  return { id: first.id, view, show };
+};
+
+/** Rows that a screen shows at first: the others wait until the page responds. */
+const rowsAtFirst = (): number => Math.min(40, Math.max(8, Math.ceil((innerHeight - 320) / 52)));
+/** How long a frame may take with the rows that it adds, so that the page responds meanwhile; and how many rows it adds at most. */
+const frameMs = 32;
+const rowsAddedMax = 32;
 
 /**
  * Updates the rows of a report in place: a row keeps its element, its focus and, unless the operator asked for another order, its
  * position.
  */
-export const createRows = (report: LiveReport<FleetHealthReport>): PageRows => {
-  const [page, setPage] = createStore<{ rows: RowView[] | undefined }>({ rows: undefined });
+export const createRows = (report: LiveReport<FleetHealthReport>, zone: Accessor<TimeZone>): PageRows => {
+  const [rows, setRows] = createSignal<readonly SettableRow[]>();
   /** Rows that are not on the page yet, in order. */
   let waiting: FleetHealthRow[] = [];
   let asOf = 0;
   let shownQuery: string | undefined;
   let inOrder = false;
   let cancelIdle: (() => void) | undefined;
+  let rowsNext = 4;
 
-  const viewOf = (item: FleetHealthRow): RowView => rowView(item, asOf);
+  const viewOf = (item: FleetHealthRow): RowView => rowView(item, asOf, zone());
   const revealMore = (): void => {
     cancelIdle?.();
     if (waiting.length === 0) return;
     cancelIdle = whenIdle(() => {
-      const views = waiting.splice(0, rowsWhenIdle).map(viewOf);
-      setPage("rows", (rows = []) => [...rows, ...views]);
-      revealMore();
+      const added = waiting.splice(0, rowsNext);
+      const finish = timeFrame();
+      setRows((shown = []) => [...shown, ...added.map((item) => createRow(viewOf(item)))]);
+      cancelIdle = finish((ms) => {
+        if (ms > frameMs) rowsNext = Math.max(1, rowsNext >> 1);
+        else if (ms < frameMs / 2) rowsNext = Math.min(rowsAddedMax, rowsNext * 2);
+        revealMore();
+      });
     });
   };
   onCleanup(() => cancelIdle?.());
 
   createEffect(
-    on(report.answer, (answer) => {
+    on([report.answer, zone], ([answer]) => {
       if (answer === undefined) return;
       const { generated_at, items } = answer.value;
       asOf = Date.parse(generated_at);
-      const shown = answer.query === shownQuery ? (page.rows ?? []) : [];
+      const shown = answer.query === shownQuery ? (rows() ?? []) : [];
       const isWhole = shown.length > 0 && waiting.length === 0;
-      const count = isWhole ? items.length : Math.max(rowsAtFirst, shown.length);
+      const count = isWhole ? items.length : Math.max(rowsAtFirst(), shown.length);
       const next = items.slice(0, count).map(viewOf);
-      const rows = inOrder ? next : keepOrder(shown, next);
       waiting = items.slice(count);
       shownQuery = answer.query;
+      const views = inOrder ? next : keepOrder(shown, next);
       inOrder = false;
-      keepingFocus(() => setPage("rows", reconcile([...rows], { key: "id" })));
+      keepingFocus(() => batch(() => setRows((before = []) => updated(before, views))));
       revealMore();
     }),
   );
   return {
-    rows: () => page.rows,
+    rows,
     reorderNext: () => {
       inOrder = true;
     },
   };
 };
 
-/** Runs `work` when the browser is idle, after 100 ms at the latest. Returns the function that cancels it. */
-const whenIdle = (work: () => void): (() => void) => {
-  if (!("requestIdleCallback" in window)) {
-    const timer = setTimeout(work, 16);
-    return () => clearTimeout(timer);
-  }
-  const callback = requestIdleCallback(work, { timeout: 100 });
-  return () => cancelIdleCallback(callback);
+/** Returns the rows of `views`, with the elements of those that were shown before. */
+const updated = (before: readonly SettableRow[], views: readonly RowView[]): readonly SettableRow[] => {
+  const known = new Map(before.map((row) => [row.id, row]));
+  const rows = views.map((view) => {
+    const row = known.get(view.id);
+    row?.show(view);
+    return row ?? createRow(view);
+  });
+  return rows.length === before.length && rows.every((row, index) => row === before[index]) ? before : rows;
 };
 
 /** Restores the focus, which a row loses when it moves in the document. */

@@ -1,9 +1,12 @@
 import { useNavigate } from "@solidjs/router";
 import { createSelector, For, Show } from "solid-js";
 import type { FleetSort } from "../../../../proto/fleet-health/vocabulary.ts";
+import { createMedia } from "../../browser/create-media.ts";
 import { Icon, StateMark } from "../../design/icon.tsx";
+import type { TimeZone } from "../../format/format.ts";
 import type { Order } from "../view/view-state.ts";
-import type { AgeView, HashView, RowView } from "./row-view.ts";
+import type { LiveRow } from "./create-rows.ts";
+import type { RowView } from "./row-view.ts";
 import { columns, type TablePreferences } from "./table-preferences.ts";
 
 const skeletonRows = Array.from({ length: 12 }, (_, index) => index);
@@ -13,10 +16,11 @@ const skeletonRows = Array.from({ length: 12 }, (_, index) => index);
  * takes the focus; wide ones scroll it with the page, under a sticky header.
  */
 export const FleetTable = (props: {
-  rows: readonly RowView[] | undefined;
+  rows: readonly LiveRow[] | undefined;
   preferences: TablePreferences;
   sort: FleetSort;
   order: Order;
+  zone: TimeZone;
   /** The rows are of another view, or loading. */
   busy: boolean;
   currentId: string | undefined;
@@ -24,6 +28,8 @@ export const FleetTable = (props: {
   hrefOfSort: (sort: FleetSort) => string;
 }) => {
   const navigate = useNavigate();
+  const wide = createMedia("(min-width: 2000px)");
+  const shownColumns = () => columns.filter((column) => wide() || !("wide" in column));
   const isCurrent = createSelector(() => props.currentId);
   const openRow = (event: MouseEvent & { target: Element }) => {
     if (event.target.closest("a") !== null || getSelection()?.isCollapsed === false) return;
@@ -48,7 +54,7 @@ export const FleetTable = (props: {
         </caption>
         <thead>
           <tr>
-            <For each={columns}>
+            <For each={shownColumns()}>
               {(column) => (
                 <th
                   scope="col"
@@ -64,19 +70,26 @@ export const FleetTable = (props: {
                     )}
                   </Show>
                   <Show when={"detail" in column && column.detail}>
-                    {(detail) => <span class="column-detail">{detail()}</span>}
+                    {(detail) => (
+                      <span class="column-detail">
+                        {detail()}
+                        <Show when={"timed" in column}> {props.zone === "utc" ? "UTC" : "local time"}</Show>
+                      </span>
+                    )}
                   </Show>
                 </th>
               )}
             </For>
           </tr>
         </thead>
-        <Show when={props.rows} fallback={<Skeleton />}>
+        <Show when={props.rows} fallback={<Skeleton columns={shownColumns()} />}>
           {(rows) => (
             // biome-ignore lint/a11y/useKeyWithClickEvents: the row's link does the same by keyboard
             <tbody onClick={openRow}>
               <For each={rows()}>
-                {(row) => <Row row={row} href={props.hrefOfRow(row.id)} current={isCurrent(row.id)} />}
+                {(row) => (
+                  <Row row={row.view()} href={props.hrefOfRow(row.id)} current={isCurrent(row.id)} wide={wide()} />
+                )}
               </For>
             </tbody>
           )}
@@ -86,12 +99,12 @@ export const FleetTable = (props: {
   );
 };
 
-const Skeleton = () => (
+const Skeleton = (props: { columns: readonly { name: string }[] }) => (
   <tbody class="skeleton" aria-hidden="true">
     <For each={skeletonRows}>
       {() => (
         <tr>
-          <For each={columns}>
+          <For each={props.columns}>
             {({ name }) => (
               <td class={`column-${name}`}>
                 <span class="skeleton-bar" />
@@ -105,86 +118,94 @@ const Skeleton = () => (
   </tbody>
 );
 
+/** Only a text that may not fit is cut: each clip costs when the browser draws two hundred rows. */
+const cut = (text: string, fits: number, name: string): string => (text.length > fits ? `${name} cut` : name);
+
 /**
- * One collector. Its link opens the drawer; the table handles clicks elsewhere on the row. Style alone hides columns, and nothing here
- * ticks, so that two hundred rows cost no more than their texts.
+ * One collector. Its link opens the drawer; the table handles clicks elsewhere on the row. Style alone hides columns, nothing here ticks,
+ * and texts are properties of one template: two hundred rows cost no more than their elements, and an update compares their texts once.
  */
-const Row = (props: { row: RowView; href: string; current: boolean }) => (
-  <tr data-id={props.row.id} aria-current={props.current ? "true" : undefined}>
+const Row = (props: { row: RowView; href: string; current: boolean; wide: boolean }) => (
+  <tr
+    data-id={props.row.id}
+    data-calm={props.row.calm ? "" : undefined}
+    aria-current={props.current ? "true" : undefined}
+  >
     <td class="column-state">
       <StateMark state={props.row.state} />
-      <span class="second">{props.row.since}</span>
+      <span class={cut(props.row.since, 27, "second")} textContent={props.row.since} />
     </td>
-    <th class="column-device" scope="row">
-      <RowLink device={props.row.device} href={props.href} />
-      <Second text={props.row.identity} />
+    <th class={cut(props.row.device, 24, "column-device")} scope="row">
+      <a class="row-link" href={props.href} noScroll title={props.row.device}>
+        {props.row.device}
+      </a>
+      {/* Where there is too little room, the middle of the identity is cut. */}
+      <span class="second identity" title={props.row.identity}>
+        <span
+          classList={{ "identity-start": props.row.identity.length > 30 }}
+          style={{ "max-inline-size": `calc(100% - ${props.row.identityTail}ch)` }}
+          textContent={props.row.identity.slice(0, -props.row.identityTail)}
+        />
+        <span textContent={props.row.identity.slice(-props.row.identityTail)} />
+      </span>
     </th>
+    <Show when={props.wide}>
+      <td class={cut(props.row.why, 36, "column-why")} title={props.row.why}>
+        {props.row.why}
+      </td>
+    </Show>
     <td class="column-heartbeat">
-      <Age age={props.row.heartbeat} />
+      <span
+        classList={{ never: props.row.heartbeat.never }}
+        title={props.row.heartbeat.at}
+        textContent={props.row.heartbeat.text}
+      />
+      <span class="second" textContent={props.row.heartbeat.short} />
     </td>
     <td class="column-forwarding">
-      <Age age={props.row.forwarding} />
+      <span
+        classList={{ never: props.row.forwarding.never }}
+        title={props.row.forwarding.at}
+        textContent={props.row.forwarding.text}
+      />
+      <span class="second" textContent={props.row.forwarding.short} />
     </td>
     <td class="column-config">
-      <span data-tone={props.row.driftTone}>{props.row.drift}</span>
-      <span class="visually-hidden">{props.row.hashesRead}</span>
-      <span class="second hashes" aria-hidden="true">
-        <Hash hash={props.row.hashes[0]} />
-        <Hash hash={props.row.hashes[1]} />
-        <Hash hash={props.row.hashes[2]} />
+      <span data-tone={props.row.driftTone} textContent={props.row.drift} />
+      <span class="second hashes" role="img" aria-label={props.row.hashesRead}>
+        <span class="hash" data-group={props.row.hashes[0].group} textContent={props.row.hashes[0].text} />
+        <span class="hash" data-group={props.row.hashes[1].group} textContent={props.row.hashes[1].text} />
+        <span class="hash" data-group={props.row.hashes[2].group} textContent={props.row.hashes[2].text} />
       </span>
     </td>
     <td class="column-queue">
       <span class="queue" data-tone={props.row.queueTone}>
-        <svg class="meter" viewBox="0 0 100 1" preserveAspectRatio="none" aria-hidden="true">
-          <rect class="meter-track" width="100" height="1" />
-          <rect class="meter-fill" width={Math.max(0, props.row.queuePercent)} height="1" />
-        </svg>
-        {props.row.queue}
+        <span class="meter" style={{ "--fill": `${Math.max(0, props.row.queuePercent)}%` }} />
+        <span textContent={props.row.queue} />
       </span>
-      <Second text={props.row.queueDetail} />
+      <span
+        class={cut(props.row.queueDetail, 22, "second")}
+        title={props.row.queueDetail}
+        textContent={props.row.queueDetail}
+      />
     </td>
     <td class="column-certificate">
-      <span data-tone={props.row.certificateTone} title={props.row.certificateAt}>
-        {props.row.certificate}
-      </span>
-      <span class="second" data-tone={props.row.renewalTone} title={props.row.renewal}>
-        {props.row.renewal}
-      </span>
+      <span data-tone={props.row.certificateTone} title={props.row.certificateAt} textContent={props.row.certificate} />
+      <span
+        class={cut(props.row.renewal, 22, "second")}
+        data-tone={props.row.renewalTone}
+        title={props.row.renewal}
+        textContent={props.row.renewal}
+      />
     </td>
-    <td class="column-version">
-      <span class="mono" data-tone={props.row.versionTone} title={props.row.version}>
-        {props.row.version}
-      </span>
-      <Second text={props.row.platform} />
+    <td class={cut(props.row.version, 14, "column-version")}>
+      <span class="mono" data-tone={props.row.versionTone} title={props.row.version} textContent={props.row.version} />
+      <span class={cut(props.row.platform, 18, "second")} title={props.row.platform} textContent={props.row.platform} />
     </td>
+    <Show when={props.wide}>
+      <td class={cut(props.row.hostname, 20, "column-hostname")}>
+        <bdi title={props.row.hostname}>{props.row.hostname}</bdi>
+      </td>
+    </Show>
   </tr>
-);
-
-/** A component of its own, so that another view updates two hundred addresses and nothing else. */
-const RowLink = (props: { device: string; href: string }) => (
-  <a class="row-link" href={props.href} noScroll title={props.device}>
-    {props.device}
-  </a>
-);
-
-const Second = (props: { text: string }) => (
-  <span class="second" title={props.text}>
-    {props.text}
-  </span>
-);
-
-const Age = (props: { age: AgeView }) => (
-  <>
-    <span class={props.age.never ? "never" : undefined} title={props.age.at}>
-      {props.age.text}
-    </span>
-    <span class="second">{props.age.at.slice(0, 19)}</span>
-  </>
-);
-
-const Hash = (props: { hash: HashView }) => (
-  <span class="hash" data-group={props.hash.group}>
-    {props.hash.text}
-  </span>
 );

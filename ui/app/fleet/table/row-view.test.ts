@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { keepOrder, rowView } from "./row-view.ts";
+import { keepOrder, rowView as rowViewIn } from "./row-view.ts";
 
 const now = Date.parse("2026-11-20T17:00:00.000Z");
 const one = "a".repeat(64);
@@ -48,26 +48,44 @@ const healthy: FleetHealthRow = {
   ingest_gap: null,
 };
 
+const rowView = (row: FleetHealthRow, at: number) => rowViewIn(row, at, "utc");
+
 describe("a row of the table", () => {
   it("counts ages to the time of the report", () => {
     expect(rowView(healthy, now)).toMatchObject({
       since: "",
-      heartbeat: { text: "12 s ago", at: "2026-11-20 16:59:48 UTC", never: false },
+      heartbeat: { text: "12 s ago", at: "2026-11-20 16:59:48 UTC", short: "16:59:48", never: false },
       forwarding: { text: "2 min ago" },
       queue: "1.5 MiB · 1 %",
-      queueDetail: "oldest 3 s",
+      queueDetail: "",
       queuePercent: 1,
       certificate: "expires in 9 d",
       certificateTone: "quiet",
-      renewal: "renewal ok",
+      renewal: "",
       drift: "in sync",
+      driftTone: "quiet",
+      calm: true,
     });
+  });
+
+  it("writes the date of a time on another day, and what waits for long", () => {
+    const queue = { ...healthy.queue, bytes: 1_048_575, oldest_record_age_seconds: 60 };
+    expect(rowView({ ...healthy, last_heartbeat_at: "2026-11-19T16:59:48.000Z", queue }, now)).toMatchObject({
+      heartbeat: { text: "1 d ago", short: "2026-11-19 16:59" },
+      queue: "1,023 KiB",
+      queueDetail: "oldest 1 min",
+    });
+  });
+
+  it("is calm only if the host is healthy and forwards", () => {
+    expect(rowView({ ...healthy, forwarding: "never" }, now).calm).toBe(false);
+    expect(rowView({ ...healthy, state: "stale" }, now).calm).toBe(false);
   });
 
   it("shows a host that never forwarded apart from its heartbeat", () => {
     const view = rowView({ ...healthy, last_envelope_at: null }, now);
     expect(view.heartbeat.never).toBe(false);
-    expect(view.forwarding).toEqual({ text: "never", at: "", never: true });
+    expect(view.forwarding).toEqual({ text: "never", at: "", short: "", never: true });
   });
 
   it("groups equal hashes, and leaves a missing hash out of every group", () => {
@@ -98,13 +116,14 @@ describe("a row of the table", () => {
       since: "for 12 min, and 1 more",
       queueTone: "warn",
       queuePercent: 100,
-      queueDetail: "1,200 dropped · 3 rejected · oldest 3 s",
+      queueDetail: "1,200 dropped · 3 rejected",
     });
   });
 
   it("spells out marks with which a name could pose as another", () => {
     const posing = { ...healthy, device_id: "\u202e10-egde", identity: "spiffe://x/\u2067a" };
     expect(rowView(posing, now)).toMatchObject({ device: "[U+202E]10-egde", identity: "spiffe://x/[U+2067]a" });
+    expect(rowView({ ...healthy, device_id: " web  1" }, now).device).toBe("[U+0020]web [U+0020]1");
   });
 
   it("names the faults of certificate and renewal", () => {
@@ -136,7 +155,7 @@ describe("a row of the table", () => {
     expect(rowView({ ...healthy, queue, renewal, last_heartbeat_at: null }, now)).toMatchObject({
       queue: "unknown",
       queuePercent: -1,
-      renewal: "no renewal yet",
+      renewal: "",
     });
   });
 });

@@ -1,15 +1,19 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import type { Drift, FleetState } from "../../../../proto/fleet-health/vocabulary.ts";
+import { type Drift, type FleetState, severityOf } from "../../../../proto/fleet-health/vocabulary.ts";
 import {
   formatAgo,
   formatBytes,
   formatCount,
   formatDuration,
   formatShare,
+  formatShortTimestamp,
   formatTimestamp,
   formatUntil,
+  plainName,
   plainText,
+  type TimeZone,
 } from "../../format/format.ts";
+import { evidenceParts } from "../evidence.ts";
 
 /** How urgent a text is. */
 export type Tone = "ok" | "warn" | "crit" | "quiet";
@@ -19,6 +23,8 @@ export interface AgeView {
   text: string;
   /** The absolute time; empty for never. */
   at: string;
+  /** The same in few characters: without its zone, and without the date of today. */
+  short: string;
   never: boolean;
 }
 
@@ -33,10 +39,17 @@ export interface HashView {
 export interface RowView {
   id: string;
   state: FleetState;
+  /** Nothing about the host needs attention. */
+  calm: boolean;
   /** How long the state has applied, and how many other conditions apply; empty when healthy. */
   since: string;
   device: string;
   identity: string;
+  /** How many characters at the end of `identity` stay when it is shortened: they distinguish it from others. */
+  identityTail: number;
+  /** The evidence of the first condition; empty without one. */
+  why: string;
+  hostname: string;
   heartbeat: AgeView;
   forwarding: AgeView;
   drift: string;
@@ -69,39 +82,61 @@ export const driftNames: Record<Drift, string> = {
   unknown: "unknown",
 };
 
-const driftTones: Partial<Record<Drift, Tone>> = { in_sync: "ok", drifted: "warn", on_last_known_good: "warn" };
+const driftTones: Partial<Record<Drift, Tone>> = { drifted: "warn", on_last_known_good: "warn" };
 
-/** Returns the row of a collector. Ages count to `now`, the time of the report, so a wrong clock of this machine has no effect. */
-export const rowView = (row: FleetHealthRow, now: number): RowView => {
+/**
+ * Returns the row of a collector. Ages count to `now`, the time of the report, so a wrong clock of this machine has no effect. What is as
+ * it should be has no words.
+ */
+export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone): RowView => {
   const [first, ...others] = row.conditions;
   const hashes = hashViews(row.config);
   const [desired, running, good] = hashes;
+  const identity = plainName(row.identity);
   const also = others.length === 0 ? "" : `, and ${others.length} more`;
   return {
     id: row.identity_id,
     state: row.state,
+    calm: severityOf(row) === "healthy",
     since: first === undefined ? "" : `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
-    device: plainText(row.device_id),
-    identity: plainText(row.identity),
-    heartbeat: ageView(row.last_heartbeat_at, now),
-    forwarding: ageView(row.last_envelope_at, now),
+    device: plainName(row.device_id),
+    identity,
+    identityTail: tailOf(identity),
+    why:
+      first === undefined
+        ? ""
+        : evidenceParts(first)
+            .map(({ text }) => plainText(text))
+            .join(""),
+    hostname: plainName(row.hostname ?? ""),
+    heartbeat: ageView(row.last_heartbeat_at, now, zone),
+    forwarding: ageView(row.last_envelope_at, now, zone),
     drift: driftNames[row.config.drift],
     driftTone: driftTones[row.config.drift] ?? "quiet",
     hashes,
     hashesRead: `desired ${desired.text}, running ${running.text}, last known good ${good.text}`,
     ...queueView(row),
-    ...certificateView(row, now),
+    ...certificateView(row, now, zone),
     ...renewalView(row),
-    version: plainText(row.version),
+    version: plainName(row.version),
     versionTone: row.conditions.some(({ state }) => state === "unsupported_version") ? "warn" : "quiet",
-    platform: plainText(row.platform),
+    platform: plainName(row.platform),
   };
 };
 
-const ageView = (at: string | null, now: number): AgeView =>
+const tailMax = 24;
+
+const tailOf = (identity: string): number => Math.min(tailMax, identity.length - identity.lastIndexOf("/"));
+
+const ageView = (at: string | null, now: number, zone: TimeZone): AgeView =>
   at === null
-    ? { text: "never", at: "", never: true }
-    : { text: formatAgo(at, now), at: formatTimestamp(at), never: false };
+    ? { text: "never", at: "", short: "", never: true }
+    : {
+        text: formatAgo(at, now),
+        at: formatTimestamp(at, zone),
+        short: formatShortTimestamp(at, now, zone),
+        never: false,
+      };
 
 const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
   const groups: string[] = [];
@@ -113,6 +148,9 @@ const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
   return [view(config.desired_config_hash), view(config.running_config_hash), view(config.last_known_good_config_hash)];
 };
 
+/** Records wait for their batch; only longer waits are news. */
+const oldestSecondsShown = 60;
+
 const queueView = ({ queue, conditions }: FleetHealthRow) => {
   const { bytes, max_bytes: bytesMax, oldest_record_age_seconds: oldest, dropped_records_total: dropped } = queue;
   const deadLetters = queue.dead_letters ?? 0;
@@ -121,24 +159,27 @@ const queueView = ({ queue, conditions }: FleetHealthRow) => {
   const details = [
     dropped === null || dropped === 0 ? "" : `${formatCount(dropped)} dropped`,
     deadLetters === 0 ? "" : `${formatCount(deadLetters)} rejected`,
-    oldest === null ? "" : `oldest ${formatDuration(oldest)}`,
+    oldest === null || oldest < oldestSecondsShown ? "" : `oldest ${formatDuration(oldest)}`,
   ].filter((text) => text !== "");
   return {
     queuePercent: bytesMax > 0 ? Math.min(100, Math.floor((bytes / bytesMax) * 100)) : 0,
-    queue: bytes === 0 ? "empty" : `${formatBytes(bytes)} · ${formatShare(bytes, bytesMax)}`,
+    queue: bytes === 0 ? "empty" : bytes * 100 < bytesMax ? formatBytes(bytes) : sizeAndShare(bytes, bytesMax),
     queueDetail: details.join(" · "),
     queueTone: conditions.some(({ state }) => state === "queue_at_risk") ? "warn" : "quiet",
   } as const;
 };
 
-const certificateView = ({ certificate, conditions }: FleetHealthRow, now: number) => {
+const sizeAndShare = (bytes: number, bytesMax: number): string =>
+  `${formatBytes(bytes)} · ${formatShare(bytes, bytesMax)}`;
+
+const certificateView = ({ certificate, conditions }: FleetHealthRow, now: number, zone: TimeZone) => {
   const { status, not_after } = certificate;
   const expired = status === "expired" || Date.parse(not_after) <= now;
   const expiring = conditions.some(({ state }) => state === "cert_expiring");
   const text = `${expired ? "expired" : "expires"} ${formatUntil(not_after, now)}`;
   return {
     certificate: status === "revoked" ? "revoked" : text,
-    certificateAt: formatTimestamp(not_after),
+    certificateAt: formatTimestamp(not_after, zone),
     certificateTone: status === "revoked" || expired ? "crit" : expiring ? "warn" : "quiet",
   } as const;
 };
@@ -146,10 +187,10 @@ const certificateView = ({ certificate, conditions }: FleetHealthRow, now: numbe
 const renewalView = ({ renewal, successor }: FleetHealthRow): { renewal: string; renewalTone: Tone } => {
   if (successor !== null) return { renewal: "successor issued", renewalTone: "ok" };
   const { status, last_error: error } = renewal;
-  if (status === null) return { renewal: "no renewal yet", renewalTone: "quiet" };
+  if (status === null || status === "ok") return { renewal: "", renewalTone: "quiet" };
   const words = status === "not_configured" ? "renewal not configured" : `renewal ${status}`;
   const tone: Tone = status === "failed" ? "crit" : status === "retrying" ? "warn" : "quiet";
-  return { renewal: error === null || status === "ok" ? words : `${words}: ${plainText(error)}`, renewalTone: tone };
+  return { renewal: error === null ? words : `${words}: ${plainText(error)}`, renewalTone: tone };
 };
 
 /**

@@ -7,19 +7,25 @@ interface Column {
   name: string;
   label: string;
   detail?: string;
+  /** The detail goes on with the zone of times. */
+  timed?: boolean;
   sort?: FleetSort;
+  /** Only screens of at least 2,000 px have room for it. */
+  wide?: boolean;
 }
 
 /** The table's columns in their order. `device` is always shown: it names the row. */
 export const columns = [
-  { name: "state", label: "State" },
+  { name: "state", label: "State", sort: "severity" },
   { name: "device", label: "Device and identity", sort: "identity" },
-  { name: "heartbeat", label: "Heartbeat", detail: "age, and time in UTC", sort: "last_heartbeat_at" },
-  { name: "forwarding", label: "Forwarding", detail: "age, and time in UTC", sort: "last_envelope_at" },
+  { name: "why", label: "Why", wide: true },
+  { name: "heartbeat", label: "Heartbeat", detail: "age, time in", timed: true, sort: "last_heartbeat_at" },
+  { name: "forwarding", label: "Forwarding", detail: "age, time in", timed: true, sort: "last_envelope_at" },
   { name: "config", label: "Config", detail: "desired · running · last good" },
   { name: "queue", label: "Queue", sort: "queue_bytes" },
   { name: "certificate", label: "Certificate and renewal", sort: "certificate_not_after" },
   { name: "version", label: "Version and platform" },
+  { name: "hostname", label: "Hostname", wide: true },
 ] as const satisfies readonly Column[];
 
 type ColumnName = (typeof columns)[number]["name"];

@@ -51,7 +51,7 @@ describe("the address of a view", () => {
   it("is short for the default view", () => {
     expect(viewPath(defaultView)).toBe("/fleet");
     expect(parseView("")).toEqual(defaultView);
-    expect(reportPath(defaultView)).toBe("/api/core/collector/health?limit=200");
+    expect(reportPath(defaultView)).toBe("/api/core/collector/health?sort=severity&limit=200");
     expect(facetsPath(defaultView)).toBe("/api/core/collector/health/facets");
   });
 
@@ -76,7 +76,7 @@ describe("the address of a view", () => {
     const view = parseView("?sort=queue_bytes&cursor=c1&id=01920000-0000-7000-8000-0000000000aa");
     expect(viewPath(withFilter(view, { text: ["db"] }))).toBe("/fleet?q=db&sort=queue_bytes");
     expect(viewPath(withSort(view, "queue_bytes"))).toBe("/fleet?sort=queue_bytes&order=desc");
-    expect(viewPath(withSort(view, "identity"))).toBe("/fleet");
+    expect(viewPath(withSort(view, "severity"))).toBe("/fleet");
     expect(viewPath(withPage(view, "c2"))).toBe("/fleet?sort=queue_bytes&cursor=c2");
     expect(viewPath(withPage(view))).toBe("/fleet?sort=queue_bytes");
     expect(viewPath(withRow(view))).toBe("/fleet?sort=queue_bytes&cursor=c1");

@@ -22,13 +22,13 @@ export interface FleetView {
   readonly rowId?: string;
 }
 
-/** The whole fleet by identity, no drawer. */
-export const defaultView: FleetView = { filter: {}, sort: "identity", order: "asc" };
+/** The whole fleet, the hosts that need somebody first, no drawer. */
+export const defaultView: FleetView = { filter: {}, sort: "severity", order: "asc" };
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-const cursorPattern = /^[\w.~-]{1,4096}$/;
+const cursorLengthMax = 8192;
 
-/** Parses the view of an address. Invalid parts are ignored, so that a mangled link still opens. */
+/** Parses the view of an address. Invalid parts are ignored, so that a mangled link still opens; core judges the cursor. */
 export const parseView = (search: string): FleetView => {
   const params = new URLSearchParams(search);
   const cursor = params.get("cursor") ?? "";
@@ -37,7 +37,7 @@ export const parseView = (search: string): FleetView => {
     filter: filterFromParams(params),
     sort: fleetSorts.find((name) => name === params.get("sort")) ?? defaultView.sort,
     order: params.get("order") === "desc" ? "desc" : "asc",
-    ...(cursorPattern.test(cursor) ? { cursor } : {}),
+    ...(cursor === "" ? {} : { cursor: cursor.slice(0, cursorLengthMax) }),
     ...(uuid.test(rowId) ? { rowId } : {}),
   };
 };
@@ -56,6 +56,7 @@ export const viewPath = (view: FleetView): string => {
 /** Returns the API path of the page of the report that a view shows. */
 export const reportPath = (view: FleetView): string => {
   const params = viewParams(view);
+  params.set("sort", view.sort);
   params.set("limit", String(pageRows));
   return withParams(apiPath, params);
 };

@@ -1,0 +1,11 @@
+import { type Accessor, createSignal, onCleanup } from "solid-js";
+
+/** Returns whether a media query matches, until the caller is disposed. */
+export const createMedia = (query: string): Accessor<boolean> => {
+  const media = matchMedia(query);
+  const [matches, setMatches] = createSignal(media.matches);
+  const update = () => setMatches(media.matches);
+  media.addEventListener("change", update);
+  onCleanup(() => media.removeEventListener("change", update));
+  return matches;
+};
