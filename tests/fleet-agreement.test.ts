@@ -47,6 +47,9 @@ const forwardingOf = (row: FleetHealthRow): Forwarding | null => {
   return isRecent(row) || (row.queue.bytes ?? 0) > 0 ? "stopped" : null;
 };
 
+function needsAttention(row: FleetHealthRow): boolean {
+  return fleetSeverities.indexOf(severityOf(row)) < fleetSeverities.indexOf("enrolling");
+}
 /** Whether a row matches each parameter, decided from the row's fields alone. */
 const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> = {
   q: ({ device_id, identity, platform, version }, text) =>
@@ -59,6 +62,7 @@ const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> 
   desired_config: (row, hash) => row.config.desired_config_hash?.startsWith(hash) ?? false,
   running_config: (row, hash) => row.config.running_config_hash?.startsWith(hash) ?? false,
   not_running_config: (row, hash) => !row.config.running_config_hash?.startsWith(hash),
+  attention: needsAttention,
   heartbeat: (row) => row.state !== "revoked" && isRecent(row),
   forwarding: (row, what) => forwardingOf(row) === what,
   heartbeat_older_than_seconds: (row, age) =>
@@ -116,6 +120,7 @@ const filters: fc.Arbitrary<Filter> = fc
         "nothing",
         "\u{1f600}",
       ),
+      attention: fc.constant("needed"),
       device: fc.constantFrom("host-7", `${oddDeviceId}97`, "none"),
       platform: fc.constantFrom("linux/amd64", "darwin/arm64"),
       version: fc.constantFrom("1.4.0", "1.11.0", "latest"),
@@ -167,6 +172,7 @@ describe("under any filter", () => {
         const counted = fleet.filter((row) => matches(row, anyState));
         expect(summary).toEqual({
           enrolled: counted.length,
+          needs_attention: counted.filter(needsAttention).length,
           active_recent_heartbeats: counted.filter((row) => row.state !== "revoked" && isRecent(row)).length,
           forwarding: counted.filter((row) => forwardingOf(row) === "forwarding").length,
           stopped: counted.filter((row) => forwardingOf(row) === "stopped").length,

@@ -3277,6 +3277,8 @@ export type ReportFleetHealthData = {
     path?: never;
     query?: {
         state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        attention?: Array<'needed'> | 'needed';
+        not_attention?: Array<'needed'> | 'needed';
         q?: Array<string> | string;
         not_q?: Array<string> | string;
         device?: Array<string> | string;
@@ -3401,6 +3403,7 @@ export type ReportFleetHealthResponses = {
         };
         summary: {
             enrolled: number;
+            needs_attention: number;
             active_recent_heartbeats: number;
             forwarding: number;
             stopped: number;
@@ -3421,6 +3424,8 @@ export type CountFleetHealthData = {
     path?: never;
     query?: {
         state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        attention?: Array<'needed'> | 'needed';
+        not_attention?: Array<'needed'> | 'needed';
         q?: Array<string> | string;
         not_q?: Array<string> | string;
         device?: Array<string> | string;
@@ -3600,6 +3605,8 @@ export type ExportFleetHealthData = {
     query: {
         kind: 'stale' | 'queue_risk' | 'renewal_failures' | 'config_drift';
         state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        attention?: Array<'needed'> | 'needed';
+        not_attention?: Array<'needed'> | 'needed';
         q?: Array<string> | string;
         not_q?: Array<string> | string;
         device?: Array<string> | string;
@@ -3788,6 +3795,12 @@ export type GetFleetHealthResponses = {
             min_version: string | null;
         };
         item: FleetHealthRow;
+        config_errors: Array<string>;
+        policy: {
+            id: string;
+            name: string;
+            reenrollment: 'deny' | 'replace';
+        };
         history: Array<{
             at: string;
             action: string;

@@ -10,7 +10,16 @@ import {
 } from "../../proto/fleet-health/filter.ts";
 import { anyLabelValue, splitLabelPair } from "../../proto/labels.ts";
 import { hashBegins, rolloutPredicate } from "./fleet-rollout.ts";
-import { type FleetRules, forwardingIs, hasHeartbeat, isActive, oneOf, stateIs, timestampAt } from "./fleet-rows.ts";
+import {
+  type FleetRules,
+  forwardingIs,
+  hasHeartbeat,
+  isActive,
+  needsAttention,
+  oneOf,
+  stateIs,
+  timestampAt,
+} from "./fleet-rows.ts";
 import { textFound } from "./fleet-search.ts";
 import { platformsLike, versionsInRange, versionsLike } from "./fleet-versions.ts";
 
@@ -46,6 +55,7 @@ const alternativesOf = (part: PositivePart, value: unknown, rules: FleetRules): 
 
 const alternatives: Alternatives = {
   states: (states, rules) => states.map((state) => stateIs(state, rules)),
+  attention: (_, rules) => [needsAttention(rules)],
   text: (texts, rules) => texts.map((text) => textFound(text, rules)),
   device: (devices) => [oneOf(sql`device_id`, devices)],
   hostname: (hostnames) => [oneOf(sql`hostname`, hostnames)],

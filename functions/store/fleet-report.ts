@@ -2,6 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import {
+  attentionStates,
   type Drift,
   type ExportKind,
   type FleetCondition,
@@ -214,6 +215,7 @@ const selectRows = async (
 /** Counts over the fleet under a filter, ignoring its states. */
 export interface FleetSummary {
   enrolled: number;
+  needsAttention: number;
   activeRecentHeartbeats: number;
   byForwarding: Readonly<Record<Forwarding, number>>;
   byState: ReadonlyMap<FleetState, number>;
@@ -231,6 +233,11 @@ export const summarizeFleet = async (db: Executor, rules: FleetRules, filter: Fl
   const total = (column: "enrolled" | "active" | Forwarding) => rows.reduce((sum, row) => sum + row[column], 0);
   return {
     enrolled: total("enrolled"),
+    needsAttention: rows.reduce(
+      (sum, row) =>
+        sum + (attentionStates.includes(stateAtIndex(row.state_index)) ? row.enrolled : row.stopped + row.never),
+      0,
+    ),
     activeRecentHeartbeats: total("active"),
     byForwarding: { forwarding: total("forwarding"), stopped: total("stopped"), never: total("never") },
     byState: new Map(rows.map((row) => [stateAtIndex(row.state_index), row.enrolled])),

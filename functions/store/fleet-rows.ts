@@ -6,6 +6,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { troubledFrom } from "../../drizzle/schema/fleet.ts";
 import {
+  attentionStates,
   type ExportKind,
   type FleetCondition,
   type FleetState,
@@ -126,6 +127,12 @@ export const stateIs = (state: FleetState, rules: FleetRules): SQL => {
   if (state === "healthy") return sql`(${sql.join(before, sql` and `)})`;
   const indexed = ownTroubles.has(state) ? [sql`${troubledFrom} <= ${timestampAt(rules.now)}`] : [];
   return sql`(${sql.join([...indexed, conditions[state](rules), ...before], sql` and `)})`;
+};
+
+/** The host needs somebody: `severityOf` ranks it before `enrolling`. */
+export const needsAttention = (rules: FleetRules): SQL => {
+  const stalled = (["stopped", "never"] as const).map((kind) => forwardingIs(kind, rules));
+  return sql`(${sql.join([...attentionStates.map((state) => stateIs(state, rules)), ...stalled], sql` or `)})`;
 };
 
 /** Returns the predicate of an export: by conditions, not by the state, which is only the first of them. */

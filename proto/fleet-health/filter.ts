@@ -7,7 +7,7 @@ import * as v from "valibot";
 import { labelPair } from "../labels.ts";
 import { Identifier, parseTimestamp } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
-import { driftKinds, type FleetState, fleetStates, forwardings, rollouts } from "./vocabulary.ts";
+import { attentionKinds, driftKinds, type FleetState, fleetStates, forwardings, rollouts } from "./vocabulary.ts";
 
 /** The longest duration that a filter takes: ten years. */
 export const filterSecondsMax = 315_360_000;
@@ -114,6 +114,7 @@ const states = names(fleetStates, "must be a health state");
 export const filterParts = {
   /** The only part without a negated one: `not_state` is read as the other states. */
   states: { ...states, parameter: "state" },
+  ...both("attention", "attention", names(attentionKinds, "must be needed")),
   /**
    * A substring of device, hostname, identity, platform or version, in any case; or the id of a host or a certificate, or the serial number
    * or fingerprint of a certificate, as tools print them. A host matches every one.

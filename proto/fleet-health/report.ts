@@ -24,6 +24,8 @@ export type FleetThresholdsView = v.InferOutput<typeof FleetThresholdsView>;
 /** Counts over the fleet under the filters, except the one by state. */
 export const FleetSummaryView = v.strictObject({
   enrolled: v.number(),
+  /** As `attention=needed` finds. */
+  needs_attention: v.number(),
   /** Not revoked, and the last heartbeat is within `stale_after_seconds`, as `heartbeat=recent` finds. */
   active_recent_heartbeats: v.number(),
   /** An envelope within `forwarding_seconds`, as `forwarding=forwarding` finds. */

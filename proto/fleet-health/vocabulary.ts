@@ -66,6 +66,9 @@ export const fleetSeverities = [
 /** One of `fleetSeverities`. */
 export type FleetSeverity = (typeof fleetSeverities)[number];
 
+/** Selection by attention. `needed`: the host is in one of `attentionStates`, or in no trouble and yet does not forward. */
+export const attentionKinds = ["needed"] as const;
+
 /** The states in which a host needs somebody, the worst first: neither healthy, nor new, nor revoked on purpose. */
 export const attentionStates: readonly FleetState[] = fleetSeverities
   .slice(0, fleetSeverities.indexOf("enrolling"))

@@ -41,7 +41,7 @@ export interface Term {
 type TextPart = "text" | "device" | "hostname" | "identity" | "platform" | "version";
 
 const names = (
-  part: "states" | "drift" | "rollout" | "heartbeat" | "forwarding" | "auth",
+  part: "states" | "attention" | "drift" | "rollout" | "heartbeat" | "forwarding" | "auth",
   {
     key = part as string,
     example,
@@ -237,6 +237,7 @@ export const terms: readonly Term[] = [
     fault: "A fill level is a share like 50%, or a size like 10MiB.",
   }),
   names("rollout", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
+  names("attention", { example: "needed", meaning: "hosts that need somebody" }),
 ];
 
 /** Returns why the report would reject a text, for the person who typed it; undefined if it accepts it. */

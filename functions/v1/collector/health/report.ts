@@ -45,6 +45,7 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
           thresholds: thresholdsView(thresholds),
           summary: {
             enrolled: summary.enrolled,
+            needs_attention: summary.needsAttention,
             active_recent_heartbeats: summary.activeRecentHeartbeats,
             forwarding: summary.byForwarding.forwarding,
             stopped: summary.byForwarding.stopped,

@@ -186,6 +186,8 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
       );
     case "forwarding":
       return forwardings.map((kind) => valueItem(kind, forwardingMeanings[kind]));
+    case "attention":
+      return [valueItem("needed", "in trouble, or not forwarding")];
     case "heartbeat":
       return [valueItem("recent", "last heartbeat is recent")];
     case "auth":

@@ -1,7 +1,7 @@
 import { createMemo, For, type JSX, Show } from "solid-js";
 import { changeFilter, distinctStates } from "../../../../proto/fleet-health/filter.ts";
 import type { FleetSummaryView, FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import { attentionStates, type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
@@ -54,12 +54,9 @@ const segmentsOf = (summary: FleetSummaryView): { state: FleetState; from: numbe
   });
 };
 
-const isAttention = (states: readonly FleetState[]): boolean =>
-  states.length === attentionStates.length && attentionStates.every((state) => states.includes(state));
-
 /**
- * The nine states as one bar and nine filters, with their counts under the other filters, after one that has every state in which a host
- * needs somebody.
+ * The nine states as one bar and nine filters, with their counts under the other filters, after the filter of all hosts that need
+ * somebody. Its count ignores the states, so it replaces them.
  */
 export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
   const states = () => props.view.filter.states ?? [];
@@ -76,7 +73,11 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
   const countOf = (state: FleetState) => props.summary?.by_state[state] ?? 0;
   // Until the counts of another filter arrive, those on the page are not its own.
   const shown = (count: number) => (props.isChanging ? undefined : count);
-  const attention = () => attentionStates.reduce((sum, state) => sum + countOf(state), 0);
+  const isAttention = () => props.view.filter.attention !== undefined;
+  const attentionHref = () => {
+    const attention = isAttention() ? undefined : (["needed"] as const);
+    return viewPath(withFilter(props.view, changeFilter(props.view.filter, { attention, states: undefined })));
+  };
   return (
     <section class="state-bar" aria-label="States" data-loading={props.summary === undefined ? "" : undefined}>
       <svg class="state-segments" viewBox="0 0 1000 1" preserveAspectRatio="none" aria-hidden="true">
@@ -86,11 +87,7 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
       </svg>
       <ul class="state-chips">
         <li>
-          <Chip
-            href={hrefOf(isAttention(states()) ? [] : attentionStates)}
-            chosen={isAttention(states())}
-            count={shown(attention())}
-          >
+          <Chip href={attentionHref()} chosen={isAttention()} count={shown(props.summary?.needs_attention ?? 0)}>
             <span class="state-mark chip-attention">
               <Icon name="warning" />
               Needs attention
