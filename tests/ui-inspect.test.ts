@@ -126,10 +126,13 @@ describe("the fleet page in a browser", () => {
   });
 
   it("filters by the bars of its charts, and exports under that filter", async () => {
-    const { page } = await visitFleet({ width: 320 });
+    const { page } = await visitPage({ browser, web }, "auditor", "/fleet", { width: 320 });
+    await page.getByRole("link", { name: "edge-2" }).waitFor();
     await page.locator(".charts summary").focus();
     // Closed on a narrow screen. Each chart is one stop of the Tab key; arrows move among its bars. The versions are the third.
-    for (const key of ["Enter", "Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
+    await page.keyboard.press("Enter");
+    await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
+    for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
     await expect.poll(() => addressOf(page)).toBe("?version=1.2.3");
     await page.getByText("1 to 1 of 1").first().waitFor();
     await page.getByRole("button", { name: "Export" }).click();

@@ -7,7 +7,7 @@ import { usePageContext } from "../session/page-context.tsx";
 
 /** The newest audit events, of one action or target if it is given: when, what, by whom. */
 export const RecentEvents = (props: { action?: string; target?: string }) => {
-  const { api } = usePageContext();
+  const { api, times } = usePageContext();
   const report = createReport({
     api,
     schema: AuditEventPage,
@@ -34,7 +34,7 @@ export const RecentEvents = (props: { action?: string; target?: string }) => {
               <For each={events()}>
                 {(event) => (
                   <li>
-                    <time datetime={event.occurred_at}>{formatTimestamp(event.occurred_at)}</time>{" "}
+                    <time datetime={event.occurred_at}>{formatTimestamp(event.occurred_at, times.zone())}</time>{" "}
                     <code>{event.action}</code> by {plainText(event.actor.display)}
                   </li>
                 )}

@@ -5,6 +5,7 @@ import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { createNow } from "../browser/create-now.ts";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { formatAgo, formatCountOf, formatTimestamp, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
 import { sessionsPath } from "./conversation.ts";
 
 const SessionPage = v.object({ items: v.array(ChatSession), next_cursor: v.nullable(v.string()) });
@@ -121,6 +122,7 @@ const HistoryRow = (props: {
   onRename: (title: string) => Promise<void>;
   onDelete: () => Promise<void>;
 }) => {
+  const { times } = usePageContext();
   const [mode, setMode] = createSignal<"shown" | "renaming" | "deleting">("shown");
   const [problem, setProblem] = createSignal("");
   const title = () => plainText(props.session.title ?? "Untitled conversation");
@@ -153,7 +155,7 @@ const HistoryRow = (props: {
             <span class="history-title" dir="auto">
               {title()}
             </span>
-            <span class="chat-note" title={formatTimestamp(props.session.updated_at)}>
+            <span class="chat-note" title={formatTimestamp(props.session.updated_at, times.zone())}>
               {formatAgo(props.session.updated_at, props.now)} · {formatCountOf(props.session.message_count, "message")}
             </span>
           </button>

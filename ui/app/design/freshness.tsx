@@ -1,6 +1,6 @@
 import { Match, Show, Switch } from "solid-js";
 import type { LiveReport } from "../api/create-report.ts";
-import { formatDuration, formatTimestamp } from "../format/format.ts";
+import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
 import { Icon } from "./icon.tsx";
 
 /** Why a report is old. */
@@ -30,6 +30,7 @@ export const OldNotice = (props: { report: LiveReport<unknown>; what: string; pa
 export const Freshness = (props: {
   report: LiveReport<unknown>;
   paused: boolean;
+  zone: TimeZone;
   onPause: () => void;
   onRefresh: () => void;
 }) => {
@@ -49,7 +50,7 @@ export const Freshness = (props: {
         </span>
         <Show when={state().answer?.at}>
           {(at) => (
-            <time datetime={new Date(at()).toISOString()} title={formatTimestamp(at())}>
+            <time datetime={new Date(at()).toISOString()} title={formatTimestamp(at(), props.zone)}>
               Updated {age()} ago
             </time>
           )}

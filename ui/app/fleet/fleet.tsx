@@ -117,7 +117,13 @@ export const Fleet = () => {
             <SummaryLine summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()} />
           </div>
         </Show>
-        <Freshness report={report} paused={paused()} onPause={() => setPaused(!paused())} onRefresh={refresh} />
+        <Freshness
+          report={report}
+          zone={times.zone()}
+          paused={paused()}
+          onPause={() => setPaused(!paused())}
+          onRefresh={refresh}
+        />
       </div>
       <Show when={report.phase() !== "failed"}>
         <div class="shown" data-shown={report.phase()}>

@@ -11,7 +11,7 @@ import { directoryFaults } from "./directory-faults.ts";
 
 /** The last directory sync, how many people it counts, and its faults. Its height varies: place it last on a page. */
 export const DirectoryPanel = () => {
-  const { api } = usePageContext();
+  const { api, times } = usePageContext();
   const now = createNow();
   const report = createReport({
     api,
@@ -40,7 +40,7 @@ export const DirectoryPanel = () => {
                 {(at) => (
                   <>
                     Last synced{" "}
-                    <time datetime={at()} title={formatTimestamp(at())}>
+                    <time datetime={at()} title={formatTimestamp(at(), times.zone())}>
                       {formatAgo(at(), Math.max(now(), Date.parse(at())))}
                     </time>
                     : {formatCount(status().counts.people.active)} active,{" "}

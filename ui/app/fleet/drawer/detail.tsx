@@ -2,9 +2,9 @@ import { Index, type JSX, Show } from "solid-js";
 import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
+import { evidenceParts } from "../../format/evidence.ts";
 import { formatCount, plainText } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
-import { evidenceParts } from "../evidence.ts";
 import { driftNames } from "../table/row-view.ts";
 import { CopyButton } from "./copy-button.tsx";
 import {

@@ -1,5 +1,6 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { type Drift, type FleetState, severityOf } from "../../../../proto/fleet-health/vocabulary.ts";
+import { evidenceParts } from "../../format/evidence.ts";
 import {
   formatAgo,
   formatBytes,
@@ -13,7 +14,6 @@ import {
   plainText,
   type TimeZone,
 } from "../../format/format.ts";
-import { evidenceParts } from "../evidence.ts";
 
 /** How urgent a text is. */
 export type Tone = "ok" | "warn" | "crit" | "quiet";

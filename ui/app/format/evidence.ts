@@ -1,5 +1,5 @@
 import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
-import { formatBytes, formatCount, formatDuration } from "../format/format.ts";
+import { formatBytes, formatCount, formatDuration } from "./format.ts";
 
 /** A piece of evidence; `exact` is core's own text, where it differs. */
 export interface EvidencePart {
