@@ -283,6 +283,7 @@ CREATE TABLE "fleet_host" (
 	"renewal_failed" boolean NOT NULL,
 	"config_invalid" boolean NOT NULL,
 	"queue_at_risk" boolean NOT NULL,
+	"forwarder_connected" boolean NOT NULL,
 	"drift" text COLLATE "C" NOT NULL,
 	"version" text COLLATE "C" NOT NULL,
 	"platform" text COLLATE "C" NOT NULL,

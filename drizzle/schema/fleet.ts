@@ -107,6 +107,8 @@ export const fleetHost = pgTable(
     renewalFailed: boolean("renewal_failed").notNull(),
     configInvalid: boolean("config_invalid").notNull(),
     queueAtRisk: boolean("queue_at_risk").notNull(),
+    /** As the last heartbeat reports it; false before the first. */
+    forwarderConnected: boolean("forwarder_connected").notNull(),
     drift: byteText("drift").$type<Drift>().notNull(),
     version: byteText("version").notNull(),
     platform: byteText("platform").notNull(),

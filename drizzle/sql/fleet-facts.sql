@@ -67,6 +67,7 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 	coalesce(h.renewal_status = 'failed', false) AS renewal_failed,
 	coalesce(NOT h.config_valid, false) AS config_invalid,
 	coalesce(h.queue_at_risk OR h.dropped_since_previous, false) AS queue_at_risk,
+	coalesce(h.forwarder_connected, false) AS forwarder_connected,
 	fleet_drift(fleet_hash(coalesce(a.config_hash, h.desired_config_hash)), fleet_hash(h.running_config_hash),
 		fleet_hash(h.last_known_good_config_hash)) AS drift,
 	coalesce(h.collector_version, i.collector_version) AS version,
@@ -87,7 +88,8 @@ CROSS JOIN LATERAL (
 ) c
 LEFT JOIN LATERAL (
 	SELECT last_heartbeat_at, hostname, queue_bytes, queue_bytes_max, dropped_records_total, queue_at_risk, dropped_since_previous,
-		renewal_status, config_valid, collector_version, platform, desired_config_hash, running_config_hash, last_known_good_config_hash, running_config_since, version_since,
+		renewal_status, config_valid, collector_version, platform, forwarder_connected, desired_config_hash,
+		running_config_hash, last_known_good_config_hash, running_config_since, version_since,
 		fleet_reported_since(last_heartbeat_at, renewal_status = 'failed', renewal_failed_since, NOT config_valid, config_invalid_since,
 			queue_at_risk OR dropped_since_previous, queue_at_risk_since) AS reported_since
 	FROM collector_health WHERE identity_id = i.id LIMIT 1

@@ -4,8 +4,8 @@ import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
 import { countLabels, type LabelCounts } from "./fleet-labels.ts";
-import { fleetPredicate } from "./fleet-predicate.ts";
-import { exportPredicate, type FleetRules, hasHeartbeat, timestampsAt } from "./fleet-rows.ts";
+import { exportPredicate, fleetPredicate } from "./fleet-predicate.ts";
+import { type FleetRules, hasHeartbeat, timestampsAt } from "./fleet-rows.ts";
 
 /** Counts of the fleet under a filter, its states included. */
 export interface FleetCounts {

@@ -3,8 +3,8 @@ import { facetValuesMax } from "../../proto/fleet-health/facets.ts";
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import type { ExportKind } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { fleetPredicate } from "./fleet-predicate.ts";
-import { exportPredicate, type FleetRules } from "./fleet-rows.ts";
+import { exportPredicate, fleetPredicate } from "./fleet-predicate.ts";
+import type { FleetRules } from "./fleet-rows.ts";
 
 /** The hosts with each label, the most frequent keys and values first. */
 export interface LabelCounts {

@@ -1,5 +1,6 @@
 /** The filter of proto/fleet-health/filter.ts as a predicate over `fleet_host`. No part is ever null, so that a negated one is exact. */
 import { type SQL, sql } from "drizzle-orm";
+import { exportFilters } from "../../proto/fleet-health/export-filters.ts";
 import {
   conjunctiveParts,
   type FilterPart,
@@ -8,9 +9,11 @@ import {
   negatedPart,
   type PositivePart,
 } from "../../proto/fleet-health/filter.ts";
+import type { ExportKind } from "../../proto/fleet-health/vocabulary.ts";
 import { anyLabelValue, splitLabelPair } from "../../proto/labels.ts";
 import { hashBegins, rolloutPredicate } from "./fleet-rollout.ts";
 import {
+  conditionPredicate,
   type FleetRules,
   forwardingIs,
   hasHeartbeat,
@@ -35,6 +38,9 @@ export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withSta
   });
   return parts.length === 0 ? sql`true` : sql.join(parts, sql` and `);
 };
+
+/** Returns the predicate of an export. */
+export const exportPredicate = (kind: ExportKind, rules: FleetRules): SQL => fleetPredicate(exportFilters[kind], rules);
 
 const positiveOf = new Map(
   filterPartNames.flatMap((name) => {
@@ -79,8 +85,13 @@ const alternatives: Alternatives = {
   desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
   runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),
   rollout: (steps, rules) => steps.map((step) => rolloutPredicate(step, rules)),
-  heartbeat: (_, rules) => [isActive(rules)],
+  condition: (conditions, rules) => conditions.map((condition) => conditionPredicate(condition, rules)),
+  heartbeat: (kinds, rules) => kinds.map((kind) => (kind === "recent" ? isActive(rules) : sql`not ${hasHeartbeat}`)),
   forwarding: (kinds, rules) => kinds.map((kind) => forwardingIs(kind, rules)),
+  forwarder: (kinds) =>
+    kinds.map((kind) =>
+      kind === "connected" ? sql`forwarder_connected` : sql`(${hasHeartbeat} and not forwarder_connected)`,
+    ),
   auth: (kinds, { now }) =>
     kinds.map((kind) => {
       const failed = sql`last_auth_failure_at >= ${timestampAt(now, -authFailureSeconds)}`;

@@ -14,10 +14,9 @@ import {
 } from "../../proto/fleet-health/vocabulary.ts";
 import type { Labels } from "../../proto/labels.ts";
 import type { Executor } from "./database.ts";
-import { fleetPredicate } from "./fleet-predicate.ts";
+import { exportPredicate, fleetPredicate } from "./fleet-predicate.ts";
 import {
   conditionPredicate,
-  exportPredicate,
   type FleetRules,
   forwardingIndex,
   forwardingIs,

@@ -7,7 +7,6 @@ import { type SQL, sql } from "drizzle-orm";
 import { troubledFrom } from "../../drizzle/schema/fleet.ts";
 import {
   attentionStates,
-  type ExportKind,
   type FleetCondition,
   type FleetState,
   type Forwarding,
@@ -133,16 +132,6 @@ export const stateIs = (state: FleetState, rules: FleetRules): SQL => {
 export const needsAttention = (rules: FleetRules): SQL => {
   const stalled = (["stopped", "never"] as const).map((kind) => forwardingIs(kind, rules));
   return sql`(${sql.join([...attentionStates.map((state) => stateIs(state, rules)), ...stalled], sql` or `)})`;
-};
-
-/** Returns the predicate of an export: by conditions, not by the state, which is only the first of them. */
-export const exportPredicate = (kind: ExportKind, rules: FleetRules): SQL => exports[kind](rules);
-
-const exports: Record<ExportKind, (rules: FleetRules) => SQL> = {
-  stale: conditions.stale,
-  queue_risk: conditions.queue_at_risk,
-  renewal_failures: conditions.renewal_failed,
-  config_drift: () => sql`drift in ('drifted', 'on_last_known_good')`,
 };
 
 /** The thresholds of the states; the report includes them. */

@@ -7,7 +7,17 @@ import * as v from "valibot";
 import { labelPair } from "../labels.ts";
 import { Identifier, parseTimestamp } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
-import { attentionKinds, driftKinds, type FleetState, fleetStates, forwardings, rollouts } from "./vocabulary.ts";
+import {
+  attentionKinds,
+  driftKinds,
+  type FleetState,
+  fleetConditions,
+  fleetStates,
+  forwarderKinds,
+  forwardings,
+  heartbeatKinds,
+  rollouts,
+} from "./vocabulary.ts";
 
 /** The longest duration that a filter takes: ten years. */
 export const filterSecondsMax = 315_360_000;
@@ -138,9 +148,12 @@ export const filterParts = {
   /** The config that the last heartbeat names. */
   ...both("runningConfig", "running_config", hashes),
   ...both("rollout", "rollout", names(rollouts, "must be silent, running, failed or drifted")),
-  /** Not revoked, and the last heartbeat is within the threshold of `stale`. */
-  ...both("heartbeat", "heartbeat", names(["recent"], "must be recent")),
+  /** A condition that applies, even if another one decides the state. */
+  ...both("condition", "condition", names(fleetConditions, "must be a condition")),
+  ...both("heartbeat", "heartbeat", names(heartbeatKinds, "must be recent or never")),
   ...both("forwarding", "forwarding", names(forwardings, "must be forwarding, stopped or never")),
+  /** As the last heartbeat reports it; a host that never sent one is neither. */
+  ...both("forwarder", "forwarder", names(forwarderKinds, "must be connected or disconnected")),
   /** `failed`: an authentication failed in the last 24 hours; `failing`: and the host has sent no heartbeat since. */
   ...both("auth", "auth", names(["failed", "failing"], "must be failed or failing")),
   /** The last heartbeat is older than this; a host that never sent one is left out. */

@@ -25,6 +25,12 @@ export const driftKinds = ["in_sync", "drifted", "on_last_known_good", "no_desir
 /** One of `driftKinds`. */
 export type Drift = (typeof driftKinds)[number];
 
+/** Selections by heartbeat. `recent`: not revoked, and the last one is within the threshold of `stale`; `never`: none yet. */
+export const heartbeatKinds = ["recent", "never"] as const;
+
+/** The collector's own report of its connection to core. */
+export const forwarderKinds = ["connected", "disconnected"] as const;
+
 /**
  * What a host has made of its desired config, in order of precedence. *silent*: no heartbeat since the config was assigned, or within
  * the threshold of `stale`; *running*: the last heartbeat names it; *failed*: the last heartbeat reports an invalid config; *drifted*: it

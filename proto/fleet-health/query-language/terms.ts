@@ -41,7 +41,7 @@ export interface Term {
 type TextPart = "text" | "device" | "hostname" | "identity" | "platform" | "version";
 
 const names = (
-  part: "states" | "attention" | "drift" | "rollout" | "heartbeat" | "forwarding" | "auth",
+  part: "states" | "attention" | "condition" | "drift" | "rollout" | "heartbeat" | "forwarding" | "forwarder" | "auth",
   {
     key = part as string,
     example,
@@ -238,6 +238,8 @@ export const terms: readonly Term[] = [
   }),
   names("rollout", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
   names("attention", { example: "needed", meaning: "hosts that need somebody" }),
+  names("condition", { example: "stale", meaning: "a condition that applies, whatever the state" }),
+  names("forwarder", { example: "disconnected", meaning: "connection to core, as the host reports it" }),
 ];
 
 /** Returns why the report would reject a text, for the person who typed it; undefined if it accepts it. */
@@ -255,7 +257,7 @@ const durationFault = (value: string): string =>
 const unknownName = (key: string, name: string, choices: readonly string[]): string => {
   const guess = nearest(name.toLowerCase(), choices);
   const remedy = guess === undefined ? `Use one of ${choices.join(", ")}.` : `Did you mean ${guess}?`;
-  return choices.length === 1 ? `${key}: takes ${choices[0]}.` : `No ${key} has this name. ${remedy}`;
+  return choices.length <= 2 ? `${key}: takes ${choices.join(" or ")}.` : `No ${key} has this name. ${remedy}`;
 };
 
 /** Returns the terms of a key, in any case of letters. */

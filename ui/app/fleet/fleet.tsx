@@ -1,6 +1,7 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, ErrorBoundary, lazy, Match, Show, Suspense, Switch } from "solid-js";
 import { FleetFacets } from "../../../proto/fleet-health/facets.ts";
+import { narrowFilter } from "../../../proto/fleet-health/narrow-filter.ts";
 import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { createReport } from "../api/create-report.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
@@ -135,7 +136,10 @@ export const Fleet = () => {
               facets={facets.phase() === "failed" ? undefined : facets.answer()?.value}
               failed={facets.phase() === "failed"}
               renewalSeconds={renewalSeconds()}
-              hrefOf={(change) => viewPath(withFilter(view(), { ...view().filter, ...change }))}
+              hrefOf={(figure) => {
+                const filter = narrowFilter(view().filter, figure);
+                return filter && viewPath(withFilter(view(), filter));
+              }}
             />
             <Show when={report.state().problem === undefined && facets.state().problem}>
               {(problem) => (
@@ -167,7 +171,7 @@ export const Fleet = () => {
             ref={(button) => {
               exportButton = button;
             }}
-            filter={view().filter}
+            view={view()}
             counts={facets.current()?.exports}
           />
           <PreferencesMenu preferences={preferences()} onChange={setPreferences} />

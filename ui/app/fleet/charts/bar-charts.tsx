@@ -1,12 +1,12 @@
 import { createUniqueId, Index, type JSX, Show } from "solid-js";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { formatCount, formatTiny } from "../../format/format.ts";
-import { type Bar, barBase, chartHeight, linkedBars, linkName, type Tick } from "./bars.ts";
+import { type Bar, barBase, chartHeight, linkedBars, type Tick } from "./bars.ts";
 import { createRoving, type Roving } from "./roving.ts";
 import { type VersionRow, versionBars, versionRowHeight } from "./version-layout.ts";
 
-/** Returns the address of the view with a part of its filter changed. */
-type HrefOf = (change: FleetFilter) => string;
+/** Returns the address of the view with its filter narrowed to that of a bar; undefined where no host can match both. */
+type HrefOf = (figure: FleetFilter) => string | undefined;
 
 /** Bars on an axis, each a link to the fleet under its filter. Attributes alone hold the geometry; widths are in percent. */
 export const ColumnChart = (props: {
@@ -127,33 +127,19 @@ const BarRect = (props: { bar: Bar; y: number; hatching: string }) => (
   />
 );
 
-/** The content of a bar, as a link where it has a filter. Its title is its name and its tooltip. */
+/** The content of a bar, as a link to its hosts. Its title is its name and its tooltip. */
 const BarLink = (props: { bar: Bar; hrefOf: HrefOf; index: number; roving: Roving; children: JSX.Element }) => (
   // A template that begins with <a> would create an element of HTML, not of SVG: hence each <g>.
   <g>
-    <Show
-      when={props.bar.filter}
-      fallback={
-        <g>
-          {props.children}
-          <title>{props.bar.name}</title>
-        </g>
-      }
+    <a
+      class="chart-link"
+      href={props.hrefOf(props.bar.filter)}
+      noScroll
+      tabIndex={props.roving.tabIndexOf(props.index)}
+      onFocusIn={() => props.roving.enter(props.index)}
     >
-      {(filter) => (
-        <g>
-          <a
-            class="chart-link"
-            href={props.hrefOf(filter().change)}
-            noScroll
-            tabIndex={props.roving.tabIndexOf(props.index)}
-            onFocusIn={() => props.roving.enter(props.index)}
-          >
-            <title>{linkName(props.bar)}</title>
-            {props.children}
-          </a>
-        </g>
-      )}
-    </Show>
+      <title>{props.bar.name}</title>
+      {props.children}
+    </a>
   </g>
 );

@@ -19,8 +19,8 @@ export interface Bar {
   label: string;
   /** The whole in words: `312 hosts, last heartbeat 1–2 min ago`. */
   name: string;
-  /** The filter that a click adds, and its words; absent where no filter finds the same hosts. */
-  filter?: { change: FleetFilter; name: string };
+  /** The filter that finds exactly the hosts of the bar. */
+  filter: FleetFilter;
 }
 
 /** A word below the axis, centred at `x` percent unless it is at an edge. */
@@ -50,12 +50,9 @@ export const barPlace = (index: number, columns: number): Pick<Bar, "x" | "width
   width: percent((1 - 2 * columnGap) / columns),
 });
 
-/** Returns the name of a bar's link: what it counts, and what a click does. */
-export const linkName = ({ name, filter }: Bar): string => (filter === undefined ? name : `${name}: ${filter.name}`);
-
-/** Returns the indices of the bars that are links: those with a count and a filter. */
+/** Returns the indices of the bars that are links: those with a count. */
 export const linkedBars = (bars: readonly Bar[]): number[] =>
-  bars.flatMap(({ count, filter }, index) => (count > 0 && filter !== undefined ? [index] : []));
+  bars.flatMap(({ count }, index) => (count > 0 ? [index] : []));
 
 /** Returns a share as a percentage with two decimals. */
 export const percent = (share: number): number => Math.round(share * 10_000) / 100;

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { expiryDays, type FleetFacets, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
-import { type Bar, barBase, barHeightMax, barHeights, linkedBars, linkName } from "./bars.ts";
+import { type Bar, barBase, barHeightMax, barHeights, linkedBars } from "./bars.ts";
 import { layOutExpiry, typicalRenewalSeconds } from "./expiry-layout.ts";
 import { layOutHeartbeats } from "./heartbeat-layout.ts";
 import { nextStop } from "./roving.ts";
@@ -113,9 +113,10 @@ describe("the heartbeat chart", () => {
       "never",
     ]);
     const third = bars[2];
-    expect(third && linkName(third)).toBe("312 hosts, last heartbeat 1–2 min ago: filter to more than 1 min");
-    expect(third?.filter?.change).toEqual({ heartbeatOlderThanSeconds: 60 });
-    expect(bars.at(-1)?.filter).toBeUndefined();
+    expect(third?.name).toBe("312 hosts, last heartbeat 1–2 min ago");
+    expect(third?.filter).toEqual({ heartbeatOlderThanSeconds: 60, notHeartbeatOlderThanSeconds: 120 });
+    expect(bars[0]?.filter).toEqual({ notHeartbeat: ["never"], notHeartbeatOlderThanSeconds: 30 });
+    expect(bars.at(-1)?.filter).toEqual({ heartbeat: ["never"] });
   });
 
   it.each([
@@ -134,7 +135,7 @@ describe("the heartbeat chart", () => {
 });
 
 describe("the expiry chart", () => {
-  it("has a column for the expired and one for each day, in order and inside the chart", () =>
+  it("has a column for the expired, one for each day and one for the rest, in order and inside the chart", () =>
     fc.assert(
       fc.property(
         fc.array(fc.nat(100_000), { minLength: 30, maxLength: 30 }),
@@ -142,7 +143,8 @@ describe("the expiry chart", () => {
         (days, renewal) => {
           const { bars, renewalWindow } = layOutExpiry(facets({ days }), renewal);
           inside(bars);
-          expect(bars).toHaveLength(31);
+          expect(bars).toHaveLength(32);
+          expect(bars.reduce((sum, { count }) => sum + count, 0)).toBe(days.reduce((sum, count) => sum + count, 0));
           if (renewalWindow) expect(renewalWindow.x + renewalWindow.width).toBeLessThanOrEqual(100.01);
         },
       ),
@@ -151,11 +153,11 @@ describe("the expiry chart", () => {
   it("counts days as the filter does, and marks days below the expiry threshold", () => {
     const { bars, renewalWindow } = layOutExpiry(facets({ days: [1, 0, 12] }), 10.5 * day);
     const third = bars[3];
-    expect(third && linkName(third)).toBe("12 hosts, certificate expires by 23 Nov: filter to within 3 d");
-    expect(third?.filter?.change).toEqual({ expiresWithinSeconds: 3 * day });
+    expect(third?.name).toBe("12 hosts, certificate expires in 2–3 d, by 23 Nov");
+    expect(third?.filter).toEqual({ notExpiresWithinSeconds: 2 * day, expiresWithinSeconds: 3 * day });
     // A certificate of 21 days is expiring in its last 5.25.
     expect(bars.map(({ marked }) => marked).lastIndexOf(true)).toBe(6);
-    expect(renewalWindow?.width).toBeCloseTo((10.5 / 33) * 100, 1);
+    expect(renewalWindow?.width).toBeCloseTo((10.5 / 34) * 100, 1);
   });
 
   it("shades no renewal window without certificates", () => {
@@ -189,38 +191,38 @@ describe("the version chart", () => {
       ["0.9.0", "unsupported", true, 2.94],
       ["1.2.0", "", false, 1],
     ]);
-    expect(rows[1] && linkName(rows[1])).toBe("7 hosts, version 0.9.0, unsupported: filter to it");
+    expect(rows[1]).toMatchObject({ name: "7 hosts, version 0.9.0, unsupported", filter: { version: ["0.9.0"] } });
   });
 
-  it("combines the rest in one row, which counts the unsupported among them", () => {
+  it("combines the rest in one row, whose filter excludes the others", () => {
     const versions = [5, 4, 3, 2, 1].map((count) => version(`1.${count}.0`, count, count > 1));
     const rest = layOutVersions(facets({ versions })).at(-1);
-    expect(rest).toMatchObject({ label: "3 other versions", count: 6, note: "1 unsupported", marked: true });
-    expect(rest?.filter?.change).toEqual({ states: ["unsupported_version"] });
+    expect(rest).toMatchObject({ label: "3 other versions", count: 6, note: "some unsupported", marked: true });
+    expect(rest?.filter).toEqual({ notVersion: ["1.5.0", "1.4.0"] });
     const supported = layOutVersions(facets({ versions: versions.slice(0, 4), versions_other: 30 })).at(-1);
     expect(supported).toMatchObject({ label: "other versions", count: 35, note: "", marked: false });
-    expect(supported?.filter).toBeUndefined();
+    expect(supported?.filter).toEqual({ notVersion: ["1.5.0", "1.4.0"] });
   });
 
   it("is empty without versions", () => expect(layOutVersions(facets())).toEqual([]));
 });
 
 describe("the width of a bar", () => {
-  it("is at least 16 px in a chart of 620 px, the least that the expiry chart takes", () => {
+  it("is at least 16 px in a chart of 640 px, the least that the expiry chart takes", () => {
     const { bars } = layOutExpiry(facets(), undefined);
-    expect(Math.min(...bars.map(({ width }) => (width / 100) * 620))).toBeGreaterThanOrEqual(16);
+    expect(Math.min(...bars.map(({ width }) => (width / 100) * 640))).toBeGreaterThanOrEqual(16);
     const heartbeats = layOutHeartbeats(facets()).bars;
     expect(Math.min(...heartbeats.map(({ width }) => (width / 100) * 260))).toBeGreaterThanOrEqual(16);
   });
 });
 
 describe("the keyboard in a chart", () => {
-  it("stops only at bars with a filter", () => {
+  it("stops only at bars with a count", () => {
     const { bars } = layOutHeartbeats({
       ...facets(),
       heartbeat_age: { never: 5, buckets: facets({ ages: [1, 0, 2] }).heartbeat_age.buckets },
     });
-    expect(linkedBars(bars)).toEqual([0, 2]);
+    expect(linkedBars(bars)).toEqual([0, 2, 12]);
   });
 
   it.each([

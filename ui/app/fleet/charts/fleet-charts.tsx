@@ -20,8 +20,8 @@ interface ChartsProps {
   failed: boolean;
   /** `typicalRenewalSeconds` of the rows on this page. */
   renewalSeconds: number | undefined;
-  /** Returns the address of the view with a part of its filter changed. */
-  hrefOf: (change: FleetFilter) => string;
+  /** Returns the address of the view with its filter narrowed to that of a bar; undefined where no host can match both. */
+  hrefOf: (figure: FleetFilter) => string | undefined;
 }
 
 /** Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets load. */
@@ -74,7 +74,6 @@ const Charts = (props: ChartsProps) => {
         shaded
         dense
         bars={expiry()?.bars}
-        rest={expiry()?.later}
       >
         <Show when={expiry()}>
           {(chart) => (
@@ -104,11 +103,10 @@ const Figure = (props: {
   /** Its columns need a width of their own, and scroll where there is less. */
   dense?: boolean;
   bars: readonly Bar[] | undefined;
-  rest?: number | undefined;
   children: JSX.Element;
 }) => {
   const id = createUniqueId();
-  const isEmpty = () => props.bars?.every(({ count }) => count === 0) === true && !props.rest;
+  const isEmpty = () => props.bars?.every(({ count }) => count === 0) === true;
   return (
     <figure class="chart-figure" classList={{ "chart-figure-dense": props.dense ?? false }} aria-labelledby={id}>
       <figcaption class="chart-caption">
@@ -147,14 +145,6 @@ const Figure = (props: {
                   </tr>
                 )}
               </Index>
-              <Show when={props.rest}>
-                {(rest) => (
-                  <tr>
-                    <th scope="row">later</th>
-                    <td>{formatCount(rest())}</td>
-                  </tr>
-                )}
-              </Show>
             </tbody>
           </table>
         )}

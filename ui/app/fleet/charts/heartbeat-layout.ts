@@ -1,4 +1,5 @@
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
+import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { formatCountOf, formatDuration } from "../../format/format.ts";
 import { type Bar, barHeights, barPlace, percent, type Tick } from "./bars.ts";
 
@@ -29,7 +30,7 @@ export const layOutHeartbeats = ({ heartbeat_age, thresholds }: FleetFacets): He
       ...place(index),
       label,
       name: `${formatCountOf(count, "host")}, last heartbeat ${label}`,
-      filter: { change: { heartbeatOlderThanSeconds: from_seconds }, name: `filter to more than ${from}` },
+      filter: ageFilter(from_seconds, to_seconds),
     };
   });
   const neverBar: Bar = {
@@ -38,6 +39,7 @@ export const layOutHeartbeats = ({ heartbeat_age, thresholds }: FleetFacets): He
     ...place(buckets.length),
     label: "never",
     name: `${formatCountOf(never, "host")}, no heartbeat ever`,
+    filter: { heartbeat: ["never"] },
   };
   const ticks = buckets.flatMap(({ from_seconds }, index): Tick[] =>
     tickSeconds.has(from_seconds)
@@ -50,6 +52,12 @@ export const layOutHeartbeats = ({ heartbeat_age, thresholds }: FleetFacets): He
     threshold: { x: percent(columnOf(stale, buckets) / columns), label: `stale after ${formatDuration(stale)}` },
   };
 };
+
+/** Returns the filter of a bucket, which holds its upper bound; the first also holds 0 and excludes hosts without a heartbeat. */
+const ageFilter = (from: number, to: number | null): FleetFilter => ({
+  ...(from === 0 ? { notHeartbeat: ["never"] } : { heartbeatOlderThanSeconds: from }),
+  ...(to === null ? {} : { notHeartbeatOlderThanSeconds: to }),
+});
 
 /** Returns `30 s–1 min`, or `1–2 min` where both have the same unit. */
 const rangeBetween = (from: number, to: number): string => {

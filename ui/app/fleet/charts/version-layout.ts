@@ -20,7 +20,7 @@ export const layOutVersions = ({ versions, versions_other }: FleetFacets): Versi
   const shown = versions.length <= rowsMax && versions_other === 0 ? rowsMax : rowsMax - 1;
   const rest = versions.slice(shown);
   const restCount = rest.reduce((sum, { count }) => sum + count, versions_other);
-  const unsupported = rest.filter(({ supported }) => !supported).reduce((sum, { count }) => sum + count, 0);
+  const hasUnsupported = rest.some(({ supported }) => !supported);
   const countMax = Math.max(1, restCount, ...versions.map(({ count }) => count));
   const barOf = (count: number) => ({
     count,
@@ -34,22 +34,21 @@ export const layOutVersions = ({ versions, versions_other }: FleetFacets): Versi
     label: plainText(version),
     note: supported ? "" : "unsupported",
     name: `${formatCountOf(count, "host")}, version ${plainText(version)}${supported ? "" : ", unsupported"}`,
-    filter: { change: { version: [version] }, name: "filter to it" },
+    filter: { version: [version] },
   }));
   if (restCount === 0) return rows;
   const label = versions_other > 0 ? "other versions" : formatCountOf(rest.length, "other version");
   const name = `${formatCountOf(restCount, "host")}, ${label}`;
-  const others = { ...barOf(restCount), label };
-  if (unsupported === 0) return [...rows, { ...others, marked: false, note: "", name }];
-  const change = { states: ["unsupported_version"] as const };
+  const filter = { notVersion: versions.slice(0, shown).map(({ version }) => version) };
+  const others = { ...barOf(restCount), label, filter };
+  if (!hasUnsupported) return [...rows, { ...others, marked: false, note: "", name }];
   return [
     ...rows,
     {
       ...others,
       marked: true,
-      note: `${unsupported} unsupported`,
-      name: `${name}, ${unsupported} of them unsupported`,
-      filter: { change, name: "filter to state unsupported version" },
+      note: "some unsupported",
+      name: `${name}, some of them unsupported`,
     },
   ];
 };

@@ -5,6 +5,7 @@ import {
   driftKinds,
   type FleetState,
   type Forwarding,
+  fleetConditions,
   fleetStates,
   forwardings,
   type Rollout,
@@ -189,7 +190,14 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
     case "attention":
       return [valueItem("needed", "in trouble, or not forwarding")];
     case "heartbeat":
-      return [valueItem("recent", "last heartbeat is recent")];
+      return [valueItem("recent", "last heartbeat is recent"), valueItem("never", "no heartbeat yet")];
+    case "condition":
+      return fleetConditions.map((condition) => valueItem(condition, stateMeanings[condition]));
+    case "forwarder":
+      return [
+        valueItem("connected", "reports a connection to core"),
+        valueItem("disconnected", "reports no connection to core"),
+      ];
     case "auth":
       return [
         valueItem("failed", "an authentication failed in the last 24 h"),

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { includesFigure, stateRules, summaryFigures, toggleFigure } from "./summary-view.ts";
+import { isFigureShown, stateRules, summaryFigures, toggleFigure, toggleState } from "./summary-view.ts";
 
 const figureOf = (count: string) => {
   const figure = summaryFigures.find((each) => each.count === count);
@@ -10,24 +10,35 @@ const figureOf = (count: string) => {
 };
 
 describe("a figure of the summary", () => {
-  it("adds its filter to the others, and removes it again", () => {
-    const filter: FleetFilter = { text: ["db"] };
+  it("links to the rows that it counts, whatever the state, and removes its filter where they are shown", () => {
+    const filter: FleetFilter = { text: ["db"], states: ["stale"] };
     const figure = figureOf("never_forwarded");
     const narrowed = toggleFigure(filter, figure);
     expect(narrowed).toEqual({ text: ["db"], forwarding: ["never"] });
-    expect([includesFigure(filter, figure), includesFigure(narrowed, figure)]).toEqual([false, true]);
-    expect(toggleFigure(narrowed, figure)).toEqual(filter);
+    expect([isFigureShown(filter, figure), isFigureShown(narrowed ?? {}, figure)]).toEqual([false, true]);
+    expect(toggleFigure(narrowed ?? {}, figure)).toEqual({ text: ["db"] });
   });
 
-  it("replaces a figure that it excludes", () => {
-    const forwarding = toggleFigure({ forwarding: ["never"], heartbeat: ["recent"] }, figureOf("forwarding"));
-    expect(forwarding).toEqual({ forwarding: ["forwarding"], heartbeat: ["recent"] });
-    expect(includesFigure(forwarding, figureOf("active_recent_heartbeats"))).toBe(true);
+  it("has no link where the filter excludes all of its rows", () => {
+    expect(toggleFigure({ forwarding: ["never"] }, figureOf("forwarding"))).toBeUndefined();
+    expect(toggleFigure({ forwarding: ["never", "stopped"] }, figureOf("stopped"))).toEqual({
+      forwarding: ["stopped"],
+    });
   });
 
-  it("removes every filter when it is the whole fleet, which is never a filter itself", () => {
-    expect(toggleFigure({ text: ["db"], states: ["stale"] }, figureOf("enrolled"))).toEqual({});
-    expect(includesFigure({}, figureOf("enrolled"))).toBe(false);
+  it("keeps the other filters when it is the whole fleet, which is never a filter itself", () => {
+    expect(toggleFigure({ text: ["db"], states: ["stale"] }, figureOf("enrolled"))).toEqual({ text: ["db"] });
+    expect(isFigureShown({ text: ["db"] }, figureOf("enrolled"))).toBe(false);
+  });
+});
+
+describe("the chip of a state", () => {
+  it("links to the hosts in its state alone, or to those in any state where they are shown", () => {
+    expect(toggleState({ text: ["db"], states: ["stale", "revoked"] }, "stale")).toEqual({
+      text: ["db"],
+      states: ["stale"],
+    });
+    expect(toggleState({ text: ["db"], states: ["stale"] }, "stale")).toEqual({ text: ["db"] });
   });
 });
 

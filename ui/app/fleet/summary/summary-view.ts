@@ -1,4 +1,5 @@
-import { changeFilter, type FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+import { changeFilter, type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
+import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import type { FleetSummaryView, FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
 import type { FleetState } from "../../../../proto/fleet-health/vocabulary.ts";
 import { formatDuration } from "../../format/format.ts";
@@ -19,20 +20,35 @@ export const summaryFigures: readonly SummaryFigure[] = [
   { count: "never_forwarded", words: "heartbeat but never forwarded", filter: { forwarding: ["never"] } },
 ];
 
-const partsOf = (filter: FleetFilter) => Object.keys(filter) as (keyof FleetFilter)[];
+const equals = (one: FleetFilter, other: FleetFilter): boolean =>
+  filterToParams(one).toString() === filterToParams(other).toString();
 
-/** Whether a filter includes the filter of a figure; never for the whole fleet. */
-export const includesFigure = (filter: FleetFilter, figure: SummaryFigure): boolean => {
-  const parts = partsOf(figure.filter);
-  return parts.length > 0 && parts.every((part) => String(filter[part]) === String(figure.filter[part]));
+/**
+ * Returns the filter whose rows a figure counts under `filter`: the summary ignores its states, so they are dropped. Undefined where the
+ * filter excludes them all.
+ */
+export const filterOfFigure = (filter: FleetFilter, figure: SummaryFigure): FleetFilter | undefined =>
+  narrowFilter(changeFilter(filter, { states: undefined }), figure.filter);
+
+/** Whether the rows of `filter` are those that a figure counts; never for the whole fleet, which is no filter of its own. */
+export const isFigureShown = (filter: FleetFilter, figure: SummaryFigure): boolean => {
+  const own = filterOfFigure(filter, figure);
+  return Object.keys(figure.filter).length > 0 && own !== undefined && equals(own, filter);
 };
 
-/** Adds the filter of a figure, or removes it if included. The figure of the whole fleet removes every filter. */
-export const toggleFigure = (filter: FleetFilter, figure: SummaryFigure): FleetFilter => {
-  const parts = partsOf(figure.filter);
-  if (parts.length === 0) return {};
-  if (!includesFigure(filter, figure)) return { ...filter, ...figure.filter };
-  return changeFilter(filter, Object.fromEntries(parts.map((part) => [part, undefined])));
+/** Returns the filter of a click on a figure: its rows or, where they are shown, those of the filter without it. */
+export const toggleFigure = (filter: FleetFilter, figure: SummaryFigure): FleetFilter | undefined =>
+  isFigureShown(filter, figure)
+    ? changeFilter(filter, Object.fromEntries(Object.keys(figure.filter).map((part) => [part, undefined])))
+    : filterOfFigure(filter, figure);
+
+/**
+ * Returns the filter of a click on the chip of a state: the hosts that it counts under the other filters or, where they are shown, those
+ * of the other filters.
+ */
+export const toggleState = (filter: FleetFilter, state: FleetState): FleetFilter => {
+  const isShown = filter.states?.length === 1 && filter.states[0] === state;
+  return changeFilter(filter, { states: isShown ? undefined : [state] });
 };
 
 /** Returns when each state applies, with the thresholds of this deployment (docs/fleet-health.md). */

@@ -1,11 +1,18 @@
 import { createMemo, For, type JSX, Show } from "solid-js";
-import { changeFilter, distinctStates } from "../../../../proto/fleet-health/filter.ts";
+import { changeFilter, type FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import type { FleetSummaryView, FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
 import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
-import { includesFigure, type SummaryFigure, stateRules, summaryFigures, toggleFigure } from "./summary-view.ts";
+import {
+  isFigureShown,
+  type SummaryFigure,
+  stateRules,
+  summaryFigures,
+  toggleFigure,
+  toggleState,
+} from "./summary-view.ts";
 
 interface SummaryProps {
   /** Undefined while it loads. */
@@ -17,27 +24,31 @@ interface SummaryProps {
 
 const isAlarm = (count: SummaryFigure["count"]): boolean => count === "stopped" || count === "never_forwarded";
 
-/** The fleet in one line of figures; each toggles its filter. */
-export const SummaryLine = (props: SummaryProps) => (
-  <ul class="summary" aria-label="Fleet" data-loading={props.summary === undefined ? "" : undefined}>
-    <For each={summaryFigures}>
-      {(figure) => (
-        <li>
-          <a
-            class="summary-figure"
-            href={viewPath(withFilter(props.view, toggleFigure(props.view.filter, figure)))}
-            noScroll
-            aria-current={includesFigure(props.view.filter, figure) ? "true" : undefined}
-            data-alarm={isAlarm(figure.count) && props.summary?.[figure.count] ? "" : undefined}
-          >
-            {/* As wide as a fleet of thousands, until the first answer. */}
-            <b>{props.isChanging ? "…" : formatCount(props.summary?.[figure.count] ?? 1000)}</b> {figure.words}
-          </a>
-        </li>
-      )}
-    </For>
-  </ul>
-);
+/** The fleet in one line of figures; each is a link to the rows that it counts, or removes its filter where they are shown. */
+export const SummaryLine = (props: SummaryProps) => {
+  const hrefOf = (filter: FleetFilter | undefined) => filter && viewPath(withFilter(props.view, filter));
+  return (
+    <ul class="summary" aria-label="Fleet" data-loading={props.summary === undefined ? "" : undefined}>
+      <For each={summaryFigures}>
+        {(figure) => (
+          <li>
+            <a
+              class="summary-figure"
+              href={hrefOf(toggleFigure(props.view.filter, figure))}
+              noScroll
+              aria-current={isFigureShown(props.view.filter, figure) ? "true" : undefined}
+              title={isFigureShown(props.view.filter, figure) ? "Remove this filter" : undefined}
+              data-alarm={isAlarm(figure.count) && props.summary?.[figure.count] ? "" : undefined}
+            >
+              {/* As wide as a fleet of thousands, until the first answer. */}
+              <b>{props.isChanging ? "…" : formatCount(props.summary?.[figure.count] ?? 1000)}</b> {figure.words}
+            </a>
+          </li>
+        )}
+      </For>
+    </ul>
+  );
+};
 
 /** Returns the start and width of each state's segment, in thousandths; a state with any collector stays visible. */
 const segmentsOf = (summary: FleetSummaryView): { state: FleetState; from: number; width: number }[] => {
@@ -55,19 +66,14 @@ const segmentsOf = (summary: FleetSummaryView): { state: FleetState; from: numbe
 };
 
 /**
- * The nine states as one bar and nine filters, with their counts under the other filters, after the filter of all hosts that need
- * somebody. Its count ignores the states, so it replaces them.
+ * The nine states as one bar and nine chips, each a link to the hosts that it counts under the other filters, after the filter of all
+ * hosts that need somebody. Its count ignores the states, so it replaces them.
  */
 export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
   const states = () => props.view.filter.states ?? [];
-  const hrefOf = (chosen: readonly FleetState[]) =>
-    viewPath(withFilter(props.view, changeFilter(props.view.filter, { states: distinctStates(chosen) })));
   const hrefs = createMemo(() =>
     Object.fromEntries(
-      fleetStates.map((state) => {
-        const chosen = states();
-        return [state, hrefOf(chosen.includes(state) ? chosen.filter((one) => one !== state) : [...chosen, state])];
-      }),
+      fleetStates.map((state) => [state, viewPath(withFilter(props.view, toggleState(props.view.filter, state)))]),
     ),
   );
   const countOf = (state: FleetState) => props.summary?.by_state[state] ?? 0;

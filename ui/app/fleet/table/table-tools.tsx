@@ -1,11 +1,12 @@
 import { For, Show } from "solid-js";
+import { exportFilters } from "../../../../proto/fleet-health/export-filters.ts";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
-import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import { type ExportKind, exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon } from "../../design/icon.tsx";
 import { formatCount, formatCountOf } from "../../format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";
-import { exportPath, type FleetView, pageRows, viewPath, withPage } from "../view/view-state.ts";
+import { exportPath, type FleetView, pageRows, viewPath, withFilter, withPage } from "../view/view-state.ts";
 import { columns, type TablePreferences, toggleColumn } from "./table-preferences.ts";
 
 /** The range of rows on this page, and links to the pages before and after. */
@@ -55,7 +56,7 @@ const exportNames: Readonly<Record<ExportKind, string>> = {
 
 /** The four CSV exports under the current filters, each with its row count. */
 export const ExportMenu = (props: {
-  filter: FleetFilter;
+  view: FleetView;
   counts: FleetFacets["exports"] | undefined;
   /** Receives the button, for the shortcut that presses it. */
   ref: (button: HTMLButtonElement) => void;
@@ -78,8 +79,8 @@ export const ExportMenu = (props: {
         onToggle={focusFirst}
       >
         <p class="exports-scope">
-          CSV of all pages, under the current filters. A collector is in every list that applies to it, whatever state
-          it shows.
+          CSV of all pages, under the current filters. A list has every collector to which the condition applies, also
+          those whose state is another one: so it can have more rows than the chip of the state counts.
         </p>
         <ul>
           <For each={exportKinds}>
@@ -87,7 +88,7 @@ export const ExportMenu = (props: {
               <li>
                 <a
                   class="exports-link"
-                  href={exportPath(kind, props.filter)}
+                  href={exportPath(kind, props.view.filter)}
                   download=""
                   onClick={() => menu.hidePopover()}
                 >
@@ -96,6 +97,17 @@ export const ExportMenu = (props: {
                     {(counts) => <span class="exports-count">{formatCountOf(counts()[kind], "row")}</span>}
                   </Show>
                 </a>
+                <Show when={narrowFilter(props.view.filter, exportFilters[kind])}>
+                  {(filter) => (
+                    <a
+                      class="exports-show"
+                      href={viewPath(withFilter(props.view, filter()))}
+                      onClick={() => menu.hidePopover()}
+                    >
+                      Show<span class="visually-hidden"> {exportNames[kind]}</span>
+                    </a>
+                  )}
+                </Show>
               </li>
             )}
           </For>

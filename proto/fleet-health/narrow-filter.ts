@@ -1,0 +1,36 @@
+import { changeFilter, type FleetFilter } from "./filter.ts";
+
+/** Parts of which the greater bound selects fewer hosts. */
+const lowerBounds: ReadonlySet<string> = new Set(["heartbeatOlderThanSeconds", "notExpiresWithinSeconds"]);
+
+/**
+ * Returns the filter of the hosts that match both filters, so that the count of a figure under `filter` is the count of the rows that its
+ * link finds. Undefined where no host can match, as with two lists of values without a common one, and where no filter can say it: several
+ * conditions apply to a host, so that neither of two lists of conditions need be the narrower one.
+ */
+export const narrowFilter = (filter: FleetFilter, figure: FleetFilter): FleetFilter | undefined => {
+  const parts = (Object.keys(figure) as (keyof FleetFilter)[]).map(
+    (part) => [part, bothOf(part, filter[part], figure[part])] as const,
+  );
+  return parts.some(([, value]) => Array.isArray(value) && value.length === 0)
+    ? undefined
+    : changeFilter(filter, Object.fromEntries(parts));
+};
+
+type Value = FleetFilter[keyof FleetFilter];
+type Values = readonly string[];
+
+const bothOf = (part: keyof FleetFilter, one: Value, other: Value): Value => {
+  if (one === undefined || other === undefined) return one ?? other;
+  if (typeof one === "number" && typeof other === "number")
+    return lowerBounds.has(part) ? Math.max(one, other) : Math.min(one, other);
+  return bothLists(part, one as Values, other as Values) as Value;
+};
+
+const bothLists = (part: keyof FleetFilter, some: Values, more: Values): Values => {
+  // A host matches every text, and none of what a negated part names.
+  if (part === "text" || part.startsWith("not")) return [...new Set([...some, ...more])];
+  const common = some.filter((each) => more.includes(each));
+  const isNarrower = common.length === some.length || common.length === more.length;
+  return part === "condition" && !isNarrower ? [] : common;
+};
