@@ -35,7 +35,7 @@ describe("the exports of the audit log", () => {
       target_id: host.identityId,
       reason_code: "lost",
     });
-    expect(name).toMatch(/filename="audit-\d{4}-\d\d-\d\dT\d{4}Z\.csv"$/);
+    expect(name).toMatch(/filename="audit_target-[0-9a-f-]{36}_\d{8}T\d{6}Z\.csv"$/);
   });
 
   it("hold the same events as JSON lines, with the hashes of the chain", async () => {
@@ -48,7 +48,7 @@ describe("the exports of the audit log", () => {
       { seq: 4, action: "identity.revoke", hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
     ]);
     expect(events[0].names[host.identityId]).toMatchObject({ type: "collector_identity", name: host.identity });
-    expect(name).toContain("audit-identity-revoke-");
+    expect(name).toContain("audit_action-identity.revoke_");
   });
 
   it("are audited with their filter, format and number of events", async () => {

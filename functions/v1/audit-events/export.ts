@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { Core } from "../../core.ts";
 import { type AuditExport, exportAuditEvents, type NamedAuditEvent } from "../../domain/audit/browse.ts";
 import { type CsvColumn, csvTexts } from "../../http/csv.ts";
-import { createDownloads, csvType } from "../../http/download.ts";
+import { createDownloads, csvType, downloadName } from "../../http/download.ts";
 import { scope } from "../../http/guards.ts";
 import { type Route, route } from "../../http/route.ts";
 import { auditEventView, recordNamesView } from "./event.ts";
@@ -69,11 +69,9 @@ const exportRoute = (
           origin,
           asked,
         });
-        const time = new Date(core.clock.now()).toISOString().slice(0, 16).replaceAll(":", "");
-        const actions = asked.action?.length === 1 ? `-${asked.action[0]?.replace(/[^a-z]+/g, "-")}` : "";
         return {
           type: format === "csv" ? csvType : "application/jsonl; charset=utf-8",
-          fileName: `audit${actions}-${time}Z.${format}`,
+          fileName: downloadName("audit", asked, new Date(core.clock.now()), format),
           texts: format === "csv" ? csvTexts(columns, batches) : linesOf(batches),
         };
       }),

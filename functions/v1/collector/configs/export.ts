@@ -3,7 +3,7 @@ import type { ConfigAssignment, ListedConfig } from "../../../../proto/fleet-hea
 import type { Core } from "../../../core.ts";
 import { exportAssignments, exportConfigs } from "../../../domain/config/rollouts.ts";
 import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType, viewsOf } from "../../../http/download.ts";
+import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";
@@ -62,7 +62,7 @@ export const exportConfigsRoute = (core: ExportCore) => {
         const configs = exportConfigs(core, asked.q, { operator, origin, asked });
         return {
           type: csvType,
-          fileName: `configs-${new Date(core.clock.now()).toISOString().slice(0, 10)}.csv`,
+          fileName: downloadName("configs", asked, new Date(core.clock.now()), "csv"),
           texts: csvTexts(configColumns, viewsOf(configs, listedConfigView)),
         };
       }),
@@ -88,7 +88,12 @@ export const exportAssignmentsRoute = (core: ExportCore) => {
         const assignments = await exportAssignments(core, filter, { operator, origin, asked });
         return {
           type: csvType,
-          fileName: `config-assignments-${new Date(core.clock.now()).toISOString().slice(0, 10)}.csv`,
+          fileName: downloadName(
+            "config-assignments",
+            { config: params.id, ...asked },
+            new Date(core.clock.now()),
+            "csv",
+          ),
           texts: csvTexts(assignmentColumns, viewsOf(assignments, assignmentView)),
         };
       }),

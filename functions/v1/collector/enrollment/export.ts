@@ -8,7 +8,7 @@ import {
 import type { Core } from "../../../core.ts";
 import { exportPolicies, exportRefusals, exportTokens } from "../../../domain/enrollment/enrollment-report.ts";
 import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType, viewsOf } from "../../../http/download.ts";
+import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { policyFilterFields, policyFilterOf } from "../enrollment-policies/list.ts";
@@ -70,8 +70,6 @@ const refusalColumns: readonly CsvColumn<RefusalGroup>[] = [
 
 const replies = { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } };
 const problems = ["too_many_exports"] as const;
-const fileName = (core: Pick<Core, "clock">, name: string): string =>
-  `${name}-${new Date(core.clock.now()).toISOString().slice(0, 10)}.csv`;
 
 /** `GET /v1/collector/enrollment-policies/export.csv`: every policy of the list; audited. */
 export const exportPoliciesRoute = (core: ExportCore) => {
@@ -88,7 +86,7 @@ export const exportPoliciesRoute = (core: ExportCore) => {
     handle: ({ query: asked, caller: operator, origin }) =>
       download(operator.userId, async () => ({
         type: csvType,
-        fileName: fileName(core, "enrollment-policies"),
+        fileName: downloadName("enrollment-policies", asked, new Date(core.clock.now()), "csv"),
         texts: csvTexts(
           policyColumns,
           viewsOf(exportPolicies(core, policyFilterOf(asked), { operator, origin, asked }), listedPolicyView),
@@ -112,7 +110,7 @@ export const exportTokensRoute = (core: ExportCore) => {
     handle: ({ query: asked, caller: operator, origin }) =>
       download(operator.userId, async () => ({
         type: csvType,
-        fileName: fileName(core, "bootstrap-tokens"),
+        fileName: downloadName("bootstrap-tokens", asked, new Date(core.clock.now()), "csv"),
         texts: csvTexts(
           tokenColumns,
           viewsOf(exportTokens(core, tokenFilterOf(asked), { operator, origin, asked }), listedTokenView),
@@ -135,7 +133,7 @@ export const exportRefusalsRoute = (core: ExportCore) => {
     handle: ({ caller: operator, origin }) =>
       download(operator.userId, async () => ({
         type: csvType,
-        fileName: fileName(core, "enrollment-refusals"),
+        fileName: downloadName("enrollment-refusals", {}, new Date(core.clock.now()), "csv"),
         texts: csvTexts(refusalColumns, viewsOf(exportRefusals(core, { operator, origin, asked: {} }), refusalView)),
       })),
   });
