@@ -7,7 +7,7 @@ import { fleetPredicate } from "../functions/store/fleet-predicate.ts";
 import { changeFilter, distinctStates, type FleetFilter, filterPartNames } from "../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../proto/fleet-health/row.ts";
-import { driftKinds, fleetStates, forwardings, rollouts } from "../proto/fleet-health/vocabulary.ts";
+import { attentionStates, driftKinds, fleetStates, forwardings, rollouts } from "../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "./core.ts";
 
@@ -105,6 +105,8 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
     return value === "*" ? Object.hasOwn(row.labels, key) : row.labels[key] === value;
   },
   drift: (row, drift: string) => row.config.drift === drift,
+  attention: (row) =>
+    attentionStates.some((state) => state === row.state) || row.forwarding === "stopped" || row.forwarding === "never",
   rollout: (row, step: string) => rolloutOf(row) === step,
   heartbeat: (row) => row.state !== "revoked" && within(heartbeat(row), 180),
   forwarding: (row, kind: string) => row.forwarding === kind,
@@ -192,6 +194,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
     "env:*",
   ),
   drift: several(...driftKinds),
+  attention: fc.constant(["needed"]),
   rollout: several(...rollouts),
   heartbeat: fc.constant(["recent"]),
   forwarding: several(...forwardings),

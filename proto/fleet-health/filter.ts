@@ -33,6 +33,10 @@ export const distinctStates = (states: Iterable<FleetState>): readonly FleetStat
     : fleetStates.filter((state) => given.has(state));
 };
 
+/** Returns the message of a value, rather than that it is no list. */
+const messageOf = (issues: readonly { message: string }[]): string | undefined =>
+  issues.find(({ message }) => !message.startsWith("Invalid"))?.message;
+
 /** A parameter that may occur several times, as a list of distinct values in the order given. */
 const several = <Item extends v.GenericSchema<string>>(value: Item, expected: string) => {
   const one = v.pipe(
@@ -40,7 +44,10 @@ const several = <Item extends v.GenericSchema<string>>(value: Item, expected: st
     v.transform((text) => [text]),
   );
   const schema = v.pipe(
-    v.union([v.array(value), one], expected) as v.GenericSchema<string | string[], readonly v.InferOutput<Item>[]>,
+    v.union([v.array(value), one], ({ issues = [] }) => messageOf(issues) ?? expected) as v.GenericSchema<
+      string | string[],
+      readonly v.InferOutput<Item>[]
+    >,
     v.transform((values): readonly v.InferOutput<Item>[] => [...new Set(values)]),
     v.maxLength(filterValuesMax, `must be given at most ${filterValuesMax} times`),
   );

@@ -1,7 +1,7 @@
 import { Route, Router } from "@solidjs/router";
 import { render } from "solid-js/web";
 import { createApiClient, fetchAhead } from "./api/api-client.ts";
-import { Fleet } from "./fleet/fleet.tsx";
+import { FleetPage } from "./fleet/fleet-page.tsx";
 import { parseView, reportPath } from "./fleet/view/view-state.ts";
 import { HomePage } from "./home/home-page.tsx";
 import { PageContextProvider } from "./session/page-context.tsx";
@@ -12,7 +12,7 @@ import { NoSuchPage, Shell } from "./shell/shell.tsx";
 const pathsAhead = (): string[] => (location.pathname === "/fleet" ? [reportPath(parseView(location.search))] : []);
 
 // Created once: a component made inside the JSX would be another one at each access.
-const FleetRoute = auditRoute("Fleet", Fleet);
+const FleetRoute = auditRoute("Fleet", FleetPage);
 const HostRoute = lazyAuditRoute("Host", async () => (await import("./host/host-page.tsx")).HostPage);
 const AuditRoute = lazyAuditRoute("Audit", async () => (await import("./audit/audit-page.tsx")).AuditPage);
 const ConfigsRoute = lazyAuditRoute("Configs", async () => (await import("./configs/configs-page.tsx")).ConfigsPage);

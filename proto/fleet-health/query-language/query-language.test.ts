@@ -2,8 +2,8 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { arbitraryFilter, arbitraryText } from "../../../tests/arbitrary-filter.ts";
 import { distinctStates, type FleetFilter, filterToParams } from "../filter.ts";
-import { filterFromParams } from "../filter-link.ts";
 import { fleetStates } from "../vocabulary.ts";
+import { parseFilterLink } from "./filter-link.ts";
 import { parseQuery as parseAt } from "./parse.ts";
 import { pillsOf as pillsAt, serialiseFilter as serialiseAt } from "./serialise.ts";
 import { splitWords } from "./words.ts";
@@ -195,7 +195,7 @@ describe("the filter in an address", () => {
     fc.assert(
       fc.property(filters, (filter) => {
         const params = new URLSearchParams(`id=1&${filterToParams(filter)}&sort=identity`);
-        expect(filterFromParams(params)).toEqual(filter);
+        expect(parseFilterLink(params, ["id", "sort"])).toEqual({ filter, faults: [] });
       }),
     ));
 
@@ -216,9 +216,25 @@ describe("the filter in an address", () => {
     );
   });
 
-  it("ignores parts that the report would reject", () => {
-    const mangled = `state=stale&q=%00&device=${"x".repeat(129)}&drift=some&forwarding=always&heartbeat=old&platform=&heartbeat_older_than_seconds=-1&expires_within_seconds=1e9`;
-    expect(filterFromParams(new URLSearchParams(mangled))).toEqual({ states: ["stale"] });
+  it.each<[string, string]>([
+    ["state=stal", "state has no value stal. Did you mean stale?"],
+    ["state=stale&state=bad", "state has no value bad. It is one of revoked, enrolling,"],
+    ["not_state=healty", "not_state has no value healty. Did you mean healthy?"],
+    ["state=stale&not_state=stale", "state and not_state must leave a state."],
+    ["sate=stale", "There is no parameter sate. Did you mean state?"],
+    ["colour=red", "There is no parameter colour."],
+    ["drift=", "drift has no value “”. It is one of in_sync,"],
+    ["q=%00", "q must not hold control characters."],
+    [`device=${"x".repeat(129)}`, "device must be at most 128 characters."],
+    ["hb=10m", "There is no parameter hb."],
+    ["heartbeat_older_than_seconds=-1", "heartbeat_older_than_seconds must be a whole number."],
+    ["expires_within_seconds=1&expires_within_seconds=2", "expires_within_seconds must be given once."],
+    ["expires=2026-11-28", "expires must be FROM..TO"],
+    ["version_range=1.4", "version_range must be <, <=, > or >= and a version"],
+  ])("refuses %s with a sentence, and keeps the valid parts", (link, sentence) => {
+    const { filter, faults } = parseFilterLink(new URLSearchParams(`forwarding=never&${link}`), []);
+    expect(faults).toEqual([expect.stringContaining(sentence)]);
+    expect(filter).toEqual({ forwarding: ["never"] });
   });
 });
 

@@ -1,5 +1,6 @@
 import { createUniqueId, For } from "solid-js";
 import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
+import { QueryReference } from "./query-language/query-reference.tsx";
 
 /** The actions behind the keys of `/fleet`. */
 export interface FleetActions {
@@ -65,7 +66,7 @@ export const ShortcutHelp = (props: {
       <button
         class="button button-icon"
         type="button"
-        title="Keyboard shortcuts (?)"
+        title="Keyboard shortcuts and query language (?)"
         onClick={() => dialog.showModal()}
       >
         <span aria-hidden="true">?</span>
@@ -100,6 +101,7 @@ export const ShortcutHelp = (props: {
           />
           Use single-key shortcuts
         </label>
+        <QueryReference />
         <form method="dialog">
           <button class="button" type="submit">
             Close

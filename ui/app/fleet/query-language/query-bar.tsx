@@ -108,6 +108,7 @@ export const QueryBar = (props: {
   const applyAndFocus = (filter: FleetFilter) => {
     props.onApply(filter);
     input.focus();
+    close();
   };
 
   return (
@@ -136,7 +137,7 @@ export const QueryBar = (props: {
             autocomplete="off"
             autocapitalize="none"
             spellcheck={false}
-            placeholder="Device, identity, version… or state:stale hb>10m"
+            placeholder="Name, id, serial number… or state:stale version<1.4; ? lists all terms"
             value={query()}
             aria-autocomplete="list"
             aria-expanded={shown()}
@@ -154,7 +155,11 @@ export const QueryBar = (props: {
             }}
             onKeyUp={followCursor}
             onKeyDown={onKeyDown}
-            onFocus={() => setFocused(true)}
+            onFocus={() => {
+              setFocused(true);
+              // An empty bar shows the language.
+              if (query() === "") setOpen(true);
+            }}
             onBlur={() => {
               setFocused(false);
               close();
@@ -186,7 +191,12 @@ export const QueryBar = (props: {
                   onClick={() => take(item)}
                 >
                   <code>{item.word}</code>
-                  <span class="query-meaning">{item.meaning}</span>
+                  <span class="query-meaning">
+                    {item.meaning}
+                    <Show when={item.example}>
+                      : <code>{`${item.word}${item.example}`}</code>
+                    </Show>
+                  </span>
                   <Show when={item.count !== undefined}>
                     <span class="query-count">{formatCount(item.count ?? 0)}</span>
                   </Show>

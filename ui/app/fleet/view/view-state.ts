@@ -1,5 +1,5 @@
 import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
-import { filterFromParams } from "../../../../proto/fleet-health/filter-link.ts";
+import { parseFilterLink } from "../../../../proto/fleet-health/query-language/filter-link.ts";
 import { type ExportKind, type FleetSort, fleetSorts } from "../../../../proto/fleet-health/vocabulary.ts";
 
 /** Rows of a page. */
@@ -28,18 +28,33 @@ export const defaultView: FleetView = { filter: {}, sort: "severity", order: "as
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const cursorLengthMax = 8192;
 
-/** Parses the view of an address. Invalid parts are ignored, so that a mangled link still opens; core judges the cursor. */
+/** Parses the view of an address from its valid parts; `linkFaults` reports the others, and core judges the cursor. */
 export const parseView = (search: string): FleetView => {
   const params = new URLSearchParams(search);
   const cursor = params.get("cursor") ?? "";
   const rowId = params.get("id")?.toLowerCase() ?? "";
   return {
-    filter: filterFromParams(params),
+    filter: parseFilterLink(params, ownParameters).filter,
     sort: fleetSorts.find((name) => name === params.get("sort")) ?? defaultView.sort,
     order: params.get("order") === "desc" ? "desc" : "asc",
     ...(cursor === "" ? {} : { cursor: cursor.slice(0, cursorLengthMax) }),
     ...(uuid.test(rowId) ? { rowId } : {}),
   };
+};
+
+/** The parameters of an address that are not of the filter; chat has its own. */
+const ownParameters = ["sort", "order", "cursor", "id", "chat"];
+
+/** Returns a sentence for each parameter of an address that the page does not know, and for each value that it cannot have. */
+export const linkFaults = (search: string): readonly string[] => {
+  const params = new URLSearchParams(search);
+  const [sort, order, id] = ["sort", "order", "id"].map((name) => params.get(name));
+  return [
+    ...parseFilterLink(params, ownParameters).faults,
+    ...(sort == null || fleetSorts.some((name) => name === sort) ? [] : [`sort is one of ${fleetSorts.join(", ")}.`]),
+    ...(order == null || order === "asc" || order === "desc" ? [] : ["order is asc or desc."]),
+    ...(id == null || uuid.test(id.toLowerCase()) ? [] : ["id is the id of a host."]),
+  ];
 };
 
 const apiPath = "/api/core/collector/health";

@@ -1,0 +1,32 @@
+import { useLocation } from "@solidjs/router";
+import { createMemo, For, Show } from "solid-js";
+import { Fleet } from "./fleet.tsx";
+import { linkFaults, parseView, viewPath } from "./view/view-state.ts";
+
+/** `/fleet`, or why its address is refused: rows under a filter that the sender did not mean would be taken for theirs. */
+export const FleetPage = () => {
+  const location = useLocation();
+  const faults = createMemo(() => linkFaults(location.search));
+  return (
+    <Show when={faults().length > 0} fallback={<Fleet />}>
+      <div class="fleet">
+        <h1>Fleet</h1>
+        <section class="notice" role="alert">
+          <h2>This link cannot be followed as it is</h2>
+          <ul>
+            <For each={faults()}>{(fault) => <li>{fault}</li>}</For>
+          </ul>
+          <p>
+            Nothing is shown, so that no other hosts are taken for those that the link meant. Correct the address, or go
+            on without these parts.
+          </p>
+          <p>
+            <a class="button" href={viewPath(parseView(location.search))}>
+              Show without these parts
+            </a>
+          </p>
+        </section>
+      </div>
+    </Show>
+  );
+};
