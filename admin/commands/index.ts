@@ -1,4 +1,5 @@
-import { Option } from "commander";
+import { InvalidArgumentError, Option } from "commander";
+import { parseDuration as secondsOf } from "../../proto/fleet-health/query-language/duration.ts";
 import type { Commands } from "../terminal/command.ts";
 
 /** Declares every command. A new one is one line here, and its work one function of the file that it loads. */
@@ -24,5 +25,177 @@ export const declareCommands = ({ add }: Commands): void => {
   add("sessions revoke <id>", {
     summary: "Revoke a session: its token is rejected at once",
     load: async () => (await import("./session.ts")).revokeOneSession,
+  });
+  declareEnrollment(add);
+  declareHosts(add);
+  declareConfigs(add);
+  declareRecords(add);
+};
+
+type Add = Commands["add"];
+
+const reason = () => new Option("--reason <code>", "why, as a code for the audit log: leaked, decommissioned");
+const count = (flags: string, description: string) => new Option(flags, description).argParser(parseCount);
+const several = (flags: string, description: string) =>
+  new Option(flags, `${description}; repeatable`).argParser((value: string, before: string[] = []) => [
+    ...before,
+    value,
+  ]);
+
+const parseCount = (text: string): number => {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError("Give a whole number.");
+  return Number(text);
+};
+
+const parseDuration = (text: string): number => {
+  const seconds = secondsOf(text);
+  if (seconds === undefined)
+    throw new InvalidArgumentError("Give a whole number and s, m, h or d: 90s, 10m, 12h, 30d.");
+  return seconds;
+};
+
+const parseLabel = (text: string, before: Record<string, string> = {}): Record<string, string> => {
+  const [key = "", ...value] = text.split("=");
+  if (key === "" || value.length === 0) throw new InvalidArgumentError("Give key=value.");
+  return { ...before, [key]: value.join("=") };
+};
+
+const declareEnrollment = (add: Add): void => {
+  const load = () => import("./enrollment.ts");
+  add("policies list", {
+    summary: "List enrollment policies",
+    options: [new Option("--state <state>").choices(["active", "frozen"])],
+    load: async () => (await load()).listPolicies,
+  });
+  add("policies show <id>", { summary: "Show an enrollment policy", load: async () => (await load()).showPolicy });
+  add("policies create <name>", {
+    summary: "Create an enrollment policy",
+    options: [
+      several("--prefix <prefix>", "what an identity may begin with: spiffe://example.com/host/").makeOptionMandatory(),
+      new Option("--description <text>"),
+      new Option("--certificate-ttl <duration>", "lifetime of certificates").argParser(parseDuration),
+      several("--platform <platform>", "allowed platform: linux, linux/amd64"),
+      count("--max-enrollments <count>", "first enrollments in all; 0 for no limit"),
+      count("--max-per-hour <count>", "first enrollments in an hour; 0 for no limit"),
+      several("--source-cidr <cidr>", "allowed address range"),
+      new Option("--reenrollment <mode>", "whether an enrolled host may enroll again").choices(["deny", "replace"]),
+      new Option("--label <key=value>", "label of its hosts; repeatable").argParser(parseLabel),
+    ],
+    load: async () => (await load()).createPolicy,
+  });
+  add("policies freeze <id>", {
+    summary: "Freeze an enrollment policy: its tokens enroll no further host",
+    options: [reason()],
+    load: async () => (await load()).freezePolicy,
+  });
+  add("tokens list", {
+    summary: "List bootstrap tokens, without their values",
+    options: [
+      new Option("--policy <id>"),
+      new Option("--state <state>").choices(["active", "exhausted", "expired", "revoked"]),
+    ],
+    load: async () => (await load()).listTokens,
+  });
+  add("tokens create", {
+    summary: "Create a bootstrap token and write it to a file",
+    options: [
+      new Option("--policy <id>", "the policy that it enrolls under").makeOptionMandatory(),
+      new Option("--ttl <duration>", "lifetime, an hour by default").argParser(parseDuration),
+      count("--uses <count>", "hosts that it enrolls, 1 by default; 0 for no limit"),
+      new Option("--description <text>"),
+      several("--source-cidr <cidr>", "allowed address range"),
+      new Option("--device <id>", "the only device id that it enrolls"),
+      new Option("--out <file>", "file for the token, mode 0600"),
+      new Option("--show", "write the token to stdout instead"),
+    ],
+    load: async () => (await load()).createToken,
+  });
+  add("tokens revoke <id>", {
+    summary: "Revoke a bootstrap token",
+    options: [reason()],
+    load: async () => (await load()).revokeToken,
+  });
+};
+
+const declareHosts = (add: Add): void => {
+  const load = () => import("./hosts.ts");
+  const fleet = () => import("./fleet.ts");
+  add("fleet list [query...]", {
+    summary: "List hosts, those that need somebody first, by the query language of /fleet",
+    options: [
+      count("--limit <count>", "at most so many hosts"),
+      new Option("--watch [seconds]", "repeat, every 10 s by default").argParser(parseCount),
+    ],
+    load: async () => (await fleet()).listFleet,
+  });
+  add("fleet show <id>", { summary: "Show a host's health", load: async () => (await fleet()).showHost });
+  add("identities list", {
+    summary: "List enrolled hosts",
+    options: [new Option("--search <text>"), new Option("--status <status>").choices(["active", "revoked"])],
+    load: async () => (await load()).listIdentities,
+  });
+  add("identities show <id>", { summary: "Show an enrolled host", load: async () => (await load()).showIdentity });
+  add("identities revoke <id>", {
+    summary: "Revoke a host: it is rejected at once",
+    options: [reason()],
+    load: async () => (await load()).revokeIdentity,
+  });
+  add("certificates list <host-id>", {
+    summary: "List the certificates of a host",
+    load: async () => (await load()).listHostCertificates,
+  });
+  add("certificates revoke <id>", {
+    summary: "Revoke a certificate",
+    options: [reason()],
+    load: async () => (await load()).revokeOneCertificate,
+  });
+};
+
+const declareConfigs = (add: Add): void => {
+  const load = () => import("./configs.ts");
+  add("configs list", { summary: "List published configs", load: async () => (await load()).listConfigs });
+  add("configs show <id>", { summary: "Print a config's YAML", load: async () => (await load()).showConfig });
+  add("configs diff <id> <other-id>", {
+    summary: "Print what differs between two configs",
+    load: async () => (await load()).diffConfigs,
+  });
+  add("configs publish <file>", {
+    summary: "Check and publish a config; - reads stdin",
+    options: [new Option("--name <name>"), new Option("--dry-run", "check it and store nothing")],
+    load: async () => (await load()).publishConfig,
+  });
+  add("configs assign <id> [query...]", {
+    summary: "Assign a config to every host that the query finds",
+    load: async () => (await load()).assignConfig,
+  });
+  add("configs rollback <host-id>", {
+    summary: "Give a host its last known good config",
+    options: [reason()],
+    load: async () => (await load()).rollBackConfig,
+  });
+};
+
+const declareRecords = (add: Add): void => {
+  const load = () => import("./records.ts");
+  add("audit list", {
+    summary: "List audit events, newest first",
+    options: [
+      new Option("--action <action>", "such as config.assign"),
+      new Option("--actor <name>", "email, identity or id"),
+      new Option("--target <id>"),
+      new Option("--since <time>", "RFC 3339"),
+      new Option("--until <time>", "RFC 3339"),
+      count("--limit <count>", "at most so many events, 100 by default"),
+      new Option("--follow", "print new events until interrupted"),
+    ],
+    load: async () => (await load()).listAudit,
+  });
+  add("audit verify", {
+    summary: "Show up to which event the audit log's hash chain is verified",
+    load: async () => (await load()).verifyAudit,
+  });
+  add("directory status", {
+    summary: "Show the last sync with the directory",
+    load: async () => (await load()).showDirectoryStatus,
   });
 };

@@ -1,0 +1,175 @@
+import { chmodSync, writeFileSync } from "node:fs";
+import {
+  type CreateBootstrapTokenResponse,
+  type CreateEnrollmentPolicyData,
+  createBootstrapToken,
+  createEnrollmentPolicy,
+  freezeEnrollmentPolicy,
+  getEnrollmentPolicy,
+  type ListAllBootstrapTokensResponse,
+  type ListEnrollmentPoliciesResponse,
+  listAllBootstrapTokens,
+  listEnrollmentPolicies,
+  revokeBootstrapToken,
+} from "../../client/index.ts";
+import type { Action } from "../terminal/command.ts";
+import { confirm } from "../terminal/confirm.ts";
+import { connect } from "../terminal/connect.ts";
+import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { columnsOf, printList } from "../terminal/list-rows.ts";
+import { printRecord } from "../terminal/output.ts";
+
+type PolicyRow = ListEnrollmentPoliciesResponse["items"][number];
+type TokenRow = ListAllBootstrapTokensResponse["items"][number];
+
+/** `svc-admin policies list`. */
+export const listPolicies: Action<{ state?: "active" | "frozen" }> = async (terminal, { state, ...options }) => {
+  const columns = columnsOf<PolicyRow>(
+    "id",
+    "name",
+    "state",
+    "enrollment_count",
+    "reenrollment",
+    "allowed_identity_prefixes",
+  );
+  const query = state === undefined ? {} : { state };
+  const request = { client: connect(terminal, options), query };
+  await printList(terminal, listEnrollmentPolicies, request, { format: options.output, columns });
+  return undefined;
+};
+
+/** `svc-admin policies show`. */
+export const showPolicy: Action<object> = async (terminal, options, id = "") => {
+  const { data } = await getEnrollmentPolicy({ client: connect(terminal, options), path: { id } });
+  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  return undefined;
+};
+
+interface PolicyOptions {
+  description?: string;
+  prefix: string[];
+  certificateTtl?: number;
+  platform?: string[];
+  maxEnrollments?: number;
+  maxPerHour?: number;
+  sourceCidr?: string[];
+  reenrollment?: "deny" | "replace";
+  label?: Record<string, string>;
+}
+
+/** `svc-admin policies create`. */
+export const createPolicy: Action<PolicyOptions> = async (terminal, options, name = "") => {
+  const body = withoutUndefined({
+    name,
+    description: options.description,
+    allowed_identity_prefixes: options.prefix,
+    certificate_ttl_seconds: options.certificateTtl,
+    allowed_platforms: options.platform,
+    max_enrollments: options.maxEnrollments,
+    max_enrollments_per_hour: options.maxPerHour,
+    allowed_source_cidrs: options.sourceCidr,
+    reenrollment: options.reenrollment,
+    labels: options.label,
+  }) as CreateEnrollmentPolicyData["body"];
+  const { data } = await createEnrollmentPolicy({ client: connect(terminal, options), body });
+  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  return undefined;
+};
+
+/** `svc-admin policies freeze`: its tokens enroll no further host. */
+export const freezePolicy: Action<{ reason?: string }> = async (terminal, options, id = "") => {
+  const client = connect(terminal, options);
+  const { data: policy } = await getEnrollmentPolicy({ client, path: { id } });
+  await confirm(
+    terminal,
+    options,
+    `Policy ${policy?.name}: none of its tokens will enroll another host. This cannot be undone.`,
+  );
+  const body = options.reason === undefined ? {} : { reason_code: options.reason };
+  const { data } = await freezeEnrollmentPolicy({ client, path: { id }, body });
+  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  return undefined;
+};
+
+/** `svc-admin tokens list`. */
+export const listTokens: Action<{ policy?: string; state?: TokenRow["state"] }> = async (
+  terminal,
+  { policy, state, ...options },
+) => {
+  const columns = columnsOf<TokenRow>(
+    "id",
+    "token_prefix",
+    "policy_id",
+    "state",
+    "use_count",
+    "max_uses",
+    "expires_at",
+  );
+  const query = withoutUndefined({ policy_id: policy, state });
+  const request = { client: connect(terminal, options), query };
+  await printList(terminal, listAllBootstrapTokens, request, { format: options.output, columns });
+  return undefined;
+};
+
+interface TokenOptions {
+  policy: string;
+  ttl?: number;
+  uses?: number;
+  description?: string;
+  sourceCidr?: string[];
+  device?: string;
+  out?: string;
+  show?: boolean;
+}
+
+/** `svc-admin tokens create`: writes the token to a file that only the person may read, or to stdout if asked. */
+export const createToken: Action<TokenOptions> = async (terminal, options) => {
+  const { out, show } = options;
+  if ((out === undefined) === (show !== true))
+    throw new CommandFailure(exitCodes.usage, "say where the token goes: --out FILE, or --show for stdout");
+  const body = withoutUndefined({
+    ttl_seconds: options.ttl,
+    max_uses: options.uses,
+    description: options.description,
+    allowed_source_cidrs: options.sourceCidr,
+    bound_device_id: options.device,
+  });
+  // Before the token exists: a token without a place is lost.
+  if (out !== undefined) writeTokenFile(out, "");
+  const { data } = await createBootstrapToken({
+    client: connect(terminal, options),
+    path: { id: options.policy },
+    body,
+  });
+  const { token, ...record } = data as CreateBootstrapTokenResponse;
+  if (out !== undefined) {
+    writeTokenFile(out, `${token}\n`);
+    terminal.err.write(`The token is in ${out}, which only you can read.\n`);
+    await printRecord(terminal, { format: options.output, record });
+  } else if (options.output === "table") terminal.out.write(`${token}\n`);
+  else await printRecord(terminal, { format: options.output, record: { ...record, token } });
+  return undefined;
+};
+
+const writeTokenFile = (path: string, content: string): void => {
+  try {
+    writeFileSync(path, content, { mode: 0o600 });
+    chmodSync(path, 0o600);
+  } catch (cause) {
+    throw new CommandFailure(exitCodes.usage, `${path} cannot be written`, { cause });
+  }
+};
+
+/** `svc-admin tokens revoke`. */
+export const revokeToken: Action<{ reason?: string }> = async (terminal, options, id = "") => {
+  await confirm(terminal, options, `Token ${id}: it will enroll no further host.`);
+  const body = options.reason === undefined ? {} : { reason_code: options.reason };
+  const { data } = await revokeBootstrapToken({ client: connect(terminal, options), path: { id }, body });
+  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  return undefined;
+};
+
+const withoutUndefined = <Given extends object>(given: Given) =>
+  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as {
+    [Key in keyof Given]?: Exclude<Given[Key], undefined>;
+  };

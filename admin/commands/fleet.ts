@@ -1,0 +1,69 @@
+import {
+  getFleetHealth,
+  type ReportFleetHealthData,
+  type ReportFleetHealthResponse,
+  reportFleetHealth,
+} from "../../client/index.ts";
+import { filterToParams } from "../../proto/fleet-health/filter.ts";
+import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
+import type { Action } from "../terminal/command.ts";
+import { connect } from "../terminal/connect.ts";
+import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { printList } from "../terminal/list-rows.ts";
+import { type Column, printRecord } from "../terminal/output.ts";
+
+/** The filter of the health report as query parameters. */
+export type FleetQuery = NonNullable<ReportFleetHealthData["query"]>;
+
+/** Parses a query of the language of `/fleet`. Throws with the fault marked below it. */
+export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery => {
+  const text = words.join(" ");
+  const { filter, faults } = parseQuery(text, now);
+  const [fault] = faults;
+  if (fault !== undefined) {
+    const mark = `${" ".repeat(fault.from)}${"^".repeat(Math.max(1, fault.to - fault.from))}`;
+    throw new CommandFailure(exitCodes.usage, `${fault.message}\n  ${text}\n  ${mark}`);
+  }
+  const params = filterToParams(filter);
+  return Object.fromEntries([...new Set(params.keys())].map((name) => [name, params.getAll(name)])) as FleetQuery;
+};
+
+type Row = ReportFleetHealthResponse["items"][number];
+
+const columns: readonly Column<Row>[] = [
+  { title: "id", value: (row) => row.identity_id },
+  { title: "state", value: (row) => row.state },
+  { title: "identity", value: (row) => row.identity },
+  { title: "hostname", value: (row) => row.hostname },
+  { title: "heartbeat", value: (row) => row.last_heartbeat_at },
+  { title: "envelope", value: (row) => row.last_envelope_at },
+  { title: "drift", value: (row) => row.config.drift },
+  { title: "version", value: (row) => row.version },
+];
+
+/** `svc-admin fleet list`: hosts in the order of who needs somebody, by the query language of `/fleet`; `--watch` repeats. */
+export const listFleet: Action<{ limit?: number; watch?: number | true }> = async (
+  terminal,
+  { limit, watch, ...options },
+  ...words
+) => {
+  const { clock, signal } = terminal;
+  for (;;) {
+    const query = { ...fleetQueryOf(words, new Date(clock.now())), sort: "severity" as const };
+    const request = { client: connect(terminal, options), query };
+    await printList(terminal, reportFleetHealth, request, { format: options.output, columns, limit });
+    if (watch === undefined) return undefined;
+    await clock.sleep((watch === true ? 10 : watch) * 1000, signal);
+    if (options.output === "table") terminal.out.write("\n");
+  }
+};
+
+/** `svc-admin fleet show`. */
+export const showHost: Action<object> = async (terminal, options, id = "") => {
+  const { data } = await getFleetHealth({ client: connect(terminal, options), path: { identity_id: id } });
+  await printRecord(terminal, {
+    format: options.output,
+    record: options.output === "table" ? (data?.item ?? {}) : (data ?? {}),
+  });
+  return undefined;
+};

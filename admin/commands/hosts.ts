@@ -1,0 +1,75 @@
+import {
+  getCollectorIdentity,
+  type ListCertificatesResponse,
+  type ListCollectorIdentitiesResponse,
+  listCertificates,
+  listCollectorIdentities,
+  revokeCertificate,
+  revokeCollectorIdentity,
+} from "../../client/index.ts";
+import type { Action } from "../terminal/command.ts";
+import { confirm } from "../terminal/confirm.ts";
+import { connect } from "../terminal/connect.ts";
+import { columnsOf, printList } from "../terminal/list-rows.ts";
+import { printRecord } from "../terminal/output.ts";
+
+type IdentityRow = ListCollectorIdentitiesResponse["items"][number];
+type CertificateRow = ListCertificatesResponse["items"][number];
+
+/** `svc-admin identities list`. */
+export const listIdentities: Action<{ search?: string; status?: "active" | "revoked" }> = async (
+  terminal,
+  { search, status, ...options },
+) => {
+  const columns = columnsOf<IdentityRow>("id", "identity", "device_id", "platform", "enrolled_at", "revoked_at");
+  const query = { ...(search === undefined ? {} : { q: search }), ...(status === undefined ? {} : { status }) };
+  const request = { client: connect(terminal, options), query };
+  await printList(terminal, listCollectorIdentities, request, { format: options.output, columns });
+  return undefined;
+};
+
+/** `svc-admin identities show`. */
+export const showIdentity: Action<object> = async (terminal, options, id = "") => {
+  const { data } = await getCollectorIdentity({ client: connect(terminal, options), path: { id } });
+  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  return undefined;
+};
+
+/** `svc-admin identities revoke`: the host is rejected at once, and cannot enroll again. */
+export const revokeIdentity: Action<{ reason?: string }> = async (terminal, options, id = "") => {
+  const client = connect(terminal, options);
+  const { data: identity } = await getCollectorIdentity({ client, path: { id } });
+  await confirm(terminal, options, `Host ${identity?.identity}: it will be rejected at once. This cannot be undone.`);
+  const body = options.reason === undefined ? {} : { reason_code: options.reason };
+  const { data } = await revokeCollectorIdentity({ client, path: { id }, body });
+  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  return undefined;
+};
+
+/** `svc-admin certificates list`: of one host. */
+export const listHostCertificates: Action<object> = async (terminal, options, id = "") => {
+  const columns = columnsOf<CertificateRow>(
+    "id",
+    "serial_number",
+    "status",
+    "not_before",
+    "not_after",
+    "fingerprint_sha256",
+  );
+  const request = { client: connect(terminal, options), path: { id } };
+  await printList(terminal, listCertificates, request, { format: options.output, columns });
+  return undefined;
+};
+
+/** `svc-admin certificates revoke`. */
+export const revokeOneCertificate: Action<{ reason?: string }> = async (terminal, options, id = "") => {
+  await confirm(
+    terminal,
+    options,
+    `Certificate ${id}: whoever uses it will be rejected at once. This cannot be undone.`,
+  );
+  const body = options.reason === undefined ? {} : { reason_code: options.reason };
+  const { data } = await revokeCertificate({ client: connect(terminal, options), path: { id }, body });
+  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  return undefined;
+};

@@ -1,0 +1,183 @@
+import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { createAdminUser } from "./admin.ts";
+import { enrollTestCollector, identityPrefix } from "./collector.ts";
+import { startTestWeb } from "./web.ts";
+
+const web = await startTestWeb();
+const scratch = createAdminUser();
+const tokenFile = join(scratch.home, "token");
+writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
+const env = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
+/** An admin in a script: nobody answers questions. */
+const script = createAdminUser({ env });
+/** An admin who answers no. */
+const doubtful = createAdminUser({ env, isInteractive: true, ask: async () => "n" });
+afterAll(async () => {
+  for (const user of [scratch, script, doubtful]) user.close();
+  await web.close();
+});
+
+/** Runs a command that must succeed, and returns its JSON. */
+const json = async <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => {
+  const { exitCode, out, err } = await script.run(...args, "-o", "json");
+  expect({ args, exitCode, err: exitCode === 0 ? "" : err }).toEqual({ args, exitCode: 0, err: "" });
+  return JSON.parse(out) as Value;
+};
+const policy = await json<{ id: string }>(
+  "policies",
+  "create",
+  "web servers",
+  "--prefix",
+  identityPrefix,
+  "--certificate-ttl",
+  "2d",
+);
+const yaml = `forwarder:
+  endpoint: core.example.net:8443
+  mtls: { cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem }
+buffer: { dir: data }
+`;
+const publish = async (text: string) => {
+  const file = join(scratch.home, "collector.yaml");
+  writeFileSync(file, text);
+  return json<{ id: string; config_hash: string }>("configs", "publish", file, "--name", "a config");
+};
+const enrollHost = async (deviceId: string) => {
+  const out = join(scratch.home, `${deviceId}.token`);
+  await json("tokens", "create", "--policy", policy.id, "--ttl", "15m", "--out", out);
+  return enrollTestCollector(web.core, { token: readFileSync(out, "utf8").trim(), deviceId });
+};
+
+describe("policies and tokens", () => {
+  it("are created, listed and shown", async () => {
+    expect(policy).toMatchObject({ name: "web servers", certificate_ttl_seconds: 172_800 });
+    expect(await json("policies", "show", policy.id)).toMatchObject({ id: policy.id });
+    const table = (await script.run("policies", "list")).out.split("\n");
+    expect(table[0]).toMatch(/^id +name +state/);
+    expect(table[1]).toContain("web servers");
+    expect((await script.run("policies", "list", "-o", "csv")).out).toMatch(/^id,name,state,.*\r\n/);
+    expect((await script.run("policies", "list", "-o", "yaml")).out).toContain("name: web servers");
+  });
+
+  it("E1: a token goes to a file that only its person may read, or to stdout when asked, and nowhere else", async () => {
+    const out = join(scratch.home, "host.token");
+    const made = await script.run("tokens", "create", "--policy", policy.id, "--out", out);
+    const token = readFileSync(out, "utf8").trim();
+    expect(token).toMatch(/^svcbt_/);
+    expect(statSync(out).mode & 0o777).toBe(0o600);
+    expect(made.out + made.err).not.toContain(token);
+    expect((await script.run("tokens", "create", "--policy", policy.id, "--show")).out).toMatch(/^svcbt_\w+\n$/);
+    expect((await script.run("tokens", "list")).out).not.toContain(token);
+    expect((await script.run("tokens", "create", "--policy", policy.id)).exitCode).toBe(2);
+    const nowhere = join(scratch.home, "no", "such", "folder");
+    const before = (await json<unknown[]>("tokens", "list")).length;
+    expect((await script.run("tokens", "create", "--policy", policy.id, "--out", nowhere)).exitCode).toBe(2);
+    expect((await json<unknown[]>("tokens", "list")).length).toBe(before);
+  });
+
+  it("names what a destructive command hits, and does nothing without a yes", async () => {
+    const other = await json<{ id: string }>("policies", "create", "frozen", "--prefix", identityPrefix);
+    const unanswered = await script.run("policies", "freeze", other.id);
+    expect(unanswered).toMatchObject({
+      exitCode: 2,
+      err: expect.stringContaining("Policy frozen: none of its tokens"),
+    });
+    expect(await doubtful.run("policies", "freeze", other.id)).toMatchObject({ exitCode: 1 });
+    expect(await json("policies", "show", other.id)).toMatchObject({ state: "active" });
+    expect(await json("policies", "freeze", other.id, "--yes", "--reason", "leaked")).toMatchObject({
+      state: "frozen",
+    });
+    const [event] = await json<{ reason_code: string }[]>("audit", "list", "--action", "enrollment_policy.freeze");
+    expect(event).toMatchObject({ reason_code: "leaked" });
+  });
+
+  it("reports every fault of a request with its path", async () => {
+    const refused = await script.run("policies", "create", "x", "--prefix", "no prefix", "--max-enrollments", "1.5");
+    expect(refused.exitCode).toBe(2);
+    const invalid = await script.run("policies", "create", "x", "--prefix", "no prefix");
+    expect(invalid).toMatchObject({ exitCode: 1, out: "" });
+    expect(invalid.err).toMatch(
+      /allowed_identity_prefixes\.0 must .*\n {2}code validation_failed, action fix_request, request id /,
+    );
+  });
+});
+
+describe("hosts and configs", () => {
+  it("go from a token to a revoked host", async () => {
+    const { identityId, identity } = await enrollHost("web-1");
+    expect((await script.run("fleet", "list", "device:web-1")).out).toContain(identity);
+    expect(await json("fleet", "show", identityId)).toMatchObject({ item: { device_id: "web-1" } });
+    const fault = await script.run("fleet", "list", "stat:stale");
+    expect(fault).toMatchObject({ exitCode: 2 });
+    expect(fault.err).toMatch(/Did you mean state:\?[\s\S]*stat:stale\n {2}\^+/);
+
+    const first = await publish(yaml);
+    expect((await script.run("configs", "show", first.id)).out).toBe(yaml);
+    const second = await publish(`${yaml}# changed\nsources: []\n`);
+    const diff = await script.run("configs", "diff", first.id, second.id);
+    expect(diff).toMatchObject({ exitCode: 1, out: expect.stringContaining("+sources: []") });
+    expect(await script.run("configs", "assign", first.id, "device:web-1")).toMatchObject({
+      exitCode: 2,
+      err: expect.stringContaining(`for 1 hosts: ${identity}.`),
+    });
+    expect(await json("configs", "assign", first.id, "device:web-1", "--yes")).toEqual([
+      { identity, outcome: "assigned" },
+    ]);
+    expect((await script.run("configs", "assign", first.id, "device:none", "--yes")).exitCode).toBe(1);
+
+    const [certificate] = await json<{ id: string }[]>("certificates", "list", identityId);
+    expect(certificate).toBeDefined();
+    expect(await json("identities", "revoke", identityId, "--yes")).toMatchObject({ id: identityId });
+    const gone = await script.run("configs", "assign", first.id, "device:web-1", "--yes");
+    expect(gone).toMatchObject({ exitCode: 1, out: expect.stringContaining("revoked") });
+  });
+
+  it("a config is only checked with --dry-run", async () => {
+    const file = join(scratch.home, "bad.yaml");
+    writeFileSync(file, "forwarder: {}\n");
+    expect(await script.run("configs", "publish", file, "--dry-run")).toMatchObject({ exitCode: 1 });
+    writeFileSync(file, yaml);
+    const before = (await json<unknown[]>("configs", "list")).length;
+    expect((await script.run("configs", "publish", file, "--dry-run")).exitCode).toBe(0);
+    expect((await json<unknown[]>("configs", "list")).length).toBe(before);
+    expect((await script.run("configs", "publish", join(scratch.home, "none.yaml"))).exitCode).toBe(2);
+    expect(existsSync(file)).toBe(true);
+  });
+});
+
+describe("records", () => {
+  it("shows the directory, the chain, and audit events by their filters", async () => {
+    expect(await json("directory", "status")).toHaveProperty("counts");
+    expect((await script.run("audit", "verify")).exitCode).toBe(0);
+    const events = await json<{ action: string }[]>(
+      "audit",
+      "list",
+      "--action",
+      "enrollment_policy.create",
+      "--limit",
+      "2",
+    );
+    expect(events.map(({ action }) => action)).toEqual(Array(2).fill("enrollment_policy.create"));
+  });
+
+  it("follows new events in their order until interrupted", async () => {
+    const stop = new AbortController();
+    let polls = 0;
+    const clock = {
+      now: () => web.core.clock.now(),
+      monotonic: () => 0,
+      sleep: async () => {
+        polls += 1;
+        if (polls === 1) await json("policies", "create", "while following", "--prefix", identityPrefix);
+        else stop.abort(new Error("interrupted"));
+        stop.signal.throwIfAborted();
+      },
+    };
+    const follower = createAdminUser({ env, clock, signal: stop.signal });
+    const result = await follower.run("audit", "list", "--follow", "-o", "csv");
+    expect(result.out).toContain("enrollment_policy.create");
+    follower.close();
+  });
+});
