@@ -1,5 +1,6 @@
-import { Command, CommanderError, Option } from "commander";
+import { Argument, Command, CommanderError, Option } from "commander";
 import { FleetError, type Problem } from "../client/problem.ts";
+import { type Completed, completionScript, type Shell, shells } from "./commands/completion.ts";
 import type { Commands } from "./terminal/command.ts";
 import { CommandFailure, type ExitCode, exitCodes } from "./terminal/exit-codes.ts";
 import { formats } from "./terminal/output.ts";
@@ -35,6 +36,11 @@ export const runAdmin = async (args: readonly string[], terminal: Terminal): Pro
   };
   const { declareCommands } = await import("./commands/index.ts");
   declareCommands(commands);
+  program
+    .command("completion")
+    .description("Print the completions of a shell: source <(svc-admin completion bash)")
+    .addArgument(new Argument("<shell>").choices(shells))
+    .action((shell: Shell) => void terminal.out.write(completionScript(shell, completedOf(program))));
   try {
     await program.parseAsync(args, { from: "user" });
     return exitCode;
@@ -42,6 +48,16 @@ export const runAdmin = async (args: readonly string[], terminal: Terminal): Pro
     return failureOf(error, terminal);
   }
 };
+
+const completedOf = (program: Command): Completed[] =>
+  program.commands.flatMap((command) => {
+    const leaves = command.commands.length === 0 ? [command] : command.commands;
+    return leaves.map((leaf) => ({
+      words: leaf === command ? command.name() : `${command.name()} ${leaf.name()}`,
+      summary: leaf.description(),
+      flags: leaf.options.flatMap(({ long }) => long ?? []),
+    }));
+  });
 
 const failureOf = (error: unknown, { err, signal }: Terminal): ExitCode => {
   // Commander has written its message already.
