@@ -11,6 +11,7 @@ import {
   type ReportPhase,
   type ReportState,
 } from "./report-state.ts";
+import { useShownReports } from "./shown-reports.tsx";
 
 /** A report that keeps itself up to date. */
 export interface LiveReport<Value> {
@@ -37,6 +38,8 @@ interface LiveReportOptions<Schema extends v.GenericSchema> {
   intervalMs: number;
   /** Suspends the interval. */
   paused?: Accessor<boolean>;
+  /** The caller shows the age and marks old values; by default the frame of the page does. */
+  showsAge?: boolean;
 }
 
 /**
@@ -49,6 +52,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   path,
   intervalMs,
   paused = () => false,
+  showsAge = false,
 }: LiveReportOptions<Schema>): LiveReport<v.InferOutput<Schema>> => {
   type Value = v.InferOutput<Schema>;
   const [state, setState] = createSignal<ReportState<Value>>(initialReportState);
@@ -112,7 +116,7 @@ export const createReport = <Schema extends v.GenericSchema>({
     return arrived && ageMs(arrived, now());
   });
   const isOld = createMemo(() => (age() ?? 0) > intervalsMax * intervalMs);
-  return {
+  const report = {
     state,
     answer,
     current: createMemo(() => (state().answer?.query === state().query ? state().answer?.value : undefined)),
@@ -123,4 +127,6 @@ export const createReport = <Schema extends v.GenericSchema>({
     }),
     refresh: () => void request(),
   };
+  if (!showsAge) useShownReports()?.add(report);
+  return report;
 };

@@ -3,8 +3,8 @@ import type { LiveReport } from "../api/create-report.ts";
 import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
 import { Icon } from "./icon.tsx";
 
-/** Why a report is old. */
-const causeOf = ({ state }: LiveReport<unknown>, paused: boolean): string => {
+/** Returns why a report is old, as a sentence with a space at its end. */
+export const causeOf = ({ state }: Pick<LiveReport<unknown>, "state">, paused = false): string => {
   const { problem } = state();
   if (problem) return `${problem.message}. `;
   return paused ? "Paused. " : "No answer yet. ";
@@ -48,7 +48,7 @@ export const Freshness = (props: {
             <Match when={props.paused}>Paused. </Match>
           </Switch>
         </span>
-        <Show when={state().answer?.at}>
+        <Show when={phase() !== "changing" && state().answer?.at}>
           {(at) => (
             <time datetime={new Date(at()).toISOString()} title={formatTimestamp(at(), props.zone)}>
               Updated {age()} ago

@@ -43,6 +43,7 @@ export const Fleet = () => {
     path: createMemo(() => reportPath(view())),
     intervalMs: refreshIntervalMs,
     paused,
+    showsAge: true,
   });
   const facets = createReport({
     api,
@@ -50,6 +51,7 @@ export const Fleet = () => {
     path: createMemo(() => facetsPath(view())),
     intervalMs: refreshIntervalMs,
     paused,
+    showsAge: true,
   });
   const answer = () => report.answer()?.value;
   const page = createRows(report, times.zone);
@@ -141,17 +143,15 @@ export const Fleet = () => {
                 return filter && viewPath(withFilter(view(), filter));
               }}
             />
-            <Show when={report.state().problem === undefined && facets.state().problem}>
-              {(problem) => (
-                <p class="banner" role="status">
-                  <Icon name="warning" />
-                  {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
-                  {problem().message}.
-                  <button class="button" type="button" onClick={() => facets.refresh()}>
-                    Try again
-                  </button>
-                </p>
-              )}
+            <Show when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}>
+              <p class="banner" role="status">
+                <Icon name="warning" />
+                {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
+                {facets.state().problem?.message ?? "No answer yet"}.
+                <button class="button" type="button" onClick={() => facets.refresh()}>
+                  Try again
+                </button>
+              </p>
             </Show>
           </div>
         </div>

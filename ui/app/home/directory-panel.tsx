@@ -2,7 +2,6 @@ import { For, Show } from "solid-js";
 import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
 import { createReport } from "../api/create-report.ts";
 import { createNow } from "../browser/create-now.ts";
-import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { formatAgo, formatCount, formatTimestamp } from "../format/format.ts";
@@ -22,7 +21,6 @@ export const DirectoryPanel = () => {
   return (
     <section class="panel" aria-labelledby="home-directory">
       <h2 id="home-directory">Directory</h2>
-      <OldNotice report={report} what="What follows is" />
       <Show when={report.phase() === "failed" && report.state().problem}>
         {(problem) => (
           <LoadFailure

@@ -2,7 +2,6 @@ import { For, Show } from "solid-js";
 import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { type Scope, scopes } from "../../../proto/operator/scopes.ts";
 import { createReport } from "../api/create-report.ts";
-import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { StateBar, SummaryLine } from "../fleet/summary/summary.tsx";
@@ -87,7 +86,6 @@ const FleetStrip = () => {
       <h2 id="home-fleet">
         <a href="/fleet">Fleet</a>
       </h2>
-      <OldNotice report={report} what="These figures are" />
       <Show when={report.phase() === "failed" && report.state().problem}>
         {(problem) => (
           <LoadFailure
@@ -97,10 +95,8 @@ const FleetStrip = () => {
           />
         )}
       </Show>
-      <div class="shown" data-shown={report.phase()}>
-        <SummaryLine summary={summary()} view={defaultView} />
-        <StateBar summary={summary()} view={defaultView} />
-      </div>
+      <SummaryLine summary={summary()} view={defaultView} />
+      <StateBar summary={summary()} view={defaultView} />
     </section>
   );
 };

@@ -11,6 +11,7 @@ import {
 import { Session } from "../../../proto/operator/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { ageMs, type Moment } from "../api/report-state.ts";
+import { ShownReportsProvider } from "../api/shown-reports.tsx";
 import { createMoment } from "../browser/create-now.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
 import { createTimeZoneChoice, type TimeZoneChoice } from "../browser/time-zone.ts";
@@ -123,7 +124,11 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
     times: createTimeZoneChoice(),
     reloadSession,
   };
-  return <Context.Provider value={context}>{props.children}</Context.Provider>;
+  return (
+    <Context.Provider value={context}>
+      <ShownReportsProvider>{props.children}</ShownReportsProvider>
+    </Context.Provider>
+  );
 };
 
 /** Returns the context of the page; throws outside its provider. */

@@ -1,5 +1,6 @@
 import { type JSX, Match, Switch } from "solid-js";
 import type { Scope } from "../../../proto/operator/scopes.ts";
+import { useShownReports } from "../api/shown-reports.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { usePageContext } from "./page-context.tsx";
 import { SignInAgain } from "./session-end.tsx";
@@ -7,6 +8,7 @@ import { SignInAgain } from "./session-end.tsx";
 /** Shows its content once the session is known, marked as old after its end; without a session, a link that signs in and returns. */
 export const SessionGate = (props: { children: JSX.Element }) => {
   const { state, session, reloadSession } = usePageContext();
+  const reports = useShownReports();
   const problem = () => {
     const current = state();
     return current.status === "failed" ? current.problem : undefined;
@@ -14,7 +16,7 @@ export const SessionGate = (props: { children: JSX.Element }) => {
   return (
     <Switch>
       <Match when={session()}>
-        <div class="shown" data-shown={state().status === "ended" ? "stale" : undefined}>
+        <div class="shown" data-shown={state().status === "ended" || reports?.old() ? "stale" : undefined}>
           {props.children}
         </div>
       </Match>

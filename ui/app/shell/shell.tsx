@@ -3,6 +3,7 @@ import { createSignal, For, type JSX, Show } from "solid-js";
 import { readTheme, showTheme, storeTheme, type Theme, themes } from "../browser/theme.ts";
 import { Ask } from "../chat/ask.tsx";
 import { Icon } from "../design/icon.tsx";
+import { OldData } from "../session/old-data.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { SessionEnd } from "../session/session-end.tsx";
 import { SessionGate } from "../session/session-gate.tsx";
@@ -67,10 +68,11 @@ export const Shell = (props: { children?: JSX.Element }) => {
       <main id="content" class="shell-main" tabindex="-1">
         <SessionGate>{props.children}</SessionGate>
       </main>
-      <div class="shell-notices">
+      <section class="shell-notices" aria-label="Notices">
         <Downloads />
+        <OldData />
         <SessionEnd />
-      </div>
+      </section>
     </div>
   );
 };

@@ -35,6 +35,7 @@ export const RowDrawer = (props: {
     path: createMemo(() => (props.id === undefined ? undefined : `/api/core/collector/health/${props.id}`)),
     intervalMs: detailIntervalMs,
     paused: () => props.paused,
+    showsAge: true,
   });
   /** The detail of the wanted collector; never that of the previous one. */
   const detail = report.current;
