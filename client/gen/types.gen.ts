@@ -3831,6 +3831,80 @@ export type GetFleetHealthResponses = {
 
 export type GetFleetHealthResponse = GetFleetHealthResponses[keyof GetFleetHealthResponses];
 
+export type GetFleetVolumeData = {
+    body?: never;
+    path: {
+        identity_id: string;
+    };
+    query?: never;
+    url: '/v1/collector/health/{identity_id}/volume';
+};
+
+export type GetFleetVolumeErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetFleetVolumeError = GetFleetVolumeErrors[keyof GetFleetVolumeErrors];
+
+export type GetFleetVolumeResponses = {
+    /**
+     * The hours
+     */
+    200: {
+        generated_at: string;
+        identity_id: string;
+        hours: Array<{
+            from: string;
+            kinds: Array<{
+                kind: 'otel_span' | 'otel_log' | 'otel_metric' | 'log_line' | 'other';
+                envelopes: number;
+                payload_bytes: number;
+            }>;
+        }>;
+    };
+};
+
+export type GetFleetVolumeResponse = GetFleetVolumeResponses[keyof GetFleetVolumeResponses];
+
 export type ListAuditEventsData = {
     body?: never;
     path?: never;

@@ -1,12 +1,15 @@
 import { sql } from "drizzle-orm";
+import { type VolumeKind, volumeKinds } from "../../proto/fleet-health/volume.ts";
 import type { Executor } from "./database.ts";
 import type { EncodedRows } from "./envelope-rows.ts";
 import { numberArray, textArray, timestamp } from "./sql-literals.ts";
 
-/** The kinds that docs/protocol.md names; all others are counted together. */
-const countedKinds: ReadonlySet<string> = new Set(["otel_span", "otel_log", "otel_metric", "log_line"]);
-const otherKind = "other";
-const hourMs = 3_600_000;
+/** All other kinds are counted together. */
+const countedKinds: ReadonlySet<string> = new Set(volumeKinds);
+const otherKind: VolumeKind = "other";
+
+/** Milliseconds of an hour, in which envelopes are counted. */
+export const hourMs = 3_600_000;
 
 /** Counts are deleted once they are older: two days, and the hour that has begun. */
 const keptMs = 49 * hourMs;
@@ -71,4 +74,30 @@ const isEqual = (bytes: Uint8Array, one: number, other: number, length: number):
 /** Deletes the counts that are too old at `now`. */
 export const deleteOldHours = async (db: Executor, now: number): Promise<void> => {
   await db.execute(sql`delete from ingest_hour where hour < ${new Date(now - keptMs).toISOString()}::timestamptz`);
+};
+
+/** What core stored for a host in an hour that begins at `hour`, in milliseconds since the epoch. */
+export interface HourCount {
+  hour: number;
+  kind: string;
+  envelopes: number;
+  payloadBytes: number;
+}
+
+/** Finds the counts of an enrolled host from `first` on; undefined if there is no such host. */
+export const findHostHours = async (
+  db: Executor,
+  identityId: string,
+  first: number,
+): Promise<HourCount[] | undefined> => {
+  const rows = await db.execute<{ hour: string | null; kind: string; envelopes: string; payload_bytes: string }>(sql`
+    select hour, kind, envelopes, payload_bytes from collector_identity
+    left join ingest_hour on host_id = identity and hour >= ${new Date(first).toISOString()}::timestamptz
+    where id = ${identityId}::uuid order by hour, kind`);
+  if (rows.length === 0) return undefined;
+  return rows.flatMap(({ hour, kind, envelopes, payload_bytes }) =>
+    hour === null
+      ? []
+      : [{ hour: new Date(hour).getTime(), kind, envelopes: Number(envelopes), payloadBytes: Number(payload_bytes) }],
+  );
 };

@@ -34,6 +34,7 @@ import { healthExportRoute } from "./collector/health/export.ts";
 import { healthFacetsRoute } from "./collector/health/facets.ts";
 import { healthDetailRoute } from "./collector/health/get.ts";
 import { healthReportRoute } from "./collector/health/report.ts";
+import { healthVolumeRoute } from "./collector/health/volume.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
 import { assignConfigRoute, clearConfigRoute, rollBackConfigRoute } from "./collector/identities/desired-config.ts";
 import { getIdentityRoute } from "./collector/identities/get.ts";
@@ -96,6 +97,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthFacetsRoute(core),
   healthExportRoute(core),
   healthDetailRoute(core),
+  healthVolumeRoute(core),
   listAuditEventsRoute(core),
   auditChainRoute(core),
   auditCsvRoute(core),

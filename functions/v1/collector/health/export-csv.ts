@@ -19,6 +19,10 @@ const seen: readonly ExportColumn[] = [
   ["enrolled_at", (row) => row.enrolled_at],
   ["last_heartbeat_at", (row) => row.last_heartbeat_at],
   ["last_envelope_at", (row) => row.last_envelope_at],
+  ["forwarding", (row) => row.forwarding],
+  ["forwarder_connected", (row) => row.forwarder && String(row.forwarder.connected)],
+  ["forwarder_last_ack_at", (row) => row.forwarder?.last_ack_at ?? null],
+  ["forwarder_last_error", (row) => row.forwarder?.last_error ?? null],
 ];
 
 const certificate: readonly ExportColumn[] = [

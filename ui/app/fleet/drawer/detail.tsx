@@ -6,6 +6,7 @@ import { evidenceParts } from "../../format/evidence.ts";
 import { formatCount, plainText } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { driftNames } from "../table/row-view.ts";
+import { Volume } from "../volume/volume.tsx";
 import { CopyButton } from "./copy-button.tsx";
 import {
   adviceOn,
@@ -18,6 +19,7 @@ import {
   queueFacts,
   type TimestampView,
 } from "./detail-view.ts";
+import { forwarderText, forwardingNote } from "./forwarding-note.ts";
 
 /**
  * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so
@@ -33,7 +35,11 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
   return (
     <>
       <Section title="Why">
-        <Show when={item().conditions.length > 0} fallback={<p>Healthy: no condition applies.</p>}>
+        <Show when={forwardingNote(item(), asOf())}>{(note) => <p class="drawer-note-line">{note()}</p>}</Show>
+        <Show
+          when={item().conditions.length > 0}
+          fallback={<p>{isForwardingWell(item()) ? "Healthy: no condition applies." : "No condition applies."}</p>}
+        >
           <ol class="conditions">
             <Index each={item().conditions}>
               {(condition) => (
@@ -76,6 +82,17 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
         <dl class="facts">
           <TimestampFact name="Last heartbeat" at={past(item().last_heartbeat_at)} />
           <TimestampFact name="Last forwarded" at={past(item().last_envelope_at)} />
+          <dt>Forwarder</dt>
+          <dd>
+            {forwarderText(item().forwarder)}
+            <Show when={item().forwarder?.last_ack_at}>
+              {(at) => (
+                <p class="drawer-quiet">
+                  last acknowledged <When at={past(at())} />
+                </p>
+              )}
+            </Show>
+          </dd>
           <dt>Last auth failure</dt>
           <dd>
             <Show when={item().last_auth_failure} fallback="none">
@@ -98,6 +115,10 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
           </Show>
           <TimestampFact name="Enrolled" at={past(item().enrolled_at)} />
         </dl>
+      </Section>
+
+      <Section title="Volume" note="48 hours, by envelopes stored">
+        <Volume identityId={item().identity_id} />
       </Section>
 
       <Section title="Config" note={driftNames[item().config.drift]}>
@@ -162,6 +183,9 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
     </>
   );
 };
+
+const isForwardingWell = ({ forwarding }: FleetHealthRow): boolean =>
+  forwarding !== "stopped" && forwarding !== "never";
 
 const Section = (props: { title: string; note?: string; children: JSX.Element }) => (
   <section class="drawer-section">

@@ -1,0 +1,28 @@
+import { volumeHours } from "../../../proto/fleet-health/volume.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { findHostHours, type HourCount, hourMs } from "../../store/ingest-hours.ts";
+
+/** What core stored for a host in an hour, by kind. */
+export interface VolumeHour {
+  /** Milliseconds since the epoch. */
+  from: number;
+  counts: ReadonlyMap<string, HourCount>;
+}
+
+/** Returns what core stored for a host in each of the last hours, the oldest first. Throws 404 `not_found`. */
+export const reportVolume = async (
+  { db, clock }: Pick<Core, "db" | "clock">,
+  identityId: string,
+): Promise<{ now: number; hours: VolumeHour[] }> => {
+  const now = clock.now();
+  const first = now - (now % hourMs) - (volumeHours - 1) * hourMs;
+  const found = await findHostHours(db, identityId, first);
+  if (found === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const hours = Array.from({ length: volumeHours }, (_, index) => {
+    const from = first + index * hourMs;
+    const counts = found.filter(({ hour }) => hour === from).map((count) => [count.kind, count] as const);
+    return { from, counts: new Map(counts) };
+  });
+  return { now, hours };
+};

@@ -1,0 +1,33 @@
+import { expect, it } from "vitest";
+import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import { forwardingNote } from "./forwarding-note.ts";
+
+const now = Date.parse("2026-11-22T10:00:00.000Z");
+const queue = (bytes: number | null): FleetHealthRow["queue"] => ({
+  records: bytes,
+  bytes,
+  max_bytes: 104_857_600,
+  oldest_record_age_seconds: null,
+  dropped_records_total: 0,
+  dead_letters: 0,
+  forks_total: 0,
+});
+const error = "connect ECONNREFUSED 192.0.2.1:8443";
+const failing = { connected: false, last_ack_at: null, last_error: error };
+const well = { connected: true, last_ack_at: null, last_error: null };
+
+it.each<[Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "forwarder">, string | undefined]>([
+  [
+    { forwarding: "never", last_envelope_at: null, queue: queue(31_457_280), forwarder: failing },
+    `Never forwarded; 30 MiB queued; not connected to core, last error: ${error}.`,
+  ],
+  [
+    { forwarding: "stopped", last_envelope_at: "2026-11-22T08:00:00.000Z", queue: queue(0), forwarder: well },
+    "Stopped forwarding: last envelope 2 h ago; the queue is empty; connected to core.",
+  ],
+  [
+    { forwarding: "forwarding", last_envelope_at: "2026-11-22T09:59:00.000Z", queue: queue(5), forwarder: well },
+    undefined,
+  ],
+  [{ forwarding: null, last_envelope_at: null, queue: queue(null), forwarder: null }, undefined],
+])("says what forwarding needs beside the state: %j", (row, note) => expect(forwardingNote(row, now)).toBe(note));

@@ -1,0 +1,32 @@
+import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import { formatAgo, formatBytes, plainText } from "../../format/format.ts";
+
+/**
+ * Returns what an operator must know about the forwarding of a host, beside its state, which does not depend on it: that it stopped or
+ * never began, what waits in the queue, and the collector's own error. Undefined while it forwards, and for a host that sends nothing.
+ */
+export const forwardingNote = (
+  {
+    forwarding,
+    last_envelope_at,
+    queue,
+    forwarder,
+  }: Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "forwarder">,
+  now: number,
+): string | undefined => {
+  if (forwarding !== "stopped" && forwarding !== "never") return undefined;
+  const what =
+    forwarding === "never" || last_envelope_at === null
+      ? "Never forwarded"
+      : `Stopped forwarding: last envelope ${formatAgo(last_envelope_at, now)}`;
+  const waiting =
+    queue.bytes === null || queue.bytes === 0 ? "the queue is empty" : `${formatBytes(queue.bytes)} queued`;
+  return `${what}; ${waiting}; ${forwarderText(forwarder)}.`;
+};
+
+/** Returns the collector's own report of its connection to core, in words. */
+export const forwarderText = (forwarder: FleetHealthRow["forwarder"]): string => {
+  if (forwarder === null) return "not reported";
+  const error = forwarder.last_error === null ? "" : `, last error: ${plainText(forwarder.last_error)}`;
+  return `${forwarder.connected ? "connected to core" : "not connected to core"}${error}`;
+};
