@@ -3919,6 +3919,7 @@ export type ListAuditEventsData = {
          */
         target?: string;
         outcome?: 'success' | 'failure';
+        within_seconds?: number;
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
          */
@@ -4105,6 +4106,7 @@ export type ExportAuditEventsData = {
          */
         target?: string;
         outcome?: 'success' | 'failure';
+        within_seconds?: number;
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
          */
@@ -4189,6 +4191,7 @@ export type ExportAuditEventLinesData = {
          */
         target?: string;
         outcome?: 'success' | 'failure';
+        within_seconds?: number;
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
          */

@@ -422,8 +422,8 @@ ALTER TABLE "operator_session" ADD CONSTRAINT "operator_session_user_id_person_u
 CREATE INDEX "audit_event_time" ON "audit_event" USING btree ("occurred_at","id");--> statement-breakpoint
 CREATE INDEX "audit_event_target" ON "audit_event" USING btree ("target_id","id");--> statement-breakpoint
 CREATE INDEX "audit_event_action" ON "audit_event" USING btree ("action","id");--> statement-breakpoint
-CREATE INDEX "audit_event_actor" ON "audit_event" USING btree ("actor_id","id");--> statement-breakpoint
-CREATE INDEX "audit_event_actor_display" ON "audit_event" USING btree ("actor_display","id");--> statement-breakpoint
+CREATE INDEX "audit_event_actor" ON "audit_event" USING btree ("actor_id","action","id");--> statement-breakpoint
+CREATE INDEX "audit_event_actor_display" ON "audit_event" USING btree ("actor_display","action","id");--> statement-breakpoint
 CREATE INDEX "audit_event_failure" ON "audit_event" USING btree ("id") WHERE "audit_event"."outcome" = 'failure';--> statement-breakpoint
 CREATE INDEX "certificate_identity" ON "certificate" USING btree ("identity_id","issued_at");--> statement-breakpoint
 CREATE INDEX "certificate_token_key" ON "certificate" USING btree ("token_id","spki_sha256");--> statement-breakpoint

@@ -31,8 +31,8 @@ export const auditEvent = pgTable(
     index("audit_event_time").on(table.occurredAt, table.id),
     index("audit_event_target").on(table.targetId, table.id),
     index("audit_event_action").on(table.action, table.id),
-    index("audit_event_actor").on(table.actorId, table.id),
-    index("audit_event_actor_display").on(table.actorDisplay, table.id),
+    index("audit_event_actor").on(table.actorId, table.action, table.id),
+    index("audit_event_actor_display").on(table.actorDisplay, table.action, table.id),
     index("audit_event_failure").on(table.id).where(sql`${table.outcome} = 'failure'`),
   ],
 );

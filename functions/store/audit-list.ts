@@ -29,10 +29,12 @@ export interface AuditFilter {
 interface Stream {
   column: AnyColumn;
   values: readonly string[];
+  /** The index continues with the action: one list for each of these, or for each that the log has. */
+  actions?: readonly string[] | "any";
 }
 
 /** The events that a search for text reads for one page. */
-export const searchedEventsMax = 10_000;
+export const searchedEventsMax = 5000;
 
 /** An event's id begins with its millisecond (UUIDv7). Cores agree on the time within this. */
 const idSlackMs = 60_000;
@@ -61,15 +63,17 @@ export type ListedAuditEvent = typeof auditEvent.$inferSelect & { link: typeof a
 
 const findPageIds = async (db: Executor, filter: AuditFilter, { after, limit }: PageRequest) => {
   const { streams, others } = streamsOf(filter);
-  const rest = and(...conditionsOf(others), after === null ? undefined : lt(auditEvent.id, after)) ?? sql`true`;
+  const range = rangeOf(filter, after);
+  const rest = and(...conditionsOf(others)) ?? sql`true`;
+  const newest = (count: number) => newestIds(streams, range, rest, count);
   const found = async (query: SQL): Promise<string[]> => (await db.execute<{ id: string }>(query)).map(({ id }) => id);
   const pageOfIds = (ids: string[]) => ({
     ids: ids.slice(0, limit),
     next: ids.length > limit ? (ids[limit - 1] ?? null) : null,
   });
-  if (filter.text === undefined) return pageOfIds(await found(newestIds(streams, rest, limit + 1)));
+  if (filter.text === undefined) return pageOfIds(await found(newest(limit + 1)));
   const rows = await db.execute<{ id: string; is_match: boolean }>(sql`
-    with read as materialized (${newestIds(streams, rest, searchedEventsMax)}),
+    with read as materialized (${newest(searchedEventsMax)}),
       matching as materialized (
         select ${auditEvent.id} from read join ${auditEvent} on ${auditEvent.id} = read.id
         where ${contains(filter.text)} order by ${auditEvent.id} desc limit ${limit + 1}
@@ -93,9 +97,9 @@ const streamsOf = (filter: AuditFilter): { streams?: readonly Stream[]; others: 
     return { streams: [targets, { column: auditEvent.actorId, values: about.actorIds }], others };
   }
   if (actor !== undefined) {
-    const { actor: _, ...others } = filter;
+    const { actor: _, actions: __, ...others } = filter;
     const columns = [auditEvent.actorId, auditEvent.actorDisplay];
-    return { streams: columns.map((column) => ({ column, values: [actor] })), others };
+    return { streams: columns.map((column) => ({ column, values: [actor], actions: actions ?? "any" })), others };
   }
   // The planner finds the partial index of failures by itself.
   if (actions === undefined || outcome === "failure") return { others: filter };
@@ -103,18 +107,52 @@ const streamsOf = (filter: AuditFilter): { streams?: readonly Stream[]; others: 
   return { streams: [{ column: auditEvent.action, values: actions }], others };
 };
 
-/** Returns the query of the newest `limit` ids of all streams together; each is read to `limit` of its own at most. */
-const newestIds = (streams: readonly Stream[] | undefined, rest: SQL, limit: number): SQL => {
-  const newest = (where: SQL) =>
-    sql`select ${auditEvent.id} from ${auditEvent} where ${where} and ${rest} order by ${auditEvent.id} desc limit ${limit}`;
-  if (streams === undefined) return newest(sql`true`);
-  const parts = streams
-    .filter(({ values }) => values.length > 0)
-    .map(
-      ({ column, values }) => sql`select newest.id
-        from unnest(${arrayLiteral(values)}::text[]) value cross join lateral (${newest(sql`${column} = value`)}) newest`,
-    );
+/** Ids from `low`, below `high`. */
+interface IdRange {
+  low: string;
+  high: string;
+}
+
+/**
+ * Returns the query of the newest `limit` ids of all streams together; each is read to `limit` of its own at most. A stream is a range of
+ * its index, which alone has that order: with an equality, the planner would at times read all events from the newest.
+ */
+const newestIds = (streams: readonly Stream[] | undefined, { low, high }: IdRange, rest: SQL, limit: number): SQL => {
+  const { id } = auditEvent;
+  if (streams === undefined)
+    return sql`select ${id} from ${auditEvent} where ${id} >= ${low}::uuid and ${id} < ${high}::uuid and ${rest}
+      order by ${id} desc limit ${limit}`;
+  const partOf = ({ column, values, actions }: Stream): SQL => {
+    const columns = actions === undefined ? sql`${column}` : sql`${column}, ${auditEvent.action}`;
+    const keys = actions === undefined ? sql`value` : sql`value, kind.action`;
+    const kinds = actions === undefined ? sql`` : sql`cross join (${actionsIn(actions)}) kind`;
+    const order = actions === undefined ? sql`${column} desc` : sql`${column} desc, ${auditEvent.action} desc`;
+    return sql`select newest.id from unnest(${arrayLiteral(values)}::text[]) value ${kinds} cross join lateral (
+      select ${id} from ${auditEvent}
+      where (${columns}, ${id}) >= (${keys}, ${low}::uuid) and (${columns}, ${id}) < (${keys}, ${high}::uuid) and ${rest}
+      order by ${order}, ${id} desc limit ${limit}
+    ) newest`;
+  };
+  const parts = streams.filter(({ values }) => values.length > 0).map(partOf);
   return sql`select id from (${sql.join(parts, sql` union `)}) streams order by id desc limit ${limit}`;
+};
+
+/** Returns the query of these actions, or of each that the log has, with one step through the index for each. */
+const actionsIn = (actions: readonly string[] | "any"): SQL =>
+  actions === "any"
+    ? sql`with recursive step as (
+        (select action from audit_event order by action limit 1)
+        union all
+        select (select action from audit_event where action > step.action order by action limit 1) from step
+        where step.action is not null
+      ) select action from step where action is not null`
+    : sql`select unnest(${arrayLiteral(actions)}::text[]) as action`;
+
+/** Returns the ids that events of a filter's time can have, below `after`. */
+const rangeOf = ({ since, until }: AuditFilter, after: string | null): IdRange => {
+  const low = since ? firstIdAt(since.getTime() - idSlackMs) : "00000000-0000-0000-0000-000000000000";
+  const end = until ? firstIdAt(until.getTime() + idSlackMs) : "ffffffff-ffff-ffff-ffff-ffffffffffff";
+  return { low, high: after !== null && after < end ? after : end };
 };
 
 /** Returns the conditions of a filter without `about`, which always decides the streams. */
@@ -123,8 +161,8 @@ const conditionsOf = ({ actions, actor, outcome, since, until }: AuditFilter): (
   actor === undefined ? undefined : or(eq(auditEvent.actorId, actor), eq(auditEvent.actorDisplay, actor)),
   // Written as a literal, so that the planner recognises the partial index.
   outcome && (outcome === "failure" ? sql`${auditEvent.outcome} = 'failure'` : eq(auditEvent.outcome, outcome)),
-  since && and(gte(auditEvent.occurredAt, since), gte(auditEvent.id, firstIdAt(since.getTime() - idSlackMs))),
-  until && and(lt(auditEvent.occurredAt, until), lt(auditEvent.id, firstIdAt(until.getTime() + idSlackMs))),
+  since && gte(auditEvent.occurredAt, since),
+  until && lt(auditEvent.occurredAt, until),
 ];
 
 /** Returns the lowest UUIDv7 of a millisecond. */

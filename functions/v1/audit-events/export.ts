@@ -63,7 +63,7 @@ const exportRoute = (
     handle: ({ query: asked, caller, origin }) =>
       download(caller.userId, async () => {
         const batches = await exportAuditEvents(core, {
-          query: auditQueryOf(asked),
+          query: auditQueryOf(asked, core.clock.now()),
           format,
           operator: caller,
           origin,

@@ -50,6 +50,8 @@ describe("GET /v1/audit-events", async () => {
     const since = new Date(test.clock.now()).toISOString();
     expect(await actions(`?since=${since}`)).toEqual(["identity.revoke"]);
     expect((await actions(`?until=${since}`)).length).toBe(3);
+    expect(await actions("?within_seconds=1")).toEqual(["identity.revoke", "collector.enroll"]);
+    expect(await actions(`?within_seconds=3600&since=${since}`)).toEqual(["identity.revoke"]);
     const first = await events(test, "?limit=3");
     const second = await events(test, `?limit=3&cursor=${first.next_cursor}`);
     expect([...first.items, ...second.items].map(({ id }) => id)).toEqual(items.map(({ id }) => id));

@@ -21,6 +21,11 @@ export const listAuditEventsRoute = (core: Pick<Core, "config" | "db" | "clock">
     query: v.strictObject({ ...auditFilterFields, ...listFields }),
     replies: { 200: { description: "A page of events", schema: AuditEventPage } },
     handle: ({ query: { limit, cursor, ...asked } }) =>
-      list({ limit, cursor }, (page) => browseAuditEvents(core, auditQueryOf(asked), page), auditEventView, names),
+      list(
+        { limit, cursor },
+        (page) => browseAuditEvents(core, auditQueryOf(asked, core.clock.now()), page),
+        auditEventView,
+        names,
+      ),
   });
 };

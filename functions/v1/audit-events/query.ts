@@ -1,6 +1,8 @@
 import * as v from "valibot";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
+import { filterSecondsMax } from "../../../proto/fleet-health/filter.ts";
 import { Identifier, parseTimestamp, Timestamp } from "../../../proto/management/text.ts";
+import { QueryInteger } from "../../../proto/values.ts";
 import type { AuditQuery } from "../../domain/audit/browse.ts";
 
 const at = v.pipe(
@@ -27,26 +29,27 @@ export const auditFilterFields = {
   actor: v.optional(Identifier(2048)),
   target: v.optional(Identifier(2048)),
   outcome: v.optional(v.picklist(auditOutcomes, "must be success or failure")),
+  within_seconds: v.optional(QueryInteger(1, filterSecondsMax)),
   since: v.optional(at),
   until: v.optional(at),
   q: v.optional(Identifier(256)),
 };
 
-/** Returns the filter of parsed query fields. */
-export const auditQueryOf = ({
-  action,
-  actor,
-  target,
-  outcome,
-  since,
-  until,
-  q,
-}: v.InferOutput<v.ObjectSchema<typeof auditFilterFields, undefined>>): AuditQuery => ({
-  ...(action ? { actions: [...new Set(action)] } : {}),
-  ...(actor ? { actor } : {}),
-  ...(target ? { target } : {}),
-  ...(outcome ? { outcome } : {}),
-  ...(since ? { since } : {}),
-  ...(until ? { until } : {}),
-  ...(q ? { text: q } : {}),
-});
+/** Parsed query fields. */
+type AuditFilterQuery = v.InferOutput<v.ObjectSchema<typeof auditFilterFields, undefined>>;
+
+/** Returns the filter of parsed query fields at `now`. */
+export const auditQueryOf = (query: AuditFilterQuery, now: number): AuditQuery => {
+  const { action, actor, target, outcome, within_seconds: within, until, q } = query;
+  const times = [...(query.since ? [query.since.getTime()] : []), ...(within ? [now - within * 1000] : [])];
+  const since = times.length > 0 ? new Date(Math.max(...times)) : undefined;
+  return {
+    ...(action ? { actions: [...new Set(action)] } : {}),
+    ...(actor ? { actor } : {}),
+    ...(target ? { target } : {}),
+    ...(outcome ? { outcome } : {}),
+    ...(since ? { since } : {}),
+    ...(until ? { until } : {}),
+    ...(q ? { text: q } : {}),
+  };
+};

@@ -1,14 +1,178 @@
+import { useLocation, useNavigate } from "@solidjs/router";
+import { createMemo, createSignal, Match, Show, Switch } from "solid-js";
+import { AuditEventPage, type AuditEventView } from "../../../proto/audit-event.ts";
+import { createReport } from "../api/create-report.ts";
+import { Freshness } from "../design/freshness.tsx";
+import { Icon } from "../design/icon.tsx";
+import { ListPager } from "../design/list-pager.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { Time } from "../design/time.tsx";
+import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
-import { RecentEvents } from "./recent-events.tsx";
+import { AuditFilters } from "./audit-filters.tsx";
+import { type AuditView, auditExportPath, auditPath, changeView, eventsPath, parseAuditView } from "./audit-view.ts";
+import { ChainStatus } from "./chain-status.tsx";
+import { EventActor, EventWhat } from "./event-parts.tsx";
 import "../design/page.css";
+import "./audit.css";
 
-/** `/audit`: the audit log, newest first. */
+/** `/audit`: who did what, when and why, under the filters of the address, and how far the hash chain is verified. */
 export const AuditPage = () => {
+  const location = useLocation();
+  const navigate = useNavigate();
   createPageTitle(() => "Audit");
+  const parsed = createMemo(() => parseAuditView(location.search));
+  const view = () => {
+    const known = parsed();
+    return "parameter" in known ? undefined : known;
+  };
+  const fault = () => {
+    const known = parsed();
+    return "parameter" in known ? known.parameter : undefined;
+  };
   return (
     <div class="page">
-      <h1>Audit</h1>
-      <RecentEvents />
+      <Show
+        when={view()}
+        fallback={
+          <section class="notice" role="alert">
+            <h1>Audit</h1>
+            <p>
+              This link has a filter that the page does not understand: <code>{fault()}</code>. No events are shown,
+              because others than those it meant could appear.
+            </p>
+            <a class="button" href="/audit">
+              Show all events
+            </a>
+          </section>
+        }
+      >
+        {(known) => <AuditEvents view={known()} onChange={(next) => navigate(auditPath(next), { scroll: false })} />}
+      </Show>
     </div>
   );
 };
+
+const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => void }) => {
+  const { api } = usePageContext();
+  const [paused, setPaused] = createSignal(false);
+  const report = createReport({
+    api,
+    schema: AuditEventPage,
+    path: createMemo(() => eventsPath(props.view)),
+    intervalMs: 15_000,
+    paused,
+  });
+  const page = () => report.answer()?.value;
+  const asOf = () => report.answer()?.at ?? 0;
+  const columns: readonly RecordColumn<AuditEventView>[] = [
+    { name: "Time", cell: (event) => <Time at={event.occurred_at} asOf={asOf()} /> },
+    { name: "Who", cell: (event) => <EventActor event={event} names={page()?.names ?? {}} /> },
+    { name: "Did what", cell: (event) => <EventWhat event={event} names={page()?.names ?? {}} /> },
+    { name: "Chain", cell: (event) => <Place event={event} asOf={asOf()} />, isNumber: true },
+  ];
+  const nextPath = () => {
+    const next = page()?.next_cursor;
+    return next ? auditPath({ ...props.view, cursor: next }) : undefined;
+  };
+  const pager = (label: string) => (
+    <Show when={page()}>
+      {(known) => (
+        <ListPager
+          label={label}
+          rows={known().items.length}
+          isContinued={props.view.cursor !== undefined}
+          firstPath={auditPath(changeView(props.view, {}))}
+          nextPath={nextPath()}
+          noun="events"
+        />
+      )}
+    </Show>
+  );
+  return (
+    <>
+      <div class="page-head">
+        <h1>Audit</h1>
+        <Freshness report={report} paused={paused()} onPause={() => setPaused(!paused())} onRefresh={report.refresh} />
+      </div>
+      <ChainStatus />
+      <AuditFilters view={props.view} onChange={props.onChange} />
+      <div class="page-tools">
+        {pager("Pages of events")}
+        <div class="page-tools-end">
+          <a class="button" href={auditExportPath("csv", props.view)} download="">
+            <Icon name="export" /> CSV
+          </a>
+          <a class="button" href={auditExportPath("jsonl", props.view)} download="">
+            <Icon name="export" /> JSON lines
+          </a>
+        </div>
+      </div>
+      <Switch
+        fallback={
+          <p class="page-loading" role="status">
+            Loading
+          </p>
+        }
+      >
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure title={<h2>The events could not be loaded</h2>} problem={problem()} onRetry={report.refresh}>
+              <a class="button" href="/audit">
+                Show all events
+              </a>
+            </LoadFailure>
+          )}
+        </Match>
+        <Match when={page()?.items.length === 0}>
+          <section class="notice">
+            <h2>No event matches</h2>
+            <Show when={nextPath()} fallback={<p>Change or clear the filters above.</p>}>
+              {(path) => (
+                <>
+                  <p>The newest 5,000 events under the other filters do not hold this text. Older ones may.</p>
+                  <a class="button" href={path()}>
+                    Search older events
+                  </a>
+                </>
+              )}
+            </Show>
+          </section>
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <div class="shown" data-shown={report.phase()}>
+              <RecordTable
+                label="Audit events, newest first"
+                columns={columns}
+                rows={known().items}
+                isFailed={(event) => event.outcome === "failure"}
+              />
+              <Show when={known().items.length > 20}>{pager("Pages of events, below")}</Show>
+            </div>
+          )}
+        </Match>
+      </Switch>
+    </>
+  );
+};
+
+/** How long an event may wait for its place in the chain: the job that links events runs every second. */
+const linkMsMax = 60_000;
+
+/** The number of an event in the hash chain. An event that is not linked after a minute is not a normal one. */
+const Place = (props: { event: AuditEventView; asOf: number }) => (
+  <Show
+    when={props.event.seq}
+    fallback={
+      <span class="event-quiet">
+        <Show when={props.asOf - Date.parse(props.event.occurred_at) > linkMsMax} fallback="waits">
+          <Icon name="warning" /> not linked
+        </Show>
+      </span>
+    }
+  >
+    {(seq) => <span title={props.event.hash ?? undefined}>{seq()}</span>}
+  </Show>
+);

@@ -14,6 +14,14 @@ describe("the text of an answer", () => {
     ],
     ["[here](/fleet?state=stale)", ["/fleet?state=stale"]],
     ["`/fleet?q=a%20b`", ["/fleet?q=a%20b"]],
+    [
+      "by alice: /hosts/01920000-0000-7000-8000-0000000000ff, /audit?action=identity.revoke.",
+      ["/hosts/01920000-0000-7000-8000-0000000000ff", "/audit?action=identity.revoke"],
+    ],
+    [
+      "(/configs/01920000-0000-7000-8000-0000000000ff) of /configs or /enrollment",
+      ["/configs/01920000-0000-7000-8000-0000000000ff", "/configs", "/enrollment"],
+    ],
   ])("links %j to pages of ours", (text, links) => expect(linksOf(text)).toEqual(links));
 
   it.each([
@@ -22,6 +30,11 @@ describe("the text of an answer", () => {
     "//fleet",
     "javascript:/fleet",
     "/fleets",
+    "/hosts",
+    "/hosts/01920000-0000-7000-8000-0000000000ff0",
+    "/hosts/01920000-0000-7000-8000-0000000000ff/x",
+    "/fleet/01920000-0000-7000-8000-0000000000ff",
+    "/audit/../api/auth/login",
     "/fleet/../api/auth/login",
     "/fleet-health",
     "/api/auth/logout",

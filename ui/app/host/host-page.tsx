@@ -1,42 +1,213 @@
-import { useParams } from "@solidjs/router";
-import { createMemo, Match, Switch } from "solid-js";
-import { FleetHealthDetail } from "../../../proto/fleet-health/report.ts";
+import { useLocation, useNavigate, useParams } from "@solidjs/router";
+import { createMemo, createResource, createSignal, For, Match, Show, Switch } from "solid-js";
+import { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-health/report.ts";
+import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { createReport } from "../api/create-report.ts";
+import { Freshness } from "../design/freshness.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
+import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { Detail } from "../fleet/drawer/detail.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
+import { Certificates } from "./certificates.tsx";
+import { HostEvents } from "./host-events.tsx";
 import "../design/page.css";
+import "./host.css";
 
-/** `/hosts/{id}`: one host. */
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** `/hosts/{host}`: one host by its id. An identity or a device id leads to the host of that name. */
 export const HostPage = () => {
-  const { api } = usePageContext();
   const params = useParams<{ host: string }>();
+  const name = createMemo(() => decoded(params.host));
+  return (
+    <Show when={uuid.test(name())} fallback={<HostByName name={name()} />}>
+      <Host id={name().toLowerCase()} />
+    </Show>
+  );
+};
+
+const decoded = (segment: string): string => {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+};
+
+const Host = (props: { id: string }) => {
+  const { api } = usePageContext();
+  const [paused, setPaused] = createSignal(false);
+  const location = useLocation();
+  const cursor = () => new URLSearchParams(location.search).get("cursor") ?? undefined;
   const report = createReport({
     api,
     schema: FleetHealthDetail,
-    path: createMemo(() => `/api/core/collector/health/${params.host}`),
+    path: createMemo(() => `/api/core/collector/health/${props.id}`),
     intervalMs: 10_000,
+    paused,
   });
-  const detail = () => report.answer()?.value;
-  createPageTitle(() => (detail() ? plainText(detail()?.item.device_id ?? "") : "Host"));
+  const detail = report.current;
+  createPageTitle(() => plainText(detail()?.item.device_id ?? "Host"));
   return (
-    <Switch fallback={<p role="status">Loading</p>}>
+    <Switch
+      fallback={
+        <p class="page-loading" role="status">
+          Loading
+        </p>
+      }
+    >
       <Match when={detail()}>
         {(known) => (
-          <div class="page">
-            <h1>{plainText(known().item.device_id)}</h1>
-            <StateMark state={known().item.state} />
-            <Detail detail={known()} />
+          <div class="page host">
+            <header class="host-head">
+              <div class="page-head">
+                <h1>{plainText(known().item.device_id)}</h1>
+                <Freshness
+                  report={report}
+                  paused={paused()}
+                  onPause={() => setPaused(!paused())}
+                  onRefresh={report.refresh}
+                />
+              </div>
+              <p class="host-state">
+                <StateMark state={known().item.state} />
+                <a href={`/fleet?id=${props.id}`}>Show it in the fleet</a>
+              </p>
+              <p class="copied">
+                <code class="drawer-hash">{plainText(known().item.identity)}</code>
+                <CopyButton text={known().item.identity} what="identity" />
+              </p>
+              <p class="drawer-quiet">
+                <Show when={known().item.hostname}>
+                  {(hostname) => (
+                    <>
+                      <bdi>{plainText(hostname())}</bdi> ·{" "}
+                    </>
+                  )}
+                </Show>
+                {plainText(known().item.platform)} · collector {plainText(known().item.version)}
+              </p>
+              <Show when={Object.keys(known().item.labels).length > 0}>
+                <ul class="chips" aria-label="Labels">
+                  <For each={Object.entries(known().item.labels)}>
+                    {([key, value]) => (
+                      <li>
+                        <a class="button" href={`/fleet?${new URLSearchParams({ label: `${key}:${value}` })}`}>
+                          {plainText(key)}: {plainText(value)}
+                        </a>
+                      </li>
+                    )}
+                  </For>
+                </ul>
+              </Show>
+            </header>
+            <div class="shown" data-shown={report.phase()}>
+              <div class="host-columns">
+                <div class="host-column">
+                  <Detail detail={known()} withoutTimeline />
+                </div>
+                <div class="host-column">
+                  <HostEvents id={props.id} title="Config history" kind="config" />
+                  <HostEvents id={props.id} title="Failures" kind="failure" />
+                  <HostEvents id={props.id} title="Timeline" kind="all" cursor={cursor()} />
+                </div>
+              </div>
+              <Certificates id={props.id} />
+            </div>
           </div>
         )}
+      </Match>
+      <Match when={report.state().problem?.status === 404}>
+        <NoSuchHost />
       </Match>
       <Match when={report.state().problem}>
         {(problem) => (
           <LoadFailure title={<h1>The host could not be loaded</h1>} problem={problem()} onRetry={report.refresh} />
         )}
+      </Match>
+    </Switch>
+  );
+};
+
+const NoSuchHost = () => (
+  <section class="notice" role="alert">
+    <h1>No such host</h1>
+    <p>No host has this id, identity or device id. The link may belong to another deployment.</p>
+    <a class="button" href="/fleet">
+      Show the fleet
+    </a>
+  </section>
+);
+
+/** Finds hosts by their identity, else by their device id, which several may share. */
+const findHosts = async (api: ApiClient, name: string): Promise<FleetHealthReport["items"]> => {
+  for (const parameter of ["identity", "device"]) {
+    try {
+      const query = new URLSearchParams({ [parameter]: name, limit: "20" });
+      const { items } = await api.get(`/api/core/collector/health?${query}`, FleetHealthReport);
+      if (items.length > 0) return items;
+    } catch (error) {
+      // Too long for a device id.
+      if (!(error instanceof ApiProblem) || error.status !== 422) throw error;
+    }
+  }
+  return [];
+};
+
+const HostByName = (props: { name: string }) => {
+  const { api } = usePageContext();
+  const navigate = useNavigate();
+  createPageTitle(() => "Host");
+  const [hosts, { refetch }] = createResource(
+    () => props.name,
+    async (name) => {
+      try {
+        const found = await findHosts(api, name);
+        const [only] = found;
+        if (found.length === 1 && only !== undefined) navigate(`/hosts/${only.identity_id}`, { replace: true });
+        return { found };
+      } catch (problem) {
+        if (problem instanceof ApiProblem) return { problem };
+        throw problem;
+      }
+    },
+  );
+  return (
+    <Switch
+      fallback={
+        <p class="page-loading" role="status">
+          Loading
+        </p>
+      }
+    >
+      <Match when={hosts()?.problem}>
+        {(problem) => (
+          <LoadFailure
+            title={<h1>The host could not be loaded</h1>}
+            problem={problem()}
+            onRetry={() => void refetch()}
+          />
+        )}
+      </Match>
+      <Match when={hosts()?.found?.length === 0}>
+        <NoSuchHost />
+      </Match>
+      <Match when={(hosts()?.found?.length ?? 0) > 1}>
+        <section class="notice">
+          <h1>Several hosts have the device id {plainText(props.name)}</h1>
+          <ul>
+            <For each={hosts()?.found}>
+              {(host) => (
+                <li>
+                  <a href={`/hosts/${host.identity_id}`}>{plainText(host.identity)}</a>
+                </li>
+              )}
+            </For>
+          </ul>
+        </section>
       </Match>
     </Switch>
   );

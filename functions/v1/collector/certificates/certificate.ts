@@ -1,30 +1,9 @@
-import * as v from "valibot";
-import { certificateStatus, certificateStatuses } from "../../../../proto/fleet-health/vocabulary.ts";
-import { Id, IsoTimestamp } from "../../../../proto/values.ts";
+import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
+import type { CertificateView } from "../../../../proto/operator/certificate.ts";
 import type { CertificateRow } from "../../../store/certificates.ts";
 
-const TimestampOrNull = v.nullable(IsoTimestamp);
-
-/** A certificate in a response. */
-export const CertificateView = v.strictObject({
-  id: Id,
-  identity_id: Id,
-  predecessor_id: v.nullable(Id),
-  serial_number: v.string(),
-  fingerprint_sha256: v.string(),
-  status: v.picklist(certificateStatuses),
-  certificate_pem: v.string(),
-  not_before: IsoTimestamp,
-  not_after: IsoTimestamp,
-  renew_after: IsoTimestamp,
-  issued_at: IsoTimestamp,
-  first_used_at: TimestampOrNull,
-  replaced_at: TimestampOrNull,
-  revoked_at: TimestampOrNull,
-});
-
 /** Returns the view of a row at `now`. */
-export const certificateView = (row: CertificateRow, now: number): v.InferOutput<typeof CertificateView> => ({
+export const certificateView = (row: CertificateRow, now: number): CertificateView => ({
   id: row.id,
   identity_id: row.identityId,
   predecessor_id: row.predecessorId,

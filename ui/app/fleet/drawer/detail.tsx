@@ -25,7 +25,7 @@ import { forwarderText, forwardingNote } from "./forwarding-note.ts";
  * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so
  * that focus and selection stay.
  */
-export const Detail = (props: { detail: FleetHealthDetail }) => {
+export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boolean }) => {
   const item = () => props.detail.item;
   // Ages count to the time of the report, so that a wrong clock of this machine has no effect.
   const asOf = () => Date.parse(props.detail.generated_at);
@@ -68,15 +68,17 @@ export const Detail = (props: { detail: FleetHealthDetail }) => {
         </Show>
       </Section>
 
-      <Section title="Timeline">
-        <Show when={props.detail.history.length > 0} fallback={<p class="drawer-quiet">No events recorded.</p>}>
-          <ol class="timeline">
-            <Index each={props.detail.history}>
-              {(event) => <TimelineEvent event={event()} at={past(event().at)} />}
-            </Index>
-          </ol>
-        </Show>
-      </Section>
+      <Show when={!props.withoutTimeline}>
+        <Section title="Timeline">
+          <Show when={props.detail.history.length > 0} fallback={<p class="drawer-quiet">No events recorded.</p>}>
+            <ol class="timeline">
+              <Index each={props.detail.history}>
+                {(event) => <TimelineEvent event={event()} at={past(event().at)} />}
+              </Index>
+            </ol>
+          </Show>
+        </Section>
+      </Show>
 
       <Section title="Signals">
         <dl class="facts">

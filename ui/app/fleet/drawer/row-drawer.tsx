@@ -81,6 +81,9 @@ export const RowDrawer = (props: {
                       </Show>
                       {plainName(known().item.platform)} · collector {plainName(known().item.version)}
                     </p>
+                    <p>
+                      <a href={`/hosts/${known().item.identity_id}`}>Everything about this host</a>
+                    </p>
                   </>
                 )}
               </Show>

@@ -1,0 +1,192 @@
+import { createSignal, For, Show } from "solid-js";
+import { auditActions } from "../../../proto/audit-actions.ts";
+import { auditOutcomes } from "../../../proto/audit-event.ts";
+import { type AuditView, auditPath, changeView } from "./audit-view.ts";
+import { changeActions } from "./event-sentences.ts";
+
+const hour = 3600;
+
+const ranges = [
+  { seconds: hour, name: "Last hour" },
+  { seconds: 24 * hour, name: "24 h" },
+  { seconds: 7 * 24 * hour, name: "7 d" },
+  { seconds: 30 * 24 * hour, name: "30 d" },
+  { seconds: undefined, name: "All time" },
+] as const;
+
+/** Sets of actions that answer a question. */
+const actionSets = [
+  { name: "Changes", actions: changeActions },
+  { name: "Revocations", actions: ["identity.revoke", "certificate.revoke", "bootstrap_token.revoke"] },
+  { name: "Configs", actions: ["config.publish", "config.assign", "config.clear", "config.rollback"] },
+  { name: "Sign-ins", actions: ["operator.sign_in"] },
+  { name: "Exports", actions: auditActions.filter((action) => action.endsWith(".export")) },
+] as const;
+
+const isSame = (some: readonly string[], others: readonly string[]) =>
+  some.length === others.length && some.every((action) => others.includes(action));
+
+/** The filters of the audit log: ranges and sets of actions as links, the rest as fields that apply on Enter or a choice. */
+export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditView) => void }) => {
+  const change = (part: Parameters<typeof changeView>[1]) => props.onChange(changeView(props.view, part));
+  const isRange = (seconds: number | undefined) =>
+    props.view.withinSeconds === seconds && props.view.since === undefined && props.view.until === undefined;
+  const isFiltered = () => Object.keys(changeView(props.view, {})).length > 1 || props.view.actions.length > 0;
+  return (
+    <section class="panel audit-filters" aria-label="Filters">
+      <nav class="chips" aria-label="Time range">
+        <For each={ranges}>
+          {({ seconds, name }) => (
+            <a
+              class="button"
+              href={auditPath(changeView(props.view, { withinSeconds: seconds, since: undefined, until: undefined }))}
+              aria-current={isRange(seconds) ? "true" : undefined}
+            >
+              {name}
+            </a>
+          )}
+        </For>
+      </nav>
+      <nav class="chips" aria-label="Sets of actions">
+        <a
+          class="button"
+          href={auditPath(changeView(props.view, { actions: [] }))}
+          aria-current={props.view.actions.length === 0 ? "true" : undefined}
+        >
+          Everything
+        </a>
+        <For each={actionSets}>
+          {({ name, actions }) => (
+            <a
+              class="button"
+              href={auditPath(changeView(props.view, { actions }))}
+              aria-current={isSame(actions, props.view.actions) ? "true" : undefined}
+            >
+              {name}
+            </a>
+          )}
+        </For>
+      </nav>
+      <div class="audit-fields">
+        <label>
+          Action
+          <select
+            class="input"
+            onChange={({ currentTarget: { value } }) =>
+              value === "*" || change({ actions: value === "" ? [] : [value] })
+            }
+          >
+            <option value="" selected={props.view.actions.length === 0}>
+              Any
+            </option>
+            <Show when={props.view.actions.length > 1}>
+              <option value="*" selected>
+                {props.view.actions.length} actions
+              </option>
+            </Show>
+            <For each={[...new Set([...auditActions, ...props.view.actions])]}>
+              {(action) => (
+                <option value={action} selected={props.view.actions.length === 1 && props.view.actions[0] === action}>
+                  {action}
+                </option>
+              )}
+            </For>
+          </select>
+        </label>
+        <label>
+          Outcome
+          <select
+            class="input"
+            onChange={({ currentTarget: { value } }) =>
+              change({ outcome: auditOutcomes.find((outcome) => outcome === value) })
+            }
+          >
+            <option value="" selected={props.view.outcome === undefined}>
+              Any
+            </option>
+            <option value="success" selected={props.view.outcome === "success"}>
+              Success
+            </option>
+            <option value="failure" selected={props.view.outcome === "failure"}>
+              Failure
+            </option>
+          </select>
+        </label>
+        <TextField
+          name="Actor"
+          hint="Email or identity"
+          value={props.view.actor}
+          onChange={(actor) => change({ actor })}
+        />
+        <TextField
+          name="Target"
+          hint="Host, serial, config, policy"
+          value={props.view.target}
+          onChange={(target) => change({ target })}
+        />
+        <TextField name="Text" hint="Reason or details" value={props.view.text} onChange={(text) => change({ text })} />
+        <TimestampField
+          name="From (UTC)"
+          value={props.view.since}
+          onChange={(since) => change({ since, withinSeconds: undefined })}
+        />
+        <TimestampField
+          name="Until (UTC)"
+          value={props.view.until}
+          onChange={(until) => change({ until, withinSeconds: undefined })}
+        />
+        <Show when={isFiltered()}>
+          <a class="button audit-clear" href="/audit">
+            Clear all filters
+          </a>
+        </Show>
+      </div>
+    </section>
+  );
+};
+
+const TextField = (props: {
+  name: string;
+  hint: string;
+  value: string | undefined;
+  onChange: (value: string | undefined) => void;
+}) => (
+  <label>
+    {props.name}
+    <input
+      class="input"
+      type="search"
+      maxlength="256"
+      placeholder={props.hint}
+      value={props.value ?? ""}
+      onChange={({ currentTarget: { value } }) => props.onChange(value.trim() === "" ? undefined : value.trim())}
+    />
+  </label>
+);
+
+/** Minutes in UTC: the input knows no zone, so what it shows is taken as UTC. */
+const TimestampField = (props: {
+  name: string;
+  value: string | undefined;
+  onChange: (value: string | undefined) => void;
+}) => {
+  const [text, setText] = createSignal<string>();
+  return (
+    <label>
+      {props.name}
+      <input
+        class="input"
+        type="datetime-local"
+        value={text() ?? props.value?.slice(0, 16) ?? ""}
+        onInput={({ currentTarget: { value } }) => setText(value)}
+        onBlur={() => {
+          const typed = text();
+          setText(undefined);
+          if (typed !== undefined && typed !== (props.value?.slice(0, 16) ?? ""))
+            props.onChange(typed === "" ? undefined : `${typed.slice(0, 16)}:00Z`);
+        }}
+        onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
+      />
+    </label>
+  );
+};

@@ -1,0 +1,113 @@
+import type { AuditAction } from "../../../proto/audit-actions.ts";
+
+/**
+ * What an actor did, by action and outcome. `{target}` is the event's target; `{name}` the detail of that name; both become the record's
+ * own name if they are an id. A part in brackets is left out when one of its details is missing.
+ */
+export const eventSentences: Readonly<Record<AuditAction, readonly [success: string, failure: string]>> = {
+  "enrollment_policy.create": [
+    "created the enrollment policy {target}",
+    "could not create the enrollment policy {target}",
+  ],
+  "enrollment_policy.freeze": [
+    "froze the enrollment policy {target}",
+    "could not freeze the enrollment policy {target}",
+  ],
+  "bootstrap_token.create": [
+    "created the bootstrap token {target}[ of the policy {policy_id}]",
+    "could not create a bootstrap token[ of the policy {policy_id}]",
+  ],
+  "bootstrap_token.revoke": [
+    "revoked the bootstrap token {target}[ of the policy {policy_id}]",
+    "could not revoke the bootstrap token {target}",
+  ],
+  "collector.enroll": [
+    "enrolled[ with the certificate {certificate_id}][ under the policy {policy_id}]",
+    "was refused enrollment[ {count} times][ with the token {token_prefix}]",
+  ],
+  "certificate.renew": [
+    "renewed its certificate: {target}[, after {predecessor_id}]",
+    "could not renew the certificate {target}[: {signer_fault}]",
+  ],
+  "certificate.revoke": ["revoked the certificate {target}", "could not revoke the certificate {target}"],
+  "certificate.reuse_refused": [
+    "used the replaced certificate {target} again",
+    "used the replaced certificate {target} again and was rejected",
+  ],
+  "identity.revoke": ["revoked the host {target}", "could not revoke the host {target}"],
+  "identity.clone_suspected": [
+    "is used by two processes at once[, with the certificate {certificate_id}]",
+    "is used by two processes at once[, with the certificate {certificate_id}]",
+  ],
+  "queue.forked": [
+    "sent from a copy of its queue, which continues as {queue_id}",
+    "sent from a copy of its queue and was told to continue under a new queue id",
+  ],
+  "ingest.gap": [
+    "had sent envelopes {from} to {through} that a database restore lost",
+    "had sent envelopes {from} to {through} that a database restore lost",
+  ],
+  "ingest_partition.drop": [
+    "dropped the stored day {target} after its retention[: {rows} rows]",
+    "could not drop the stored day {target}",
+  ],
+  "config.publish": ["published the config {target}", "could not publish the config {target}"],
+  "config.assign": [
+    "assigned the config {config_id} to {target}",
+    "could not assign the config {config_id} to {target}",
+  ],
+  "config.clear": [
+    "ended the assignment of[ the config {previous_config_id} to] {target}",
+    "could not end the assignment of {target}",
+  ],
+  "config.rollback": ["rolled {target} back to the config {config_id}", "could not roll {target} back"],
+  "config.export": ["exported configs: {target}[, {rows} rows]", "began to export configs: {target}[, {rows} rows]"],
+  "enrollment.export": ["exported {target}[, {rows} rows]", "began to export {target}[, {rows} rows]"],
+  "fleet.export": ["exported the fleet: {target}[, {rows} rows]", "began to export the fleet: {target}[, {rows} rows]"],
+  "audit.export": [
+    "exported the audit log as {target}[, {rows} events]",
+    "began to export the audit log as {target}[, {rows} events]",
+  ],
+  "chat.tool_call": [
+    "let chat read the fleet[ with {tool}][, {row_count} rows]",
+    "let chat ask for the fleet[ with {tool}], which failed",
+  ],
+  "operator.sign_in": ["signed in", "rejected a sign-in of {target}"],
+  "operator_session.create": [
+    "signed in with the program {client_name}",
+    "could not sign in with a program[: {client_name}]",
+  ],
+  "operator_session.refuse": [
+    "refused the program[ {client_name} of] {target}",
+    "refused the program[ {client_name} of] {target}",
+  ],
+  "operator_session.revoke": [
+    "signed the program[ {client_name}] out[ of {user_id}]",
+    "could not sign the program[ {client_name}] out",
+  ],
+  "directory.sync": [
+    "synced the directory {target}[: {added} added, {changed} changed]",
+    "could not sync the directory {target}",
+  ],
+  "directory.refuse": [
+    "accepted a snapshot of the directory {target}",
+    "rejected a snapshot of the directory {target}",
+  ],
+};
+
+/** The actions that change what the fleet does or who may do it; the others read, sign in or keep house. */
+export const changeActions: readonly AuditAction[] = [
+  "enrollment_policy.create",
+  "enrollment_policy.freeze",
+  "bootstrap_token.create",
+  "bootstrap_token.revoke",
+  "collector.enroll",
+  "certificate.revoke",
+  "identity.revoke",
+  "config.publish",
+  "config.assign",
+  "config.clear",
+  "config.rollback",
+  "operator_session.revoke",
+  "directory.sync",
+];

@@ -1,0 +1,109 @@
+import type { AuditEventView, NamedRecord, RecordNames } from "../../../proto/audit-event.ts";
+import { plainText } from "../format/format.ts";
+import { eventSentences } from "./event-sentences.ts";
+
+/** A piece of a sentence; `href` where it names a record with a page of its own, `full` where its text is shortened. */
+export interface EventPiece {
+  text: string;
+  href?: string;
+  full?: string;
+}
+
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Returns a host's name for itself: the last part of its identity. */
+export const deviceOf = (identity: string): string => {
+  const last = identity.slice(identity.lastIndexOf("/") + 1);
+  try {
+    return decodeURIComponent(last) || identity;
+  } catch {
+    return last;
+  }
+};
+
+/** Returns text of at most `charactersMax` characters with its middle left out: the ends tell serial numbers apart. */
+export const shortened = (text: string, charactersMax = 16): string => {
+  if (text.length <= charactersMax) return text;
+  const kept = Math.floor((charactersMax - 1) / 2);
+  return `${text.slice(0, kept)}…${text.slice(-kept)}`;
+};
+
+/** Returns the page that shows a record; undefined for one without. */
+const pageOf = (id: string, { type, name, identity_id: identityId }: NamedRecord): string | undefined => {
+  if (type === "collector_config") return `/configs/${id}`;
+  if (type === "person") return `/audit?actor=${encodeURIComponent(name)}`;
+  if (identityId !== null) return `/hosts/${identityId}`;
+  return type === "enrollment_policy" || type === "bootstrap_token" ? "/enrollment" : undefined;
+};
+
+/** Returns a value of an event: a record by its name and page, anything else as its text. */
+export const valuePiece = (value: unknown, names: RecordNames): EventPiece => {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const record = uuid.test(text) && Object.hasOwn(names, text) ? names[text] : undefined;
+  if (record === undefined) return { text: plainText(text) };
+  const href = pageOf(text, record);
+  return { ...namePiece(record), ...(href === undefined ? {} : { href }) };
+};
+
+const namePiece = ({ type, name, detail }: NamedRecord): EventPiece => {
+  const full = plainText(detail === null ? name : `${name} (${detail})`);
+  if (type === "collector_identity") return { text: plainText(deviceOf(name)), full };
+  if (type === "certificate") return { text: shortened(name), full };
+  if (type === "collector_config")
+    return { text: detail === null ? name.slice(0, 6) : `${name.slice(0, 6)} ${plainText(detail)}`, full };
+  return { text: plainText(name), full };
+};
+
+/** Returns the actor: an operator by email, a host by its device, each with its page. */
+export const actorPiece = ({ actor }: Pick<AuditEventView, "actor">, names: RecordNames): EventPiece => {
+  if (Object.hasOwn(names, actor.id) && actor.type === "collector") return valuePiece(actor.id, names);
+  const full = plainText(actor.display);
+  const text = actor.type === "collector" ? plainText(deviceOf(actor.display)) : full;
+  return { text, full, href: `/audit?actor=${encodeURIComponent(actor.display)}` };
+};
+
+/** Returns what the actor did, as pieces of a sentence; an unknown action by its name. */
+export const sentencePieces = (event: AuditEventView, names: RecordNames): EventPiece[] => {
+  const known = Object.entries(eventSentences).find(([action]) => action === event.action)?.[1];
+  const template = known?.[event.outcome === "success" ? 0 : 1] ?? `${event.action} on {target}`;
+  const detailOf = (name: string): unknown => (name === "target" ? event.target.id : event.details[name]);
+  const isGiven = (name: string) => ![undefined, null, ""].includes(detailOf(name) as undefined);
+  const withOptional = template.replace(/\[([^\]]*)\]/g, (_, part: string) =>
+    [...part.matchAll(/\{(\w+)\}/g)].every(([, name = ""]) => isGiven(name)) ? part : "",
+  );
+  return withOptional
+    .split(/(\{\w+\})/)
+    .filter((part) => part !== "")
+    .map((part) => {
+      const name = /^\{(\w+)\}$/.exec(part)?.[1];
+      if (name === undefined) return { text: part };
+      return isGiven(name) ? valuePiece(detailOf(name), names) : { text: name === "target" ? "nobody" : "unknown" };
+    });
+};
+
+/** A name of an event's record and its values. */
+export type EventFact = readonly [name: string, values: readonly EventPiece[]];
+
+/** Returns everything else that the event records, in order: reason, origin, details with names, place in the chain. */
+export const eventFacts = (event: AuditEventView, names: RecordNames): EventFact[] => {
+  const text = (name: string, value: string | number | null): EventFact[] =>
+    value === null || value === "" ? [] : [[name, [{ text: plainText(String(value)) }]]];
+  const details = Object.entries(event.details)
+    .filter(([, value]) => value !== null && value !== "" && !(Array.isArray(value) && value.length === 0))
+    .map(
+      ([name, value]): EventFact => [
+        name.replaceAll("_", " "),
+        (Array.isArray(value) ? value : [value]).map((one) => valuePiece(one, names)),
+      ],
+    );
+  return [
+    ...text("action", event.action),
+    ...text("reason code", event.reason_code),
+    ...text("reason", event.reason),
+    ...details,
+    ...text("from address", event.remote_addr),
+    ...text("request", event.request_id),
+    ...text("number in the chain", event.seq),
+    ...text("hash", event.hash),
+  ];
+};

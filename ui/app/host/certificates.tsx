@@ -1,0 +1,104 @@
+import { createMemo, Match, Show, Switch } from "solid-js";
+import { CertificatePage, type CertificateView } from "../../../proto/operator/certificate.ts";
+import { createReport } from "../api/create-report.ts";
+import { shortened } from "../audit/event-view.ts";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { Time } from "../design/time.tsx";
+import { CopyButton } from "../fleet/drawer/copy-button.tsx";
+import { formatUntil } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+
+/** The certificates of a host, newest first: serial number, fingerprint, dates, status and successor. */
+export const Certificates = (props: { id: string }) => {
+  const { api } = usePageContext();
+  const report = createReport({
+    api,
+    schema: CertificatePage,
+    path: createMemo(() => `/api/core/collector/identities/${props.id}/certificates?limit=100`),
+    intervalMs: 60_000,
+  });
+  const page = report.current;
+  const asOf = () => report.answer()?.at ?? 0;
+  const successorOf = ({ id }: CertificateView) => page()?.items.find((other) => other.predecessor_id === id);
+  const columns: readonly RecordColumn<CertificateView>[] = [
+    { name: "Serial", cell: ({ serial_number: serial }) => <Copied text={serial} what="serial number" /> },
+    { name: "SHA-256", cell: ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" /> },
+    { name: "Status", cell: (certificate) => <Status certificate={certificate} asOf={asOf()} /> },
+    { name: "Issued", cell: ({ issued_at: at }) => <Time at={at} asOf={asOf()} /> },
+    {
+      name: "First used",
+      cell: ({ first_used_at: at }) => (
+        <Show when={at} fallback={<span class="drawer-quiet">never</span>}>
+          {(used) => <Time at={used()} asOf={asOf()} />}
+        </Show>
+      ),
+    },
+    {
+      name: "Expires",
+      cell: ({ not_after: at }) => (
+        <>
+          <Time at={at} asOf={asOf()} /> <span class="drawer-quiet">{formatUntil(at, asOf())}</span>
+        </>
+      ),
+    },
+    {
+      name: "Successor",
+      cell: (certificate) => (
+        <Show when={successorOf(certificate)} fallback={<span class="drawer-quiet">none</span>}>
+          {(successor) => <code title={successor().serial_number}>{shortened(successor().serial_number)}</code>}
+        </Show>
+      ),
+    },
+  ];
+  return (
+    <section class="drawer-section" id="certificates" aria-labelledby="certificates-title">
+      <h3 id="certificates-title">Certificates</h3>
+      <Switch fallback={<p class="page-loading">Loading</p>}>
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure
+              title={<p>The certificates could not be loaded.</p>}
+              problem={problem()}
+              onRetry={report.refresh}
+            />
+          )}
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <>
+              <RecordTable label="Certificates, newest first" columns={columns} rows={known().items} />
+              <Show when={known().next_cursor !== null}>
+                <p class="drawer-quiet">The newest 100 certificates. The API lists all of them.</p>
+              </Show>
+            </>
+          )}
+        </Match>
+      </Switch>
+    </section>
+  );
+};
+
+const Copied = (props: { text: string; what: string }) => (
+  <span class="copied">
+    <code title={props.text}>{shortened(props.text)}</code>
+    <CopyButton text={props.text} what={props.what} />
+  </span>
+);
+
+const Status = (props: { certificate: CertificateView; asOf: number }) => {
+  const since = () => props.certificate.revoked_at ?? props.certificate.replaced_at;
+  return (
+    <>
+      {props.certificate.status}
+      <Show when={since()}>
+        {(at) => (
+          <span class="drawer-quiet">
+            {" "}
+            since <Time at={at()} asOf={props.asOf} />
+          </span>
+        )}
+      </Show>
+    </>
+  );
+};

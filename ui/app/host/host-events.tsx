@@ -1,0 +1,109 @@
+import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { AuditEventPage } from "../../../proto/audit-event.ts";
+import { createReport } from "../api/create-report.ts";
+import { type AuditView, auditExportPath, auditPath, changeView, eventsPath } from "../audit/audit-view.ts";
+import { EventActor, EventWhat } from "../audit/event-parts.tsx";
+import "../audit/audit.css";
+import { Icon } from "../design/icon.tsx";
+import { ListPager } from "../design/list-pager.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { Time } from "../design/time.tsx";
+import { usePageContext } from "../session/page-context.tsx";
+
+const kinds = {
+  all: {},
+  config: { actions: ["config.assign", "config.clear", "config.rollback"] },
+  failure: { outcome: "failure" },
+} as const satisfies Record<string, Partial<AuditView>>;
+
+const none = {
+  all: "No events recorded.",
+  config: "No config was ever assigned.",
+  failure: "No failure recorded.",
+} as const;
+
+/** The events of a host and its certificates of one kind, newest first, as sentences; the timeline page by page. */
+export const HostEvents = (props: {
+  id: string;
+  title: string;
+  kind: keyof typeof kinds;
+  cursor?: string | undefined;
+}) => {
+  const { api } = usePageContext();
+  const view = (): AuditView => ({
+    actions: [],
+    ...kinds[props.kind],
+    target: props.id,
+    ...(props.cursor === undefined ? {} : { cursor: props.cursor }),
+  });
+  const report = createReport({
+    api,
+    schema: AuditEventPage,
+    path: createMemo(() => eventsPath(view())),
+    intervalMs: 30_000,
+  });
+  const page = report.current;
+  const asOf = () => report.answer()?.at ?? 0;
+  const hostPath = (cursor?: string | null) =>
+    `/hosts/${props.id}${cursor ? `?${new URLSearchParams({ cursor })}` : ""}`;
+  const titleId = () => `host-events-${props.kind}`;
+  return (
+    <section class="drawer-section" aria-labelledby={titleId()}>
+      <div class="page-tools">
+        <h3 id={titleId()}>{props.title}</h3>
+        <div class="page-tools-end">
+          <a href={auditPath(changeView(view(), {}))}>Show in audit</a>
+          <a href={auditExportPath("csv", view())} download="">
+            <Icon name="export" /> CSV
+          </a>
+        </div>
+      </div>
+      <Switch fallback={<p class="page-loading">Loading</p>}>
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure title={<p>The events could not be loaded.</p>} problem={problem()} onRetry={report.refresh} />
+          )}
+        </Match>
+        <Match when={page()?.items.length === 0}>
+          <p class="drawer-quiet">{none[props.kind]}</p>
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <>
+              <ol class="timeline">
+                <For each={props.kind === "all" ? known().items : known().items.slice(0, 5)}>
+                  {(event) => (
+                    <li data-failed={event.outcome === "failure" ? "" : undefined}>
+                      <p class="drawer-quiet">
+                        <Time at={event.occurred_at} asOf={asOf()} /> ·{" "}
+                        <EventActor event={event} names={known().names} />
+                      </p>
+                      <EventWhat event={event} names={known().names} />
+                    </li>
+                  )}
+                </For>
+              </ol>
+              <Show
+                when={props.kind === "all"}
+                fallback={
+                  <Show when={known().items.length > 5}>
+                    <a href={auditPath(changeView(view(), {}))}>Older ones</a>
+                  </Show>
+                }
+              >
+                <ListPager
+                  label="Pages of the timeline"
+                  rows={known().items.length}
+                  isContinued={props.cursor !== undefined}
+                  firstPath={hostPath()}
+                  nextPath={known().next_cursor === null ? undefined : hostPath(known().next_cursor)}
+                  noun="events"
+                />
+              </Show>
+            </>
+          )}
+        </Match>
+      </Switch>
+    </section>
+  );
+};
