@@ -101,6 +101,10 @@ export const uiStates: readonly UiState[] = [
   { name: "export menu", ...fleet, ready: "Stale collectors", enter: pressing("e") },
   { name: "view menu", ...fleet, ready: "Two lines", enter: pushing("View") },
   { name: "legend", ...fleet, ready: "A collector is in the first", enter: pushing("What the states mean") },
+  { name: "audit", person: "auditor", path: "/audit", ready: "Everything" },
+  { name: "audit, no match", person: "auditor", path: "/audit?target=nobody", ready: "No event matches" },
+  { name: "audit, unknown filter", person: "auditor", path: "/audit?sate=x", ready: "does not understand" },
+  { name: "no such host", person: "auditor", path: "/hosts/nobody", ready: "No such host" },
   { name: "help", ...fleet, ready: "Keyboard shortcuts", enter: pressing("?") },
 ];
 

@@ -7,10 +7,12 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
+import { verifyChain } from "../../functions/domain/audit/verify-chain.ts";
 import type { Chat } from "../../functions/domain/chat/chat.ts";
 import { createReceiptSigner } from "../../functions/domain/chat/receipt-signer.ts";
 import { fleetThresholds, readFleetRules } from "../../functions/domain/fleet/report.ts";
 import { createMockInference } from "../../functions/inference/create-mock-inference.ts";
+import { chainAuditEvents } from "../../functions/jobs/audit-jobs.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { launchBrowser } from "../lab/browser.ts";
 import { buildUi } from "../lab/built-ui.ts";
@@ -99,6 +101,25 @@ const picturesOf = (identityId: string): Picture[] => [
     enter: askInChat,
   },
   ...inBoth({ name: "home", path: "/", viewport: light, ready: "enrolled" }),
+  ...inBoth({ name: "audit", path: "/audit?action=config.assign", viewport: light, ready: "verified up to" }),
+  {
+    name: "audit-390-light",
+    path: "/audit?within_seconds=3600",
+    viewport: { ...light, width: 390, height: 1400 },
+    ready: "verified up to",
+  },
+  ...inBoth({
+    name: "host",
+    path: `/hosts/${identityId}`,
+    viewport: { ...light, height: 1200 },
+    ready: "assigned the config",
+  }),
+  {
+    name: "host-390-light",
+    path: `/hosts/${identityId}`,
+    viewport: { ...light, width: 390, height: 1400 },
+    ready: "assigned the config",
+  },
 ];
 
 const unavailable = {
@@ -182,6 +203,9 @@ try {
   for (const picture of emptyPictures) await take(picture);
   const fleet = await pictureFleet(database, 312);
   if (fleet.now !== now) throw new Error("the fleet has another timestamp");
+  await chainAuditEvents(database.db);
+  // Returns undefined once all events are verified.
+  while (await verifyChain(core));
   for (const picture of picturesOf(fleet.identityId)) await take(picture);
   await web.close();
   await sql?.close();

@@ -31,6 +31,12 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
   const change = (part: Parameters<typeof changeView>[1]) => props.onChange(changeView(props.view, part));
   const isRange = (seconds: number | undefined) =>
     props.view.withinSeconds === seconds && props.view.since === undefined && props.view.until === undefined;
+  // Decided once: a field that is being typed in does not vanish.
+  const isWide = matchMedia("(min-width: 721px)").matches;
+  const hasFields = () => {
+    const { actor, target, text, outcome, since, until } = props.view;
+    return [actor, target, text, outcome, since, until].some((part) => part !== undefined);
+  };
   const isFiltered = () => Object.keys(changeView(props.view, {})).length > 1 || props.view.actions.length > 0;
   return (
     <section class="panel audit-filters" aria-label="Filters">
@@ -67,80 +73,88 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
           )}
         </For>
       </nav>
-      <div class="audit-fields">
-        <label>
-          Action
-          <select
-            class="input"
-            onChange={({ currentTarget: { value } }) =>
-              value === "*" || change({ actions: value === "" ? [] : [value] })
-            }
-          >
-            <option value="" selected={props.view.actions.length === 0}>
-              Any
-            </option>
-            <Show when={props.view.actions.length > 1}>
-              <option value="*" selected>
-                {props.view.actions.length} actions
+      <details open={hasFields() || isWide}>
+        <summary>More filters</summary>
+        <div class="audit-fields">
+          <label>
+            Action
+            <select
+              class="input"
+              onChange={({ currentTarget: { value } }) =>
+                value === "*" || change({ actions: value === "" ? [] : [value] })
+              }
+            >
+              <option value="" selected={props.view.actions.length === 0}>
+                Any
               </option>
-            </Show>
-            <For each={[...new Set([...auditActions, ...props.view.actions])]}>
-              {(action) => (
-                <option value={action} selected={props.view.actions.length === 1 && props.view.actions[0] === action}>
-                  {action}
+              <Show when={props.view.actions.length > 1}>
+                <option value="*" selected>
+                  {props.view.actions.length} actions
                 </option>
-              )}
-            </For>
-          </select>
-        </label>
-        <label>
-          Outcome
-          <select
-            class="input"
-            onChange={({ currentTarget: { value } }) =>
-              change({ outcome: auditOutcomes.find((outcome) => outcome === value) })
-            }
-          >
-            <option value="" selected={props.view.outcome === undefined}>
-              Any
-            </option>
-            <option value="success" selected={props.view.outcome === "success"}>
-              Success
-            </option>
-            <option value="failure" selected={props.view.outcome === "failure"}>
-              Failure
-            </option>
-          </select>
-        </label>
-        <TextField
-          name="Actor"
-          hint="Email or identity"
-          value={props.view.actor}
-          onChange={(actor) => change({ actor })}
-        />
-        <TextField
-          name="Target"
-          hint="Host, serial, config, policy"
-          value={props.view.target}
-          onChange={(target) => change({ target })}
-        />
-        <TextField name="Text" hint="Reason or details" value={props.view.text} onChange={(text) => change({ text })} />
-        <TimestampField
-          name="From (UTC)"
-          value={props.view.since}
-          onChange={(since) => change({ since, withinSeconds: undefined })}
-        />
-        <TimestampField
-          name="Until (UTC)"
-          value={props.view.until}
-          onChange={(until) => change({ until, withinSeconds: undefined })}
-        />
-        <Show when={isFiltered()}>
-          <a class="button audit-clear" href="/audit">
-            Clear all filters
-          </a>
-        </Show>
-      </div>
+              </Show>
+              <For each={[...new Set([...auditActions, ...props.view.actions])]}>
+                {(action) => (
+                  <option value={action} selected={props.view.actions.length === 1 && props.view.actions[0] === action}>
+                    {action}
+                  </option>
+                )}
+              </For>
+            </select>
+          </label>
+          <label>
+            Outcome
+            <select
+              class="input"
+              onChange={({ currentTarget: { value } }) =>
+                change({ outcome: auditOutcomes.find((outcome) => outcome === value) })
+              }
+            >
+              <option value="" selected={props.view.outcome === undefined}>
+                Any
+              </option>
+              <option value="success" selected={props.view.outcome === "success"}>
+                Success
+              </option>
+              <option value="failure" selected={props.view.outcome === "failure"}>
+                Failure
+              </option>
+            </select>
+          </label>
+          <TextField
+            name="Actor"
+            hint="Email or identity"
+            value={props.view.actor}
+            onChange={(actor) => change({ actor })}
+          />
+          <TextField
+            name="Target"
+            hint="Host, serial, config, policy"
+            value={props.view.target}
+            onChange={(target) => change({ target })}
+          />
+          <TextField
+            name="Text"
+            hint="Reason or details"
+            value={props.view.text}
+            onChange={(text) => change({ text })}
+          />
+          <TimestampField
+            name="From (UTC)"
+            value={props.view.since}
+            onChange={(since) => change({ since, withinSeconds: undefined })}
+          />
+          <TimestampField
+            name="Until (UTC)"
+            value={props.view.until}
+            onChange={(until) => change({ until, withinSeconds: undefined })}
+          />
+          <Show when={isFiltered()}>
+            <a class="button audit-clear" href="/audit">
+              Clear all filters
+            </a>
+          </Show>
+        </div>
+      </details>
     </section>
   );
 };

@@ -40,7 +40,7 @@ export const RecordTable = <Row,>(props: {
             <For each={props.columns}>
               {(column) => (
                 <td role="cell" data-name={column.name} data-number={column.isNumber ? "" : undefined}>
-                  {column.cell(row)}
+                  <div>{column.cell(row)}</div>
                 </td>
               )}
             </For>

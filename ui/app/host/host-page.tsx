@@ -107,9 +107,11 @@ const Host = (props: { id: string }) => {
             <div class="shown" data-shown={report.phase()}>
               <div class="host-columns">
                 <div class="host-column">
+                  <h2 class="visually-hidden">State</h2>
                   <Detail detail={known()} withoutTimeline />
                 </div>
                 <div class="host-column">
+                  <h2 class="visually-hidden">History</h2>
                   <HostEvents id={props.id} title="Config history" kind="config" />
                   <HostEvents id={props.id} title="Failures" kind="failure" />
                   <HostEvents id={props.id} title="Timeline" kind="all" cursor={cursor()} />
