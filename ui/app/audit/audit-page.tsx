@@ -55,7 +55,7 @@ export const AuditPage = () => {
 };
 
 const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => void }) => {
-  const { api } = usePageContext();
+  const { api, times } = usePageContext();
   const [paused, setPaused] = createSignal(false);
   const report = createReport({
     api,
@@ -94,7 +94,13 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
     <>
       <div class="page-head">
         <h1>Audit</h1>
-        <Freshness report={report} paused={paused()} onPause={() => setPaused(!paused())} onRefresh={report.refresh} />
+        <Freshness
+          report={report}
+          paused={paused()}
+          zone={times.zone()}
+          onPause={() => setPaused(!paused())}
+          onRefresh={report.refresh}
+        />
       </div>
       <ChainStatus />
       <AuditFilters view={props.view} onChange={props.onChange} />

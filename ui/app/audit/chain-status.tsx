@@ -16,7 +16,7 @@ const faultTexts: Readonly<Record<Fault["kind"], string>> = {
 
 /** How much of the hash chain core has verified, and since when: never more than it checked. */
 export const ChainStatus = () => {
-  const { api } = usePageContext();
+  const { api, times } = usePageContext();
   const report = createReport({
     api,
     schema: AuditChainView,
@@ -49,8 +49,8 @@ export const ChainStatus = () => {
             <span>
               Hash chain verified up to event {formatCount(known().verified?.seq ?? 0)} of{" "}
               {formatCount(known().head?.seq ?? 0)}, each checked between{" "}
-              {formatTimestamp(known().verified?.checked_since ?? "")} and{" "}
-              {formatTimestamp(known().verified?.checked_at ?? "")}
+              {formatTimestamp(known().verified?.checked_since ?? "", times.zone())} and{" "}
+              {formatTimestamp(known().verified?.checked_at ?? "", times.zone())}
               <Show when={known().pending > 0}>; {formatCountOf(known().pending, "event")} not linked yet</Show>
               <Show when={report.phase() === "stale"}> (old)</Show>.
             </span>

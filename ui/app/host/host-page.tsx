@@ -38,7 +38,7 @@ const decoded = (segment: string): string => {
 };
 
 const Host = (props: { id: string }) => {
-  const { api } = usePageContext();
+  const { api, times } = usePageContext();
   const [paused, setPaused] = createSignal(false);
   const location = useLocation();
   const cursor = () => new URLSearchParams(location.search).get("cursor") ?? undefined;
@@ -68,6 +68,7 @@ const Host = (props: { id: string }) => {
                 <Freshness
                   report={report}
                   paused={paused()}
+                  zone={times.zone()}
                   onPause={() => setPaused(!paused())}
                   onRefresh={report.refresh}
                 />
