@@ -4,10 +4,10 @@ import { createReport } from "../api/create-report.ts";
 import { shortened } from "../audit/event-view.ts";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
-import { Time } from "../design/time.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { formatUntil } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { Time } from "../shell/time.tsx";
 
 /** The certificates of a host, newest first: serial number, fingerprint, dates, status and successor. */
 export const Certificates = (props: { id: string }) => {

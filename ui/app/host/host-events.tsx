@@ -7,8 +7,8 @@ import "../audit/audit.css";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
-import { Time } from "../design/time.tsx";
 import { usePageContext } from "../session/page-context.tsx";
+import { Time } from "../shell/time.tsx";
 
 const kinds = {
   all: {},

@@ -39,10 +39,15 @@ export const Shell = (props: { children?: JSX.Element }) => {
           <a href="/" aria-current={current("/")}>
             Home
           </a>
-          <Show when={session()?.scopes.includes("audit")}>
+          {/* They keep their place, unseen, until the session is known: nothing moves then. */}
+          <Show when={session()?.scopes.includes("audit") ?? true}>
             <For each={auditPages}>
               {({ path, name, below }) => (
-                <a href={path} aria-current={current(path, below)}>
+                <a
+                  href={path}
+                  aria-current={current(path, below)}
+                  data-unknown={session() === undefined ? "" : undefined}
+                >
                   {name}
                 </a>
               )}
