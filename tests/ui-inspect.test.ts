@@ -136,7 +136,7 @@ describe("the fleet page in a browser", () => {
     await expect.poll(() => addressOf(page)).toBe("?version=1.2.3");
     await page.getByText("1 to 1 of 1").first().waitFor();
     await page.getByRole("button", { name: "Export" }).click();
-    const link = page.getByRole("link", { name: "Config drift" });
+    const link = page.locator(".exports-link", { hasText: "Config drift" });
     await page.getByRole("link", { name: "Config drift 0 rows" }).waitFor();
     expect(await link.getAttribute("href")).toBe(
       "/api/core/collector/health/export.csv?kind=config_drift&version=1.2.3",
