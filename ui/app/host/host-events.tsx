@@ -1,5 +1,6 @@
 import { createMemo, For, Match, Show, Switch } from "solid-js";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
+import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { type AuditView, auditExportPath, auditPath, changeView, eventsPath } from "../audit/audit-view.ts";
 import { EventActor, EventWhat } from "../audit/event-parts.tsx";
@@ -7,6 +8,7 @@ import "../audit/audit.css";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
+import { formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 
@@ -22,14 +24,25 @@ const none = {
   failure: "No failure recorded.",
 } as const;
 
+/** What came of the newest assignment, by the config that the host reports. */
+const outcomes: Readonly<Record<Drift, string>> = {
+  in_sync: "The host runs it.",
+  drifted: "The host does not run it.",
+  on_last_known_good: "The host does not run it: it is back on its last known good config.",
+  no_desired: "",
+  unknown: "The host has not reported its config.",
+};
+
 /** The events of a host and its certificates of one kind, newest first, as sentences; the timeline page by page. */
 export const HostEvents = (props: {
   id: string;
   title: string;
   kind: keyof typeof kinds;
   cursor?: string | undefined;
+  /** How the host's config relates to the desired one, for the outcome of the newest assignment. */
+  drift?: Drift;
 }) => {
-  const { api } = usePageContext();
+  const { api, times } = usePageContext();
   const view = (): AuditView => ({
     actions: [],
     ...kinds[props.kind],
@@ -46,6 +59,12 @@ export const HostEvents = (props: {
   const asOf = () => report.answer()?.at ?? 0;
   const hostPath = (cursor?: string | null) =>
     `/hosts/${props.id}${cursor ? `?${new URLSearchParams({ cursor })}` : ""}`;
+  const outcomeOf = (index: number, action: string): string | undefined => {
+    if (props.kind !== "config" || action === "config.clear") return undefined;
+    const next = page()?.items[index - 1];
+    if (next !== undefined) return `Until ${formatTimestamp(next.occurred_at, times.zone())}.`;
+    return props.drift && outcomes[props.drift];
+  };
   const titleId = () => `host-events-${props.kind}`;
   return (
     <section class="drawer-section" aria-labelledby={titleId()}>
@@ -72,13 +91,16 @@ export const HostEvents = (props: {
             <>
               <ol class="timeline">
                 <For each={props.kind === "all" ? known().items : known().items.slice(0, 5)}>
-                  {(event) => (
+                  {(event, index) => (
                     <li data-failed={event.outcome === "failure" ? "" : undefined}>
                       <p class="drawer-quiet">
                         <Time at={event.occurred_at} asOf={asOf()} /> ·{" "}
                         <EventActor event={event} names={known().names} />
                       </p>
                       <EventWhat event={event} names={known().names} />
+                      <Show when={outcomeOf(index(), event.action)}>
+                        {(outcome) => <p class="drawer-quiet">{outcome()}</p>}
+                      </Show>
                     </li>
                   )}
                 </For>

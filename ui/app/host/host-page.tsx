@@ -113,7 +113,7 @@ const Host = (props: { id: string }) => {
                 </div>
                 <div class="host-column">
                   <h2 class="visually-hidden">History</h2>
-                  <HostEvents id={props.id} title="Config history" kind="config" />
+                  <HostEvents id={props.id} title="Config history" kind="config" drift={known().item.config.drift} />
                   <HostEvents id={props.id} title="Failures" kind="failure" />
                   <HostEvents id={props.id} title="Timeline" kind="all" cursor={cursor()} />
                 </div>
