@@ -7,7 +7,14 @@ import { fleetPredicate } from "../functions/store/fleet-predicate.ts";
 import { changeFilter, distinctStates, type FleetFilter, filterPartNames } from "../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../proto/fleet-health/row.ts";
-import { attentionStates, driftKinds, fleetStates, forwardings, rollouts } from "../proto/fleet-health/vocabulary.ts";
+import {
+  attentionStates,
+  driftKinds,
+  fleetConditions,
+  fleetStates,
+  forwardings,
+  rollouts,
+} from "../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "./core.ts";
 
@@ -108,7 +115,10 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   attention: (row) =>
     attentionStates.some((state) => state === row.state) || row.forwarding === "stopped" || row.forwarding === "never",
   rollout: (row, step: string) => rolloutOf(row) === step,
-  heartbeat: (row) => row.state !== "revoked" && within(heartbeat(row), 180),
+  heartbeat: (row, kind: string) =>
+    kind === "never" ? row.last_heartbeat_at === null : row.state !== "revoked" && within(heartbeat(row), 180),
+  condition: (row, condition: string) => row.conditions.some(({ state }) => state === condition),
+  forwarder: (row, state: string) => row.forwarder !== null && row.forwarder.connected === (state === "connected"),
   forwarding: (row, kind: string) => row.forwarding === kind,
   auth: (row, kind: string) => within(failure(row), 86_400) && (kind === "failed" || failure(row) > heartbeat(row)),
   heartbeatOlderThanSeconds: (row, age: number) => row.last_heartbeat_at !== null && !within(heartbeat(row), age),
@@ -196,7 +206,9 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   drift: several(...driftKinds),
   attention: fc.constant(["needed"]),
   rollout: several(...rollouts),
-  heartbeat: fc.constant(["recent"]),
+  heartbeat: several("recent", "never"),
+  condition: several(...fleetConditions),
+  forwarder: several("connected", "disconnected"),
   forwarding: several(...forwardings),
   auth: several("failed", "failing"),
   heartbeatOlderThanSeconds: ages,
@@ -211,8 +223,11 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   queueAbovePercent: fc.constantFrom(0, 1, 2, 50, 100),
   queueAboveBytes: fc.constantFrom(0, 1_000_000, 2_500_000),
 };
-const valuesOf = (part: string) =>
-  values[part.startsWith("not") ? part.charAt(3).toLowerCase() + part.slice(4) : part] ?? fc.constant(undefined);
+const valuesOf = (part: string): fc.Arbitrary<unknown> => {
+  const found = values[part.startsWith("not") ? part.charAt(3).toLowerCase() + part.slice(4) : part];
+  if (found === undefined) throw new Error(`give values for the part ${part}, and its meaning`);
+  return found;
+};
 const rules = await readFleetRules(test.core);
 const found = async (filter: FleetFilter): Promise<string[]> => {
   const ids = await test.db.execute<{ id: string }>(

@@ -33,7 +33,9 @@ const countOf = async (where: SQL): Promise<number> => {
 const minuteAgo = (page: Page): Promise<string> =>
   page.evaluate(() => {
     const at = new Date(Date.now() - 60_000);
-    return [at.getHours(), at.getMinutes(), at.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
+    return [at.getUTCHours(), at.getUTCMinutes(), at.getUTCSeconds()]
+      .map((part) => String(part).padStart(2, "0"))
+      .join(":");
   });
 
 describe("the query bar in a browser", () => {

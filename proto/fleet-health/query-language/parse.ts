@@ -13,6 +13,7 @@ import { type FleetState, fleetStates } from "../vocabulary.ts";
 import { connectiveFault } from "./connectives.ts";
 import { nearest } from "./nearest.ts";
 import { type Term, type TermParts, termParts, terms, termsOf, textFault, type Written } from "./terms.ts";
+import type { Moment } from "./times.ts";
 import { quote, splitWords, type Word } from "./words.ts";
 
 /** A fault in a query: its start and end (exclusive), and a message with the remedy. */
@@ -29,10 +30,10 @@ export interface ParsedQuery {
 }
 
 /**
- * Parses a query of the language (`terms.ts`). Words and terms are joined by AND; each word outside a term is a text to find. Times are
- * in the time zone of the program, relative to `now`.
+ * Parses a query of the language (`terms.ts`). Words and terms are joined by AND; each word outside a term is a text to find. Times of
+ * day are those of the moment.
  */
-export const parseQuery = (query: string, now: Date): ParsedQuery => {
+export const parseQuery = (query: string, moment: Moment): ParsedQuery => {
   const words = splitWords(query);
   const faults: Fault[] = [];
   const draft = new Draft();
@@ -59,7 +60,7 @@ export const parseQuery = (query: string, now: Date): ParsedQuery => {
       faults.push({ from, to: from + parts.headLength, message: headFault(parts, word) });
       return;
     }
-    for (const message of addValues(draft, candidates, parts, word, now))
+    for (const message of addValues(draft, candidates, parts, word, moment))
       faults.push({ from: parts.value === "" ? from : from + parts.headLength, to, message });
   });
   if (draft.states.length === 0)
@@ -118,7 +119,13 @@ const operatorOf = ({ operator }: TermParts): string =>
   operator.length > 1 && operator.startsWith(":") ? operator.slice(1) : operator;
 
 /** Adds the values of a term. Returns a fault for each that is not one. */
-const addValues = (draft: Draft, candidates: readonly Term[], parts: TermParts, word: Word, now: Date): string[] => {
+const addValues = (
+  draft: Draft,
+  candidates: readonly Term[],
+  parts: TermParts,
+  word: Word,
+  moment: Moment,
+): string[] => {
   const [term] = candidates;
   if (term === undefined) return [];
   const operator = operatorOf(parts);
@@ -127,7 +134,7 @@ const addValues = (draft: Draft, candidates: readonly Term[], parts: TermParts, 
   const values = candidates.some(({ isList }) => isList) ? valuesOf(parts, word) : [parts.value];
   return values.flatMap((text) => {
     if (text === "") return [`A value is missing beside a comma, like ${exampleOf(term)}.`];
-    const read = readValue(candidates, { operator, text }, now);
+    const read = readValue(candidates, { operator, text }, moment);
     if ("fault" in read) return [read.fault];
     const fault = draft.add(read.term.part, parts.negated, read.value);
     return fault === undefined ? [] : [`${head} ${fault}`];
@@ -144,11 +151,11 @@ const valuesOf = ({ value }: TermParts, { text, commas }: Word): string[] => {
 const readValue = (
   candidates: readonly Term[],
   written: Written,
-  now: Date,
+  moment: Moment,
 ): { term: Term; value: unknown } | { fault: string } => {
   let fault: string | undefined;
   for (const term of candidates) {
-    const read = term.read(written, now);
+    const read = term.read(written, moment);
     if ("value" in read) return { term, value: read.value };
     fault ??= read.fault;
   }

@@ -6,12 +6,13 @@ import { fleetStates } from "../vocabulary.ts";
 import { parseFilterLink } from "./filter-link.ts";
 import { parseQuery as parseAt } from "./parse.ts";
 import { pillsOf as pillsAt, serialiseFilter as serialiseAt } from "./serialise.ts";
+import type { Moment } from "./times.ts";
 import { splitWords } from "./words.ts";
 
 const filters = arbitraryFilter();
 
 /** A Sunday at noon, in the time zone of the test. */
-const now = new Date(2026, 10, 22, 12, 0, 0);
+const now: Moment = { now: new Date(2026, 10, 22, 12, 0, 0), zone: "local" };
 const parseQuery = (query: string) => parseAt(query, now);
 const serialiseFilter = (filter: FleetFilter) => serialiseAt(filter, now);
 const pillsOf = (filter: FleetFilter) => pillsAt(filter, now);

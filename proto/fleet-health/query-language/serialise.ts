@@ -2,11 +2,12 @@ import { changeFilter, distinctStates, type FilterPart, type FleetFilter, negate
 import { type FleetState, fleetStates } from "../vocabulary.ts";
 import { isConnective } from "./connectives.ts";
 import { type Term, termParts, terms } from "./terms.ts";
+import type { Moment } from "./times.ts";
 import { quote, quoteValue } from "./words.ts";
 
-/** Writes a filter as a query, always in the same order and spelling. `parseQuery` is its inverse at the same `now`. */
-export const serialiseFilter = (filter: FleetFilter, now: Date): string =>
-  writtenParts(filter, now)
+/** Writes a filter as a query, always in the same order and spelling. `parseQuery` is its inverse at the same moment. */
+export const serialiseFilter = (filter: FleetFilter, moment: Moment): string =>
+  writtenParts(filter, moment)
     .map(({ text }) => text)
     .join(" ");
 
@@ -17,8 +18,8 @@ export interface Pill {
 }
 
 /** Returns the values of a filter in the order of its query, each as a term of its own. */
-export const pillsOf = (filter: FleetFilter, now: Date): Pill[] =>
-  writtenParts(filter, now).flatMap(({ part, values }) =>
+export const pillsOf = (filter: FleetFilter, moment: Moment): Pill[] =>
+  writtenParts(filter, moment).flatMap(({ part, values }) =>
     part === "states"
       ? statePills(filter, filter.states ?? [])
       : values.map(({ value, label }) => {
@@ -49,15 +50,15 @@ interface WrittenPart {
   values: readonly { value: unknown; label: string }[];
 }
 
-const writtenParts = (filter: FleetFilter, now: Date): WrittenPart[] => [
+const writtenParts = (filter: FleetFilter, moment: Moment): WrittenPart[] => [
   ...writtenTexts("text", filter.text ?? [], ""),
   ...writtenTexts("notText", filter.notText ?? [], "-"),
   ...terms.flatMap((term) => {
-    if (term.part === "states") return filter.states === undefined ? [] : [writtenStates(term, filter.states, now)];
+    if (term.part === "states") return filter.states === undefined ? [] : [writtenStates(term, filter.states, moment)];
     const negated = negatedPart(term.part);
     return [
-      ...writtenTerm(term, term.part, filter[term.part], { minus: "", now }),
-      ...(negated === undefined ? [] : writtenTerm(term, negated, filter[negated], { minus: "-", now })),
+      ...writtenTerm(term, term.part, filter[term.part], { minus: "", moment }),
+      ...(negated === undefined ? [] : writtenTerm(term, negated, filter[negated], { minus: "-", moment })),
     ];
   }),
 ];
@@ -72,11 +73,11 @@ const writeText = (text: string): string =>
     ? text
     : quote(text);
 
-const writtenStates = (term: Term, states: readonly FleetState[], now: Date): WrittenPart => {
+const writtenStates = (term: Term, states: readonly FleetState[], moment: Moment): WrittenPart => {
   const excluded = excludedStates(states);
   const [written] = excluded
-    ? writtenTerm(term, "states", excluded, { minus: "-", now })
-    : writtenTerm(term, "states", states, { minus: "", now });
+    ? writtenTerm(term, "states", excluded, { minus: "-", moment })
+    : writtenTerm(term, "states", states, { minus: "", moment });
   return written ?? { part: "states", text: "", values: [] };
 };
 
@@ -85,12 +86,12 @@ const writtenTerm = (
   term: Term,
   part: FilterPart,
   value: unknown,
-  { minus, now }: { minus: string; now: Date },
+  { minus, moment }: { minus: string; moment: Moment },
 ): WrittenPart[] => {
   if (value === undefined) return [];
   const list = Array.isArray(value) ? (value as unknown[]) : [value];
   const values = list.map((each) => {
-    const { key = term.key, operator, text } = term.write(each, now);
+    const { key = term.key, operator, text } = term.write(each, moment);
     return { value: each, head: `${minus}${key}${operator}`, text: quoteValue(text) };
   });
   const heads = [...new Set(values.map(({ head }) => head))];

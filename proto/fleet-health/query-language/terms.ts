@@ -8,7 +8,7 @@ import { filterParts, filterSecondsMax, hashDigitsMin, type PositivePart, versio
 import { parseDuration, writeDuration } from "./duration.ts";
 import { nearest } from "./nearest.ts";
 import { parseCount, parsePercent, parseSize, writeSize } from "./quantities.ts";
-import { readRange, readTime, writeRange, writeTime } from "./times.ts";
+import { type Moment, readRange, readTime, writeRange, writeTime } from "./times.ts";
 import type { Word } from "./words.ts";
 
 /** A value as a term writes it: `>10m` is the operator `>` and the text `10m`. */
@@ -32,9 +32,9 @@ export interface Term {
   readonly isList: boolean;
   readonly example: string;
   readonly meaning: string;
-  /** `now` and the time zone of the program decide what a time of day means. */
-  read(written: Written, now: Date): Read;
-  write(value: unknown, now: Date): Written;
+  /** The moment decides what a time of day means. */
+  read(written: Written, moment: Moment): Read;
+  write(value: unknown, moment: Moment): Written;
 }
 
 /** A part that is compared as text. */
@@ -155,20 +155,20 @@ const versionRange: Term = {
 const since: Term = {
   ...{ key: "since", part: "silentSince", example: "10:00", meaning: "has forwarded, but nothing since" },
   ...{ operators: [":"], isList: false },
-  read: ({ text }, now) => {
-    const value = readTime(text, now);
+  read: ({ text }, moment) => {
+    const value = readTime(text, moment);
     return value === undefined
       ? { fault: "A time is like 10:00, yesterday, 2026-11-28, 2026-11-28T10:00 or, so long ago, 2h." }
       : { value };
   },
-  write: (value, now) => ({ operator: ":", text: writeTime(String(value), now) }),
+  write: (value, moment) => ({ operator: ":", text: writeTime(String(value), moment) }),
 };
 
 const expiresIn: Term = {
   ...{ key: "expires", part: "expires", example: "weekend", meaning: "certificate expires on a day or in a range" },
   ...{ operators: [":"], isList: true },
-  read: ({ text }, now) => {
-    const value = readRange(text, now);
+  read: ({ text }, moment) => {
+    const value = readRange(text, moment);
     return value === undefined
       ? {
           fault:
@@ -176,7 +176,7 @@ const expiresIn: Term = {
         }
       : { value };
   },
-  write: (value, now) => ({ operator: ":", text: writeRange(String(value), now) }),
+  write: (value, moment) => ({ operator: ":", text: writeRange(String(value), moment) }),
 };
 
 /** The terms in the order in which a query is written. */

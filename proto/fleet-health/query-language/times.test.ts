@@ -1,12 +1,14 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { readRange, readTime, writeRange, writeTime } from "./times.ts";
+import { type Moment, readRange, readTime, writeRange, writeTime } from "./times.ts";
 
 const zone = process.env.TZ;
 afterAll(() => {
   if (zone === undefined) delete process.env.TZ;
   else process.env.TZ = zone;
 });
+
+const at = (now: Date, zone: Moment["zone"] = "local"): Moment => ({ now, zone });
 
 const times = fc
   .date({ min: new Date("2000-01-01"), max: new Date("2100-01-01"), noInvalidDate: true })
@@ -22,7 +24,7 @@ describe.each(["UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Chatham"])("
 
   it("are read as an operator of that zone means them", () =>
     inZone(() => {
-      const now = new Date(2026, 10, 18, 10, 30);
+      const now = at(new Date(2026, 10, 18, 10, 30));
       const read = (text: string) => readTime(text, now);
       expect(read("10:00")).toBe(local(2026, 10, 18, 10));
       expect(read("9:05:07")).toBe(local(2026, 10, 18, 9, 5, 7));
@@ -47,7 +49,7 @@ describe.each(["UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Chatham"])("
 
   it("make ranges of whole days, the last one included", () =>
     inZone(() => {
-      const now = new Date(2026, 10, 18, 10, 30);
+      const now = at(new Date(2026, 10, 18, 10, 30));
       const read = (text: string) => readRange(text, now);
       expect(read("2026-11-28")).toBe(`${local(2026, 10, 28)}..${local(2026, 10, 29)}`);
       expect(read("2026-11-28..2026-11-30")).toBe(`${local(2026, 10, 28)}..${local(2026, 11, 1)}`);
@@ -68,7 +70,7 @@ describe.each(["UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Chatham"])("
   it("know the weekend on each day of the week: this one until Sunday is over", () =>
     inZone(() => {
       const weekends = [16, 17, 18, 19, 20, 21, 22, 23].map((day) =>
-        readRange("weekend", new Date(2026, 10, day, 23, 59)),
+        readRange("weekend", at(new Date(2026, 10, day, 23, 59))),
       );
       const [this_, next] = [
         `${local(2026, 10, 21)}..${local(2026, 10, 23)}`,
@@ -80,24 +82,39 @@ describe.each(["UTC", "Europe/Berlin", "America/St_Johns", "Pacific/Chatham"])("
   it("are read back as they are written", () =>
     inZone(() =>
       fc.assert(
-        fc.property(times, times, times, (time, other, at) => {
-          const now = new Date(at);
-          expect(readTime(writeTime(time, now), now)).toBe(time);
-          fc.pre(time !== other);
-          const range = [time, other].toSorted().join("..");
-          expect(readRange(writeRange(range, now), now)).toBe(range);
-        }),
+        fc.property(
+          times,
+          times,
+          times,
+          fc.constantFrom("utc" as const, "local" as const),
+          (time, other, written, zone) => {
+            const now = at(new Date(written), zone);
+            expect(readTime(writeTime(time, now), now)).toBe(time);
+            fc.pre(time !== other);
+            const range = [time, other].toSorted().join("..");
+            expect(readRange(writeRange(range, now), now)).toBe(range);
+          },
+        ),
       ),
     ));
 
   it("are written as short as that allows", () =>
     inZone(() => {
-      const now = new Date(2026, 10, 18, 10, 30);
+      const now = at(new Date(2026, 10, 18, 10, 30));
       expect(writeTime(local(2026, 10, 18, 10), now)).toBe("10:00");
       expect(writeTime(local(2026, 10, 17, 11), now)).toBe("11:00");
       expect(writeTime(local(2026, 10, 16, 0), now)).toBe("2026-11-16");
       expect(writeTime(local(2026, 10, 16, 11), now)).toBe("2026-11-16T11:00");
       expect(writeRange(`${local(2026, 10, 28)}..${local(2026, 10, 30)}`, now)).toBe("2026-11-28..2026-11-29");
       expect(writeRange(`${local(2026, 2, 29)}..${local(2026, 2, 30)}`, now)).toBe("2026-03-29");
+    }));
+
+  it("are read in UTC where the page shows UTC", () =>
+    inZone(() => {
+      const moment = at(new Date("2026-11-18T10:30:00Z"), "utc");
+      expect(readTime("10:00", moment)).toBe("2026-11-18T10:00:00Z");
+      expect(readTime("11:00", moment)).toBe("2026-11-17T11:00:00Z");
+      expect(readRange("weekend", moment)).toBe("2026-11-21T00:00:00Z..2026-11-23T00:00:00Z");
+      expect(writeRange("2026-11-28T00:00:00Z..2026-11-30T00:00:00Z", moment)).toBe("2026-11-28..2026-11-29");
     }));
 });

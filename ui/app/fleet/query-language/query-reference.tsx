@@ -9,7 +9,7 @@ const rules: readonly (readonly [query: string, meaning: string])[] = [
   ["state:stale version<1.4", "both: words and terms are joined by AND"],
   ["state:stale,revoked", "one of several values; there is no other OR"],
   ["-platform:linux -web", "neither: a minus excludes what a term or a word finds"],
-  ["forwarding:stopped since:10:00", "a time of day is the last one, in this browser's time zone"],
+  ["forwarding:stopped since:10:00", "a time of day is the last one, in the zone in which the page shows times"],
   ["forwarding:stopped -since:10:00", "stopped, but after ten"],
 ];
 
