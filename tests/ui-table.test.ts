@@ -188,7 +188,7 @@ describe("rows off the screen", () => {
       const { nodes } = await devtools.send("Accessibility.getFullAXTree");
       return nodes.filter(({ role, name }) => role?.value === "link" && shown.has(String(name?.value))).length;
     };
-    expect(await named()).toBe(200);
+    await expect.poll(named).toBe(200);
     await page.keyboard.press("k");
     await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe((await devices(page))[199]);
     await expect.poll(() => page.evaluate(() => scrollY)).toBeGreaterThan(5000);

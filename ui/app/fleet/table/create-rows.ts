@@ -32,7 +32,7 @@ const createRow = (first: RowView): SettableRow => {
 /** Rows that a screen shows at first: the others wait until the page responds. */
 const rowsAtFirst = (): number => Math.min(40, Math.max(8, Math.ceil((innerHeight - 320) / 52)));
 /** How long a frame may take with the rows that it adds, so that the page responds meanwhile; and how many rows it adds at most. */
-const frameMs = 32;
+const frameMs = 40;
 const rowsAddedMax = 32;
 
 /**

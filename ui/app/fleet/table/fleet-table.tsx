@@ -6,6 +6,7 @@ import { Icon, StateMark } from "../../design/icon.tsx";
 import type { TimeZone } from "../../format/format.ts";
 import type { Order } from "../view/view-state.ts";
 import type { LiveRow } from "./create-rows.ts";
+import { drawAhead } from "./draw-ahead.ts";
 import type { RowView } from "./row-view.ts";
 import { columns, type TablePreferences } from "./table-preferences.ts";
 
@@ -85,7 +86,7 @@ export const FleetTable = (props: {
         <Show when={props.rows} fallback={<Skeleton columns={shownColumns()} />}>
           {(rows) => (
             // biome-ignore lint/a11y/useKeyWithClickEvents: the row's link does the same by keyboard
-            <tbody onClick={openRow}>
+            <tbody ref={drawAhead} onClick={openRow}>
               <For each={rows()}>
                 {(row) => (
                   <Row row={row.view()} href={props.hrefOfRow(row.id)} current={isCurrent(row.id)} wide={wide()} />
