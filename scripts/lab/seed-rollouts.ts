@@ -65,7 +65,7 @@ export const seedRollouts = async (db: Database, { count, now }: { count: number
       from (
         select i.id, case when n % 101 = 0 then encode(sha256(('unstored ' || n % 2)::bytea), 'hex')
             when n % 9 = 0 then h.running_config_hash else c.config_hash end as running,
-          a.assigned_at + make_interval(secs => n % 600) as since
+          least(${at}, a.assigned_at + make_interval(secs => n % 600)) as since
         from (select id, row_number() over (order by id) as n from collector_identity) i
         join collector_health h on h.identity_id = i.id
         left join config_assignment a on a.identity_id = i.id and a.ended_at is null

@@ -1,18 +1,205 @@
-import { useParams } from "@solidjs/router";
-import { RecentEvents } from "../audit/recent-events.tsx";
+import { useLocation, useParams } from "@solidjs/router";
+import { createMemo, createSignal, ErrorBoundary, For, lazy, Match, Show, Suspense, Switch } from "solid-js";
+import { type AssignmentBatch, ConfigDetail } from "../../../proto/fleet-health/rollout.ts";
+import { createReport } from "../api/create-report.ts";
+import { Freshness } from "../design/freshness.tsx";
+import { LoadFailure, PartFailed } from "../design/load-failure.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { Time } from "../design/time.tsx";
+import { CopyButton } from "../fleet/drawer/copy-button.tsx";
+import { formatBytes, formatCount, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
+import { Assignments } from "./assignments.tsx";
+import { ConfigText } from "./config-text.tsx";
+import { HostFigure, RolloutBar, RolloutSentence } from "./rollout-parts.tsx";
+import { barParts, configName, figureMeanings } from "./rollout-view.ts";
 import "../design/page.css";
 
-/** `/configs/{id}`: the events of one published config, newest first. */
+const refreshIntervalMs = 15_000;
+
+// Loaded on demand: most visits compare nothing.
+const ConfigDiff = lazy(async () => ({ default: (await import("./config-diff-view.tsx")).ConfigDiffView }));
+
+/** `/configs/{id}`: one published config, whether its rollout finished and which hosts are left, its assignments, text and diffs. */
 export const ConfigPage = () => {
-  const params = useParams<{ id: string }>();
-  createPageTitle(() => `Config ${params.id}`);
+  const { api, times } = usePageContext();
+  const route = useParams<{ id: string }>();
+  const location = useLocation();
+  const [paused, setPaused] = createSignal(false);
+  const report = createReport({
+    api,
+    schema: ConfigDetail,
+    path: createMemo(() => `/api/core/collector/configs/${encodeURIComponent(route.id)}`),
+    intervalMs: refreshIntervalMs,
+    paused,
+  });
+  const config = () => report.answer()?.value;
+  const named = () => {
+    const known = config();
+    return known === undefined ? undefined : plainText(configName(known));
+  };
+  createPageTitle(() => named() ?? "Config");
+  const compared = createMemo(() => new URLSearchParams(location.search).get("compare") ?? undefined);
+  const asOf = () => report.answer()?.at ?? 0;
   return (
     <div class="page">
-      <h1>
-        Config <code>{params.id}</code>
-      </h1>
-      <RecentEvents target={params.id} />
+      <div class="page-head">
+        <h1>{named() ?? "Config"}</h1>
+        <Freshness
+          report={report}
+          paused={paused()}
+          zone={times.zone()}
+          onPause={() => setPaused(!paused())}
+          onRefresh={report.refresh}
+        />
+      </div>
+      <Switch
+        fallback={
+          <p class="page-loading" role="status">
+            Loading
+          </p>
+        }
+      >
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure
+              title={<h2>{problem().status === 404 ? "No such config" : "The config could not be loaded"}</h2>}
+              problem={problem()}
+              onRetry={report.refresh}
+            >
+              <a class="button" href="/configs">
+                Show all configs
+              </a>
+            </LoadFailure>
+          )}
+        </Match>
+        <Match when={config()}>
+          {(known) => (
+            <>
+              <div class="config-head">
+                <p class="config-hash">
+                  <code>{known().config_hash}</code>
+                  <CopyButton text={known().config_hash} what="the hash" />
+                </p>
+                <p class="quiet">
+                  Published <Time at={known().created_at} asOf={asOf()} /> by{" "}
+                  {known().created_by_email ?? known().created_by} · {formatBytes(known().size_bytes)} ·{" "}
+                  <a href={`/audit?${new URLSearchParams({ target: known().id })}`}>audit events</a>
+                </p>
+              </div>
+              <Rollout config={known()} />
+              <Batches config={known()} asOf={asOf()} />
+              <Show when={compared()} fallback={<ConfigText yaml={known().yaml} configId={known().id} />}>
+                {(other) => (
+                  <ErrorBoundary fallback={<PartFailed what="The comparison" />}>
+                    <Suspense fallback={<p class="page-loading">Loading</p>}>
+                      <ConfigDiff config={known()} otherId={other()} />
+                    </Suspense>
+                  </ErrorBoundary>
+                )}
+              </Show>
+              <Assignments configId={known().id} paused={paused()} />
+            </>
+          )}
+        </Match>
+      </Switch>
     </div>
+  );
+};
+
+/** Whether the rollout finished, and every figure as a link to its hosts. */
+const Rollout = (props: { config: ConfigDetail }) => {
+  const hosts = () => props.config.hosts;
+  const figure = (name: Parameters<typeof HostFigure>[0]["figure"], of: string) => (
+    <HostFigure hosts={hosts()} figure={name} hash={props.config.config_hash} of={of} />
+  );
+  return (
+    <section class="panel rollout-panel" aria-labelledby="rollout">
+      <h2 id="rollout">Did the rollout finish?</h2>
+      <p>
+        <RolloutSentence hosts={hosts()} hash={props.config.config_hash} />
+      </p>
+      <Show when={hosts().desired > 0}>
+        <RolloutBar hosts={hosts()} />
+      </Show>
+      <dl class="rollout-figures">
+        <div>
+          <dt>Desired by</dt>
+          <dd>
+            {figure("desired", "hosts should run it")}
+            <small>hosts that are not revoked</small>
+          </dd>
+        </div>
+        <For each={barParts}>
+          {({ figure: name, word }) => (
+            <div>
+              <dt>
+                <svg class="rollout-key" viewBox="0 0 1 1" aria-hidden="true">
+                  <rect data-rollout={name} width="1" height="1" />
+                </svg>
+                {`${word.charAt(0).toUpperCase()}${word.slice(1)}`}
+              </dt>
+              <dd>
+                {figure(name, `hosts ${word}`)}
+                <small>
+                  {figureMeanings[name]}
+                  <Show when={name === "silent" && hosts().silent_running > 0}>
+                    {"; "}
+                    {figure("silent_running", "silent hosts last reported this config")} last reported this one
+                  </Show>
+                </small>
+              </dd>
+            </div>
+          )}
+        </For>
+        <div>
+          <dt>Running elsewhere</dt>
+          <dd>
+            {figure("undesired", "hosts run it and should not")}
+            <small>run it, and another or none is desired</small>
+          </dd>
+        </div>
+      </dl>
+    </section>
+  );
+};
+
+/** When the config was assigned, by whom and to how many hosts. */
+const Batches = (props: { config: ConfigDetail; asOf: number }) => {
+  const pathOf = (batch: AssignmentBatch, more: Readonly<Record<string, string>> = {}) =>
+    `/configs/${props.config.id}?${new URLSearchParams({ since: batch.from, until: batch.until, assigned_by: batch.assigned_by, ...more })}#assignments`;
+  const columns: readonly RecordColumn<AssignmentBatch>[] = [
+    { name: "Assigned", cell: (batch) => <Time at={batch.from} asOf={props.asOf} /> },
+    { name: "By", cell: (batch) => batch.assigned_by_email ?? batch.assigned_by },
+    {
+      name: "Hosts",
+      isNumber: true,
+      cell: (batch) => <a href={pathOf(batch)}>{formatCount(batch.assigned)}</a>,
+    },
+    {
+      name: "Still assigned",
+      isNumber: true,
+      cell: (batch) => (
+        <Show when={batch.current > 0} fallback={<span class="quiet">0</span>}>
+          <a href={pathOf(batch, { current: "true" })}>{formatCount(batch.current)}</a>
+        </Show>
+      ),
+    },
+  ];
+  return (
+    <section class="rollout-panel" aria-labelledby="history">
+      <h2 id="history">Assignment history</h2>
+      <Show
+        when={props.config.batches.length > 0}
+        fallback={<p class="quiet">It has not been assigned to any host.</p>}
+      >
+        <RecordTable
+          label="Assignments by minute and person, newest first"
+          columns={columns}
+          rows={props.config.batches}
+        />
+      </Show>
+    </section>
   );
 };

@@ -1,14 +1,254 @@
-import { RecentEvents } from "../audit/recent-events.tsx";
+import { useLocation, useNavigate } from "@solidjs/router";
+import { createMemo, createSignal, For, Match, Show, Switch } from "solid-js";
+import { ConfigPage as ConfigRows, type ListedConfig, UnstoredConfigs } from "../../../proto/fleet-health/rollout.ts";
+import { createReport } from "../api/create-report.ts";
+import { Freshness, OldNotice } from "../design/freshness.tsx";
+import { Icon } from "../design/icon.tsx";
+import { ListPager } from "../design/list-pager.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { Time } from "../design/time.tsx";
+import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
+import { HostFigure, RolloutBar, RolloutSentence } from "./rollout-parts.tsx";
+import { configName, runningPath } from "./rollout-view.ts";
 import "../design/page.css";
 
-/** `/configs`: the configs that were published, newest first. */
+const pageRows = 100;
+const refreshIntervalMs = 15_000;
+
+/** `/configs`: the published configs, newest first, and whether each one's rollout finished. */
 export const ConfigsPage = () => {
+  const { api, times } = usePageContext();
+  const location = useLocation();
+  const navigate = useNavigate();
+  const [paused, setPaused] = createSignal(false);
   createPageTitle(() => "Configs");
+  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
+  const params = createMemo(() => {
+    const given = new URLSearchParams(location.search);
+    given.delete("chat");
+    return given;
+  });
+  const report = createReport({
+    api,
+    schema: ConfigRows,
+    path: createMemo(
+      () => `/api/core/collector/configs?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
+    ),
+    intervalMs: refreshIntervalMs,
+    paused,
+  });
+  const page = () => report.answer()?.value;
+  const asOf = () => report.answer()?.at ?? 0;
+  const text = () => params().get("q") ?? "";
+  const pathOf = (change: Readonly<Record<string, string>>) => {
+    const next = new URLSearchParams({ ...(text() === "" ? {} : { q: text() }), ...change });
+    return next.size === 0 ? "/configs" : `/configs?${next}`;
+  };
+  const columns: readonly RecordColumn<ListedConfig>[] = [
+    {
+      name: "Config",
+      cell: (config) => (
+        <>
+          <a class="config-name" href={`/configs/${config.id}`}>
+            {plainText(configName(config))}
+          </a>
+          <Show when={config.name !== null}>
+            <span class="second-line mono" title={config.config_hash}>
+              {config.config_hash.slice(0, 12)}
+            </span>
+          </Show>
+        </>
+      ),
+    },
+    {
+      name: "Published",
+      cell: (config) => (
+        <>
+          <Time at={config.created_at} asOf={asOf()} />
+          <span class="second-line">{config.created_by_email ?? config.created_by}</span>
+        </>
+      ),
+    },
+    {
+      name: "Rollout",
+      cell: (config) => (
+        <>
+          <Show when={config.hosts.desired > 0}>
+            <RolloutBar hosts={config.hosts} />
+          </Show>
+          <RolloutSentence hosts={config.hosts} hash={config.config_hash} />
+        </>
+      ),
+    },
+    ...(["desired", "running", "drifted", "failed", "silent"] as const).map(
+      (figure): RecordColumn<ListedConfig> => ({
+        name: `${figure.charAt(0).toUpperCase()}${figure.slice(1)}`,
+        isNumber: true,
+        cell: (config) => (
+          <HostFigure
+            hosts={config.hosts}
+            figure={figure}
+            hash={config.config_hash}
+            of={`hosts ${figure}, ${plainText(configName(config))}`}
+          />
+        ),
+      }),
+    ),
+  ];
+  const pager = (label: string) => (
+    <Show when={page()}>
+      {(known) => (
+        <ListPager
+          label={label}
+          rows={known().items.length}
+          isContinued={params().has("cursor")}
+          firstPath={pathOf({})}
+          nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
+          noun="configs"
+        />
+      )}
+    </Show>
+  );
   return (
     <div class="page">
-      <h1>Configs</h1>
-      <RecentEvents action="config.publish" />
+      <div class="page-head">
+        <h1>Configs</h1>
+        <Freshness
+          report={report}
+          paused={paused()}
+          zone={times.zone()}
+          onPause={() => setPaused(!paused())}
+          onRefresh={report.refresh}
+        />
+      </div>
+      <form
+        class="search-form"
+        onSubmit={(event) => {
+          event.preventDefault();
+          const wanted = String(new FormData(event.currentTarget).get("q") ?? "").trim();
+          navigate(wanted === "" ? "/configs" : `/configs?${new URLSearchParams({ q: wanted })}`);
+        }}
+      >
+        <input
+          class="input"
+          type="search"
+          name="q"
+          value={text()}
+          maxlength="120"
+          aria-label="Name, or the beginning of a hash"
+          placeholder="Name, or the beginning of a hash"
+        />
+        <button class="button" type="submit">
+          <Icon name="search" /> Find
+        </button>
+      </form>
+      <div class="page-tools">
+        {pager("Pages of configs")}
+        <a
+          class="button"
+          href={`/api/core/collector/configs/export.csv${text() === "" ? "" : `?${new URLSearchParams({ q: text() })}`}`}
+          download=""
+        >
+          <Icon name="export" /> CSV
+        </a>
+      </div>
+      <Switch
+        fallback={
+          <p class="page-loading" role="status">
+            Loading
+          </p>
+        }
+      >
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure title={<h2>The configs could not be loaded</h2>} problem={problem()} onRetry={report.refresh}>
+              <a class="button" href="/configs">
+                Show all configs
+              </a>
+            </LoadFailure>
+          )}
+        </Match>
+        <Match when={page()?.items.length === 0}>
+          <section class="notice">
+            <h2>{text() === "" ? "No config has been published" : "No config matches"}</h2>
+            <p>
+              {text() === ""
+                ? "An administrator publishes configs through the API. Hosts may still run configs of their own, below."
+                : "Search for a part of the name, or for the first characters of the hash."}
+            </p>
+            <Show when={text() !== ""}>
+              <a class="button" href="/configs">
+                Show all configs
+              </a>
+            </Show>
+          </section>
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <div class="shown" data-shown={report.phase()}>
+              <RecordTable label="Configs, newest first" columns={columns} rows={known().items} />
+              <Show when={known().items.length > 20}>{pager("Pages of configs, below")}</Show>
+            </div>
+          )}
+        </Match>
+      </Switch>
+      <Unstored paused={paused()} />
     </div>
+  );
+};
+
+/** The hashes that hosts run and nobody published. */
+const Unstored = (props: { paused: boolean }) => {
+  const { api } = usePageContext();
+  const report = createReport({
+    api,
+    schema: UnstoredConfigs,
+    path: () => "/api/core/collector/configs/unstored",
+    intervalMs: refreshIntervalMs,
+    paused: () => props.paused,
+  });
+  const found = () => report.answer()?.value;
+  return (
+    <section class="panel rollout-panel" aria-labelledby="unstored">
+      <h2 id="unstored">Running, never published</h2>
+      <OldNotice report={report} what="These hashes are" paused={props.paused} />
+      <Switch fallback={<p class="page-loading">Loading</p>}>
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure title={<p>The hashes could not be loaded.</p>} problem={problem()} onRetry={report.refresh} />
+          )}
+        </Match>
+        <Match when={found()?.hashes === 0}>
+          <p class="quiet">Every config that a host reports has been published here.</p>
+        </Match>
+        <Match when={found()}>
+          {(known) => (
+            <>
+              <p>
+                {formatCountOf(known().hashes, "hash", "hashes")} that hosts run and core never stored: configs that
+                were written on the host.
+                <Show when={known().hashes > known().items.length}>
+                  {" "}
+                  The {formatCount(known().items.length)} with the most hosts:
+                </Show>
+              </p>
+              <ul>
+                <For each={known().items}>
+                  {(item) => (
+                    <li>
+                      <a href={runningPath(item.config_hash)}>{formatCountOf(item.running, "host")}</a>{" "}
+                      <code title={item.config_hash}>{item.config_hash.slice(0, 12)}</code>
+                    </li>
+                  )}
+                </For>
+              </ul>
+            </>
+          )}
+        </Match>
+      </Switch>
+    </section>
   );
 };

@@ -1,14 +1,126 @@
-import { RecentEvents } from "../audit/recent-events.tsx";
+import { useLocation } from "@solidjs/router";
+import { createMemo, createSignal, For, Show } from "solid-js";
+import { EnrollmentReport } from "../../../proto/operator/enrollment.ts";
+import { createReport } from "../api/create-report.ts";
+import { Freshness } from "../design/freshness.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { formatCount } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
+import {
+  parseEnrollmentView,
+  policiesPath,
+  policyWords,
+  tokenStatesShown,
+  tokensPath,
+  tokenWords,
+} from "./enrollment-view.ts";
+import { Policies } from "./policies.tsx";
+import { Refusals } from "./refusals.tsx";
+import { Tokens } from "./tokens.tsx";
 import "../design/page.css";
+import "./enrollment.css";
 
-/** `/enrollment`: the enrollment policies that were created, newest first. */
+/** `/enrollment`: which tokens enroll hosts now, under which policies, and what was rejected in the last day. */
 export const EnrollmentPage = () => {
+  const { api, times } = usePageContext();
+  const location = useLocation();
+  const [paused, setPaused] = createSignal(false);
   createPageTitle(() => "Enrollment");
+  const view = createMemo(() => parseEnrollmentView(location.search));
+  const report = createReport({
+    api,
+    schema: EnrollmentReport,
+    path: () => "/api/core/collector/enrollment",
+    intervalMs: 15_000,
+    paused,
+  });
+  const counts = () => report.answer()?.value;
+  const asOf = () => report.answer()?.at ?? 0;
   return (
     <div class="page">
-      <h1>Enrollment</h1>
-      <RecentEvents action="enrollment_policy.create" />
+      <div class="page-head">
+        <h1>Enrollment</h1>
+        <Freshness
+          report={report}
+          paused={paused()}
+          zone={times.zone()}
+          onPause={() => setPaused(!paused())}
+          onRefresh={report.refresh}
+        />
+      </div>
+      <Show
+        when={view().unknown}
+        fallback={
+          <>
+            <Show when={report.phase() === "failed" && report.state().problem}>
+              {(problem) => (
+                <LoadFailure
+                  title={<h2>The counts could not be loaded</h2>}
+                  problem={problem()}
+                  onRetry={report.refresh}
+                />
+              )}
+            </Show>
+            <section class="enrollment-part" aria-labelledby="tokens">
+              <h2 id="tokens">Bootstrap tokens</h2>
+              <nav class="chips" aria-label="Tokens by state">
+                <a class="button" href={tokensPath()} aria-current={view().tokens.size === 0 ? "true" : undefined}>
+                  All
+                </a>
+                <For each={tokenStatesShown}>
+                  {(state) => (
+                    <a
+                      class="button"
+                      href={tokensPath({ state })}
+                      aria-current={view().tokens.toString() === `state=${state}` ? "true" : undefined}
+                    >
+                      {tokenWords[state]} {formatKnown(counts()?.tokens[state])}
+                    </a>
+                  )}
+                </For>
+              </nav>
+              <Tokens view={view()} paused={paused()} />
+            </section>
+            <section class="enrollment-part" aria-labelledby="policies">
+              <h2 id="policies">Policies</h2>
+              <nav class="chips" aria-label="Policies by state">
+                <a class="button" href={policiesPath()} aria-current={view().policies.size === 0 ? "true" : undefined}>
+                  All
+                </a>
+                <For each={["active", "frozen"] as const}>
+                  {(state) => (
+                    <a
+                      class="button"
+                      href={policiesPath({ policy: state })}
+                      aria-current={view().policies.get("state") === state ? "true" : undefined}
+                    >
+                      {policyWords[state]} {formatKnown(counts()?.policies[state])}
+                    </a>
+                  )}
+                </For>
+              </nav>
+              <Policies view={view()} paused={paused()} />
+            </section>
+            <Show when={counts()}>{(known) => <Refusals report={known()} asOf={asOf()} />}</Show>
+          </>
+        }
+      >
+        {(name) => (
+          <section class="notice" role="alert">
+            <h2>This link has a filter that the page does not understand</h2>
+            <p>
+              The parameter is <code>{name()}</code>. Nothing is shown, because other rows than those it meant could
+              appear.
+            </p>
+            <a class="button" href="/enrollment">
+              Show everything
+            </a>
+          </section>
+        )}
+      </Show>
     </div>
   );
 };
+
+const formatKnown = (count: number | undefined): string => (count === undefined ? "" : formatCount(count));

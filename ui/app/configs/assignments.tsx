@@ -1,0 +1,170 @@
+import { useLocation } from "@solidjs/router";
+import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { AssignmentPage, type ConfigAssignment } from "../../../proto/fleet-health/rollout.ts";
+import type { Rollout } from "../../../proto/fleet-health/vocabulary.ts";
+import { createReport } from "../api/create-report.ts";
+import { OldNotice } from "../design/freshness.tsx";
+import { Icon } from "../design/icon.tsx";
+import { ListPager } from "../design/list-pager.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { Time } from "../design/time.tsx";
+import { formatTimestamp, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+
+const pageRows = 25;
+
+const rolloutWords: Record<Rollout, string> = {
+  running: "runs it",
+  drifted: "runs another config",
+  failed: "reports it as invalid",
+  silent: "silent",
+};
+
+/** The parameters of the address that belong to other parts of the page. */
+const foreign = ["chat", "compare"];
+
+/** The hosts to which a config was assigned, newest first, under the filter of the address. */
+export const Assignments = (props: { configId: string; paused: boolean }) => {
+  const { api, times } = usePageContext();
+  const location = useLocation();
+  const params = createMemo(() => {
+    const given = new URLSearchParams(location.search);
+    for (const name of foreign) given.delete(name);
+    return given;
+  });
+  const listPath = () => `/api/core/collector/configs/${props.configId}/assignments`;
+  const report = createReport({
+    api,
+    schema: AssignmentPage,
+    path: createMemo(() => `${listPath()}?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`),
+    intervalMs: 15_000,
+    paused: () => props.paused,
+  });
+  const page = () => report.answer()?.value;
+  const asOf = () => report.answer()?.at ?? 0;
+  /** The address with a change of the filter, on its first page. */
+  const pathOf = (change: Readonly<Record<string, string | undefined>>) => {
+    const next = new URLSearchParams(params());
+    next.delete("cursor");
+    for (const [name, value] of Object.entries(change)) {
+      if (value === undefined) next.delete(name);
+      else next.set(name, value);
+    }
+    return `/configs/${props.configId}${next.size === 0 ? "" : `?${next}`}#assignments`;
+  };
+  const filterParams = () => {
+    const filters = new URLSearchParams(params());
+    filters.delete("cursor");
+    return filters;
+  };
+  const current = () => params().get("current") ?? undefined;
+  const columns: readonly RecordColumn<ConfigAssignment>[] = [
+    {
+      name: "Host",
+      cell: (row) => (
+        <>
+          <a class="config-name" href={`/hosts/${row.identity_id}`}>
+            {plainText(row.device_id)}
+          </a>
+          <span class="second-line">{plainText(row.identity)}</span>
+        </>
+      ),
+    },
+    { name: "Assigned", cell: (row) => <Time at={row.assigned_at} asOf={asOf()} /> },
+    { name: "By", cell: (row) => row.assigned_by_email ?? row.assigned_by },
+    {
+      name: "Now",
+      cell: (row) => (
+        <Show
+          when={row.ended_at}
+          fallback={row.rollout === null ? <span class="quiet">revoked</span> : rolloutWords[row.rollout]}
+        >
+          {(at) => (
+            <span class="quiet">
+              ended <Time at={at()} asOf={asOf()} />
+            </span>
+          )}
+        </Show>
+      ),
+    },
+    {
+      name: "Applied",
+      cell: (row) => (
+        <Show when={row.applied_at} fallback={<span class="quiet">{row.ended_at === null ? "not yet" : ""}</span>}>
+          {(at) => <Time at={at()} asOf={asOf()} />}
+        </Show>
+      ),
+    },
+  ];
+  const chips = [
+    { words: "All", value: undefined },
+    { words: "Still assigned", value: "true" },
+    { words: "Ended", value: "false" },
+  ] as const;
+  return (
+    <section class="rollout-panel" aria-labelledby="assignments">
+      <h2 id="assignments">Assigned hosts</h2>
+      <OldNotice report={report} what="These hosts are" paused={props.paused} />
+      <div class="page-tools">
+        <div class="chips">
+          <For each={chips}>
+            {(chip) => (
+              <a
+                class="button"
+                href={pathOf({ current: chip.value })}
+                aria-current={current() === chip.value ? "true" : undefined}
+              >
+                {chip.words}
+              </a>
+            )}
+          </For>
+        </div>
+        <a
+          class="button"
+          href={`${listPath()}/export.csv${filterParams().size === 0 ? "" : `?${filterParams()}`}`}
+          download=""
+        >
+          <Icon name="export" /> CSV
+        </a>
+      </div>
+      <Show when={params().get("since")}>
+        {(since) => (
+          <p>
+            Assigned in the minute of {formatTimestamp(since(), times.zone())}.{" "}
+            <a href={pathOf({ since: undefined, until: undefined, assigned_by: undefined })}>Show all times</a>
+          </p>
+        )}
+      </Show>
+      <Switch fallback={<p class="page-loading">Loading</p>}>
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure title={<p>The hosts could not be loaded.</p>} problem={problem()} onRetry={report.refresh}>
+              <a class="button" href={`/configs/${props.configId}`}>
+                Show all assignments
+              </a>
+            </LoadFailure>
+          )}
+        </Match>
+        <Match when={page()?.items.length === 0}>
+          <p class="quiet">No assignment matches.</p>
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <div class="shown" data-shown={report.phase()}>
+              <RecordTable label="Assigned hosts, newest first" columns={columns} rows={known().items} />
+              <ListPager
+                label="Pages of assigned hosts"
+                rows={known().items.length}
+                isContinued={params().has("cursor")}
+                firstPath={pathOf({})}
+                nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
+                noun="assignments"
+              />
+            </div>
+          )}
+        </Match>
+      </Switch>
+    </section>
+  );
+};

@@ -1,0 +1,111 @@
+import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { ConfigDetail } from "../../../proto/fleet-health/rollout.ts";
+import { createReport } from "../api/create-report.ts";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { formatCountOf, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { diffOf } from "./config-diff.ts";
+import { CompareChoice } from "./config-text.tsx";
+import { configName } from "./rollout-view.ts";
+
+/** What changed from another config to this one, line by line. */
+export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string }) => {
+  const { api } = usePageContext();
+  const report = createReport({
+    api,
+    schema: ConfigDetail,
+    path: createMemo(() => `/api/core/collector/configs/${encodeURIComponent(props.otherId)}`),
+    // A published text never changes.
+    intervalMs: 600_000,
+  });
+  const other = () => report.current();
+  const lines = createMemo(() => {
+    const before = other();
+    return before === undefined ? undefined : diffOf(before.yaml, props.config.yaml);
+  });
+  const counted = (kind: "added" | "removed") => (lines() ?? []).filter((line) => line.kind === kind).length;
+  return (
+    <section class="rollout-panel" aria-labelledby="diff">
+      <div class="page-tools">
+        <h2 id="diff">
+          Changes
+          <Show when={other()}>
+            {(known) => (
+              <>
+                {" from "}
+                <a href={`/configs/${known().id}`}>{plainText(configName(known()))}</a>
+              </>
+            )}
+          </Show>
+        </h2>
+        <CompareChoice configId={props.config.id} chosen={props.otherId} />
+      </div>
+      <Switch
+        fallback={
+          <p class="page-loading" role="status">
+            Loading
+          </p>
+        }
+      >
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure
+              title={
+                <p>
+                  {problem().status === 404
+                    ? "There is no such config to compare with."
+                    : "The other config could not be loaded."}
+                </p>
+              }
+              problem={problem()}
+              onRetry={report.refresh}
+            />
+          )}
+        </Match>
+        <Match when={lines()?.length === 0}>
+          <p>The texts are equal.</p>
+        </Match>
+        <Match when={lines()}>
+          {(known) => (
+            <>
+              <p>
+                {formatCountOf(counted("added"), "line")} added, {formatCountOf(counted("removed"), "line")} removed.
+              </p>
+              {/* A region that scrolls must be reachable by keyboard (WCAG 2.1.1). */}
+              <section class="code" aria-label="Changed lines" tabindex="0">
+                <ol class="diff-lines">
+                  <For each={known()}>
+                    {(line) => (
+                      <Show
+                        when={line.kind !== "skipped" && line}
+                        fallback={
+                          <li data-kind="skipped">
+                            {`… ${formatCountOf(line.kind === "skipped" ? line.lines : 0, "unchanged line")}`}
+                          </li>
+                        }
+                      >
+                        {(shown) => (
+                          <li data-kind={shown().kind}>
+                            <span class="diff-number">{shown().before}</span>
+                            <span class="diff-number">{shown().after}</span>
+                            <span class="diff-sign">{signs[shown().kind]}</span>
+                            {plainText(shown().text)}
+                          </li>
+                        )}
+                      </Show>
+                    )}
+                  </For>
+                </ol>
+              </section>
+            </>
+          )}
+        </Match>
+      </Switch>
+      <p>
+        <a href={`/configs/${props.config.id}`}>Show the whole text</a>
+      </p>
+    </section>
+  );
+};
+
+const signs = { same: "", added: "+", removed: "−" } as const;

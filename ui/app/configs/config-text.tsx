@@ -1,0 +1,102 @@
+import { useNavigate } from "@solidjs/router";
+import { createSignal, For, Match, Show, Switch } from "solid-js";
+import { ConfigPage } from "../../../proto/fleet-health/rollout.ts";
+import { createReport } from "../api/create-report.ts";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { CopyButton } from "../fleet/drawer/copy-button.tsx";
+import { formatTimestamp, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { configName } from "./rollout-view.ts";
+import { linesOf } from "./text-lines.ts";
+
+/** The published text with line numbers, a button that copies it as it is, and the choice of a config to compare it with. */
+export const ConfigText = (props: { yaml: string; configId: string }) => (
+  <section class="rollout-panel" aria-labelledby="text">
+    <div class="page-tools">
+      <h2 id="text">
+        Text <CopyButton text={props.yaml} what="the text" />
+      </h2>
+      <CompareChoice configId={props.configId} />
+    </div>
+    {/* A region that scrolls must be reachable by keyboard (WCAG 2.1.1). */}
+    <section class="code" aria-label="YAML, by line" tabindex="0">
+      <ol class="code-lines">
+        <For each={linesOf(props.yaml)}>{(line) => <li>{line === "" ? "\u200b" : plainText(line)}</li>}</For>
+      </ol>
+    </section>
+  </section>
+);
+
+const choicesMax = 500;
+
+/** A list of the other configs, newest first; choosing one opens the diff from it to this one. */
+export const CompareChoice = (props: { configId: string; chosen?: string }) => {
+  const { api, times } = usePageContext();
+  const navigate = useNavigate();
+  const [isWanted, setWanted] = createSignal(false);
+  const report = createReport({
+    api,
+    schema: ConfigPage,
+    path: () => (isWanted() ? `/api/core/collector/configs?limit=${choicesMax}` : undefined),
+    intervalMs: 60_000,
+  });
+  const others = () => report.answer()?.value.items.filter(({ id }) => id !== props.configId);
+  return (
+    <form
+      class="compare"
+      onSubmit={(event) => {
+        event.preventDefault();
+        const other = String(new FormData(event.currentTarget).get("compare") ?? "");
+        if (other !== "")
+          navigate(`/configs/${props.configId}?${new URLSearchParams({ compare: other })}`, { scroll: false });
+      }}
+    >
+      <Show
+        when={isWanted()}
+        fallback={
+          <button class="button" type="button" onClick={() => setWanted(true)}>
+            {props.chosen === undefined ? "Compare with another config" : "Compare with another"}
+          </button>
+        }
+      >
+        <Switch fallback={<p class="page-loading">Loading</p>}>
+          <Match when={report.phase() === "failed" && report.state().problem}>
+            {(problem) => (
+              <LoadFailure
+                title={<p>The configs could not be loaded.</p>}
+                problem={problem()}
+                onRetry={report.refresh}
+              />
+            )}
+          </Match>
+          <Match when={others()?.length === 0}>
+            <p class="quiet">No other config has been published.</p>
+          </Match>
+          <Match when={others()}>
+            {(configs) => (
+              <>
+                <label>
+                  Compare with
+                  <select class="input" name="compare" autofocus>
+                    <For each={configs()}>
+                      {(config) => (
+                        <option value={config.id} selected={config.id === props.chosen}>
+                          {plainText(configName(config))},{" "}
+                          {formatTimestamp(config.created_at, times.zone()).slice(0, 16)},{" "}
+                          {config.config_hash.slice(0, 6)}
+                        </option>
+                      )}
+                    </For>
+                  </select>
+                </label>
+                <button class="button" type="submit">
+                  Compare
+                </button>
+              </>
+            )}
+          </Match>
+        </Switch>
+      </Show>
+    </form>
+  );
+};

@@ -1,0 +1,69 @@
+import { For, Show } from "solid-js";
+import type { RolloutHosts } from "../../../proto/fleet-health/rollout.ts";
+import { formatCount } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { barParts, figurePath, hostsLeft, type RolloutFigure, rolloutSentence } from "./rollout-view.ts";
+import "./rollout.css";
+
+/** The hosts of a config as a bar: running, drifted, failed, silent. Its name says the counts. */
+export const RolloutBar = (props: { hosts: RolloutHosts }) => {
+  const parts = () => {
+    let from = 0;
+    return barParts.map(({ figure, word }) => {
+      const part = { figure, word, from, hosts: props.hosts[figure] };
+      from += part.hosts;
+      return part;
+    });
+  };
+  const label = () =>
+    parts()
+      .map(({ hosts, word }) => `${formatCount(hosts)} ${word}`)
+      .join(", ");
+  return (
+    <svg
+      class="rollout-bar"
+      role="img"
+      aria-label={label()}
+      viewBox={`0 0 ${Math.max(1, props.hosts.desired)} 1`}
+      preserveAspectRatio="none"
+    >
+      <rect class="rollout-track" width={Math.max(1, props.hosts.desired)} height="1" />
+      <For each={parts()}>
+        {(part) => (
+          <Show when={part.hosts > 0}>
+            <rect data-rollout={part.figure} x={part.from} width={part.hosts} height="1" />
+          </Show>
+        )}
+      </For>
+    </svg>
+  );
+};
+
+/** A figure of a config as a link to its hosts; zero is plain text. */
+export const HostFigure = (props: {
+  hosts: RolloutHosts;
+  figure: Exclude<RolloutFigure, "left">;
+  hash: string;
+  of: string;
+}) => (
+  <Show when={props.hosts[props.figure] > 0} fallback={<span class="quiet">0</span>}>
+    <a href={figurePath(props.figure, props.hash)}>
+      {formatCount(props.hosts[props.figure])}
+      <span class="visually-hidden"> {props.of}</span>
+    </a>
+  </Show>
+);
+
+/** Whether the rollout finished, with the hosts that are left as a link. */
+export const RolloutSentence = (props: { hosts: RolloutHosts; hash: string }) => {
+  const { times } = usePageContext();
+  const sentence = () => rolloutSentence(props.hosts, times.zone());
+  return (
+    <Show
+      when={hostsLeft(props.hosts) > 0}
+      fallback={<span classList={{ quiet: props.hosts.desired === 0 }}>{sentence()}</span>}
+    >
+      <a href={figurePath("left", props.hash)}>{sentence()}</a>
+    </Show>
+  );
+};

@@ -1,0 +1,62 @@
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { RolloutHosts } from "../../../proto/fleet-health/rollout.ts";
+import { fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
+import { defaultView, viewPath } from "../fleet/view/view-state.ts";
+import { formatCount, formatCountOf, formatTimestamp, type TimeZone } from "../format/format.ts";
+
+/** The figures of a config's hosts that the page links. */
+export type RolloutFigure = Exclude<keyof RolloutHosts, "finished_at"> | "left";
+
+const notRevoked = fleetStates.filter((state) => state !== "revoked");
+
+const filters: Record<RolloutFigure, (hash: string) => FleetFilter> = {
+  desired: (hash) => ({ states: notRevoked, desiredConfig: [hash] }),
+  running: (hash) => ({ desiredConfig: [hash], rollout: ["running"] }),
+  failed: (hash) => ({ desiredConfig: [hash], rollout: ["failed"] }),
+  drifted: (hash) => ({ desiredConfig: [hash], rollout: ["drifted"] }),
+  silent: (hash) => ({ desiredConfig: [hash], rollout: ["silent"] }),
+  silent_running: (hash) => ({ desiredConfig: [hash], runningConfig: [hash], rollout: ["silent"] }),
+  undesired: (hash) => ({ states: notRevoked, runningConfig: [hash], notDesiredConfig: [hash] }),
+  left: (hash) => ({ states: notRevoked, desiredConfig: [hash], notRunningConfig: [hash] }),
+};
+
+/** Returns the address of exactly the hosts that a figure counts. */
+export const figurePath = (figure: RolloutFigure, hash: string): string =>
+  viewPath({ ...defaultView, filter: filters[figure](hash) });
+
+/** Returns the address of the hosts that last reported a hash, whatever is desired. */
+export const runningPath = (hash: string): string =>
+  viewPath({ ...defaultView, filter: { states: notRevoked, runningConfig: [hash] } });
+
+/** Returns how many hosts should run the config and did not report it last. */
+export const hostsLeft = ({ desired, running, silent_running: silentRunning }: RolloutHosts): number =>
+  desired - running - silentRunning;
+
+/** Returns whether the rollout finished, in words: when, or how many hosts are left. */
+export const rolloutSentence = (hosts: RolloutHosts, zone: TimeZone = "utc"): string => {
+  if (hosts.desired === 0) return "No host should run it.";
+  const left = hostsLeft(hosts);
+  if (left > 0) return `${formatCount(left)} of ${formatCountOf(hosts.desired, "host")} left: not finished.`;
+  const when = hosts.finished_at === null ? "Finished" : `Finished at ${formatTimestamp(hosts.finished_at, zone)}`;
+  return `${when}: ${hosts.desired === 1 ? "the host runs" : `all ${formatCount(hosts.desired)} hosts run`} it.`;
+};
+
+/** The parts of the bar, in the order drawn, with their words. */
+export const barParts = [
+  { figure: "running", word: "running" },
+  { figure: "drifted", word: "drifted" },
+  { figure: "failed", word: "failed" },
+  { figure: "silent", word: "silent" },
+] as const;
+
+/** What each figure means, for the page of one config. */
+export const figureMeanings: Readonly<Record<"running" | "drifted" | "failed" | "silent", string>> = {
+  running: "last heartbeat names this config",
+  drifted: "last heartbeat names another config",
+  failed: "last heartbeat reports an invalid config",
+  silent: "no heartbeat since the assignment, or stale",
+};
+
+/** Returns the name of a config, or the beginning of its hash without one. */
+export const configName = ({ name, config_hash: hash }: { name: string | null; config_hash: string }): string =>
+  name ?? hash.slice(0, 12);

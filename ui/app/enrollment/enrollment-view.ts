@@ -1,0 +1,133 @@
+import type { ListedPolicy, PolicyState, RefusalGroup, TokenState } from "../../../proto/operator/enrollment.ts";
+import { formatCount, formatDuration } from "../format/format.ts";
+
+/** The states of tokens in words. */
+export const tokenWords: Readonly<Record<TokenState, string>> = {
+  active: "active",
+  exhausted: "used up",
+  policy_frozen: "policy frozen",
+  expired: "expired",
+  revoked: "revoked",
+};
+
+/** The states in the order of the page: the one that enrolls hosts first. */
+export const tokenStatesShown = [
+  "active",
+  "exhausted",
+  "policy_frozen",
+  "expired",
+  "revoked",
+] as const satisfies readonly TokenState[];
+
+/** The states of policies in words. */
+export const policyWords: Readonly<Record<PolicyState, string>> = { active: "active", frozen: "frozen" };
+
+/** The parameters of the address for the two lists of the page. */
+const tokenParameters = ["state", "policy_id"] as const;
+const policyParameters = ["policy", "q"] as const;
+
+/** The state of `/enrollment` that its address holds. */
+export interface EnrollmentView {
+  /** The filter of the tokens, as the API's parameters. */
+  tokens: URLSearchParams;
+  /** The filter of the policies, as the API's parameters. */
+  policies: URLSearchParams;
+  tokenCursor: string | undefined;
+  policyCursor: string | undefined;
+  /** A parameter that the page does not understand. */
+  unknown: string | undefined;
+}
+
+/** Parses the view of an address. */
+export const parseEnrollmentView = (search: string): EnrollmentView => {
+  const params = new URLSearchParams(search);
+  const known = new Set<string>([...tokenParameters, ...policyParameters, "cursor", "policy_cursor", "chat"]);
+  const tokens = new URLSearchParams(
+    tokenParameters.flatMap((name) => params.getAll(name).map((value): [string, string] => [name, value])),
+  );
+  const policies = new URLSearchParams();
+  const state = params.get("policy");
+  const text = params.get("q");
+  if (state !== null) policies.set("state", state);
+  if (text !== null) policies.set("q", text);
+  return {
+    tokens,
+    policies,
+    tokenCursor: params.get("cursor") ?? undefined,
+    policyCursor: params.get("policy_cursor") ?? undefined,
+    unknown: [...params.keys()].find((name) => !known.has(name)),
+  };
+};
+
+/** Returns the address of the page under another filter of its tokens. */
+export const tokensPath = (filter: { state?: TokenState; policy_id?: string; cursor?: string } = {}): string =>
+  pathOf(filter, "tokens");
+
+/** Returns the address of the page under another filter of its policies. */
+export const policiesPath = (filter: { policy?: PolicyState; q?: string; policy_cursor?: string } = {}): string =>
+  pathOf(filter, "policies");
+
+const pathOf = (filter: Readonly<Record<string, string>>, section: string): string => {
+  const params = new URLSearchParams(filter);
+  return `/enrollment${params.size === 0 ? "" : `?${params}`}#${section}`;
+};
+
+/** Returns how many of its limit are used: `3 of 20`, or `3, no limit`. */
+export const usesOf = (used: number, max: number): string =>
+  max === 0 ? `${formatCount(used)}, no limit` : `${formatCount(used)} of ${formatCount(max)}`;
+
+/** Returns what a policy allows, in words. */
+export const policyRules = (policy: ListedPolicy): string[] => [
+  policy.allowed_identity_prefixes.join(", "),
+  `certificates for ${formatDuration(policy.certificate_ttl_seconds)}`,
+  ...(policy.allowed_platforms.length > 0 ? [policy.allowed_platforms.join(", ")] : []),
+  ...(policy.allowed_source_cidrs.length > 0 ? [`from ${policy.allowed_source_cidrs.join(", ")}`] : []),
+  `re-enrollment: ${policy.reenrollment}`,
+  ...(policy.max_enrollments_per_hour > 0 ? [`${formatCount(policy.max_enrollments_per_hour)} an hour at most`] : []),
+];
+
+/** The refusals of one reason. */
+export interface RefusalReason {
+  reason: string;
+  events: number;
+  refused: number;
+  lastAt: string;
+  lastAddress: string | null;
+  /** By policy; the last one has none. */
+  policies: readonly RefusalGroup[];
+}
+
+/** Returns the refusals by reason, those with the most refused requests first. */
+export const refusalReasons = (groups: readonly RefusalGroup[]): RefusalReason[] =>
+  [...Map.groupBy(groups, ({ reason }) => reason)]
+    .map(([reason, own]) => {
+      const sum = (figure: "events" | "refused") => own.reduce((total, group) => total + group[figure], 0);
+      const last = own.toSorted((a, b) => (a.last_at < b.last_at ? 1 : -1))[0];
+      return {
+        reason,
+        events: sum("events"),
+        refused: sum("refused"),
+        lastAt: last?.last_at ?? "",
+        lastAddress: last?.last_address ?? null,
+        policies: own.toSorted((a, b) => Number(a.policy_id === null) - Number(b.policy_id === null)),
+      };
+    })
+    .sort((a, b) => b.refused - a.refused || (a.reason < b.reason ? -1 : 1));
+
+/** Returns the address of the audit events of a reason, of one policy if it is given, in the time of the report. */
+export const refusalEventsPath = (
+  { since, generated_at: until }: { since: string; generated_at: string },
+  { reason, policyId }: { reason: string; policyId?: string },
+): string =>
+  `/audit?${new URLSearchParams({
+    action: "collector.enroll",
+    outcome: "failure",
+    reason,
+    since,
+    until,
+    ...(policyId === undefined ? {} : { q: policyId }),
+  })}`;
+
+/** Returns a reason's code in words. */
+export const reasonWords = (reason: string): string =>
+  reason === "" ? "no reason recorded" : reason.replaceAll("_", " ");

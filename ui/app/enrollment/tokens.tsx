@@ -1,0 +1,179 @@
+import { createMemo, Match, Show, Switch } from "solid-js";
+import { type ListedToken, TokenPage } from "../../../proto/operator/enrollment.ts";
+import { createReport } from "../api/create-report.ts";
+import { OldNotice } from "../design/freshness.tsx";
+import { Icon } from "../design/icon.tsx";
+import { ListPager } from "../design/list-pager.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { Time } from "../design/time.tsx";
+import { formatUntil, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { type EnrollmentView, tokensPath, tokenWords, usesOf } from "./enrollment-view.ts";
+
+const pageRows = 50;
+const listPath = "/api/core/collector/tokens";
+
+/** The tokens of all policies under the filter of the address, newest first. */
+export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
+  const { api } = usePageContext();
+  const report = createReport({
+    api,
+    schema: TokenPage,
+    path: createMemo(() => {
+      const { tokens, tokenCursor } = props.view;
+      const params = new URLSearchParams([...tokens, ["limit", String(pageRows)]]);
+      if (tokenCursor !== undefined) params.set("cursor", tokenCursor);
+      return `${listPath}?${params}`;
+    }),
+    intervalMs: 15_000,
+    paused: () => props.paused,
+  });
+  const page = () => report.answer()?.value;
+  const asOf = () => report.answer()?.at ?? 0;
+  const pathOf = (cursor?: string) => {
+    const params = new URLSearchParams(props.view.tokens);
+    if (cursor !== undefined) params.set("cursor", cursor);
+    return `/enrollment${params.size === 0 ? "" : `?${params}`}#tokens`;
+  };
+  const columns: readonly RecordColumn<ListedToken>[] = [
+    {
+      name: "Token",
+      cell: (token) => (
+        <>
+          <code>{token.token_prefix}…</code>
+          <Show when={token.description}>{(text) => <span class="second-line">{plainText(text())}</span>}</Show>
+        </>
+      ),
+    },
+    {
+      name: "State",
+      cell: (token) => (
+        <span class="token-state" data-state={token.state}>
+          {tokenWords[token.state]}
+        </span>
+      ),
+    },
+    {
+      name: "Policy",
+      cell: (token) => <a href={tokensPath({ policy_id: token.policy_id })}>{plainText(token.policy_name)}</a>,
+    },
+    {
+      name: "Uses",
+      isNumber: true,
+      cell: (token) => (
+        <Show when={token.use_count > 0} fallback={<span class="quiet">{usesOf(0, token.max_uses)}</span>}>
+          <a href={usesPath(token)}>{usesOf(token.use_count, token.max_uses)}</a>
+        </Show>
+      ),
+    },
+    {
+      name: "Expires",
+      cell: (token) => (
+        <>
+          <Time at={token.expires_at} asOf={asOf()} />
+          <span class="second-line">
+            {Date.parse(token.expires_at) <= asOf() ? "expired " : ""}
+            {formatUntil(token.expires_at, asOf())}
+          </span>
+        </>
+      ),
+    },
+    {
+      name: "Last use",
+      cell: (token) => (
+        <Show when={token.last_used_at} fallback={<span class="quiet">never</span>}>
+          {(at) => (
+            <>
+              <Time at={at()} asOf={asOf()} />
+              <span class="second-line">{token.last_used_address}</span>
+            </>
+          )}
+        </Show>
+      ),
+    },
+    {
+      name: "Created",
+      cell: (token) => (
+        <>
+          <Time at={token.created_at} asOf={asOf()} />
+          <span class="second-line">{token.created_by_email ?? token.created_by}</span>
+        </>
+      ),
+    },
+    {
+      name: "Refusals",
+      cell: (token) => (
+        <a
+          href={`/audit?${new URLSearchParams({ action: "collector.enroll", outcome: "failure", target: token.id })}`}
+          aria-label={`Refusals of the token ${token.token_prefix}`}
+        >
+          in the audit log
+        </a>
+      ),
+    },
+  ];
+  return (
+    <>
+      <OldNotice report={report} what="These tokens are" paused={props.paused} />
+      <Switch
+        fallback={
+          <p class="page-loading" role="status">
+            Loading
+          </p>
+        }
+      >
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure title={<p>The tokens could not be loaded.</p>} problem={problem()} onRetry={report.refresh}>
+              <a class="button" href="/enrollment">
+                Show all tokens
+              </a>
+            </LoadFailure>
+          )}
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <>
+              <div class="page-tools">
+                <ListPager
+                  label="Pages of tokens"
+                  rows={known().items.length}
+                  isContinued={props.view.tokenCursor !== undefined}
+                  firstPath={pathOf()}
+                  nextPath={known().next_cursor === null ? undefined : pathOf(known().next_cursor ?? undefined)}
+                  noun="tokens"
+                />
+                <a
+                  class="button"
+                  href={`${listPath}/export.csv${props.view.tokens.size === 0 ? "" : `?${props.view.tokens}`}`}
+                  download=""
+                >
+                  <Icon name="export" /> CSV of the tokens
+                </a>
+              </div>
+              <Show
+                when={known().items.length > 0}
+                fallback={
+                  <p class="quiet">
+                    {props.view.tokens.size === 0
+                      ? "No token has been created. An administrator creates one through the API."
+                      : "No token matches."}
+                  </p>
+                }
+              >
+                <div class="shown" data-shown={report.phase()}>
+                  <RecordTable label="Bootstrap tokens, newest first" columns={columns} rows={known().items} />
+                </div>
+              </Show>
+            </>
+          )}
+        </Match>
+      </Switch>
+    </>
+  );
+};
+
+/** The enrollments that used a token, which their events name in their details. */
+const usesPath = ({ id, created_at: since }: ListedToken): string =>
+  `/audit?${new URLSearchParams({ action: "collector.enroll", outcome: "success", since, q: id })}`;
