@@ -8,9 +8,9 @@ import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
-import { Time } from "../design/time.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { Time } from "../shell/time.tsx";
 
 const pageRows = 25;
 

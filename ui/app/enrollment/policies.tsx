@@ -6,9 +6,9 @@ import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
-import { Time } from "../design/time.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { Time } from "../shell/time.tsx";
 import {
   type EnrollmentView,
   policyRules,

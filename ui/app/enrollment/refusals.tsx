@@ -2,8 +2,8 @@ import { For, Show } from "solid-js";
 import type { EnrollmentReport } from "../../../proto/operator/enrollment.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
-import { Time } from "../design/time.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { Time } from "../shell/time.tsx";
 import { type RefusalReason, reasonWords, refusalEventsPath, refusalReasons } from "./enrollment-view.ts";
 
 /** The enrollments that core rejected in the last day, by reason and policy, each with its audit events. */
