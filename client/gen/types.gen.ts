@@ -3919,6 +3919,10 @@ export type ListAuditEventsData = {
          */
         target?: string;
         outcome?: 'success' | 'failure';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        reason?: string;
         within_seconds?: number;
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
@@ -4106,6 +4110,10 @@ export type ExportAuditEventsData = {
          */
         target?: string;
         outcome?: 'success' | 'failure';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        reason?: string;
         within_seconds?: number;
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
@@ -4191,6 +4199,10 @@ export type ExportAuditEventLinesData = {
          */
         target?: string;
         outcome?: 'success' | 'failure';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        reason?: string;
         within_seconds?: number;
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z

@@ -19,6 +19,8 @@ export interface AuditFilter {
   /** Events on any of these targets, or by any of these actors. */
   about?: AuditSubject;
   outcome?: "success" | "failure";
+  /** Exactly this reason. */
+  reason?: string;
   since?: Date;
   until?: Date;
   /** A substring of actor, target, reason, address, request or details, in any case. */
@@ -156,7 +158,8 @@ const rangeOf = ({ since, until }: AuditFilter, after: string | null): IdRange =
 };
 
 /** Returns the conditions of a filter without `about`, which always decides the streams. */
-const conditionsOf = ({ actions, actor, outcome, since, until }: AuditFilter): (SQL | undefined)[] => [
+const conditionsOf = ({ actions, actor, outcome, reason, since, until }: AuditFilter): (SQL | undefined)[] => [
+  reason === undefined ? undefined : eq(auditEvent.reason, reason),
   actions && inArray(auditEvent.action, [...actions]),
   actor === undefined ? undefined : or(eq(auditEvent.actorId, actor), eq(auditEvent.actorDisplay, actor)),
   // Written as a literal, so that the planner recognises the partial index.

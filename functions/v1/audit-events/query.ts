@@ -29,6 +29,7 @@ export const auditFilterFields = {
   actor: v.optional(Identifier(2048)),
   target: v.optional(Identifier(2048)),
   outcome: v.optional(v.picklist(auditOutcomes, "must be success or failure")),
+  reason: v.optional(Identifier(256)),
   within_seconds: v.optional(QueryInteger(1, filterSecondsMax)),
   since: v.optional(at),
   until: v.optional(at),
@@ -40,7 +41,7 @@ type AuditFilterQuery = v.InferOutput<v.ObjectSchema<typeof auditFilterFields, u
 
 /** Returns the filter of parsed query fields at `now`. */
 export const auditQueryOf = (query: AuditFilterQuery, now: number): AuditQuery => {
-  const { action, actor, target, outcome, within_seconds: within, until, q } = query;
+  const { action, actor, target, outcome, reason, within_seconds: within, until, q } = query;
   const times = [...(query.since ? [query.since.getTime()] : []), ...(within ? [now - within * 1000] : [])];
   const since = times.length > 0 ? new Date(Math.max(...times)) : undefined;
   return {
@@ -48,6 +49,7 @@ export const auditQueryOf = (query: AuditFilterQuery, now: number): AuditQuery =
     ...(actor ? { actor } : {}),
     ...(target ? { target } : {}),
     ...(outcome ? { outcome } : {}),
+    ...(reason ? { reason } : {}),
     ...(since ? { since } : {}),
     ...(until ? { until } : {}),
     ...(q ? { text: q } : {}),

@@ -34,8 +34,8 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
   // Decided once: a field that is being typed in does not vanish.
   const isWide = matchMedia("(min-width: 721px)").matches;
   const hasFields = () => {
-    const { actor, target, text, outcome, since, until } = props.view;
-    return [actor, target, text, outcome, since, until].some((part) => part !== undefined);
+    const { actor, target, reason, text, outcome, since, until } = props.view;
+    return [actor, target, reason, text, outcome, since, until].some((part) => part !== undefined);
   };
   const isFiltered = () => Object.keys(changeView(props.view, {})).length > 1 || props.view.actions.length > 0;
   return (
@@ -131,6 +131,12 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
             hint="Host, serial, config, policy"
             value={props.view.target}
             onChange={(target) => change({ target })}
+          />
+          <TextField
+            name="Reason"
+            hint="Exactly, such as token_expired"
+            value={props.view.reason}
+            onChange={(reason) => change({ reason })}
           />
           <TextField
             name="Text"

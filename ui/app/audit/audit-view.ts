@@ -6,6 +6,8 @@ export interface AuditView {
   readonly actor?: string;
   readonly target?: string;
   readonly outcome?: (typeof auditOutcomes)[number];
+  /** Exactly this reason. */
+  readonly reason?: string;
   /** Events of the last seconds before the request. */
   readonly withinSeconds?: number;
   /** RFC 3339. */
@@ -20,7 +22,14 @@ export interface ViewFault {
   parameter: string;
 }
 
-const textParameters = { actor: "actor", target: "target", q: "text", since: "since", until: "until" } as const;
+const textParameters = {
+  actor: "actor",
+  target: "target",
+  reason: "reason",
+  q: "text",
+  since: "since",
+  until: "until",
+} as const;
 const known = new Set([...Object.keys(textParameters), "action", "outcome", "within_seconds", "cursor", "chat"]);
 const instant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/;
 

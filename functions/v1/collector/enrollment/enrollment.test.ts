@@ -96,6 +96,20 @@ describe("GET /v1/collector/enrollment", () => {
       ]),
     );
     expect(refusals.reduce((sum, { refused }) => sum + refused, 0)).toBe(5);
+    for (const [reason, groups] of byReason) {
+      const query = new URLSearchParams({
+        action: "collector.enroll",
+        outcome: "failure",
+        reason,
+        since,
+        until: generated_at,
+      });
+      const events = async (more = "") =>
+        (await get<{ items: object[] }>(`/v1/audit-events?${query}${more}`)).items.length;
+      expect(await events()).toBe(groups.reduce((sum, group) => sum + group.events, 0));
+      for (const { policy_id, events: own } of groups)
+        if (policy_id !== null) expect(await events(`&q=${policy_id}`)).toBe(own);
+    }
     expect(Date.parse(generated_at) - Date.parse(since)).toBe(86_400_000);
     await test.clock.advance(86_400_000);
     expect((await get<EnrollmentReport>("/v1/collector/enrollment")).refusals).toEqual([]);
