@@ -174,7 +174,11 @@ export const Fleet = () => {
             view={view()}
             counts={facets.current()?.exports}
           />
-          <PreferencesMenu preferences={preferences()} onChange={setPreferences} />
+          <PreferencesMenu
+            preferences={preferences()}
+            labelKeys={facets.answer()?.value.labels.map(({ key }) => key) ?? []}
+            onChange={setPreferences}
+          />
           <ShortcutHelp
             ref={(dialog) => {
               helpDialog = dialog;

@@ -1,4 +1,5 @@
 import { Index, type JSX, Show } from "solid-js";
+import { filterToParams } from "../../../../proto/fleet-health/filter.ts";
 import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
@@ -77,6 +78,23 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
               </Index>
             </ol>
           </Show>
+        </Section>
+      </Show>
+
+      {/* The page of a host shows them at its top. */}
+      <Show when={!props.withoutTimeline && Object.keys(item().labels).length > 0}>
+        <Section title="Labels">
+          <ul class="labels">
+            <Index each={Object.entries(item().labels)}>
+              {(label) => (
+                <li>
+                  <a href={labelPath(label()[0], label()[1])} title="Hosts with this label">
+                    {label()[0]}: {label()[1]}
+                  </a>
+                </li>
+              )}
+            </Index>
+          </ul>
         </Section>
       </Show>
 
@@ -188,6 +206,9 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
 
 const isForwardingWell = ({ forwarding }: FleetHealthRow): boolean =>
   forwarding !== "stopped" && forwarding !== "never";
+
+/** The address of the hosts with a label. */
+const labelPath = (key: string, value: string): string => `/fleet?${filterToParams({ label: [`${key}:${value}`] })}`;
 
 const Section = (props: { title: string; note?: string; children: JSX.Element }) => (
   <section class="drawer-section">

@@ -43,7 +43,12 @@ export const FleetTable = (props: {
   };
   return (
     // A region that scrolls must be reachable by keyboard (WCAG 2.1.1).
-    <section class="fleet-scroll" aria-label="Collectors" tabindex="0">
+    <section
+      class="fleet-scroll"
+      data-labels={props.preferences.labels.length > 0 ? "" : undefined}
+      aria-label="Collectors"
+      tabindex="0"
+    >
       <table
         class="fleet-table"
         data-density={props.preferences.density}
@@ -81,15 +86,34 @@ export const FleetTable = (props: {
                 </th>
               )}
             </For>
+            <For each={props.preferences.labels}>
+              {(key) => (
+                <th scope="col" class={cut(key, 14, "column-label")} title={`label ${key}`}>
+                  {key}
+                  <span class="column-detail">label</span>
+                </th>
+              )}
+            </For>
           </tr>
         </thead>
-        <Show when={props.rows} fallback={<Skeleton columns={shownColumns()} />}>
+        <Show
+          when={props.rows}
+          fallback={
+            <Skeleton columns={[...shownColumns(), ...props.preferences.labels.map(() => ({ name: "label" }))]} />
+          }
+        >
           {(rows) => (
             // biome-ignore lint/a11y/useKeyWithClickEvents: the row's link does the same by keyboard
             <tbody ref={drawAhead} onClick={openRow}>
               <For each={rows()}>
                 {(row) => (
-                  <Row row={row.view()} href={props.hrefOfRow(row.id)} current={isCurrent(row.id)} wide={wide()} />
+                  <Row
+                    row={row.view()}
+                    href={props.hrefOfRow(row.id)}
+                    current={isCurrent(row.id)}
+                    wide={wide()}
+                    labels={props.preferences.labels}
+                  />
                 )}
               </For>
             </tbody>
@@ -126,7 +150,7 @@ const cut = (text: string, fits: number, name: string): string => (text.length >
  * One collector. Its link opens the drawer; the table handles clicks elsewhere on the row. Style alone hides columns, nothing here ticks,
  * and texts are properties of one template: two hundred rows cost no more than their elements, and an update compares their texts once.
  */
-const Row = (props: { row: RowView; href: string; current: boolean; wide: boolean }) => (
+const Row = (props: { row: RowView; href: string; current: boolean; wide: boolean; labels: readonly string[] }) => (
   <tr
     data-id={props.row.id}
     data-calm={props.row.calm ? "" : undefined}
@@ -208,5 +232,11 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
         <bdi title={props.row.hostname}>{props.row.hostname}</bdi>
       </td>
     </Show>
+    <For each={props.labels}>
+      {(key) => {
+        const value = () => props.row.labels[key] ?? "";
+        return <td class={cut(value(), 14, "column-label")} title={value()} textContent={value()} />;
+      }}
+    </For>
   </tr>
 );

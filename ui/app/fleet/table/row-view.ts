@@ -1,5 +1,6 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { type Drift, type FleetState, severityOf } from "../../../../proto/fleet-health/vocabulary.ts";
+import type { Labels } from "../../../../proto/labels.ts";
 import { evidenceParts } from "../../format/evidence.ts";
 import {
   formatAgo,
@@ -71,6 +72,8 @@ export interface RowView {
   version: string;
   versionTone: Tone;
   platform: string;
+  /** By key. */
+  labels: Labels;
 }
 
 /** Drift in words. */
@@ -121,6 +124,7 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone): RowVi
     version: plainName(row.version),
     versionTone: row.conditions.some(({ state }) => state === "unsupported_version") ? "warn" : "quiet",
     platform: plainName(row.platform),
+    labels: row.labels,
   };
 };
 

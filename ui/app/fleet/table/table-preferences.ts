@@ -1,6 +1,7 @@
 import { type Accessor, createSignal } from "solid-js";
 import * as v from "valibot";
 import type { FleetSort } from "../../../../proto/fleet-health/vocabulary.ts";
+import { isLabelKey } from "../../../../proto/labels.ts";
 import { readStoredText, storeText } from "../../browser/stored-text.ts";
 
 interface Column {
@@ -35,10 +36,15 @@ export interface TablePreferences {
   readonly hidden: readonly ColumnName[];
   /** Two lines a row, or one. */
   readonly density: "comfortable" | "compact";
+  /** The keys of the labels that have a column, at most `labelColumnsMax`. */
+  readonly labels: readonly string[];
 }
 
-/** All columns, two lines a row. */
-export const defaultPreferences: TablePreferences = { hidden: [], density: "comfortable" };
+/** The most labels with a column of their own. */
+export const labelColumnsMax = 6;
+
+/** All columns but those of labels, two lines a row. */
+export const defaultPreferences: TablePreferences = { hidden: [], density: "comfortable", labels: [] };
 
 const Stored = v.pipe(
   v.string(),
@@ -46,22 +52,31 @@ const Stored = v.pipe(
   v.object({
     hidden: v.fallback(v.array(v.unknown()), []),
     density: v.fallback(v.picklist(["comfortable", "compact"]), defaultPreferences.density),
+    labels: v.fallback(v.array(v.pipe(v.string(), v.check(isLabelKey))), []),
   }),
 );
 
 /** Parses stored preferences; missing or invalid parts are as by default. */
 export const parsePreferences = (text: string | null): TablePreferences => {
   const { success, output } = v.safeParse(Stored, text);
-  return success ? { ...output, hidden: hideable(output.hidden) } : defaultPreferences;
+  if (!success) return defaultPreferences;
+  const labels = [...new Set(output.labels)].slice(0, labelColumnsMax);
+  return { ...output, hidden: hideable(output.hidden), labels };
 };
 
 const hideable = (names: readonly unknown[]): ColumnName[] =>
   columns.map(({ name }) => name).filter((name) => name !== "device" && names.includes(name));
 
 /** Shows or hides a column. */
-export const toggleColumn = ({ hidden, density }: TablePreferences, name: ColumnName): TablePreferences => ({
+export const toggleColumn = ({ hidden, ...others }: TablePreferences, name: ColumnName): TablePreferences => ({
+  ...others,
   hidden: hideable(hidden.includes(name) ? hidden.filter((one) => one !== name) : [...hidden, name]),
-  density,
+});
+
+/** Shows or hides the column of a label; does nothing when `labelColumnsMax` are shown. */
+export const toggleLabel = ({ labels, ...others }: TablePreferences, key: string): TablePreferences => ({
+  ...others,
+  labels: labels.includes(key) ? labels.filter((one) => one !== key) : [...labels, key].slice(0, labelColumnsMax),
 });
 
 const storageKey = "fleet-table";

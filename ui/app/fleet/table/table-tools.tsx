@@ -7,7 +7,7 @@ import { Icon } from "../../design/icon.tsx";
 import { formatCount, formatCountOf } from "../../format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";
 import { exportPath, type FleetView, pageRows, viewPath, withFilter, withPage } from "../view/view-state.ts";
-import { columns, type TablePreferences, toggleColumn } from "./table-preferences.ts";
+import { columns, labelColumnsMax, type TablePreferences, toggleColumn, toggleLabel } from "./table-preferences.ts";
 
 /** The range of rows on this page, and links to the pages before and after. */
 export const Pager = (props: {
@@ -117,9 +117,11 @@ export const ExportMenu = (props: {
   );
 };
 
-/** The menu of the table preferences: density and columns. */
+/** The menu of the table preferences: density, columns, and a column for each label of the fleet. */
 export const PreferencesMenu = (props: {
   preferences: TablePreferences;
+  /** The keys of the fleet's labels, the most frequent first. */
+  labelKeys: readonly string[];
   onChange: (preferences: TablePreferences) => void;
 }) => (
   <>
@@ -158,6 +160,33 @@ export const PreferencesMenu = (props: {
           )}
         </For>
       </fieldset>
+      <Show when={labelKeysOf(props).length > 0}>
+        <fieldset class="menu-labels">
+          <legend>
+            Labels{props.preferences.labels.length === labelColumnsMax ? `, at most ${labelColumnsMax}` : ""}
+          </legend>
+          <For each={labelKeysOf(props)}>
+            {(key) => (
+              <label>
+                <input
+                  type="checkbox"
+                  checked={props.preferences.labels.includes(key)}
+                  disabled={
+                    props.preferences.labels.length === labelColumnsMax && !props.preferences.labels.includes(key)
+                  }
+                  onChange={() => props.onChange(toggleLabel(props.preferences, key))}
+                />
+                {key}
+              </label>
+            )}
+          </For>
+        </fieldset>
+      </Show>
     </div>
   </>
 );
+
+/** The keys to choose from: those of the fleet, and chosen ones that no host under the filters has. */
+const labelKeysOf = (props: { labelKeys: readonly string[]; preferences: TablePreferences }): string[] => [
+  ...new Set([...props.labelKeys, ...props.preferences.labels]),
+];
