@@ -59,6 +59,8 @@ const meanings: Record<string, (row: FleetHealthRow, value: string) => boolean> 
   platform: (row, platform) => row.platform === platform,
   version: (row, version) => row.version === version,
   not_version: (row, version) => row.version !== version,
+  label: (row, pair) => hasLabel(row, pair),
+  not_label: (row, pair) => !hasLabel(row, pair),
   drift: (row, drift) => row.config.drift === drift,
   desired_config: (row, hash) => row.config.desired_config_hash?.startsWith(hash) ?? false,
   running_config: (row, hash) => row.config.running_config_hash?.startsWith(hash) ?? false,
@@ -95,6 +97,11 @@ const exported: Record<string, (row: FleetHealthRow) => boolean> = {
   renewal_failures: (row) => has(row, "renewal_failed"),
   config_drift: (row) => ["drifted", "on_last_known_good"].includes(row.config.drift),
 };
+/** `env:prod`, or `env:*` for any value. */
+const hasLabel = ({ labels }: FleetHealthRow, pair: string): boolean => {
+  const [key = "", value] = pair.split(":");
+  return value === "*" ? labels[key] !== undefined : labels[key] === value;
+};
 const matches = (row: FleetHealthRow, { state, ...rest }: Filter) =>
   (state === undefined || state.includes(row.state)) &&
   Object.entries(rest).every(([name, value]) => meanings[name]?.(row, String(value)) ?? true);
@@ -127,6 +134,8 @@ const values: Record<string, fc.Arbitrary<string | readonly string[]>> = {
   platform: fc.constantFrom("linux/amd64", "darwin/arm64"),
   version: fc.constantFrom("1.4.0", "1.11.0", "latest"),
   not_version: fc.constantFrom("1.4.0", "latest"),
+  label: fc.constantFrom("env:prod", "team:web", "region:*", "env:none"),
+  not_label: fc.constantFrom("env:prod", "team:*", "none:*"),
   drift: fc.constantFrom(...driftKinds),
   desired_config: fc.constantFrom(...hashes),
   running_config: fc.constantFrom(...hashes),
@@ -201,6 +210,13 @@ describe("under any filter", () => {
           expect(count).toBe(walked.filter((row) => row.version === version).length);
         for (const each of drift)
           expect(each.count).toBe(walked.filter((row) => row.config.drift === each.drift).length);
+        for (const { key, count, values, values_other: others } of facets.labels) {
+          expect(count).toBe(walked.filter((row) => row.labels[key] !== undefined).length);
+          expect(sum(values) + others).toBe(count);
+          for (const { value, count: hosts } of values)
+            expect(hosts).toBe(walked.filter((row) => row.labels[key] === value).length);
+        }
+        expect(facets.labels.length).toBe(new Set(walked.flatMap((row) => Object.keys(row.labels))).size);
         expect(expiry.expired).toBe(walked.filter((row) => later(row) <= now).length);
 
         for (const kind of exportKinds) {
