@@ -142,7 +142,9 @@ describe("the page of a host", () => {
     expect(await entry.textContent()).toContain(web.core.people.admin.email);
     const certificates = page.getByRole("table", { name: "Certificates" });
     await certificates.getByRole("cell", { name: /^revoked since/ }).waitFor();
-    await page.getByRole("region", { name: "Config history" }).getByText("assigned the config").waitFor();
+    const configs = page.getByRole("region", { name: "Config history" });
+    await configs.getByText("assigned the config").waitFor();
+    await configs.getByText("The host has not reported its config.").waitFor();
     expect(messages).toEqual([]);
     await page.context().close();
   });
