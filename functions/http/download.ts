@@ -31,7 +31,7 @@ export const downloadName = (
   at: Date,
   extension: string,
 ): string => {
-  const plain = (text: string) => text.replaceAll(/[^A-Za-z0-9.]+/g, "-").replaceAll(/^[-.]+|[-.]+$/g, "");
+  const plain = (text: string) => text.replaceAll(/[^A-Za-z0-9.]+/g, "-").replaceAll(/^[-.]+|(?<![-.])[-.]+$/g, "");
   const filters = Object.entries(asked)
     .filter(([, value]) => value !== undefined)
     .map(([parameter, value]) => `_${plain(`${parameter} ${[value].flat().join(" ")}`)}`)
