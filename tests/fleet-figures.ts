@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { exportFilters } from "../proto/fleet-health/export-filters.ts";
 import type { FleetFacets } from "../proto/fleet-health/facets.ts";
-import type { FleetFilter } from "../proto/fleet-health/filter.ts";
+import { changeFilter, type FleetFilter } from "../proto/fleet-health/filter.ts";
 import { narrowFilter } from "../proto/fleet-health/narrow-filter.ts";
 import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
 import {
@@ -37,6 +37,11 @@ export const figuresOf = (
       count: summary[figure.count],
       filter: filterOfFigure(filter, figure),
     })),
+    {
+      name: "needs attention",
+      count: summary.needs_attention,
+      filter: narrowFilter(changeFilter(filter, { states: undefined }), { attention: ["needed"] }),
+    },
     ...fleetStates.map((state) => ({
       name: state,
       count: summary.by_state[state] ?? 0,
