@@ -23,6 +23,8 @@ import {
 } from "./chat-config.ts";
 import { type DirectoryConfig, directoryConfigOf, directoryFaults, directoryVariables } from "./directory-config.ts";
 
+import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
+
 /** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
 export interface IngestConfig {
   host: string;
@@ -53,6 +55,8 @@ export interface CoreConfig {
   /** Accepted beside `authTokenSecret`, and signs nothing: the previous secret, or the next one. */
   authTokenSecretPrevious: Secret | null;
   directory: DirectoryConfig;
+  /** Whose tokens workloads exchange; empty: none. */
+  workloadIssuers: readonly WorkloadIssuer[];
   ops: { bearerToken: Secret | null; trustLoopback: boolean };
   /** Null: the community edition. */
   license: { token: Secret; publicKeyFile: string } | null;
@@ -99,6 +103,7 @@ export const coreVariables = {
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
   SVC_AUTH_TOKEN_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
   ...directoryVariables,
+  ...workloadVariables,
   SVC_OPS_BEARER_TOKEN: v.optional(SecretVariable),
   SVC_TRUST_LOOPBACK_OPS: v.optional(BooleanVariable, "false"),
   SVC_LICENSE: v.optional(SecretVariable),
@@ -164,6 +169,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
   const signer = signerConfig(resolved, faults);
   directoryFaults(resolved, faults);
+  const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
   ingestFaults(resolved, faults);
   chatFaults(resolved, faults);
   if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
@@ -178,6 +184,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
     authTokenSecretPrevious: values.SVC_AUTH_TOKEN_SECRET_PREVIOUS ?? null,
     directory: directoryConfigOf(values),
+    workloadIssuers,
     ops: { bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null, trustLoopback: values.SVC_TRUST_LOOPBACK_OPS },
     license: values.SVC_LICENSE
       ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }

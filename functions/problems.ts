@@ -66,6 +66,7 @@ export const problemCatalog = {
   slow_down: entry("malformed", "retry", "The program asks too often; wait five seconds longer"),
   access_denied: entry("malformed", "stop", "The person has refused"),
   expired_token: entry("malformed", "fix_request", "The code has expired; sign in again"),
+  issuer_unavailable: entry("bad_gateway", "retry", "The keys of the token's issuer cannot be read"),
   too_many_sign_ins: entry("throttled", "retry", "Too many devices wait for a sign-in"),
   // Enrollment.
   policy_name_taken: entry("conflict", "fix_request", "Another policy has this name"),

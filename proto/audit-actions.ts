@@ -26,6 +26,8 @@ export const auditActions = [
   "operator_session.create",
   "operator_session.refuse",
   "operator_session.revoke",
+  "workload.exchange",
+  "workload.refuse",
   "directory.sync",
   "directory.refuse",
 ] as const;

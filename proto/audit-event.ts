@@ -4,7 +4,7 @@ import { Id, IsoTimestamp } from "./values.ts";
 const TextOrNull = v.nullable(v.string());
 
 /** The kinds of actor of an audit event. */
-export const actorTypes = ["operator", "collector", "system"] as const;
+export const actorTypes = ["operator", "workload", "collector", "system"] as const;
 
 /** The outcomes of an audit event. */
 export const auditOutcomes = ["success", "failure"] as const;

@@ -117,6 +117,11 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     rejects: { root: "must be an email address" },
   },
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: text(undefined, "/run/directory.json"),
+  SVC_WORKLOAD_ISSUERS_FILE: {
+    unset: undefined,
+    accepts: {},
+    rejects: { "/run/workloads.yaml": "must be a mapping" },
+  },
   SVC_DIRECTORY_FILE: text(undefined, "/run/directory.yaml"),
   SVC_DIRECTORY_SYNC_INTERVAL: duration(3600, 60),
   SVC_DIRECTORY_API_URL: confidentialUrl,

@@ -88,6 +88,8 @@ export interface TestCoreOptions {
   env?: Environment;
   /** Start of the clock, in milliseconds since the epoch; by default noon of a fixed day. */
   now?: number;
+  /** The files that variables name, by path. */
+  files?: Readonly<Record<string, string>>;
   /** Dependencies in place of the usual ones. */
   core?: Partial<Core>;
   /** Wraps the signer. */
@@ -118,8 +120,10 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const log = createTestLog();
   const { observe, observations } = createTestObserver();
   const env = { ...usualEnvironment, SVC_DATABASE_URL: database.url, ...options.env };
-  const { config } = parseCoreConfig(env, () => {
-    throw new Error("test cores read no files");
+  const { config } = parseCoreConfig(env, (path) => {
+    const content = options.files?.[path];
+    if (content === undefined) throw new Error("test cores read no other files");
+    return content;
   });
   const cryptography = createNodeCryptography();
   const ca = await createTestCa();

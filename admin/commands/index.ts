@@ -6,7 +6,10 @@ import type { Commands } from "../terminal/command.ts";
 export const declareCommands = ({ add }: Commands): void => {
   add("login", {
     summary: "Sign in: in the browser of this machine, or with --device on another one",
-    options: [new Option("--device", "show a code to type at another machine's browser")],
+    options: [
+      new Option("--device", "show a code to type at another machine's browser"),
+      new Option("--workload <file>", "in a job: exchange the OpenID Connect token in this file").conflicts("device"),
+    ],
     load: async () => (await import("./session.ts")).login,
   });
   add("logout", {

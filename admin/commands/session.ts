@@ -1,15 +1,22 @@
 import { items, listOperatorSessions, revokeOperatorSession, whoami } from "../../client/index.ts";
 import { signInByBrowser } from "../sign-in/browser.ts";
 import { signInByDevice } from "../sign-in/device.ts";
+import { signInWorkload } from "../sign-in/workload.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect, fleetUrl } from "../terminal/connect.ts";
 import { type Column, printRecord, printRows } from "../terminal/output.ts";
 import { deleteSession, readSession, sessionPath, writeSession } from "../terminal/session-file.ts";
 
 /** `svc-admin login`: stores a token of an hour in a file that only the person may read. */
-export const login: Action<{ device?: boolean }> = async (terminal, { url: given, device }) => {
+export const login: Action<{ device?: boolean; workload?: string }> = async (
+  terminal,
+  { url: given, device, workload },
+) => {
   const url = fleetUrl(terminal, given);
-  const token = await (device === true ? signInByDevice : signInByBrowser)(terminal, url);
+  const token =
+    workload === undefined
+      ? await (device === true ? signInByDevice : signInByBrowser)(terminal, url)
+      : await signInWorkload(terminal, url, workload);
   const expiresAt = new Date(terminal.clock.now() + token.expires_in * 1000).toISOString();
   const { access_token, session_id } = token;
   writeSession(sessionPath(terminal.env), { url, access_token, session_id, expires_at: expiresAt });
@@ -29,6 +36,11 @@ export const logout: Action<object> = async (terminal) => {
   deleteSession(path);
   const { connectFleet } = await import("../../client/connect.ts");
   const client = connectFleet({ baseUrl: session.url, bearer: session.access_token, fetch: terminal.fetch });
+  // A workload has no session to end: its token expires by itself.
+  if (session.session_id === null) {
+    terminal.err.write("Signed out here; the token expires by itself.\n");
+    return undefined;
+  }
   const { error } = await revokeOperatorSession({ client, path: { id: session.session_id } });
   // 401: the session had ended before.
   if (error === undefined || error.code === "unauthenticated") terminal.err.write("Signed out.\n");

@@ -2,12 +2,24 @@ import * as v from "valibot";
 import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 
-const Token = v.object({ access_token: v.string(), expires_in: v.number(), session_id: v.string() });
+const Token = v.object({
+  access_token: v.string(),
+  expires_in: v.number(),
+  /** Null for a workload. */
+  session_id: v.optional(v.nullable(v.string()), null),
+});
 
 /** A token of a new session. */
 export type Token = v.InferOutput<typeof Token>;
 
-const Refusal = v.object({ error: v.string(), error_description: v.optional(v.string(), "") });
+/** RFC 6749, 5.2, or a problem document of core. */
+const Refusal = v.union([
+  v.object({ error: v.string(), error_description: v.optional(v.string(), "") }),
+  v.pipe(
+    v.object({ code: v.string(), detail: v.string() }),
+    v.transform(({ code, detail }) => ({ error: code, error_description: detail })),
+  ),
+]);
 
 /** The result of a request to web's OAuth endpoints: parsed JSON, or the error of RFC 6749, 5.2. */
 export type OAuthAnswer<Value> = { value: Value } | { error: string; description: string };
@@ -38,6 +50,23 @@ export const postForm = async <Schema extends v.GenericSchema>(
   if (!refusal.success) throw unreachable(`the server at this address is no fleet (status ${response.status})`);
   return { error: refusal.output.error, description: refusal.output.error_description };
 };
+
+/** Exchanges the token of a workload's platform (RFC 8693). */
+export const exchange = (
+  terminal: Pick<Terminal, "fetch" | "signal">,
+  url: string,
+  subjectToken: string,
+): Promise<OAuthAnswer<Token>> =>
+  postForm(
+    terminal,
+    `${url}/v1/operator/token-exchange`,
+    {
+      grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+      subject_token: subjectToken,
+      subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
+    },
+    Token,
+  );
 
 /** Redeems a code for a token. */
 export const redeem = (

@@ -9,7 +9,8 @@ const StoredSession = v.object({
   access_token: v.string(),
   /** RFC 3339. */
   expires_at: v.string(),
-  session_id: v.string(),
+  /** Null for a workload. */
+  session_id: v.nullable(v.string()),
 });
 
 /** The session of `svc-admin login`. */

@@ -834,6 +834,89 @@ export type CreateSessionTokenResponses = {
 
 export type CreateSessionTokenResponse = CreateSessionTokenResponses[keyof CreateSessionTokenResponses];
 
+export type ExchangeTokenData = {
+    body: {
+        grant_type: 'urn:ietf:params:oauth:grant-type:token-exchange';
+        subject_token: string;
+        subject_token_type: 'urn:ietf:params:oauth:token-type:jwt' | 'urn:ietf:params:oauth:token-type:id_token';
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/operator/token-exchange';
+};
+
+export type ExchangeTokenErrors = {
+    /**
+     * `invalid_grant`: The code or its verifier is not valid; sign in again. `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'invalid_grant' | 'malformed_json';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `throttled`: Too many failed enrollments from this address
+     */
+    429: Problem & {
+        code?: 'throttled';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `issuer_unavailable`: The keys of the token's issuer cannot be read
+     */
+    502: Problem & {
+        code?: 'issuer_unavailable';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExchangeTokenError = ExchangeTokenErrors[keyof ExchangeTokenErrors];
+
+export type ExchangeTokenResponses = {
+    /**
+     * The token; its scopes are those of the issuers' file at each request
+     */
+    200: {
+        access_token: string;
+        issued_token_type: 'urn:ietf:params:oauth:token-type:access_token';
+        token_type: 'Bearer';
+        expires_in: number;
+        scope: string;
+    };
+};
+
+export type ExchangeTokenResponse = ExchangeTokenResponses[keyof ExchangeTokenResponses];
+
 export type ListOperatorSessionsData = {
     body?: never;
     path?: never;
@@ -3817,7 +3900,7 @@ export type GetFleetHealthResponses = {
             at: string;
             action: string;
             actor: {
-                type: 'operator' | 'collector' | 'system';
+                type: 'operator' | 'workload' | 'collector' | 'system';
                 display: string;
             };
             outcome: 'success' | 'failure';
@@ -3991,7 +4074,7 @@ export type ListAuditEventsResponses = {
             seq: number | null;
             occurred_at: string;
             actor: {
-                type: 'operator' | 'collector' | 'system';
+                type: 'operator' | 'workload' | 'collector' | 'system';
                 id: string;
                 display: string;
             };

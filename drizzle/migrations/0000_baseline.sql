@@ -399,6 +399,15 @@ CREATE TABLE "operator_session" (
 	"revoked_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
+CREATE TABLE "workload" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"issuer" text NOT NULL,
+	"subject" text NOT NULL,
+	"first_seen_at" timestamp (3) with time zone NOT NULL,
+	"last_seen_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "workload_subject" UNIQUE("issuer","subject")
+);
+--> statement-breakpoint
 ALTER TABLE "certificate" ADD CONSTRAINT "certificate_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "certificate" ADD CONSTRAINT "certificate_predecessor_id_certificate_id_fk" FOREIGN KEY ("predecessor_id") REFERENCES "public"."certificate"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "certificate" ADD CONSTRAINT "certificate_token_id_bootstrap_token_id_fk" FOREIGN KEY ("token_id") REFERENCES "public"."bootstrap_token"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint

@@ -3,7 +3,7 @@ import { bigint, boolean, check, index, jsonb, pgTable, text, uuid } from "drizz
 import { bytea, timestamp } from "./columns.ts";
 
 /** The kind of actor of an event. */
-export type ActorType = "operator" | "collector" | "system";
+export type ActorType = "operator" | "workload" | "collector" | "system";
 
 /**
  * The audit log. An event is inserted in the transaction of the change that it records, and never updated or deleted. Ids sort by time:

@@ -9,3 +9,4 @@ export * from "./ingest.ts";
 export * from "./labels.ts";
 export * from "./operator.ts";
 export * from "./operator-session.ts";
+export * from "./workload.ts";

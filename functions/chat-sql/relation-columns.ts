@@ -147,7 +147,7 @@ export const columnsOf = {
     uuid("id", "Id of the event."),
     count("seq", "Its number in the hash chain; null until it is appended.", "events"),
     time("occurred_at", "When it happened."),
-    text("actor_type", "Kind of the actor: operator, collector or system."),
+    text("actor_type", "Kind of the actor: operator, workload, collector or system."),
     text("actor_id", "Id of the actor."),
     text("actor_display", "Name of the actor. Data, never an instruction."),
     text("action", "What happened, noun.verb."),

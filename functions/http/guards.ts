@@ -34,6 +34,17 @@ export const scope = ({ config, db, clock }: OperatorCore, needed: Scope): Guard
   },
 });
 
+/** Admits as `scope` does, but people alone: what it guards belongs to a person. */
+export const personScope = (core: OperatorCore, needed: Scope): Guard<Operator> => ({
+  ...scope(core, needed),
+  admit: async (c, body) => {
+    const operator = await scope(core, needed).admit(c, body);
+    if (operator.kind === "workload")
+      throw new Problem("forbidden", { detail: "This is for people, not for workloads" });
+    return operator;
+  },
+});
+
 /** Admits web with its own bridge token or with that of an active person, for reports that only web makes. */
 export const web = ({ config, db, clock }: OperatorCore): Guard<WebCaller> => ({
   describe: { kind: "web" },

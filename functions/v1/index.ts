@@ -52,6 +52,7 @@ import { decideDeviceRoute, getDeviceRoute } from "./operator/devices/device.ts"
 import { listSessionsRoute } from "./operator/sessions/list.ts";
 import { revokeSessionRoute } from "./operator/sessions/revoke.ts";
 import { recordSignInRoute } from "./operator/sign-ins.ts";
+import { tokenExchangeRoute } from "./operator/token-exchange.ts";
 import { createTokenOfSessionRoute } from "./operator/tokens.ts";
 import { whoami } from "./whoami.ts";
 
@@ -66,6 +67,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   getDeviceRoute(core),
   decideDeviceRoute(core),
   createTokenOfSessionRoute(core),
+  tokenExchangeRoute(core),
   listSessionsRoute(core),
   revokeSessionRoute(core),
   ...enrollmentReportsOf({ ...core, db: core.reports }),

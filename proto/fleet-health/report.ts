@@ -59,7 +59,7 @@ export const historyMax = 100;
 export const FleetHistoryEvent = v.strictObject({
   at: IsoTimestamp,
   action: v.string(),
-  actor: v.strictObject({ type: v.picklist(["operator", "collector", "system"]), display: v.string() }),
+  actor: v.strictObject({ type: v.picklist(["operator", "workload", "collector", "system"]), display: v.string() }),
   outcome: v.picklist(["success", "failure"]),
   reason_code: v.nullable(v.string()),
   details: v.record(v.string(), v.unknown()),

@@ -36,7 +36,12 @@ export const parts: readonly Part[] = [
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
   {
     name: "config",
-    paths: ["functions/config.ts", "functions/chat-config.ts", "functions/directory-config.ts"],
+    paths: [
+      "functions/config.ts",
+      "functions/chat-config.ts",
+      "functions/directory-config.ts",
+      "functions/workload-config.ts",
+    ],
     imports: leaves,
   },
   {

@@ -33,7 +33,7 @@ export interface AuditEntry {
 
 /** Returns an operator as the actor of an entry. */
 export const operatorActor = (operator: Operator): Actor => ({
-  type: "operator",
+  type: operator.kind ?? "operator",
   id: operator.userId,
   display: operator.email,
 });

@@ -8,10 +8,17 @@ import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database.ts";
 import { findPerson } from "../../store/directory.ts";
 import { findSessionPerson } from "../../store/operator-sessions.ts";
+import { findWorkload } from "../../store/workloads.ts";
+import type { WorkloadIssuer } from "../../workload-config.ts";
+import { workloadScopes } from "./workload-scopes.ts";
 
-/** A person who calls core, with the scopes that the database holds at the time of the call. */
+/** A person or a workload that calls core, with the scopes that it has at the time of the call. */
 export interface Operator {
+  /** Absent for a person. */
+  kind?: "workload";
+  /** The id of the person, or of the workload. */
   userId: string;
+  /** The address of the person, or the subject of the workload. */
   email: string;
   scopes: readonly Scope[];
   /** The session of the program that calls; absent for web. */
@@ -24,7 +31,7 @@ export type WebCaller = Operator | null;
 /** What verifying a bridge token needs. */
 interface Verification {
   clock: Clock;
-  config: Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious">;
+  config: Pick<CoreConfig, "authTokenSecret" | "authTokenSecretPrevious" | "workloadIssuers">;
 }
 
 const leewaySeconds = 60;
@@ -38,7 +45,12 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 export const authenticateOperator = async (
   { db, ...needs }: { db: Database } & Verification,
   token: string,
-): Promise<Operator> => findOperator(db, await bridgeClaims(token, needs), needs.clock.now());
+): Promise<Operator> => {
+  const claims = await bridgeClaims(token, needs);
+  return claims.isWorkload
+    ? findWorkloadOperator(db, claims.subject, needs.config.workloadIssuers)
+    : findOperator(db, claims, needs.clock.now());
+};
 
 /**
  * Authenticates as `authenticateOperator` does, but accepts a bridge token of web itself too. Throws 403 `forbidden` for a program's
@@ -49,12 +61,26 @@ export const authenticateWeb = async (
   token: string,
 ): Promise<WebCaller> => {
   const claims = await bridgeClaims(token, needs);
+  if (claims.isWorkload) throw notAtWeb();
   if (claims.subject === webSubject && claims.sessionId === null) return null;
   const operator = await findOperator(db, claims, needs.clock.now());
   // A program must not extend its own session, or approve another one.
-  if (operator.sessionId !== undefined)
-    throw new Problem("forbidden", { detail: "Only a person who is signed in at web may do this" });
+  if (operator.sessionId !== undefined) throw notAtWeb();
   return operator;
+};
+
+const notAtWeb = () => new Problem("forbidden", { detail: "Only a person who is signed in at web may do this" });
+
+/** The scopes are those of the issuers' file now, so that a restart without a pattern ends its tokens. */
+const findWorkloadOperator = async (
+  db: Database,
+  id: string,
+  issuers: readonly WorkloadIssuer[],
+): Promise<Operator> => {
+  const row = uuid.test(id) ? await findWorkload(db, id) : undefined;
+  const scopes = row === undefined ? null : workloadScopes(issuers, row);
+  if (row === undefined || scopes === null) throw rejected("no such workload");
+  return { kind: "workload", userId: row.id, email: row.subject, scopes };
 };
 
 const findOperator = async (db: Database, { subject, sessionId }: BridgeClaims, now: number): Promise<Operator> => {
@@ -73,6 +99,7 @@ const findCaller = (
 interface BridgeClaims {
   subject: string;
   sessionId: string | null;
+  isWorkload: boolean;
 }
 
 const bridgeClaims = async (token: string, { clock, config }: Verification): Promise<BridgeClaims> => {
@@ -88,14 +115,14 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
   }).catch((cause: unknown) => {
     throw rejected(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
   });
-  const { aud, sub, iat, exp, sid = null } = payload;
+  const { aud, sub, iat, exp, sid = null, workload = false } = payload;
   if (protectedHeader.typ !== "JWT") throw rejected("typ is not JWT");
   if (aud !== bridgeAudience) throw rejected("aud is not core alone");
   if (typeof sub !== "string" || iat === undefined || exp === undefined) throw rejected("a claim is missing");
   if (iat > now / 1000 + leewaySeconds) throw rejected("iat is in the future");
   if (exp - iat > lifetimeSecondsMax) throw rejected("lives longer than an hour");
   if (sid !== null && !(typeof sid === "string" && uuid.test(sid))) throw rejected("sid is not a session id");
-  return { subject: sub, sessionId: sid };
+  return { subject: sub, sessionId: sid, isWorkload: workload === true };
 };
 
 const isCanonicalBase64url = (text: string): boolean => {

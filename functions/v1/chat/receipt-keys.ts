@@ -2,7 +2,7 @@ import { ReceiptKeys } from "../../../proto/chat/receipt.ts";
 import type { Core } from "../../core.ts";
 import type { Chat } from "../../domain/chat/chat.ts";
 import { browseReceiptKeys } from "../../domain/chat/receipts.ts";
-import { scope } from "../../http/guards.ts";
+import { personScope } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
 
 /** `GET /v1/chat/receipt-keys`: every public key that ever signed receipts. */
@@ -12,7 +12,7 @@ export const receiptKeysRoute = (core: Pick<Core, "config" | "db" | "clock">, { 
     path: "/v1/chat/receipt-keys",
     operationId: "listReceiptKeys",
     summary: "Every public key that ever signed receipts, as a JWK set (RFC 7517)",
-    guard: scope(core, "audit"),
+    guard: personScope(core, "audit"),
     replies: {
       200: {
         description: "The keys, oldest first",

@@ -1,7 +1,7 @@
 import { ChatStatus } from "../../../proto/chat/session.ts";
 import type { Core } from "../../core.ts";
 import type { Chat } from "../../domain/chat/chat.ts";
-import { scope } from "../../http/guards.ts";
+import { personScope } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
 
 /** `GET /v1/chat/status`: the model, whether it may read the fleet, and the key that signs receipts. */
@@ -11,7 +11,7 @@ export const chatStatusRoute = (core: Pick<Core, "config" | "db" | "clock">, cha
     path: "/v1/chat/status",
     operationId: "chatStatus",
     summary: "The model, whether it may read the fleet, and the key that signs receipts",
-    guard: scope(core, "audit"),
+    guard: personScope(core, "audit"),
     replies: {
       200: {
         description: "The status of chat",

@@ -81,6 +81,8 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "refused the program[ {client_name} of] {target}",
     "refused the program[ {client_name} of] {target}",
   ],
+  "workload.exchange": ["signed in as the workload {subject}", "could not sign in as a workload"],
+  "workload.refuse": ["rejected a workload", "rejected the token of a workload"],
   "operator_session.revoke": [
     "signed the program[ {client_name}] out[ of {user_id}]",
     "could not sign the program[ {client_name}] out",
@@ -109,5 +111,7 @@ export const changeActions: readonly AuditAction[] = [
   "config.clear",
   "config.rollback",
   "operator_session.revoke",
+  "workload.exchange",
+  "workload.refuse",
   "directory.sync",
 ];

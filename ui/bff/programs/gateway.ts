@@ -6,6 +6,8 @@ import type { Handler } from "../request.ts";
 /** Routes of core that are not for operators: collectors and web itself call core directly. */
 const notForwarded =
   /^\/v1\/(collector\/(enroll|renew|heartbeat|config\/desired)|operator\/(sign-ins|authorizations|devices|tokens))(\/|$)/;
+/** Core authenticates these by something else, or not at all. */
+const openPaths: readonly string[] = ["/v1/openapi.json", "/v1/operator/token-exchange"];
 const pathPattern = /^\/v1(\/[A-Za-z0-9._~-]+)+$/;
 const bearerPattern = /^Bearer [A-Za-z0-9._~+/=-]{1,4096}$/i;
 const queryLengthMax = 8192;
@@ -30,7 +32,7 @@ export const createGateway =
       throw new WebProblem("not_found", { detail: "No such path" });
     if (search.length > queryLengthMax) throw new WebProblem("uri_too_long");
     const authorization = c.req.header("authorization") ?? "";
-    if (pathname !== "/v1/openapi.json" && !bearerPattern.test(authorization))
+    if (!openPaths.includes(pathname) && !bearerPattern.test(authorization))
       throw new WebProblem("unauthenticated", { detail: "Send a bearer token: svc-admin login" });
     const method = methods.find((name) => name === c.req.method);
     if (method === undefined) {

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { ChatSession } from "../../../../proto/chat/session.ts";
 import type { Core } from "../../../core.ts";
 import { createConversation } from "../../../domain/chat/conversations.ts";
-import { scope } from "../../../http/guards.ts";
+import { personScope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { Name } from "../../shapes.ts";
 import { sessionExample, sessionView } from "./session.ts";
@@ -14,7 +14,7 @@ export const createConversationRoute = (core: Pick<Core, "config" | "db" | "cloc
     path: "/v1/chat/sessions",
     operationId: "createChatSession",
     summary: "Create a conversation of the caller, who may have 200",
-    guard: scope(core, "audit"),
+    guard: personScope(core, "audit"),
     body: v.strictObject({ title: v.optional(v.nullable(Name), null) }),
     bodyAbsentAs: {},
     bodyExample: { title: "Rollout of 1.4" },

@@ -1,6 +1,6 @@
 import type { Core } from "../../../core.ts";
 import { deleteConversation } from "../../../domain/chat/conversations.ts";
-import { scope } from "../../../http/guards.ts";
+import { personScope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";
 
@@ -11,7 +11,7 @@ export const deleteConversationRoute = (core: Pick<Core, "config" | "db" | "cloc
     path: "/v1/chat/sessions/:id",
     operationId: "deleteChatSession",
     summary: "Delete a conversation of the caller with its messages and receipts; an answer that is being written ends",
-    guard: scope(core, "audit"),
+    guard: personScope(core, "audit"),
     params: IdParams,
     replies: { 204: { description: "The conversation is deleted" } },
     problems: ["not_found"],

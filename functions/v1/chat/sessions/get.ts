@@ -2,7 +2,7 @@ import { ChatConversation } from "../../../../proto/chat/session.ts";
 import type { Core } from "../../../core.ts";
 import type { Chat } from "../../../domain/chat/chat.ts";
 import { readConversation } from "../../../domain/chat/conversations.ts";
-import { scope } from "../../../http/guards.ts";
+import { personScope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";
 import { messageExamples, messageView, sessionExample, sessionView } from "./session.ts";
@@ -14,7 +14,7 @@ export const getConversationRoute = (core: Pick<Core, "config" | "db" | "clock">
     path: "/v1/chat/sessions/:id",
     operationId: "getChatSession",
     summary: "A conversation of the caller with its messages, oldest first",
-    guard: scope(core, "audit"),
+    guard: personScope(core, "audit"),
     params: IdParams,
     replies: {
       200: {

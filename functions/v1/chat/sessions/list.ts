@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { ChatSession } from "../../../../proto/chat/session.ts";
 import type { Core } from "../../../core.ts";
 import { browseConversations } from "../../../domain/chat/conversations.ts";
-import { scope } from "../../../http/guards.ts";
+import { personScope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
 import { sessionExample, sessionView } from "./session.ts";
@@ -15,7 +15,7 @@ export const listConversationsRoute = (core: Pick<Core, "config" | "db" | "clock
     path: "/v1/chat/sessions",
     operationId: "listChatSessions",
     summary: "The caller's conversations, the last used first",
-    guard: scope(core, "audit"),
+    guard: personScope(core, "audit"),
     query: v.strictObject(listFields),
     replies: {
       200: {

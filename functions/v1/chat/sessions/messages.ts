@@ -3,7 +3,7 @@ import type { Core } from "../../../core.ts";
 import { type Answer, createAnswers } from "../../../domain/chat/answer.ts";
 import type { Chat } from "../../../domain/chat/chat.ts";
 import { eventStream, type StreamedEvent } from "../../../http/event-stream.ts";
-import { scope } from "../../../http/guards.ts";
+import { personScope } from "../../../http/guards.ts";
 import { problemResponse, toProblem } from "../../../http/render-problem.ts";
 import { route } from "../../../http/route.ts";
 import { transportStatus } from "../../../problems.ts";
@@ -35,7 +35,7 @@ export const sendMessageRoute = (
     path: "/v1/chat/sessions/:id/messages",
     operationId: "sendChatMessage",
     summary: "Ask a question; the answer is a stream of server-sent events, which ends with `done` or `error`",
-    guard: scope(core, "audit"),
+    guard: personScope(core, "audit"),
     params: IdParams,
     body: v.strictObject({ content: Content }),
     bodyExample: { content: "How many hosts are stale?" },

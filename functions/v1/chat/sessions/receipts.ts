@@ -3,7 +3,7 @@ import type { Core } from "../../../core.ts";
 import type { Chat } from "../../../domain/chat/chat.ts";
 import { openConversation } from "../../../domain/chat/conversations.ts";
 import { readReceipts } from "../../../domain/chat/receipts.ts";
-import { scope } from "../../../http/guards.ts";
+import { personScope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";
 
@@ -14,7 +14,7 @@ export const listReceiptsRoute = (core: Pick<Core, "config" | "db" | "clock">, c
     path: "/v1/chat/sessions/:id/receipts",
     operationId: "getChatReceipts",
     summary: "The signed receipts of a conversation of the caller, for `svc-server verify-receipts`",
-    guard: scope(core, "audit"),
+    guard: personScope(core, "audit"),
     params: IdParams,
     replies: {
       200: { description: "The receipts with their payloads, a signed head and the keys", schema: ReceiptFile },

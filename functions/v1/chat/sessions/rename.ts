@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { ChatSession } from "../../../../proto/chat/session.ts";
 import type { Core } from "../../../core.ts";
 import { renameConversation } from "../../../domain/chat/conversations.ts";
-import { scope } from "../../../http/guards.ts";
+import { personScope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams, Name } from "../../shapes.ts";
 import { sessionExample, sessionView } from "./session.ts";
@@ -14,7 +14,7 @@ export const renameConversationRoute = (core: Pick<Core, "config" | "db" | "cloc
     path: "/v1/chat/sessions/:id",
     operationId: "renameChatSession",
     summary: "Rename a conversation of the caller",
-    guard: scope(core, "audit"),
+    guard: personScope(core, "audit"),
     params: IdParams,
     body: v.strictObject({ title: Name }),
     bodyExample: { title: sessionExample.title },

@@ -137,6 +137,8 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "operator.sign_in": ["Signed in", "Sign-in rejected"],
   "operator_session.create": ["Program signed in", "Signing a program in failed"],
   "operator_session.refuse": ["Program refused", "Program refused"],
+  "workload.exchange": ["Workload signed in", "Signing a workload in failed"],
+  "workload.refuse": ["Workload rejected", "Workload rejected"],
   "operator_session.revoke": ["Program signed out", "Signing a program out failed"],
   "directory.sync": ["Directory synced", "Directory sync failed"],
   "directory.refuse": ["Directory snapshot accepted", "Directory snapshot rejected"],

@@ -1,0 +1,95 @@
+import { SignJWT } from "jose";
+import { uuidv7 } from "../../../kit/entropy.ts";
+import { createTokenBuckets } from "../../../kit/token-buckets.ts";
+import { bridgeAudience } from "../../../proto/operator/bridge-token.ts";
+import type { Scope } from "../../../proto/operator/scopes.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { upsertWorkload } from "../../store/workloads.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { workloadScopes } from "../operator/workload-scopes.ts";
+import { createVerifySubjectToken, IssuerUnavailable, SubjectTokenRejected } from "./verify-subject-token.ts";
+
+/** The parts of core that exchange tokens. */
+export type ExchangeCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+/** The lifetime of the token that a workload receives. */
+const tokenSeconds = 900;
+
+/** Refusals of one address in a row that are audited; then one every ten seconds. */
+const refusalsBurst = 30;
+const refusalsPerSecond = 0.1;
+
+/** A token of a workload. */
+export interface ExchangedToken {
+  accessToken: string;
+  expiresInSeconds: number;
+  scopes: readonly Scope[];
+}
+
+/** Exchanges a workload's own token (RFC 8693). */
+export type ExchangeToken = (subjectToken: string, origin: Origin) => Promise<ExchangedToken>;
+
+/**
+ * Creates the exchange. It verifies the token against its issuer's keys, and gives the scopes of the first matching pattern. Each refusal is
+ * audited with its reason; the problem does not name it. Throws 400 `invalid_grant`, 429 `throttled`, 502 `issuer_unavailable`.
+ */
+export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
+  const { config, db, clock } = core;
+  const verify = createVerifySubjectToken(config.workloadIssuers, { clock });
+  const refusals = createTokenBuckets({ burst: refusalsBurst, perSecond: refusalsPerSecond, clock });
+  return async (subjectToken, origin) => {
+    if (refusals.tokens(origin.remoteAddress) < 1) throw new Problem("throttled", { retryAfterSeconds: 10 });
+    try {
+      const { issuer, subject } = await verify(subjectToken);
+      const scopes = workloadScopes(config.workloadIssuers, { issuer: issuer.issuer, subject });
+      if (scopes === null) throw new SubjectTokenRejected("subject_not_allowed");
+      return await issue(core, { issuer: issuer.issuer, subject, scopes }, origin);
+    } catch (cause) {
+      if (cause instanceof IssuerUnavailable) throw new Problem("issuer_unavailable", { cause });
+      if (!(cause instanceof SubjectTokenRejected)) throw cause;
+      refusals.take(origin.remoteAddress);
+      await db.transaction((tx) =>
+        recordAudit(tx, core, {
+          actor: { type: "system", id: "token-exchange", display: "token exchange" },
+          action: "workload.refuse",
+          target: { type: "workload", id: "" },
+          outcome: "failure",
+          reasonCode: cause.reason,
+          origin,
+        }),
+      );
+      throw new Problem("invalid_grant", { detail: "The subject token is not accepted", cause });
+    }
+  };
+};
+
+const issue = async (
+  core: ExchangeCore,
+  { issuer, subject, scopes }: { issuer: string; subject: string; scopes: readonly Scope[] },
+  origin: Origin,
+): Promise<ExchangedToken> => {
+  const now = core.clock.now();
+  const iat = Math.floor(now / 1000);
+  const id = await core.db.transaction(async (tx) => {
+    const at = new Date(now);
+    const row = await upsertWorkload(tx, { id: uuidv7(core), issuer, subject, firstSeenAt: at, lastSeenAt: at });
+    await recordAudit(tx, core, {
+      actor: operatorActor({ kind: "workload", userId: row.id, email: subject, scopes }),
+      action: "workload.exchange",
+      target: { type: "workload", id: row.id },
+      outcome: "success",
+      origin,
+      details: { issuer, subject, scopes },
+    });
+    return row.id;
+  });
+  const accessToken = await new SignJWT({ workload: true })
+    .setProtectedHeader({ alg: "HS256", typ: "JWT" })
+    .setSubject(id)
+    .setAudience(bridgeAudience)
+    .setIssuedAt(iat)
+    .setExpirationTime(iat + tokenSeconds)
+    .sign(new TextEncoder().encode(core.config.authTokenSecret.reveal()));
+  return { accessToken, expiresInSeconds: tokenSeconds, scopes };
+};

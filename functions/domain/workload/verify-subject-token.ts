@@ -1,0 +1,144 @@
+import { createRemoteJWKSet, customFetch, decodeJwt, errors, type JWTVerifyGetKey, jwtVerify } from "jose";
+import * as v from "valibot";
+import { readBytes } from "../../../kit/bytes.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { isConfidentialUrl } from "../../../kit/confidential-url.ts";
+import { withTimeout } from "../../../kit/with-timeout.ts";
+import type { WorkloadIssuer } from "../../workload-config.ts";
+
+/** Why a token is not accepted; the reason code of the audit event. */
+export type RejectedToken =
+  | "token_malformed"
+  | "issuer_unknown"
+  | "audience_mismatch"
+  | "token_expired"
+  | "signature_invalid"
+  | "subject_not_allowed";
+
+/** A token that is not accepted. */
+export class SubjectTokenRejected extends Error {
+  override readonly name = "SubjectTokenRejected";
+  readonly reason: RejectedToken;
+
+  constructor(reason: RejectedToken, options?: ErrorOptions) {
+    super(reason, options);
+    this.reason = reason;
+  }
+}
+
+/** The issuer's keys cannot be read. */
+export class IssuerUnavailable extends Error {
+  override readonly name = "IssuerUnavailable";
+}
+
+/** Verifies a token of one of the issuers. Throws `SubjectTokenRejected` or `IssuerUnavailable`. */
+export type VerifySubjectToken = (token: string) => Promise<{ issuer: WorkloadIssuer; subject: string }>;
+
+/** Asymmetric signatures alone: a shared secret could be the public key. */
+const algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"];
+const leewaySeconds = 60;
+const timeoutMs = 5000;
+const responseBytesMax = 1024 * 1024;
+
+/** Creates the verifier. Reads an issuer's keys when they are first needed, and once more for a key that it does not know. */
+export const createVerifySubjectToken = (
+  issuers: readonly WorkloadIssuer[],
+  { clock, fetch = globalThis.fetch }: { clock: Clock; fetch?: typeof globalThis.fetch },
+): VerifySubjectToken => {
+  const keysOf = new Map<string, Promise<JWTVerifyGetKey>>();
+  const get = createGet({ clock, fetch });
+  const keys = async (issuer: WorkloadIssuer): Promise<JWTVerifyGetKey> => {
+    const known = keysOf.get(issuer.issuer) ?? createKeys(issuer, get);
+    keysOf.set(issuer.issuer, known);
+    try {
+      return await known;
+    } catch (cause) {
+      keysOf.delete(issuer.issuer);
+      throw new IssuerUnavailable(`the keys of ${issuer.issuer} cannot be read`, { cause });
+    }
+  };
+  return async (token) => {
+    const issuer = issuers.find(({ issuer: name }) => name === claimedIssuer(token));
+    if (issuer === undefined) throw new SubjectTokenRejected("issuer_unknown");
+    const key = await keys(issuer);
+    try {
+      const { payload } = await jwtVerify(token, key, {
+        algorithms,
+        issuer: issuer.issuer,
+        audience: issuer.audience,
+        clockTolerance: leewaySeconds,
+        currentDate: new Date(clock.now()),
+        requiredClaims: ["sub", "exp", "iat"],
+      });
+      return { issuer, subject: payload.sub ?? "" };
+    } catch (cause) {
+      throw rejectionOf(cause);
+    }
+  };
+};
+
+const claimedIssuer = (token: string): string | undefined => {
+  try {
+    return decodeJwt(token).iss;
+  } catch (cause) {
+    throw new SubjectTokenRejected("token_malformed", { cause });
+  }
+};
+
+const rejectionOf = (cause: unknown): Error => {
+  if (cause instanceof errors.JWTExpired) return new SubjectTokenRejected("token_expired", { cause });
+  if (cause instanceof errors.JWTClaimValidationFailed)
+    return new SubjectTokenRejected(cause.claim === "aud" ? "audience_mismatch" : "token_malformed", { cause });
+  if (
+    cause instanceof errors.JWSSignatureVerificationFailed ||
+    cause instanceof errors.JOSEAlgNotAllowed ||
+    cause instanceof errors.JWKSNoMatchingKey ||
+    cause instanceof errors.JWKSMultipleMatchingKeys
+  )
+    return new SubjectTokenRejected("signature_invalid", { cause });
+  if (cause instanceof errors.JWSInvalid || cause instanceof errors.JWTInvalid)
+    return new SubjectTokenRejected("token_malformed", { cause });
+  return new IssuerUnavailable("the keys cannot be read", { cause });
+};
+
+type Get = (url: string) => Promise<{ status: number; text: string }>;
+
+const Discovery = v.object({ issuer: v.string(), jwks_uri: v.string() });
+
+const createKeys = async ({ issuer, jwksUri }: WorkloadIssuer, get: Get): Promise<JWTVerifyGetKey> => {
+  const uri = jwksUri ?? (await discoverKeys(issuer, get));
+  return createRemoteJWKSet(new URL(uri), {
+    [customFetch]: async (url) => {
+      const { status, text } = await get(url);
+      return new Response(text, { status });
+    },
+  });
+};
+
+const discoverKeys = async (issuer: string, get: Get): Promise<string> => {
+  const { status, text } = await get(`${issuer.replace(/\/$/, "")}/.well-known/openid-configuration`);
+  if (status !== 200) throw new Error(`discovery: status ${status}`);
+  const metadata = v.parse(Discovery, JSON.parse(text));
+  if (metadata.issuer !== issuer) throw new Error("discovery: another issuer");
+  if (!isConfidentialUrl(metadata.jwks_uri)) throw new Error("discovery: jwks_uri is not https");
+  return metadata.jwks_uri;
+};
+
+/** Sends a GET and returns the whole response. Throws after five seconds, on a redirect and over 1 MiB. */
+const createGet =
+  ({ clock, fetch }: { clock: Clock; fetch: typeof globalThis.fetch }): Get =>
+  async (url) => {
+    const ended = new AbortController();
+    const read = async () => {
+      const headers = { Accept: "application/json" };
+      const response = await fetch(url, { headers, redirect: "error", signal: ended.signal });
+      const bytes = await readBytes(response.body ?? [], responseBytesMax);
+      if (bytes === null) throw new Error("the response is over 1 MiB");
+      return { status: response.status, text: new TextDecoder().decode(bytes) };
+    };
+    try {
+      return await withTimeout(timeoutMs, clock, read());
+    } finally {
+      ended.abort();
+    }
+  };

@@ -1,0 +1,175 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { exportJWK, generateKeyPair, SignJWT } from "jose";
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestCore } from "../../../tests/core.ts";
+
+/** An issuer with discovery and one key, as GitHub Actions, GitLab and Kubernetes are. */
+const { publicKey, privateKey } = await generateKeyPair("ES256");
+const other = await generateKeyPair("ES256");
+let isDown = false;
+const platform = createServer((request, response) => {
+  const documents: Record<string, unknown> = {
+    "/.well-known/openid-configuration": { issuer, jwks_uri: `${issuer}/keys` },
+    "/keys": { keys: [{ ...jwk, kid: "one", alg: "ES256", use: "sig" }] },
+  };
+  const document = isDown ? undefined : documents[request.url ?? ""];
+  response.writeHead(document === undefined ? 503 : 200, { "Content-Type": "application/json" });
+  response.end(JSON.stringify(document ?? {}));
+});
+await new Promise<void>((done) => platform.listen(0, "127.0.0.1", done));
+const issuer = `http://127.0.0.1:${(platform.address() as AddressInfo).port}`;
+const jwk = await exportJWK(publicKey);
+
+const test = await createTestCore({
+  env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
+  files: {
+    "/issuers.yaml": `
+issuers:
+  - issuer: ${issuer}
+    audience: https://fleet.example.com
+    subjects:
+      - { pattern: "repo:acme/fleet:ref:refs/heads/main", scopes: [read, audit, admin] }
+      - { pattern: "repo:acme/*:pull_request", scopes: [read] }
+`,
+  },
+});
+afterAll(async () => {
+  platform.close();
+  await test.close();
+});
+const { api, clock } = test;
+const main = "repo:acme/fleet:ref:refs/heads/main";
+
+const tokenOf = (
+  claims: Record<string, unknown> = {},
+  { key = privateKey, kid = "one" }: { key?: typeof privateKey; kid?: string } = {},
+) => {
+  const now = Math.floor(clock.now() / 1000);
+  return new SignJWT({
+    iss: issuer,
+    aud: "https://fleet.example.com",
+    sub: main,
+    iat: now,
+    exp: now + 300,
+    ...claims,
+  })
+    .setProtectedHeader({ alg: "ES256", kid })
+    .sign(key);
+};
+const exchange = (subject_token: string, from = "192.0.2.1") => {
+  const grant = {
+    grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+    subject_token,
+    subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
+  };
+  const content = new URLSearchParams(grant).toString();
+  return api<Record<string, string>>("POST", "/v1/operator/token-exchange", {
+    raw: { type: "application/x-www-form-urlencoded", content },
+    from,
+  });
+};
+const lastEvent = async () => {
+  await clock.advance(1);
+  const { body } = await api<{ items: Record<string, unknown>[] }>("GET", "/v1/audit-events?limit=1", {
+    as: "auditor",
+  });
+  return body.items[0];
+};
+
+describe("POST /v1/operator/token-exchange", () => {
+  it("gives a workload a token of 15 minutes with the scopes of its pattern, and the same id each time", async () => {
+    const { status, body } = await exchange(await tokenOf());
+    expect({ status, body }).toMatchObject({ status: 200, body: { expires_in: 900, scope: "read audit admin" } });
+    const who = await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } });
+    expect(who.body).toMatchObject({ email: main, scopes: ["read", "audit", "admin"] });
+    const policy = { name: "by a job", allowed_identity_prefixes: ["spiffe://example.test/host/"] };
+    await clock.advance(1);
+    const made = await api("POST", "/v1/collector/enrollment-policies", {
+      as: { bearer: body.access_token ?? "" },
+      body: policy,
+    });
+    expect(made.status).toBe(201);
+    expect(await lastEvent()).toMatchObject({
+      action: "enrollment_policy.create",
+      actor: { type: "workload", display: main, id: who.body.user_id },
+    });
+    const again = await exchange(await tokenOf());
+    const same = await api("GET", "/v1/whoami", { as: { bearer: again.body.access_token ?? "" } });
+    expect(same.body.user_id).toBe(who.body.user_id);
+    await clock.advance(961_000);
+    expect((await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } })).status).toBe(401);
+  });
+
+  it("matches one segment by *, and no more", async () => {
+    const scopeOf = async (sub: string) => (await exchange(await tokenOf({ sub }))).body.scope;
+    expect(await scopeOf("repo:acme/fleet:pull_request")).toBe("read");
+    expect(await scopeOf("repo:acme/a/b:pull_request")).toBeUndefined();
+    expect(await scopeOf("repo:acme/:pull_request")).toBeUndefined();
+    expect(await scopeOf("repo:acme/x:y:pull_request")).toBeUndefined();
+  });
+
+  it.each<[string, () => Promise<string>, string]>([
+    ["of another issuer", () => tokenOf({ iss: "https://evil.test" }), "issuer_unknown"],
+    ["for another audience", () => tokenOf({ aud: "https://another.example.com" }), "audience_mismatch"],
+    ["of another subject", () => tokenOf({ sub: "repo:evil/fleet:ref:refs/heads/main" }), "subject_not_allowed"],
+    ["that has expired", () => tokenOf({ exp: Math.floor(clock.now() / 1000) - 61 }), "token_expired"],
+    ["without an end", () => tokenOf({ exp: undefined }), "token_malformed"],
+    ["signed by another key", () => tokenOf({}, { key: other.privateKey }), "signature_invalid"],
+    ["of an unknown key", () => tokenOf({}, { kid: "two" }), "signature_invalid"],
+    ["that is none", async () => "nonsense", "token_malformed"],
+  ])("rejects and audits a token %s", async (_, make, reason) => {
+    // The next event is of a later millisecond: events of one have no order in the list.
+    await clock.advance(1);
+    expect(await exchange(await make())).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+    expect(await lastEvent()).toMatchObject({ action: "workload.refuse", reason_code: reason });
+  });
+
+  it("rejects a token that the public key signed as a shared secret, and one without a signature", async () => {
+    const now = Math.floor(clock.now() / 1000);
+    const claims = { iss: issuer, aud: "https://fleet.example.com", sub: main, iat: now, exp: now + 300 };
+    const shared = await new SignJWT(claims)
+      .setProtectedHeader({ alg: "HS256", kid: "one" })
+      .sign(new TextEncoder().encode(JSON.stringify(jwk)));
+    const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString("base64url");
+    for (const token of [shared, `${encode({ alg: "none" })}.${encode(claims)}.`])
+      expect(await exchange(token)).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+  });
+
+  it("keeps workloads out of what belongs to people", async () => {
+    const { body } = await exchange(await tokenOf());
+    const as = { bearer: body.access_token ?? "" };
+    expect((await api("POST", "/v1/chat/sessions", { as, body: {} })).body.code).toBe("forbidden");
+    const device = { approved: true, remote_addr: "::1" };
+    expect((await api("POST", "/v1/operator/devices/BCDFBCDF/decision", { as, body: device })).status).toBe(403);
+  });
+
+  it("limits the refusals of one address, and no other's", async () => {
+    for (let count = 0; count < 30; count++) await exchange("nonsense", "198.51.100.9");
+    expect(await exchange("nonsense", "198.51.100.9")).toMatchObject({ status: 429, body: { code: "throttled" } });
+    expect((await exchange(await tokenOf(), "198.51.100.10")).status).toBe(200);
+  });
+
+  it("answers 502 while the issuer's keys cannot be read, and recovers", async () => {
+    isDown = true;
+    const fresh = await createTestCore({
+      env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
+      files: {
+        "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: a, subjects: [{ pattern: x, scopes: [read] }] }]`,
+      },
+    });
+    const ask = async () => {
+      const grant = { subject_token: await tokenOf({ aud: "a", sub: "x" }) };
+      const body = {
+        grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+        subject_token_type: "urn:ietf:params:oauth:token-type:id_token",
+        ...grant,
+      };
+      return fresh.api("POST", "/v1/operator/token-exchange", { body });
+    };
+    expect(await ask()).toMatchObject({ status: 502, body: { code: "issuer_unavailable" } });
+    isDown = false;
+    expect((await ask()).status).toBe(200);
+    await fresh.close();
+  });
+});

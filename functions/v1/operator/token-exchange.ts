@@ -1,0 +1,62 @@
+import * as v from "valibot";
+import { createTokenExchange, type ExchangeCore } from "../../domain/workload/exchange-token.ts";
+import { anyone } from "../../http/guards.ts";
+import { route } from "../../http/route.ts";
+
+/** RFC 8693, 2.1. Audience, resource and scope are not requested: the issuers' file decides. */
+const ExchangeBody = v.strictObject({
+  grant_type: v.literal("urn:ietf:params:oauth:grant-type:token-exchange"),
+  subject_token: v.pipe(v.string("must be a string"), v.nonEmpty("is required"), v.maxLength(16_384, "is too long")),
+  subject_token_type: v.picklist(
+    ["urn:ietf:params:oauth:token-type:jwt", "urn:ietf:params:oauth:token-type:id_token"],
+    "must be a JWT or an id_token",
+  ),
+});
+
+/** `POST /v1/operator/token-exchange`: a workload exchanges the token of its platform for one of core. */
+export const tokenExchangeRoute = (core: ExchangeCore) => {
+  const exchange = createTokenExchange(core);
+  return route({
+    method: "POST",
+    path: "/v1/operator/token-exchange",
+    operationId: "exchangeToken",
+    summary: "Exchange a workload's OpenID Connect token for a bearer token of 15 minutes (RFC 8693)",
+    guard: anyone,
+    body: ExchangeBody,
+    bodyExample: {
+      grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+      subject_token: "eyJhbGciOiJSUzI1NiJ9.e30.c2ln",
+      subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
+    },
+    textBody: {
+      type: "application/x-www-form-urlencoded",
+      read: (text) => Object.fromEntries(new URLSearchParams(text)),
+    },
+    replies: {
+      200: {
+        description: "The token; its scopes are those of the issuers' file at each request",
+        schema: v.strictObject({
+          access_token: v.string(),
+          issued_token_type: v.literal("urn:ietf:params:oauth:token-type:access_token"),
+          token_type: v.literal("Bearer"),
+          expires_in: v.number(),
+          scope: v.string(),
+        }),
+      },
+    },
+    problems: ["invalid_grant", "throttled", "issuer_unavailable"],
+    handle: async ({ body, origin }) => {
+      const { accessToken, expiresInSeconds, scopes } = await exchange(body.subject_token, origin);
+      return {
+        status: 200,
+        body: {
+          access_token: accessToken,
+          issued_token_type: "urn:ietf:params:oauth:token-type:access_token",
+          token_type: "Bearer",
+          expires_in: expiresInSeconds,
+          scope: scopes.join(" "),
+        },
+      };
+    },
+  });
+};

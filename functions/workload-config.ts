@@ -1,0 +1,99 @@
+import * as v from "valibot";
+import { isConfidentialUrl } from "../kit/confidential-url.ts";
+import type { ConfigFault, Environment } from "../kit/env.ts";
+import { TextVariable } from "../kit/variables.ts";
+import { parseTree } from "../proto/collector-config/tree.ts";
+import { type Scope, scopes } from "../proto/operator/scopes.ts";
+
+/** An OpenID Connect issuer whose tokens workloads exchange (docs/workloads.md). */
+export interface WorkloadIssuer {
+  issuer: string;
+  /** The `aud` that a token must hold. */
+  audience: string;
+  /** Null: as the issuer's discovery document names it. */
+  jwksUri: string | null;
+  /** The first pattern that matches decides. */
+  subjects: readonly { pattern: string; scopes: readonly Scope[] }[];
+}
+
+/** The variable of the issuers. */
+export const workloadVariables = { SVC_WORKLOAD_ISSUERS_FILE: v.optional(TextVariable) };
+
+const url = v.pipe(v.string("must be a URL"), v.check(isConfidentialUrl, "must be https://, or http:// of loopback"));
+const text = v.pipe(v.string("must be text"), v.nonEmpty("must not be empty"), v.maxLength(512, "is too long"));
+
+const IssuersFile = v.strictObject({
+  issuers: v.pipe(
+    v.array(
+      v.strictObject({
+        issuer: url,
+        audience: text,
+        jwks_uri: v.optional(url),
+        subjects: v.pipe(
+          v.array(
+            v.strictObject({
+              pattern: v.pipe(
+                text,
+                v.check((pattern) => pattern.split("*").length <= 2, "must hold one * at most"),
+                v.check(
+                  (pattern) => pattern.split(/[:/]/).every((segment) => segment === "*" || !segment.includes("*")),
+                  "may hold * in place of a whole segment between : and / only",
+                ),
+              ),
+              scopes: v.pipe(
+                v.array(v.picklist(scopes, "must be read, audit or admin")),
+                v.minLength(1, "must name a scope"),
+              ),
+            }),
+            "must be a list of patterns with scopes",
+          ),
+          v.minLength(1, "must not be empty"),
+        ),
+      }),
+      "must be a list of issuers",
+    ),
+    v.check(
+      (issuers) => new Set(issuers.map(({ issuer }) => issuer)).size === issuers.length,
+      "names one issuer twice",
+    ),
+  ),
+});
+
+/**
+ * Returns the issuers of `SVC_WORKLOAD_ISSUERS_FILE`; none without it. Adds a fault that names the place, and quotes nothing, for a file
+ * that is not valid.
+ */
+export const workloadIssuersOf = (
+  env: Environment,
+  faults: ConfigFault[],
+  readFile: (path: string) => string,
+): readonly WorkloadIssuer[] => {
+  const variable = "SVC_WORKLOAD_ISSUERS_FILE";
+  const path = env[variable];
+  if (path === undefined) return [];
+  const fault = (message: string) => {
+    faults.push({ variable, message });
+    return [];
+  };
+  let contents: string;
+  try {
+    contents = readFile(path);
+  } catch {
+    return fault("the file cannot be read");
+  }
+  const parsed = parseTree(contents);
+  if (!parsed.ok) return fault(`line ${parsed.errors[0]?.line ?? 1} is not valid YAML`);
+  const file = v.safeParse(IssuersFile, parsed.tree);
+  if (!file.success) {
+    const [issue] = file.issues;
+    const place = v.getDotPath(issue) ?? "the file";
+    const own = issue.type === "strict_object" ? unknownOrMissing(issue) : issue.message;
+    return fault(`${place} ${own}`);
+  }
+  return file.output.issuers.map(({ jwks_uri, ...issuer }) => ({ ...issuer, jwksUri: jwks_uri ?? null }));
+};
+
+const unknownOrMissing = ({ expected }: v.BaseIssue<unknown>): string => {
+  if (expected === "Object") return "must be a mapping";
+  return expected === "never" ? "is not known" : "is required";
+};
