@@ -2,6 +2,7 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
 import { terms } from "../../../../proto/fleet-health/query-language/terms.ts";
+import { questions } from "./questions.ts";
 import { suggest, takeSuggestion } from "./suggest.ts";
 
 describe("suggestions", () => {
@@ -37,7 +38,7 @@ describe("suggestions", () => {
   const keys = terms.map(({ key, operators }) => `${key}${operators[0]}`);
 
   it.each<[string, string[]]>([
-    ["|", keys],
+    ["|", [...questions.map(({ word }) => word), ...keys]],
     ["web |", keys],
     ["d|", ["device:", "desired:", "drift:", "dropped>"]],
     ["la|", ["label.", "label.env:", "label.Team:"]],

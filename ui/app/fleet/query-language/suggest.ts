@@ -11,6 +11,7 @@ import {
   type Rollout,
   rollouts,
 } from "../../../../proto/fleet-health/vocabulary.ts";
+import { questions } from "./questions.ts";
 
 /** The values that the fleet has, with their counts; parts are missing while they load. */
 export interface FleetValues {
@@ -43,7 +44,7 @@ export interface Suggestions {
 
 const suggestionsMax = 10;
 
-/** Suggests keys at `cursor`, or the values of a key; nothing inside quotes. */
+/** Suggests keys at `cursor`, or the values of a key; nothing inside quotes. An empty query has whole questions first. */
 export const suggest = (query: string, cursor: number, values: FleetValues): Suggestions => {
   const word = splitWords(query).find(({ from, to }) => from <= cursor && cursor <= to);
   const { from, to } = word ?? { from: cursor, to: cursor };
@@ -52,7 +53,9 @@ export const suggest = (query: string, cursor: number, values: FleetValues): Sug
     ? []
     : itemsFor(begun, values).filter((item) => item.word !== query.slice(from, to));
   // Before anything is typed, the list is the language.
-  return { from, to, items: begun === "" ? items : items.slice(0, suggestionsMax) };
+  if (begun !== "") return { from, to, items: items.slice(0, suggestionsMax) };
+  const asked = query.trim() === "" ? questions.map((question) => ({ ...question, whole: true })) : [];
+  return { from, to, items: [...asked, ...items] };
 };
 
 /** Returns the query and the cursor after taking a suggestion. */

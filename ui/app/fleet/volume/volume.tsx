@@ -1,14 +1,15 @@
 import { createMemo, Index, Show } from "solid-js";
-import { HostVolume } from "../../../../proto/fleet-health/volume.ts";
+import { HostVolume, type VolumeKind } from "../../../../proto/fleet-health/volume.ts";
 import { createReport } from "../../api/create-report.ts";
 import { Sparkline } from "../../design/sparkline.tsx";
-import { formatTimestamp } from "../../format/format.ts";
+import { formatCount, formatTimestamp } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
-import { kindNames, kindTotals, volumeBars, volumeText } from "./volume-view.ts";
+import { type KindTotal, kindNames, kindTotals, volumeBars, volumeText } from "./volume-view.ts";
+import "./volume.css";
 
 const volumeIntervalMs = 60_000;
 
-/** What core stored for a host in the last two days: a bar for each hour, the sum of each kind, and a table for screen readers. */
+/** What core stored for a host in the last two days: a bar for each hour, the sum of each kind, and tables by hour, today's first. */
 export const Volume = (props: { identityId: string }) => {
   const { api, times } = usePageContext();
   const report = createReport({
@@ -19,6 +20,11 @@ export const Volume = (props: { identityId: string }) => {
   });
   const volume = () => report.current();
   const hoursSent = () => volume()?.hours.filter(({ kinds }) => kinds.length > 0) ?? [];
+  /** The hours with envelopes, of the day of the report in the chosen zone, or before it. */
+  const hoursOf = ({ generated_at: at }: HostVolume, part: "today" | "before") => {
+    const dayOf = (time: string) => formatTimestamp(time, times.zone()).slice(0, 10);
+    return hoursSent().filter(({ from }) => (dayOf(from) === dayOf(at)) === (part === "today"));
+  };
   return (
     <Show
       when={volume()}
@@ -37,33 +43,65 @@ export const Volume = (props: { identityId: string }) => {
               )}
             </Index>
           </dl>
-          <table class="visually-hidden">
-            <caption>Envelopes of the last 48 hours, by hour and kind</caption>
-            <thead>
-              <tr>
-                <th scope="col">Hour from</th>
-                <th scope="col">Kind</th>
-                <th scope="col">Stored</th>
-              </tr>
-            </thead>
-            <tbody>
-              <Index each={hoursSent()}>
-                {(hour) => (
-                  <Index each={kindTotals({ hours: [hour()] })}>
-                    {(total) => (
-                      <tr>
-                        <th scope="row">{formatTimestamp(hour().from, times.zone())}</th>
-                        <td>{kindNames[total().kind]}</td>
-                        <td>{volumeText(total())}</td>
-                      </tr>
-                    )}
-                  </Index>
-                )}
-              </Index>
-            </tbody>
-          </table>
+          <Show when={hoursOf(known(), "today").length > 0} fallback={<p class="drawer-quiet">Nothing yet today.</p>}>
+            <HourTable caption="Today" hours={hoursOf(known(), "today")} />
+          </Show>
+          <Show when={hoursOf(known(), "before").length > 0}>
+            <details>
+              <summary>Before today</summary>
+              <HourTable caption="Before today" hours={hoursOf(known(), "before")} dated />
+            </details>
+          </Show>
         </Show>
       )}
     </Show>
   );
 };
+
+/** Envelopes by hour and kind, the newest hour first, with their sums. */
+const HourTable = (props: { caption: string; hours: HostVolume["hours"]; dated?: boolean }) => {
+  const { times } = usePageContext();
+  const totals = () => kindTotals(props);
+  const nameOf = (hour: HostVolume["hours"][number]) => {
+    const at = formatTimestamp(hour.from, times.zone());
+    return props.dated ? at.slice(0, 16) : at.slice(11, 16);
+  };
+  const ofKind = (hours: HostVolume["hours"], kind: VolumeKind) =>
+    kindTotals({ hours }).find((each) => each.kind === kind);
+  return (
+    // A region that scrolls must be reachable by keyboard (WCAG 2.1.1).
+    <section class="volume-hours" aria-label={`${props.caption}, by hour and kind`} tabindex="0">
+      <table>
+        <caption>{props.caption}, in envelopes</caption>
+        <thead>
+          <tr>
+            <th scope="col">{times.zone() === "utc" ? "From (UTC)" : "From"}</th>
+            <Index each={totals()}>{(total) => <th scope="col">{kindNames[total().kind]}</th>}</Index>
+          </tr>
+        </thead>
+        <tbody>
+          <Index each={props.hours.toReversed()}>
+            {(hour) => (
+              <tr>
+                <th scope="row">{nameOf(hour())}</th>
+                <Index each={totals()}>{(total) => <HourCell total={ofKind([hour()], total().kind)} />}</Index>
+              </tr>
+            )}
+          </Index>
+        </tbody>
+        <tfoot>
+          <tr>
+            <th scope="row">In all</th>
+            <Index each={totals()}>{(total) => <HourCell total={total()} />}</Index>
+          </tr>
+        </tfoot>
+      </table>
+    </section>
+  );
+};
+
+const HourCell = (props: { total: KindTotal | undefined }) => (
+  <Show when={props.total} fallback={<td class="drawer-quiet">0</td>}>
+    {(total) => <td title={volumeText(total())}>{formatCount(total().envelopes)}</td>}
+  </Show>
+);
