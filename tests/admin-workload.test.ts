@@ -1,18 +1,12 @@
 import { writeFileSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { afterAll, expect, it } from "vitest";
 import { createAdminUser } from "./admin.ts";
 import { createTestToken, enrollTestCollector } from "./collector.ts";
 import { startTestWeb } from "./web.ts";
+import { publishWorkloadKeys } from "./workload-issuer.ts";
 
-const { publicKey, privateKey } = await generateKeyPair("RS256");
-const jwk = await exportJWK(publicKey);
-const platform = createServer((_, response) => response.end(JSON.stringify({ keys: [{ ...jwk, kid: "one" }] })));
-await new Promise<void>((done) => platform.listen(0, "127.0.0.1", done));
-const keys = `http://127.0.0.1:${(platform.address() as AddressInfo).port}/keys`;
+const platform = await publishWorkloadKeys();
 const issuer = "https://token.actions.githubusercontent.com";
 const subject = "repo:acme/fleet-config:ref:refs/heads/main";
 
@@ -20,7 +14,7 @@ const web = await startTestWeb({
   core: {
     env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
     files: {
-      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${keys}", subjects: [{ pattern: "${subject}", scopes: [read, audit, admin] }] }]`,
+      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", scopes: [read, audit, admin] }] }]`,
     },
   },
 });
@@ -31,14 +25,7 @@ afterAll(async () => {
   await web.close();
 });
 
-const platformToken = (sub: string) =>
-  new SignJWT({ sub })
-    .setProtectedHeader({ alg: "RS256", kid: "one" })
-    .setIssuer(issuer)
-    .setAudience("fleet")
-    .setIssuedAt(Math.floor(web.core.clock.now() / 1000))
-    .setExpirationTime(Math.floor(web.core.clock.now() / 1000) + 300)
-    .sign(privateKey);
+const platformToken = (sub: string) => platform.sign({ iss: issuer, aud: "fleet", sub }, web.core.clock.now());
 
 it("a job of a repository publishes a config and assigns it, without a stored secret", async () => {
   const { token } = await createTestToken(web.core, { labels: { env: "prod" } });
