@@ -295,7 +295,7 @@ it("what a host sent today, by kind and hour", () =>
       ["00:00", "0", "0", "4"],
     ]);
     expect(rows.length).toBe(4);
-    const table = page.getByRole("dialog").getByRole("table", { name: "Today, in envelopes" });
+    const table = page.getByRole("dialog").getByRole("table", { name: "Today, in envelopes", exact: true });
     await expect.poll(() => table.locator("tbody tr").count()).toBe(expected.length);
     const cells = (part: string) =>
       table
