@@ -104,11 +104,9 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
     {
       name: "Refusals",
       cell: (token) => (
-        <a
-          href={`/audit?${new URLSearchParams({ action: "collector.enroll", outcome: "failure", target: token.id })}`}
-          aria-label={`Refusals of the token ${token.token_prefix}`}
-        >
+        <a href={`/audit?${new URLSearchParams({ action: "collector.enroll", outcome: "failure", target: token.id })}`}>
           in the audit log
+          <span class="visually-hidden">: refusals of the token {token.token_prefix}</span>
         </a>
       ),
     },
