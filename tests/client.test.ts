@@ -1,4 +1,5 @@
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -14,12 +15,13 @@ import { encodePem } from "../proto/pem.ts";
 import { labCoreEnvironment } from "../scripts/lab/core-environment.ts";
 import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "../scripts/lab/operator-api.ts";
-import { seedPeople } from "../scripts/lab/people.ts";
+import { mintBridgeToken, seedPeople } from "../scripts/lab/people.ts";
 import { createLabPki } from "../scripts/lab-ca/pki.ts";
 import { createTestCsr, createTestKey } from "../scripts/lab-ca/test-pki.ts";
 import { collectorOf, identityPrefix, type TestCollector, withProof } from "./collector.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { logged, type Program, startProgram, stopProgram } from "./program.ts";
+import { publishWorkloadKeys, type WorkloadIssuerKeys } from "./workload-issuer.ts";
 
 /* The generated client against a core process, over HTTP. */
 const secret = "a-test-secret-of-more-than-32-bytes";
@@ -29,6 +31,8 @@ const execute = promisify(execFile);
 let dir: string;
 let database: TestDatabase;
 let core: Program;
+let platform: WorkloadIssuerKeys;
+const subject = { iss: "https://ci.example.com", aud: "fleet", sub: "a-job" };
 let baseUrl: string;
 let bearer: string;
 let client: FleetClient;
@@ -40,10 +44,16 @@ beforeAll(async () => {
   const pki = await createLabPki({ dir: join(dir, "lab"), clock: systemClock });
   database = await createTestDatabase();
   await seedPeople(database.connect().db, Date.now());
+  platform = await publishWorkloadKeys();
+  await writeFile(
+    join(dir, "issuers.yaml"),
+    `issuers: [{ issuer: "${subject.iss}", audience: "${subject.aud}", jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject.sub}", scopes: [read] }] }]`,
+  );
   core = startProgram("functions/main.ts", [], {
     ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
     SVC_OPS_BEARER_TOKEN: "an-ops-token",
+    SVC_WORKLOAD_ISSUERS_FILE: join(dir, "issuers.yaml"),
     SVC_INFERENCE_CHAT_MODEL: "mock",
     // The role of the SQL tools is one for all databases of the server.
     SVC_CHAT_SQL_TOOL_ENABLED: "false",
@@ -60,6 +70,7 @@ beforeAll(async () => {
   client = connectFleet({ baseUrl: `${baseUrl}/`, bearer: async () => bearer, fetch: recording, throwOnError: true });
 });
 afterAll(async () => {
+  platform.close();
   await stopProgram(core);
   await database.drop();
   await rm(dir, { recursive: true, force: true });
@@ -82,6 +93,40 @@ interface OpenApi {
   paths: Record<string, Record<string, { operationId: string }>>;
 }
 
+const remote = { remote_addr: "192.0.2.7" };
+/** Signs a program in by a code and by a device, and a workload by its own token. */
+const signPrograms = async () => {
+  const web = { client, auth: await mintBridgeToken(secret, { sub: "web", now: Date.now() }) };
+  const codeVerifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
+  const redirect = { redirect_uri: "http://127.0.0.1:49152/callback" };
+  const digest = createHash("sha256").update(codeVerifier).digest("base64url");
+  const authorization = { code_challenge: digest, client_name: "a program", ...redirect };
+  const { code } = (await fleet.createAuthorization<true>({ client, body: authorization })).data;
+  const grant = {
+    grant_type: "authorization_code" as const,
+    code,
+    code_verifier: codeVerifier,
+    ...redirect,
+    ...remote,
+  };
+  const { session_id } = (await fleet.createSessionToken<true>({ ...web, body: grant })).data;
+  const device = await fleet.createDeviceAuthorization<true>({ ...web, body: { client_name: "a device", ...remote } });
+  const path = { user_code: device.data.user_code };
+  expect((await fleet.getDeviceAuthorization<true>({ client, path })).data.client_name).toBe("a device");
+  await fleet.decideDeviceAuthorization<true>({ client, path, body: { approved: true, ...remote } });
+  expect((await fleet.listOperatorSessions<true>({ client })).data.items[0]?.id).toBe(session_id);
+  await fleet.revokeOperatorSession<true>({ client, path: { id: session_id } });
+  const exchanged = await fleet.exchangeToken<true>({
+    client,
+    body: {
+      grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
+      subject_token: await platform.sign(subject, Date.now()),
+      subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
+    },
+  });
+  expect(exchanged.data.scope).toBe("read");
+};
+
 describe("the generated client", () => {
   it("calls every operation of the OpenAPI document", async () => {
     const document = (await fleet.openapi<true>({ client })).data as OpenApi;
@@ -89,6 +134,7 @@ describe("the generated client", () => {
     expect((await fleet.directoryStatus<true>({ client })).data.counts.people.active).toBe(3);
     await fleet.recordSignIn<true>({ client, body: { outcome: "success", remote_addr: "192.0.2.7" } });
 
+    await signPrograms();
     const policy = await createPolicy("client");
     const onPolicy = { client, path: { id: policy.id } };
     const { token, id: tokenId } = (await fleet.createBootstrapToken<true>({ ...onPolicy, body: { max_uses: 0 } }))
@@ -170,12 +216,16 @@ describe("the generated client", () => {
     expect((await fleet.exportEnrollmentRefusals<true>({ client })).data).toContain("reason,policy_id");
     const onRow = { client, path: { identity_id: host.identityId } };
     expect((await fleet.getFleetHealth<true>(onRow)).data.item.identity).toBe(host.identity);
+    expect((await fleet.getFleetVolume<true>(onRow)).response.status).toBe(200);
 
     const reason = { body: { reason_code: "lost_device" } };
     await fleet.revokeCertificate<true>({ client, path: { id: renewed.data.certificate_id }, ...reason });
     await fleet.revokeCollectorIdentity<true>({ ...onIdentity, ...reason });
     await fleet.revokeBootstrapToken<true>({ client, path: { id: tokenId } });
     expect((await fleet.freezeEnrollmentPolicy<true>(onPolicy)).data.state).toBe("frozen");
+    expect((await fleet.getAuditChain<true>({ client })).response.status).toBe(200);
+    expect((await fleet.exportAuditEvents<true>({ client })).data).toContain("enrollment_policy.freeze");
+    expect((await fleet.exportAuditEventLines<true>({ client })).data).toContain("enrollment_policy.freeze");
     const events = await fleet.listAuditEvents<true>({ client, query: { action: "enrollment_policy.freeze" } });
     expect(events.data.items).toHaveLength(1);
 

@@ -3,15 +3,15 @@ import { render } from "solid-js/web";
 import { createApiClient, fetchAhead } from "./api/api-client.ts";
 import { FleetPage } from "./fleet/fleet-page.tsx";
 import { parseView, reportPath } from "./fleet/view/view-state.ts";
-import { HomePage } from "./home/home-page.tsx";
 import { PageContextProvider } from "./session/page-context.tsx";
-import { auditRoute, lazyAuditRoute } from "./shell/audit-route.tsx";
+import { auditRoute, lazyAuditRoute, lazyRoute } from "./shell/audit-route.tsx";
 import { NoSuchPage, Shell } from "./shell/shell.tsx";
 
 /** The report takes longer than the session, which decides what is shown: both are requested at once. */
 const pathsAhead = (): string[] => (location.pathname === "/fleet" ? [reportPath(parseView(location.search))] : []);
 
 // Created once: a component made inside the JSX would be another one at each access.
+const HomeRoute = lazyRoute(async () => (await import("./home/home-page.tsx")).HomePage);
 const FleetRoute = auditRoute("Fleet", FleetPage);
 const HostRoute = lazyAuditRoute("Host", async () => (await import("./host/host-page.tsx")).HostPage);
 const AuditRoute = lazyAuditRoute("Audit", async () => (await import("./audit/audit-page.tsx")).AuditPage);
@@ -28,7 +28,7 @@ const App = () => {
   return (
     <PageContextProvider api={api}>
       <Router root={Shell}>
-        <Route path="/" component={HomePage} />
+        <Route path="/" component={HomeRoute} />
         <Route path="/fleet" component={FleetRoute} />
         <Route path="/hosts/:host" component={HostRoute} />
         <Route path="/audit" component={AuditRoute} />

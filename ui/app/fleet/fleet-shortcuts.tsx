@@ -1,6 +1,10 @@
-import { createUniqueId, For } from "solid-js";
+import { createSignal, createUniqueId, ErrorBoundary, For, lazy, Show, Suspense } from "solid-js";
 import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
-import { QueryReference } from "./query-language/query-reference.tsx";
+import { PartFailed } from "../design/load-failure.tsx";
+
+const QueryReference = lazy(async () => ({
+  default: (await import("./query-language/query-reference.tsx")).QueryReference,
+}));
 
 /** The actions behind the keys of `/fleet`. */
 export interface FleetActions {
@@ -61,6 +65,7 @@ export const ShortcutHelp = (props: {
 }) => {
   const id = createUniqueId();
   let dialog!: HTMLDialogElement;
+  const [opened, setOpened] = createSignal(false);
   return (
     <>
       <button
@@ -79,6 +84,8 @@ export const ShortcutHelp = (props: {
         }}
         class="popover shortcuts"
         aria-labelledby={id}
+        // A modal dialog takes the focus.
+        onFocusIn={() => setOpened(true)}
       >
         <h2 id={id}>Keyboard shortcuts</h2>
         <dl>
@@ -101,7 +108,13 @@ export const ShortcutHelp = (props: {
           />
           Use single-key shortcuts
         </label>
-        <QueryReference />
+        <Show when={opened()}>
+          <ErrorBoundary fallback={<PartFailed what="The query language" />}>
+            <Suspense>
+              <QueryReference />
+            </Suspense>
+          </ErrorBoundary>
+        </Show>
         <form method="dialog">
           <button class="button" type="submit">
             Close

@@ -1,4 +1,5 @@
 import { type Component, ErrorBoundary, lazy, Suspense } from "solid-js";
+import { Dynamic } from "solid-js/web";
 import { PartFailed } from "../design/load-failure.tsx";
 import { RequiresScope } from "../session/session-gate.tsx";
 import { createPageTitle } from "./page-title.ts";
@@ -12,15 +13,26 @@ export const auditRoute = (title: string, Page: Component): Component => {
     createPageTitle(() => title);
     return (
       <RequiresScope scope="audit">
-        <ErrorBoundary fallback={<PartFailed what="The page" />}>
-          <Suspense>
-            <Page />
-          </Suspense>
-        </ErrorBoundary>
+        <LoadedPage page={Page} />
       </RequiresScope>
     );
   };
   return Route;
+};
+
+/** Shows a page once its script is there, or that it cannot be loaded. */
+const LoadedPage = (props: { page: Component }) => (
+  <ErrorBoundary fallback={<PartFailed what="The page" />}>
+    <Suspense>
+      <Dynamic component={props.page} />
+    </Suspense>
+  </ErrorBoundary>
+);
+
+/** Returns the component of a route for everyone, with a page that is loaded on demand. */
+export const lazyRoute = (load: () => Promise<Component>): Component => {
+  const Page = lazy(async () => ({ default: await load() }));
+  return () => <LoadedPage page={Page} />;
 };
 
 /** Returns `auditRoute` of a page that is loaded on demand. */
