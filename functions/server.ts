@@ -3,6 +3,7 @@ import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import { runEvery } from "../kit/run-every.ts";
+import { withTimeout } from "../kit/with-timeout.ts";
 import { createApp } from "./app.ts";
 import { verifyAuditLog } from "./commands.ts";
 import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
@@ -19,7 +20,7 @@ import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { createDatabaseServers, type DatabaseServers } from "./node/database-servers.ts";
-import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
+import { followFiles, watchFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
@@ -53,7 +54,6 @@ const reportConnectionsMax = 4;
 const jobConnectionsMax = 4;
 const probeIntervalMs = 1000;
 const partitionIntervalMs = 3_600_000;
-const filesIntervalMs = 5000;
 
 const usage = `svc-server: core of the collector fleet
 
@@ -88,6 +88,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   const closeDatabase = (seconds: number) =>
     Promise.all([database, reports, background].map(({ close }) => close(seconds)));
   const stop = new AbortController();
+  let jobs: Promise<unknown> = Promise.resolve();
   try {
     const metrics = createMetrics();
     metrics.gauge("core_database_connections", "Connections of the pools that are open", servers.count);
@@ -121,10 +122,10 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     const databaseClock = createDatabaseClock(database.db, systemClock);
     await databaseClock.measure();
     const jobCore = { ...core, db: background.db };
-    const jobs = Promise.all([
+    jobs = Promise.all([
       runAuditJobs(jobCore, stop.signal),
       runLabelJob(jobCore, stop.signal),
-      startFollowing(core, files, stop.signal),
+      watchFiles(core, files, stop.signal),
       runEvery(
         { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },
         createDatabaseProbe(core, databaseClock),
@@ -171,24 +172,11 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     clearTimeout(timer);
   } finally {
     stop.abort();
+    // After a failed start the jobs' first statements run: postgres.js does not end a pool whose statements still wait for a connection.
+    await withTimeout(closeSeconds * 1000, systemClock, jobs).catch(() => undefined);
     await closeDatabase(closeSeconds);
   }
   log.info({}, "stopped");
-};
-
-/** Reloads changed files within seconds, and at once on SIGHUP. */
-const startFollowing = async (
-  { clock, log }: Core,
-  { check }: Pick<FollowedFiles, "check">,
-  signal: AbortSignal,
-): Promise<void> => {
-  const checkNow = () => void check();
-  process.on("SIGHUP", checkNow);
-  await runEvery({ name: "changed files", intervalMs: filesIntervalMs, clock, signal, log }, async () => {
-    await check();
-    return undefined;
-  });
-  process.off("SIGHUP", checkNow);
 };
 
 const startDirectorySync = (

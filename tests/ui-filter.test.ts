@@ -8,6 +8,7 @@ import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
 import { seedFleet } from "../scripts/lab/seed-fleet.ts";
 import { visitPage } from "../scripts/lab/visit-page.ts";
+import { questions } from "../ui/app/fleet/query-language/questions.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
 let web: TestWeb;
@@ -91,7 +92,7 @@ describe("the query bar in a browser", () => {
     const { page } = await open("/fleet");
     await page.getByRole("combobox", { name: "Search and filter collectors" }).waitFor();
     await page.keyboard.press("/");
-    await expect.poll(() => page.getByRole("option").count()).toBe(terms.length);
+    await expect.poll(() => page.getByRole("option").count()).toBe(questions.length + terms.length);
     await page.getByRole("option", { name: /since:.*since:10:00/ }).waitFor();
     expect((await new AxeBuilder({ page }).analyze()).violations).toEqual([]);
     await page.keyboard.press("Escape");

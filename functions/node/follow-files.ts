@@ -1,6 +1,9 @@
 import { readFileSync } from "node:fs";
 import { equalBytes } from "../../kit/bytes.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { ConfigError } from "../../kit/env.ts";
+import type { Log } from "../../kit/log.ts";
+import { runEvery } from "../../kit/run-every.ts";
 import type { CoreConfig, IngestConfig, SignerConfig } from "../config.ts";
 import { type Authority, hasIssued, readAuthorities } from "../signer/authority.ts";
 import { type ClientCertificateReader, createClientCertificateReader } from "../signer/certificate.ts";
@@ -49,6 +52,23 @@ export const followFiles = async (
       await tls?.check();
     },
   };
+};
+
+const filesIntervalMs = 5000;
+
+/** Reloads changed files within seconds, and at once on SIGHUP, until the signal aborts. */
+export const watchFiles = async (
+  { clock, log }: { clock: Clock; log: Log },
+  { check }: Pick<FollowedFiles, "check">,
+  signal: AbortSignal,
+): Promise<void> => {
+  const checkNow = () => void check();
+  process.on("SIGHUP", checkNow);
+  await runEvery({ name: "changed files", intervalMs: filesIntervalMs, clock, signal, log }, async () => {
+    await check();
+    return undefined;
+  });
+  process.off("SIGHUP", checkNow);
 };
 
 const followSigner = async (config: SignerConfig, ingest: IngestConfig | null, needs: FollowNeeds) => {

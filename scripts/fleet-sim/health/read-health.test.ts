@@ -15,6 +15,7 @@ it("reads the report to its last page, with the time at which core generated eac
       forwarding: 0,
       stopped: 0,
       never_forwarded: 0,
+      needs_attention: 0,
       by_state: { stale: second },
     },
     items: [],
