@@ -85,7 +85,7 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
           isContinued={props.view.cursor !== undefined}
           firstPath={auditPath(changeView(props.view, {}))}
           nextPath={nextPath()}
-          noun="events"
+          noun="event"
         />
       )}
     </Show>

@@ -159,7 +159,7 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
                 isContinued={params().has("cursor")}
                 firstPath={pathOf({})}
                 nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
-                noun="assignments"
+                noun="assignment"
               />
             </div>
           )}

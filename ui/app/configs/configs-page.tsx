@@ -107,7 +107,7 @@ export const ConfigsPage = () => {
           isContinued={params().has("cursor")}
           firstPath={pathOf({})}
           nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
-          noun="configs"
+          noun="config"
         />
       )}
     </Show>

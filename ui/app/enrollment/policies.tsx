@@ -140,7 +140,8 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
                   isContinued={props.view.policyCursor !== undefined}
                   firstPath={pathOf()}
                   nextPath={known().next_cursor === null ? undefined : pathOf(known().next_cursor ?? undefined)}
-                  noun="policies"
+                  noun="policy"
+                  nouns="policies"
                 />
                 <a
                   class="button"

@@ -140,7 +140,7 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
                   isContinued={props.view.tokenCursor !== undefined}
                   firstPath={pathOf()}
                   nextPath={known().next_cursor === null ? undefined : pathOf(known().next_cursor ?? undefined)}
-                  noun="tokens"
+                  noun="token"
                 />
                 <a
                   class="button"

@@ -119,7 +119,7 @@ export const HostEvents = (props: {
                   isContinued={props.cursor !== undefined}
                   firstPath={hostPath()}
                   nextPath={known().next_cursor === null ? undefined : hostPath(known().next_cursor)}
-                  noun="events"
+                  noun="event"
                 />
               </Show>
             </>
