@@ -40,7 +40,7 @@ ${person.scopes.map((scope) => html`<li><strong>${scope}</strong>: ${allows[scop
 </ul>
 <div class="login-notice" role="status">
 <h2>Allow only what you started yourself</h2>
-<p>Nobody else needs this from you. Core records who allowed it.</p>
+<p>Refuse if somebody sent you this link or code. Core records who allowed it.</p>
 </div>
 <form class="login-decision" method="post" action="${action}">
 ${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
@@ -53,7 +53,7 @@ ${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="
 /** Renders the form for the code that a device shows. */
 export const devicePage = ({ fault, links }: { fault?: string; links: PageLinks }): Html => {
   const card = html`<h1>Sign in a device</h1>
-${fault && html`<div class="login-refusal" role="alert"><h2>${fault}</h2><p>Codes expire after ten minutes: start again there.</p></div>`}
+${fault && html`<div class="login-refusal" role="alert"><h2>${fault}</h2><p>Codes expire after ten minutes: start again on the device.</p></div>`}
 <p class="login-lead">Type the code that the device shows.</p>
 <form class="login-decision" method="get" action="/device">
 <label for="user_code">Code</label>

@@ -53,7 +53,7 @@ export const createDevicePages = ({
         });
         if (recorded === null) return unknown(c);
         const [title, text] = approved
-          ? ["The device is signed in", "You can close this page and go on there."]
+          ? ["The device is signed in", "You can close this page and continue on the device."]
           : ["You refused the device", "It is not signed in. You can close this page."];
         return c.html(outcomePage({ title, text, links }));
       }),
