@@ -134,7 +134,7 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
           />
           <TextField
             name="Reason"
-            hint="Exactly, such as token_expired"
+            hint="Such as token_expired"
             value={props.view.reason}
             onChange={(reason) => change({ reason })}
           />

@@ -24,6 +24,11 @@ export const ChainStatus = () => {
     intervalMs: 15_000,
   });
   const chain = () => report.current();
+  const checkedText = (verified: AuditChainView["verified"]): string => {
+    const since = formatTimestamp(verified?.checked_since ?? "", times.zone());
+    const until = formatTimestamp(verified?.checked_at ?? "", times.zone());
+    return since === until ? `at ${until}` : `between ${since} and ${until}`;
+  };
   return (
     <Switch fallback={<p class="chain-status">Hash chain: loading</p>}>
       <Match when={report.phase() === "failed"}>
@@ -48,9 +53,7 @@ export const ChainStatus = () => {
             <Icon name="check" />
             <span>
               Hash chain verified up to event {formatCount(known().verified?.seq ?? 0)} of{" "}
-              {formatCount(known().head?.seq ?? 0)}, each checked between{" "}
-              {formatTimestamp(known().verified?.checked_since ?? "", times.zone())} and{" "}
-              {formatTimestamp(known().verified?.checked_at ?? "", times.zone())}
+              {formatCount(known().head?.seq ?? 0)}, each checked {checkedText(known().verified)}
               <Show when={known().pending > 0}>; {formatCountOf(known().pending, "event")} not linked yet</Show>
               <Show when={report.phase() === "stale"}> (old)</Show>.
             </span>

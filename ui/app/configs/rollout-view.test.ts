@@ -16,7 +16,7 @@ const hash = "f8b4c0".padEnd(64, "0");
 
 describe("a rollout in words", () => {
   it("says whether it finished, when, or how many hosts are left", () => {
-    expect(rolloutSentence(none)).toBe("No host should run it.");
+    expect(rolloutSentence(none)).toBe("Assigned to no host.");
     const part = { ...none, desired: 1200, running: 1000, silent: 150, silent_running: 100, drifted: 50 };
     expect([hostsLeft(part), rolloutSentence(part)]).toEqual([100, "100 of 1,200 hosts left: not finished."]);
     const all = {

@@ -34,7 +34,7 @@ export const hostsLeft = ({ desired, running, silent_running: silentRunning }: R
 
 /** Returns whether the rollout finished, in words: when, or how many hosts are left. */
 export const rolloutSentence = (hosts: RolloutHosts, zone: TimeZone = "utc"): string => {
-  if (hosts.desired === 0) return "No host should run it.";
+  if (hosts.desired === 0) return "Assigned to no host.";
   const left = hostsLeft(hosts);
   if (left > 0) return `${formatCount(left)} of ${formatCountOf(hosts.desired, "host")} left: not finished.`;
   const when = hosts.finished_at === null ? "Finished" : `Finished at ${formatTimestamp(hosts.finished_at, zone)}`;

@@ -10,15 +10,17 @@ export const FleetPage = () => {
   return (
     <Show when={faults().length > 0} fallback={<Fleet />}>
       <div class="fleet">
-        <h1>Fleet</h1>
+        <div class="fleet-head">
+          <h1>Fleet</h1>
+        </div>
         <section class="notice" role="alert">
           <h2>This link cannot be followed as it is</h2>
           <ul>
             <For each={faults()}>{(fault) => <li>{fault}</li>}</For>
           </ul>
           <p>
-            Nothing is shown, so that no other hosts are taken for those that the link meant. Correct the address, or go
-            on without these parts.
+            No rows are shown, because they would not be the ones that the link describes. Correct the address, or
+            remove these parts.
           </p>
           <p>
             <a class="button" href={viewPath(parseView(location.search))}>

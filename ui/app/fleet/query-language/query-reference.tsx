@@ -9,8 +9,8 @@ const rules: readonly (readonly [query: string, meaning: string])[] = [
   ["state:stale version<1.4", "both: words and terms are joined by AND"],
   ["state:stale,revoked", "one of several values; there is no other OR"],
   ["-platform:linux -web", "neither: a minus excludes what a term or a word finds"],
-  ["forwarding:stopped since:10:00", "a time of day is the last one, in the zone in which the page shows times"],
-  ["forwarding:stopped -since:10:00", "stopped, but after ten"],
+  ["forwarding:stopped since:10:00", "nothing since the last 10:00, in the time zone of the page"],
+  ["forwarding:stopped -since:10:00", "stopped later than 10:00"],
 ];
 
 /** The query language in two lists: how queries are built, and every term with an example. */
