@@ -2,13 +2,16 @@ import { Route, Router } from "@solidjs/router";
 import { render } from "solid-js/web";
 import { createApiClient, fetchAhead } from "./api/api-client.ts";
 import { FleetPage } from "./fleet/fleet-page.tsx";
-import { parseView, reportPath } from "./fleet/view/view-state.ts";
+import { linkFaults, parseView, reportPath } from "./fleet/view/view-state.ts";
 import { PageContextProvider } from "./session/page-context.tsx";
 import { auditRoute, lazyAuditRoute, lazyRoute } from "./shell/audit-route.tsx";
 import { NoSuchPage, Shell } from "./shell/shell.tsx";
 
 /** The report takes longer than the session, which decides what is shown: both are requested at once. */
-const pathsAhead = (): string[] => (location.pathname === "/fleet" ? [reportPath(parseView(location.search))] : []);
+const pathsAhead = (): string[] =>
+  location.pathname === "/fleet" && linkFaults(location.search).length === 0
+    ? [reportPath(parseView(location.search))]
+    : [];
 
 // Created once: a component made inside the JSX would be another one at each access.
 const HomeRoute = lazyRoute(async () => (await import("./home/home-page.tsx")).HomePage);
