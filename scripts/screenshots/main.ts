@@ -55,14 +55,24 @@ const inBoth = (picture: Picture): Picture[] => [
 ];
 
 const picturesOf = (identityId: string): Picture[] => [
-  { name: "fleet-light", path: "/fleet?sort=certificate_not_after", viewport: light, ready: "heartbeating" },
-  { name: "fleet-dark", path: "/fleet?sort=queue_bytes&order=desc", viewport: dark, ready: "heartbeating" },
+  {
+    name: "fleet-light",
+    path: "/fleet?sort=certificate_not_after",
+    viewport: { ...light, height: 800 },
+    ready: "heartbeating",
+  },
+  {
+    name: "fleet-dark",
+    path: "/fleet?sort=queue_bytes&order=desc",
+    viewport: { ...dark, height: 800 },
+    ready: "heartbeating",
+  },
   { name: "fleet-390-light", path: "/fleet", viewport: { ...light, width: 390, height: 1400 }, ready: "heartbeating" },
   { name: "fleet-320-dark", path: "/fleet", viewport: { ...dark, width: 320, height: 1400 }, ready: "heartbeating" },
   ...inBoth({
     name: "fleet-drawer",
     path: `/fleet?drift=on_last_known_good&id=${identityId}`,
-    viewport: { ...light, width: 1100, height: 1120 },
+    viewport: { ...light, width: 1100, height: 1060 },
     ready: "Config assigned",
   }),
   ...inBoth({
