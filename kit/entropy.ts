@@ -31,8 +31,31 @@ export const fraction = (entropy: Entropy): number => {
 /** Creates a UUIDv7 (RFC 9562), which sorts by its millisecond, then at random. */
 export const uuidv7 = ({ clock, entropy }: { clock: Pick<Clock, "now">; entropy: Entropy }): string => {
   const bytes = entropy.bytes(16);
-  const view = new DataView(bytes.buffer);
+  return formatUuidv7(bytes, clock.now());
+};
+
+/** For each source of randomness, the millisecond of its last ordered id, and the id's place among those of the millisecond. */
+const lastOrdered = new WeakMap<Entropy, { now: number; place: number }>();
+
+/**
+ * Creates a UUIDv7 that sorts after the earlier ordered ones of the same entropy: 12 of its bits count within the millisecond (RFC
+ * 9562 section 6.2, method 1), and a full millisecond borrows the next one. After the clock was set back by a second, order starts anew.
+ */
+export const orderedUuidv7 = ({ clock, entropy }: { clock: Pick<Clock, "now">; entropy: Entropy }): string => {
   const now = clock.now();
+  const last = lastOrdered.get(entropy);
+  const isBehind = last !== undefined && now <= last.now && last.now - now < 1000;
+  const place = isBehind ? last.place + 1 : 0;
+  const next = isBehind ? { now: last.now + (place >> 12), place: place & 0xfff } : { now, place };
+  lastOrdered.set(entropy, next);
+  const bytes = entropy.bytes(16);
+  new DataView(bytes.buffer).setUint16(6, next.place);
+  return formatUuidv7(bytes, next.now);
+};
+
+/** Writes time, version and variant over the random bytes. */
+const formatUuidv7 = (bytes: Uint8Array<ArrayBuffer>, now: number): string => {
+  const view = new DataView(bytes.buffer);
   view.setUint32(0, Math.floor(now / 0x1_0000));
   view.setUint16(4, now % 0x1_0000);
   view.setUint8(6, (view.getUint8(6) & 0x0f) | 0x70);

@@ -33,16 +33,20 @@ const startJob = (core: TestCore, outcomes: string[], signal: AbortSignal): Prom
     signal,
   );
 
+/** Advances the clock until the job has run once more and sleeps: it logs its result last. */
+const advanceToResult = async ({ clock, log }: TestCore, ms: number): Promise<void> => {
+  const results = () => log.lines.filter(({ fields }) => "job" in fields).length;
+  const before = results();
+  await clock.advance(ms);
+  await expect.poll(results).toBe(before + 1);
+};
+
 it("syncs at once and at every interval, sooner after a failure, and uses a corrected key file without a restart", async () => {
   const outcomes: string[] = [];
   const stop = new AbortController();
   const running = startJob(test, outcomes, stop.signal);
-  // The job logs its result last, before it sleeps.
-  const logged = () => test.log.lines.filter(({ fields }) => "job" in fields).length;
   const nextAfter = async (ms: number) => {
-    const before = logged();
-    await test.clock.advance(ms);
-    await expect.poll(logged).toBe(before + 1);
+    await advanceToResult(test, ms);
     return [outcomes.at(-1), (await findDirectorySync(test.db))?.reasonCode];
   };
   expect(await nextAfter(0)).toEqual(["failed", "key_file_unusable"]);
@@ -75,12 +79,11 @@ it("applies a directory file within seconds of a change, and a faulty one leaves
   const stop = new AbortController();
   const outcomes: string[] = [];
   const running = startJob(core, outcomes, stop.signal);
-  const syncs = async () => (await findDirectorySync(core.db))?.syncs ?? 0;
   /** Lets the job read the file, and returns the outcome of the sync that follows. */
-  const nextRead = async (expected: number) => {
-    await core.clock.advance(5000);
-    await expect.poll(syncs).toBe(expected);
+  const nextRead = async (syncs: number) => {
+    await advanceToResult(core, syncs === 1 ? 0 : 5000);
     const last = await findDirectorySync(core.db);
+    expect(last?.syncs).toBe(syncs);
     return last?.reasonCode ?? last?.outcome;
   };
   const scopes = async () =>

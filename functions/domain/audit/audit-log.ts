@@ -1,6 +1,6 @@
 import type { ActorType } from "../../../drizzle/schema/audit.ts";
 import type { Clock } from "../../../kit/clock.ts";
-import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
+import { type Entropy, orderedUuidv7 } from "../../../kit/entropy.ts";
 import type { AuditAction } from "../../../proto/audit-actions.ts";
 import { insertAuditEvents } from "../../store/audit.ts";
 import type { Executor } from "../../store/database.ts";
@@ -57,7 +57,7 @@ export const recordAudits = (
   insertAuditEvents(
     db,
     entries.map((entry) => ({
-      id: uuidv7({ clock, entropy }),
+      id: orderedUuidv7({ clock, entropy }),
       occurredAt: new Date(clock.now()),
       actorType: entry.actor.type,
       actorId: entry.actor.id,

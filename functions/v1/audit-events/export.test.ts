@@ -9,6 +9,7 @@ afterAll(() => test.close());
 let host: Awaited<ReturnType<typeof enrollTestCollector>>;
 beforeAll(async () => {
   const { token } = await createTestToken(test);
+  await test.clock.advance(1000);
   host = await enrollTestCollector(test, { token, deviceId: "=web-1" });
   await test.clock.advance(1000);
   const body = { reason_code: "lost" };

@@ -156,6 +156,7 @@ describe("the exports of configs", () => {
       const config = items[index];
       expect(cells).toMatchObject({ id: config?.id, name: config?.name, desired: String(config?.hosts.desired) });
     });
+    await test.clock.advance(1000);
     const path = `/v1/collector/configs/${seededConfigId(11)}/assignments`;
     const rows = readCsv(await get<string>(`${path}/export.csv?current=true`));
     const assignments: ConfigAssignment[] = (await get<AssignmentPage>(`${path}?current=true&limit=1000`)).items;
