@@ -173,7 +173,7 @@ const Place = (props: { event: AuditEventView; asOf: number }) => (
     when={props.event.seq}
     fallback={
       <span class="event-quiet">
-        <Show when={props.asOf - Date.parse(props.event.occurred_at) > linkMsMax} fallback="waits">
+        <Show when={props.asOf - Date.parse(props.event.occurred_at) > linkMsMax} fallback="not linked yet">
           <Icon name="warning" /> not linked
         </Show>
       </span>

@@ -65,6 +65,15 @@ describe("an audit event", () => {
     });
   });
 
+  it("counts one row in the singular", () => {
+    const read = (row_count: number) =>
+      sentence({ action: "chat.tool_call", details: { tool: "query_sql", row_count } });
+    expect([read(1), read(9)]).toEqual([
+      "let chat read the fleet with query_sql, 1 row",
+      "let chat read the fleet with query_sql, 9 rows",
+    ]);
+  });
+
   it("leaves out what an event does not record", () => {
     const target = { type: "collector_identity", id: hostId };
     const enrolled = { action: "collector.enroll", target };

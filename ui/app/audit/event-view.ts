@@ -62,6 +62,9 @@ export const actorPiece = ({ actor }: Pick<AuditEventView, "actor">, names: Reco
   return { text, full, href: `/audit?actor=${encodeURIComponent(actor.display)}` };
 };
 
+/** Returns the name in a placeholder such as `{target}`. */
+const nameOf = (part: string): string | undefined => /^\{(\w+)\}$/.exec(part)?.[1];
+
 /** Returns what the actor did, as pieces of a sentence; an unknown action by its name. */
 export const sentencePieces = (event: AuditEventView, names: RecordNames): EventPiece[] => {
   const known = Object.entries(eventSentences).find(([action]) => action === event.action)?.[1];
@@ -74,9 +77,12 @@ export const sentencePieces = (event: AuditEventView, names: RecordNames): Event
   return withOptional
     .split(/(\{\w+\})/)
     .filter((part) => part !== "")
-    .map((part) => {
-      const name = /^\{(\w+)\}$/.exec(part)?.[1];
-      if (name === undefined) return { text: part };
+    .map((part, index, parts) => {
+      const name = nameOf(part);
+      const before = nameOf(parts[index - 1] ?? "");
+      // "1 row", not "1 rows".
+      const isOne = before !== undefined && detailOf(before) === 1;
+      if (name === undefined) return { text: isOne ? part.replace(/^ (\w+)s\b/, " $1") : part };
       return isGiven(name) ? valuePiece(detailOf(name), names) : { text: name === "target" ? "nobody" : "unknown" };
     });
 };
