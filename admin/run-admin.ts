@@ -1,6 +1,7 @@
 import { Argument, Command, CommanderError, Option } from "commander";
 import { FleetError, type Problem } from "../client/problem.ts";
-import { type Completed, completionScript, type Shell, shells } from "./commands/completion.ts";
+import type { Completed, Shell } from "./commands/completion.ts";
+import { declareCommands } from "./commands/index.ts";
 import type { Commands } from "./terminal/command.ts";
 import { CommandFailure, type ExitCode, exitCodes } from "./terminal/exit-codes.ts";
 import { formats } from "./terminal/output.ts";
@@ -34,13 +35,15 @@ export const runAdmin = async (args: readonly string[], terminal: Terminal): Pro
       });
     },
   };
-  const { declareCommands } = await import("./commands/index.ts");
   declareCommands(commands);
   program
     .command("completion")
     .description("Print the completions of a shell: source <(svc-admin completion bash)")
-    .addArgument(new Argument("<shell>").choices(shells))
-    .action((shell: Shell) => void terminal.out.write(completionScript(shell, completedOf(program))));
+    .addArgument(new Argument("<shell>").choices(["bash", "zsh", "fish"] satisfies Shell[]))
+    .action(async (shell: Shell) => {
+      const { completionScript } = await import("./commands/completion.ts");
+      terminal.out.write(completionScript(shell, completedOf(program)));
+    });
   try {
     await program.parseAsync(args, { from: "user" });
     return exitCode;

@@ -6,11 +6,10 @@ import {
   filterCountMax,
   filterPartNames,
   filterParts,
-  filterSecondsMax,
   negatedPart,
   type PositivePart,
 } from "../proto/fleet-health/filter.ts";
-import { fleetStates } from "../proto/fleet-health/vocabulary.ts";
+import { filterSecondsMax, fleetStates } from "../proto/fleet-health/vocabulary.ts";
 import { labelPair } from "../proto/labels.ts";
 
 /** Generates texts that stress the query language: quotes, backslashes, operators, spaces of every kind, no control characters. */

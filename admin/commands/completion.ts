@@ -8,10 +8,7 @@ export interface Completed {
 }
 
 /** The shells that `svc-admin completion` knows. */
-export const shells = ["bash", "zsh", "fish"] as const;
-
-/** One of `shells`. */
-export type Shell = (typeof shells)[number];
+export type Shell = "bash" | "zsh" | "fish";
 
 const globalFlags = ["--url", "--output", "--yes", "--help"];
 

@@ -1,6 +1,4 @@
-import { spawn } from "node:child_process";
 import { hostname } from "node:os";
-import { createInterface } from "node:readline/promises";
 import { type Clock, systemClock } from "../../kit/clock.ts";
 import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
 
@@ -38,6 +36,7 @@ export const systemTerminal = (): Terminal => {
     fetch: globalThis.fetch,
     signal: stop.signal,
     ask: async (question) => {
+      const { createInterface } = await import("node:readline/promises");
       const lines = createInterface({ input: process.stdin, output: process.stderr });
       try {
         return await lines.question(question, { signal: stop.signal });
@@ -45,7 +44,8 @@ export const systemTerminal = (): Terminal => {
         lines.close();
       }
     },
-    openBrowser: (url) => {
+    openBrowser: async (url) => {
+      const { spawn } = await import("node:child_process");
       const command = process.platform === "darwin" ? "open" : "xdg-open";
       const child = spawn(command, [url], { stdio: "ignore", detached: true });
       child.on("error", () => undefined);

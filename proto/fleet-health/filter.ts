@@ -11,6 +11,7 @@ import {
   attentionKinds,
   driftKinds,
   type FleetState,
+  filterSecondsMax,
   fleetConditions,
   fleetStates,
   forwarderKinds,
@@ -18,9 +19,6 @@ import {
   heartbeatKinds,
   rollouts,
 } from "./vocabulary.ts";
-
-/** The longest duration that a filter takes: ten years. */
-export const filterSecondsMax = 315_360_000;
 
 /** The most values of one parameter. */
 export const filterValuesMax = 100;

@@ -123,3 +123,6 @@ export const certificateStatus = (
   { status, notAfter }: { status: Exclude<CertificateStatus, "expired">; notAfter: Date },
   now: number,
 ): CertificateStatus => (status !== "revoked" && notAfter.getTime() <= now ? "expired" : status);
+
+/** The longest duration that a filter takes: ten years. */
+export const filterSecondsMax = 315_360_000;

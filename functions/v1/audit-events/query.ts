@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
-import { filterSecondsMax } from "../../../proto/fleet-health/filter.ts";
+import { filterSecondsMax } from "../../../proto/fleet-health/vocabulary.ts";
 import { Identifier, parseTimestamp, Timestamp } from "../../../proto/management/text.ts";
 import { QueryInteger } from "../../../proto/values.ts";
 import type { AuditQuery } from "../../domain/audit/browse.ts";

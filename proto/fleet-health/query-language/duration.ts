@@ -1,4 +1,4 @@
-import { filterSecondsMax } from "../filter.ts";
+import { filterSecondsMax } from "../vocabulary.ts";
 
 const units = [
   ["d", 86_400],

@@ -4,7 +4,8 @@
  */
 import * as v from "valibot";
 import { anyLabelValue, isLabelKey, isLabelValue, splitLabelPair } from "../../labels.ts";
-import { filterParts, filterSecondsMax, hashDigitsMin, type PositivePart, versionRangePattern } from "../filter.ts";
+import { filterParts, hashDigitsMin, type PositivePart, versionRangePattern } from "../filter.ts";
+import { filterSecondsMax } from "../vocabulary.ts";
 import { parseDuration, writeDuration } from "./duration.ts";
 import { nearest } from "./nearest.ts";
 import { parseCount, parsePercent, parseSize, writeSize } from "./quantities.ts";
