@@ -29,7 +29,13 @@ const certificates = await test.db.execute<{ id: string; identity_id: string; se
 );
 const configDates = new Map(
   (
-    await test.db.execute<{ id: string; at: string }>(sql`select i.id, greatest(a.assigned_at, h.running_config_since,
+    await test.db.execute<{
+      id: string;
+      at: string;
+    }>(sql`select i.id, greatest(a.assigned_at, h.running_config_since, h.recovered_at,
+      -- Renewed when less than a quarter of the lifetime was left.
+      (select max(late.issued_at) from certificate late join certificate p on p.id = late.predecessor_id
+        where late.identity_id = i.id and late.status = 'active' and p.not_after - late.issued_at < (p.not_after - p.issued_at) / 4),
       coalesce(h.version_since, h.last_heartbeat_at, i.enrolled_at)) as at from collector_identity i
       left join collector_health h on h.identity_id = i.id
       left join config_assignment a on a.identity_id = i.id and a.ended_at is null`)
@@ -140,7 +146,8 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
     const [from = "", to = ""] = range.split("..");
     return expiry(row) >= time(from) && expiry(row) < time(to);
   },
-  droppedMoreThan: (row, count: number) => (row.queue.dropped_records_total ?? -1) > count,
+  droppedMoreThan: (row, count: number) =>
+    (row.queue.dropped_records_total ?? -1) + (row.queue.dead_letters ?? 0) > count,
   queueAbovePercent: ({ queue }, percent: number) => ((queue.bytes ?? 0) / (queue.max_bytes ?? 1)) * 100 > percent,
   queueAboveBytes: ({ queue }, bytes: number) => (queue.bytes ?? -1) > bytes,
 };

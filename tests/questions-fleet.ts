@@ -32,6 +32,7 @@ interface Special {
   dropped?: number;
   droppedSincePrevious?: boolean;
   deadLetters?: number;
+  recoveredAt?: Date;
   invalidSince?: Date;
   authFailedAt?: Date;
   /** When the certificate expires, and its unused successor. */
@@ -133,6 +134,8 @@ const specials: Readonly<Record<string, Special>> = {
   "chg-config": { assignedAt: ago(59 * minute), runningSince: ago(58 * minute) },
   "chg-config-before": { assignedAt: ago(hour + second), runningSince: ago(hour + second) },
   "chg-invalid": { invalidSince: ago(20 * minute) },
+  "chg-recovered": { recoveredAt: ago(59 * minute) },
+  "chg-recovered-before": { recoveredAt: ago(61 * minute) },
   "chg-stale": { heartbeatAt: ago(30 * minute), envelopeAt: ago(30 * minute) },
   "chg-stale-before": { heartbeatAt: ago(2 * hour), envelopeAt: ago(2 * hour) },
   "chg-expired": { expiresAt: ago(10 * minute) },
@@ -259,6 +262,7 @@ export const seedQuestions = async (db: Database): Promise<void> => {
           configInvalidSince: host.invalidSince ?? null,
           versionSince: host.versionSince ?? ago(9 * day),
           runningConfigSince: host.runningSince ?? ago(9 * day),
+          recoveredAt: host.recoveredAt ?? null,
         };
       }),
   );

@@ -214,10 +214,12 @@ describe("who is losing data", () => {
       ]);
     }));
 
-  it("is answered for hosts that ever dropped records", () =>
+  it("is answered for hosts that ever lost records: dropped, or rejected by core", () =>
     answerFrom("/fleet", async ({ page, query }) => {
       await query("dropped>0");
-      await expectRows(page, sql`h.dropped_records_total > 0`, ["data-losing", "data-lost-once"]);
+      await expectRows(page, sql`h.dropped_records_total > 0 or h.dead_letters > 0`, [
+        ...["data-losing", "data-lost-once", "data-refused"],
+      ]);
     }));
 });
 
@@ -248,8 +250,18 @@ describe("what changed in the last hour", () => {
         page,
         sql`${within(sql`i.enrolled_at`)} or ${within(sql`i.revoked_at`)} or ${within(sql`a.assigned_at`)}
           or ${within(sql`h.version_since`)} or ${within(sql`h.running_config_since`)} or ${within(sql`h.config_invalid_since`)}
+          or ${within(sql`h.recovered_at`)}
           or ${within(stale)} or ${within(expiry)} or ${within(expiring)}`,
-        ["gone-stolen", "chg-enrolled", "chg-version", "chg-config", "chg-invalid", "chg-stale", "chg-expired"],
+        [
+          "gone-stolen",
+          "chg-enrolled",
+          "chg-version",
+          "chg-config",
+          "chg-invalid",
+          "chg-stale",
+          "chg-expired",
+          "chg-recovered",
+        ],
       );
     }));
 

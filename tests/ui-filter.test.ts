@@ -56,7 +56,7 @@ describe("the query bar in a browser", () => {
       ["version:1.1*.*", sql`coalesce(h.collector_version, i.collector_version) in ('1.10.2', '1.11.0')`],
       ["-platform:linux,darwin", sql`coalesce(h.platform, i.platform) = 'windows/amd64'`],
       ["auth:failed", sql`i.last_auth_failure_at > now() - interval '1 day'`],
-      ["dropped>3", sql`h.dropped_records_total > 3`],
+      ["dropped>3", sql`h.dropped_records_total + h.dead_letters > 3`],
       ["queue>0% queue>100KiB", sql`h.queue_bytes > 102400`],
       ["config:6b86b2 running:6b86b2", sql`h.running_config_hash like '6b86b2%'`],
       ["=host17", sql`h.hostname like '=host17%'`],

@@ -258,7 +258,8 @@ CREATE TABLE "collector_health" (
 	"queue_at_risk_since" timestamp (3) with time zone,
 	"renewal_failed_since" timestamp (3) with time zone,
 	"version_since" timestamp (3) with time zone,
-	"running_config_since" timestamp (3) with time zone
+	"running_config_since" timestamp (3) with time zone,
+	"recovered_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
 CREATE TABLE "fleet_host" (
@@ -275,10 +276,11 @@ CREATE TABLE "fleet_host" (
 	"running_config_since" timestamp (3) with time zone NOT NULL,
 	"condition_since" timestamp (3) with time zone NOT NULL,
 	"version_since" timestamp (3) with time zone NOT NULL,
+	"recovered_at" timestamp (3) with time zone NOT NULL,
 	"last_auth_failure_at" timestamp (3) with time zone NOT NULL,
 	"queue_bytes" bigint NOT NULL,
 	"queue_bytes_max" bigint NOT NULL,
-	"dropped_records" bigint NOT NULL,
+	"lost_records" bigint NOT NULL,
 	"label_set_id" integer NOT NULL,
 	"renewal_failed" boolean NOT NULL,
 	"config_invalid" boolean NOT NULL,

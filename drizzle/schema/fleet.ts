@@ -57,6 +57,8 @@ export const collectorHealth = pgTable("collector_health", {
   versionSince: timestamp("version_since"),
   /** Time of the first heartbeat with the current running config. */
   runningConfigSince: timestamp("running_config_since"),
+  /** Time of the last heartbeat that ended a condition: one that the heartbeat before reported, or `stale`. */
+  recoveredAt: timestamp("recovered_at"),
 });
 
 /**
@@ -97,11 +99,14 @@ export const fleetHost = pgTable(
     conditionSince: timestamp("condition_since").notNull(),
     /** Time of the first heartbeat with the current version; of the enrollment before the first heartbeat. */
     versionSince: timestamp("version_since").notNull(),
+    /** When a heartbeat or a late certificate last ended a condition; never for `-infinity`. */
+    recoveredAt: timestamp("recovered_at").notNull(),
     lastAuthFailureAt: timestamp("last_auth_failure_at").notNull(),
-    /** -1 before the first heartbeat, as the limit and the dropped records. */
+    /** -1 before the first heartbeat, as the limit and the lost records. */
     queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
     queueBytesMax: bigint("queue_bytes_max", { mode: "number" }).notNull(),
-    droppedRecords: bigint("dropped_records", { mode: "number" }).notNull(),
+    /** Records that the collector dropped or core rejected (dead letters), in all. */
+    lostRecords: bigint("lost_records", { mode: "number" }).notNull(),
     /** The labels of the host, as a row of `label_set`. */
     labelSetId: integer("label_set_id").notNull(),
     renewalFailed: boolean("renewal_failed").notNull(),

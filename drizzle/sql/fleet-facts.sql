@@ -60,10 +60,18 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 		ELSE coalesce(h.reported_since, '-infinity')
 	END::timestamptz(3) AS condition_since,
 	coalesce(h.version_since, h.last_heartbeat_at, i.enrolled_at) AS version_since,
+	-- A certificate that was issued when its predecessor had begun to expire ended a condition. Greatest ignores null.
+	greatest('-infinity', h.recovered_at, (
+		SELECT max(late.issued_at) FROM certificate late, LATERAL (
+			SELECT not_after, issued_at FROM certificate WHERE id = late.predecessor_id LIMIT 1
+		) p
+		WHERE late.id IN (c.id, s.id)
+			AND late.issued_at >= p.not_after - make_interval(secs => extract(epoch FROM p.not_after - p.issued_at)::float8 * 0.25 - 0.001)
+	))::timestamptz(3) AS recovered_at,
 	coalesce(i.last_auth_failure_at, '-infinity') AS last_auth_failure_at,
 	coalesce(h.queue_bytes, -1) AS queue_bytes,
 	coalesce(h.queue_bytes_max, -1) AS queue_bytes_max,
-	coalesce(h.dropped_records_total, -1) AS dropped_records, i.label_set_id,
+	coalesce(h.dropped_records_total + h.dead_letters, -1) AS lost_records, i.label_set_id,
 	coalesce(h.renewal_status = 'failed', false) AS renewal_failed,
 	coalesce(NOT h.config_valid, false) AS config_invalid,
 	coalesce(h.queue_at_risk OR h.dropped_since_previous, false) AS queue_at_risk,
@@ -87,9 +95,9 @@ CROSS JOIN LATERAL (
 	ORDER BY own.first_used_at DESC NULLS LAST, own.issued_at DESC, own.id DESC LIMIT 1
 ) c
 LEFT JOIN LATERAL (
-	SELECT last_heartbeat_at, hostname, queue_bytes, queue_bytes_max, dropped_records_total, queue_at_risk, dropped_since_previous,
+	SELECT last_heartbeat_at, hostname, queue_bytes, queue_bytes_max, dropped_records_total, dead_letters, queue_at_risk, dropped_since_previous,
 		renewal_status, config_valid, collector_version, platform, forwarder_connected, desired_config_hash,
-		running_config_hash, last_known_good_config_hash, running_config_since, version_since,
+		running_config_hash, last_known_good_config_hash, running_config_since, version_since, recovered_at,
 		fleet_reported_since(last_heartbeat_at, renewal_status = 'failed', renewal_failed_since, NOT config_valid, config_invalid_since,
 			queue_at_risk OR dropped_since_previous, queue_at_risk_since) AS reported_since
 	FROM collector_health WHERE identity_id = i.id LIMIT 1

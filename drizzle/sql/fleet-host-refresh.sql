@@ -14,7 +14,7 @@ BEGIN
 		last_heartbeat_at = excluded.last_heartbeat_at, last_envelope_at = excluded.last_envelope_at,
 		certificate_not_after = excluded.certificate_not_after, revoked_from = excluded.revoked_from,
 		expired_from = excluded.expired_from, expiring_from = excluded.expiring_from, last_auth_failure_at = excluded.last_auth_failure_at,
-		queue_bytes = excluded.queue_bytes, queue_bytes_max = excluded.queue_bytes_max, dropped_records = excluded.dropped_records,
+		queue_bytes = excluded.queue_bytes, queue_bytes_max = excluded.queue_bytes_max, lost_records = excluded.lost_records,
 		label_set_id = excluded.label_set_id,
 		renewal_failed = excluded.renewal_failed, config_invalid = excluded.config_invalid,
 		queue_at_risk = excluded.queue_at_risk,
@@ -22,7 +22,7 @@ BEGIN
 		platform = excluded.platform, identity = excluded.identity, device_id = excluded.device_id, hostname = excluded.hostname,
 		search = excluded.search, successor_id = excluded.successor_id,
 		config_assigned_at = excluded.config_assigned_at, running_config_since = excluded.running_config_since,
-		condition_since = excluded.condition_since, version_since = excluded.version_since,
+		condition_since = excluded.condition_since, version_since = excluded.version_since, recovered_at = excluded.recovered_at,
 		desired_config = excluded.desired_config, running_config = excluded.running_config,
 		last_known_good_config = excluded.last_known_good_config;
 END

@@ -47,10 +47,12 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
     db.execute(sql`insert into collector_health (identity_id, certificate_id, last_heartbeat_at, boot_id, collector_version,
         collector_commit, hostname, platform, started_at, config_valid, config_errors, running_config_hash,
         desired_config_hash, last_known_good_config_hash, queue_records, queue_bytes, queue_bytes_max, dropped_records_total,
-        dropped_since_previous, queue_at_risk, forwarder_connected, renewal_status)
+        dropped_since_previous, queue_at_risk, forwarder_connected, renewal_status,
+        recovered_at)
       select i.id, (select c.id from certificate c where c.identity_id = i.id limit 1), ${at(value)}, 'boot', ${`1.${value % 3}.0`},
         '', case ${value % 3}::int when 0 then 'host' when 1 then upper(i.device_id) else 'rack-7.example' end, 'linux/amd64', ${at(0)}, ${value % 5 > 0}, '{}', k.config_hash, k.config_hash, null, 1, ${value}::bigint, ${value * 2}::bigint, ${value % 6}::bigint,
-        ${value % 7 === 0}, ${value % 3 === 0}, true, ${value % 4 === 0 ? "failed" : "ok"}
+        ${value % 7 === 0}, ${value % 3 === 0}, true, ${value % 4 === 0 ? "failed" : "ok"},
+        case when ${value % 5 === 1} then ${at(value)} end
       from collector_identity i, collector_config k
       where i.id in (${list(hosts)}) and k.id = ${idOf("b000", value % 3)}::uuid order by i.id
       on conflict (identity_id) do update set last_heartbeat_at = excluded.last_heartbeat_at,
@@ -58,7 +60,8 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
         running_config_hash = excluded.running_config_hash, desired_config_hash = excluded.desired_config_hash,
         queue_bytes = excluded.queue_bytes, queue_bytes_max = excluded.queue_bytes_max, hostname = excluded.hostname,
         dropped_records_total = excluded.dropped_records_total, queue_at_risk = excluded.queue_at_risk,
-        dropped_since_previous = excluded.dropped_since_previous, renewal_status = excluded.renewal_status`),
+        dropped_since_previous = excluded.dropped_since_previous, renewal_status = excluded.renewal_status,
+        recovered_at = greatest(collector_health.recovered_at, excluded.recovered_at)`),
   envelopes: ({ hosts, value }) =>
     db.execute(sql`insert into ingest_host select identity, ${at(value)} from collector_identity where id in (${list(hosts)})
       order by identity on conflict (host_id) do update

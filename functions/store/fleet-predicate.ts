@@ -116,7 +116,7 @@ const alternatives: Alternatives = {
       return sql`(expired_from >= ${from}::timestamptz and expired_from < ${to}::timestamptz
         and certificate_not_after < ${to}::timestamptz)`;
     }),
-  droppedMoreThan: (count) => [sql`dropped_records > ${count}`],
+  droppedMoreThan: (count) => [sql`lost_records > ${count}`],
   queueAbovePercent: (percent) => [sql`(queue_bytes_max > 0 and queue_bytes * 100 > queue_bytes_max * ${percent})`],
   queueAboveBytes: (bytes) => [sql`queue_bytes > ${bytes}`],
 };
@@ -141,11 +141,14 @@ const envelopeWithin = (age: number, now: Date): SQL => {
 
 const configColumns = ["desired_config", "running_config", "last_known_good_config"] as const;
 
-/** Something about the host changed after this long ago: what the row dates, or a condition that began with the time alone. */
+/** Something about the host changed after this long ago: what the row dates, a condition that began with the time alone, or one that ended. */
 const changedWithin = (within: number, { now, thresholds }: FleetRules): SQL[] => {
   const from = timestampAt(now, -within);
   const until = timestampAt(now);
-  const recorded = ["enrolled_at", "config_assigned_at", "running_config_since", "version_since", "condition_since"];
+  const recorded = [
+    ...["enrolled_at", "config_assigned_at", "running_config_since", "version_since", "condition_since"],
+    "recovered_at",
+  ];
   const due = ["revoked_from", "expired_from", "expiring_from"];
   const staleFrom = (at: number) => timestampAt(now, at - thresholds.staleAfterSeconds);
   return [

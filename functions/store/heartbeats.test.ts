@@ -52,7 +52,7 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
   const [first, second, third, ...others] = hosts;
   await db.execute(sql`delete from collector_health where identity_id = ${first?.id}::uuid`);
   const core = database.connect();
-  const write = createHeartbeatWriter(core.db, clock);
+  const write = createHeartbeatWriter(core.db, clock, { staleAfterSeconds: 180, enrollingSeconds: 900 });
   const waiting = (count: number) =>
     expect
       .poll(

@@ -6,6 +6,7 @@ import type { Labels } from "../../proto/labels.ts";
 import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
 import type { Executor } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
+import type { FleetThresholds } from "./fleet-rows.ts";
 import { admissionOf, type DecisionRow, decideProofs, type ProofAdmission, type ProofUse } from "./proof-uses.ts";
 
 /** Returns a heartbeat as the columns of `collector_health` that it reports, by their names. Times are RFC 3339. */
@@ -89,6 +90,7 @@ const derivedColumns = new Set([
   "config_invalid_since",
   "queue_at_risk_since",
   "renewal_failed_since",
+  "recovered_at",
 ]);
 const reportColumns = Object.values(getTableColumns(collectorHealth)).filter(({ name }) => !derivedColumns.has(name));
 const columnTypes = sql.raw(reportColumns.map((column) => `${column.name} ${column.getSQLType()}`).join(", "));
@@ -98,17 +100,24 @@ const assignments = sql.raw(reportColumns.map(({ name }) => `${name} = excluded.
 const hasDropped = sql.raw(
   "(excluded.dropped_records_total > h.dropped_records_total or excluded.dead_letters > h.dead_letters)",
 );
+/** A condition of the previous report ended with this one. */
+const hasRecovered = sql`((not h.config_valid and excluded.config_valid)
+  or ((h.queue_at_risk or h.dropped_since_previous) and not (excluded.queue_at_risk or ${hasDropped}))
+  or (h.renewal_status = 'failed' and excluded.renewal_status <> 'failed'))`;
 
 /** Heartbeats per statement: enough to share its cost, few enough that the next ones are verified meanwhile. */
 const groupMax = 128;
+
+/** When a host without heartbeats becomes stale: since the last one, or since its enrollment. */
+export type SilenceThresholds = Pick<FleetThresholds, "staleAfterSeconds" | "enrollingSeconds">;
 
 /**
  * Creates a function that writes a heartbeat and resolves when it is committed. Concurrent heartbeats share statements (see
  * `groupCalls`); two of one identity never share one, and keep their order.
  */
-export const createHeartbeatWriter = (db: Executor, clock: Pick<Clock, "now">) =>
+export const createHeartbeatWriter = (db: Executor, clock: Pick<Clock, "now">, thresholds: SilenceThresholds) =>
   groupCalls<HeartbeatWrite, HeartbeatRecord>({
-    run: (writes) => recordHeartbeats(db, writes, clock.now()),
+    run: (writes) => recordHeartbeats(db, writes, { now: clock.now(), thresholds }),
     keyOf: ({ identity }) => identity,
     concurrency: 2,
     itemsMax: groupMax,
@@ -125,7 +134,7 @@ const cloneWindowMs = 10 * 60_000;
 const recordHeartbeats = async (
   db: Executor,
   writes: readonly HeartbeatWrite[],
-  now: number,
+  { now, thresholds }: { now: number; thresholds: SilenceThresholds },
 ): Promise<readonly HeartbeatRecord[]> => {
   const json = JSON.stringify(
     writes.map(({ use, report, labels }, index) => ({
@@ -138,6 +147,8 @@ const recordHeartbeats = async (
     })),
   );
   const at = sql`${new Date(now).toISOString()}::timestamptz`;
+  const before = (seconds: number) => sql`${new Date(now - seconds * 1000).toISOString()}::timestamptz`;
+  const staleBefore = before(thresholds.staleAfterSeconds);
   const cloneSince = sql`${new Date(now - cloneWindowMs).toISOString()}::timestamptz`;
   const rows = await db.execute<RecordRow>(sql`
     with input as materialized (
@@ -146,9 +157,10 @@ const recordHeartbeats = async (
     ), ${decideProofs("heartbeat", now)}, written as (
       insert into collector_health as h
         (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, version_since, running_config_since, config_invalid_since,
-          queue_at_risk_since, renewal_failed_since, ${names})
+          queue_at_risk_since, renewal_failed_since, recovered_at, ${names})
       select identity_id, certificate_id, ${at}, false, ${at}, ${at}, case when not config_valid then ${at} end,
-        case when queue_at_risk then ${at} end, case when renewal_status = 'failed' then ${at} end, ${names}
+        case when queue_at_risk then ${at} end, case when renewal_status = 'failed' then ${at} end,
+        case when enrolled_at <= ${before(thresholds.enrollingSeconds)} then ${at} end, ${names}
       from decision
       where outcome = 'admitted' order by identity_id
       on conflict (identity_id) do update set
@@ -166,6 +178,7 @@ const recordHeartbeats = async (
           then coalesce(case when h.queue_at_risk or h.dropped_since_previous then h.queue_at_risk_since end, ${at}) end,
         renewal_failed_since = case when excluded.renewal_status = 'failed'
           then coalesce(case when h.renewal_status = 'failed' then h.renewal_failed_since end, ${at}) end,
+        recovered_at = case when h.last_heartbeat_at < ${staleBefore} or ${hasRecovered} then ${at} else h.recovered_at end,
         previous_boot_id = case when h.boot_id <> excluded.boot_id then h.boot_id else h.previous_boot_id end,
         previous_boot_at = case when h.boot_id <> excluded.boot_id then h.last_heartbeat_at else h.previous_boot_at end,
         ${assignments}

@@ -51,7 +51,7 @@ const minuteMs = 60_000;
 /**
  * Returns the common table expressions that decide on proofs and mark them used, for a statement that does its work with them. They read
  * `input (fingerprint, sent_at, expired, …)`, at most one row per certificate, and define `decision`: all columns of `input`, those of
- * `DecisionRow`, the certificate's times, and the identity's `reported_labels`. Of two concurrent statements with one proof, one is `stale_request`: `used` stores only a
+ * `DecisionRow`, the certificate's times, and the identity's `reported_labels` and `enrolled_at`. Of two concurrent statements with one proof, one is `stale_request`: `used` stores only a
  * `sent_at` above the stored one, under the row's lock. Rows are written in the order of certificates, so that statements cannot
  * deadlock.
  */
@@ -59,7 +59,7 @@ export const decideProofs = (purpose: ProofPurpose, now: number): SQL => {
   const at = sql`${new Date(now).toISOString()}::timestamptz`;
   const minuteAgo = sql`${new Date(now - minuteMs).toISOString()}::timestamptz`;
   return sql`known as (
-    select input.*, c.id as certificate_id, c.identity_id, c.first_used_at is null as first_use, i.reported_labels,
+    select input.*, c.id as certificate_id, c.identity_id, c.first_used_at is null as first_use, i.reported_labels, i.enrolled_at,
       c.renew_after, c.not_after, c.issued_at, u.last_sent_at as newest_sent_at,
       case
         when c.id is null then 'certificate_unknown'

@@ -171,13 +171,13 @@ export const filterParts = {
   ...both("silentSince", "silent_since", {
     schema: v.pipe(v.string("must be given once"), v.check(isSecond, secondExpected)),
   }),
-  /** Within this time the host was enrolled or revoked, its version or config changed, or a condition began. */
+  /** Within this time the host was enrolled or revoked, its version or config changed, or a condition began or ended. */
   ...both("changedWithinSeconds", "changed_within_seconds", seconds),
   /** The certificate, or its successor if that expires later, expires within this time or has expired. */
   ...both("expiresWithinSeconds", "expires_within_seconds", seconds),
   /** It expires in one of these ranges `FROM..TO`, the end excluded. */
   ...both("expires", "expires", several(v.pipe(v.string(), v.check(isTimeRange, rangeExpected)), rangeExpected)),
-  /** The collector reports more dropped records than this, in all. */
+  /** The collector dropped, and core rejected (dead letters), more records than this, in all. */
   ...both("droppedMoreThan", "dropped_more_than", count),
   /** The queue is fuller than this share of its limit. */
   ...both("queueAbovePercent", "queue_above_percent", { schema: QueryInteger(0, 100) }),

@@ -6,6 +6,7 @@ import { createHeartbeatWriter, type HeartbeatRecord, healthReportOf } from "../
 import { updateReportedLabels } from "../../store/labels.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authenticate.ts";
+import { fleetThresholds } from "./report.ts";
 
 /** The parts of core that heartbeats use. */
 export type HeartbeatCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "observe">;
@@ -36,7 +37,7 @@ const cloneAuditMs = 10 * 60_000;
  */
 export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
   const { config, db, clock, observe } = core;
-  const write = createHeartbeatWriter(db, clock);
+  const write = createHeartbeatWriter(db, clock, fleetThresholds(config));
 
   return async (caller, request, origin) => {
     const now = clock.now();

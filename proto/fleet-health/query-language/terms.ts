@@ -211,22 +211,18 @@ export const terms: readonly Term[] = [
   since,
   seconds("changed", "<", "changedWithinSeconds", {
     example: "1h",
-    meaning: "enrolled, revoked, another version or config, or a condition began, within",
+    meaning: "enrolled, revoked, another version or config, or a condition began or ended, within",
   }),
   seconds("expires", "<", "expiresWithinSeconds", {
     example: "3d",
     meaning: "certificate expires within, or has expired",
   }),
   expiresIn,
-  single(
-    { key: "dropped", part: "droppedMoreThan", example: "0", meaning: "dropped records, in all, more than" },
-    ">",
-    {
-      read: parseCount,
-      write: String,
-      fault: "A count is a whole number, like 0 or 1000.",
-    },
-  ),
+  single({ key: "dropped", part: "droppedMoreThan", example: "0", meaning: "lost records, in all, more than" }, ">", {
+    read: parseCount,
+    write: String,
+    fault: "A count is a whole number, like 0 or 1000.",
+  }),
   single({ key: "queue", part: "queueAbovePercent", example: "50%", meaning: "queue fuller than, of its limit" }, ">", {
     read: parsePercent,
     write: (percent) => `${percent}%`,

@@ -223,7 +223,7 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
     case "expires":
       return ["today", "tomorrow", "weekend"].map((day) => valueItem(day, "certificate expires then"));
     case "droppedMoreThan":
-      return [valueItem("0", "has dropped records")];
+      return [valueItem("0", "has lost records: dropped or rejected")];
     case "queueAbovePercent":
       return ["50%", "80%"].map((share) => valueItem(share, "queue fuller than"));
     case "queueAboveBytes":
