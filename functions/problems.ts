@@ -95,6 +95,11 @@ export const problemCatalog = {
   conflict: entry("conflict", "fix_request", "The resource is not in the state that the request expects"),
   no_last_known_good: entry("conflict", "stop", "The collector has reported no last known good config"),
   last_known_good_not_stored: entry("conflict", "stop", "The last known good config is not among the published ones"),
+  rollout_overlap: entry("conflict", "retry", "Another rollout that has not ended has some of these hosts"),
+  rollout_state: entry("conflict", "fix_request", "The rollout is not in a state that allows this"),
+  rollout_waves_invalid: entry("invalid", "fix_request", "The waves do not rise to all hosts of the filter"),
+  rollout_without_targets: entry("invalid", "fix_request", "The filter has no host whose config core may change"),
+  rollout_config_unparsable: entry("invalid", "fix_request", "No host of the filter can parse the config"),
   // Management requests.
   client_certificate_required: entry("unauthenticated", "fix_request", "A client certificate is needed"),
   client_certificate_header_invalid: entry("malformed", "fix_request", "The client certificate header is not one PEM"),

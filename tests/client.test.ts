@@ -127,6 +127,17 @@ const signPrograms = async () => {
   expect(exchanged.data.scope).toBe("read");
 };
 
+/** Rolls a config out to the only host. */
+const rollOut = async (configId: string) => {
+  const waves = [{ percent: 100, soak_seconds: 3600 }];
+  const body = { config_id: configId, filter: "client", waves };
+  const { id } = (await fleet.createRollout<true>({ client, body })).data;
+  const onRollout = { client, path: { id } };
+  expect((await fleet.listRollouts<true>({ client, query: { config_id: configId } })).data.items).toHaveLength(1);
+  expect((await fleet.getRollout<true>(onRollout)).data.targets).toBe(1);
+  expect((await fleet.listRolloutTargets<true>(onRollout)).data.items).toHaveLength(1);
+};
+
 describe("the generated client", () => {
   it("calls every operation of the OpenAPI document", async () => {
     const document = (await fleet.openapi<true>({ client })).data as OpenApi;
@@ -209,6 +220,7 @@ describe("the generated client", () => {
     expect((await fleet.exportConfigAssignments<true>(onConfig)).data).toContain("identity_id,identity,device_id");
     expect((await fleet.exportCollectorConfigs<true>({ client })).data).toContain(published.config_hash);
     expect((await fleet.listUnstoredConfigs<true>({ client })).data.items).toEqual([]);
+    await rollOut(configId);
     expect((await fleet.reportEnrollment<true>({ client })).data.tokens.active).toBe(1);
     expect((await fleet.listAllBootstrapTokens<true>({ client })).data.items).toHaveLength(1);
     expect((await fleet.exportBootstrapTokens<true>({ client })).data).toContain(tokenId);

@@ -1,7 +1,7 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { ConfigDetail } from "../proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
-import type { ConfigDetail } from "../proto/fleet-health/rollout.ts";
 import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
 import { seedEnrollment, seededPolicyId } from "../scripts/lab/seed-enrollment.ts";

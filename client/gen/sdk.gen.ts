@@ -3,7 +3,7 @@
 
 
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateAuthorizationData, CreateAuthorizationErrors, CreateAuthorizationResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateDeviceAuthorizationData, CreateDeviceAuthorizationErrors, CreateDeviceAuthorizationResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, CreateSessionTokenData, CreateSessionTokenErrors, CreateSessionTokenResponses, DecideDeviceAuthorizationData, DecideDeviceAuthorizationErrors, DecideDeviceAuthorizationResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExchangeTokenData, ExchangeTokenErrors, ExchangeTokenResponses, ExportAuditEventLinesData, ExportAuditEventLinesErrors, ExportAuditEventLinesResponses, ExportAuditEventsData, ExportAuditEventsErrors, ExportAuditEventsResponses, ExportBootstrapTokensData, ExportBootstrapTokensErrors, ExportBootstrapTokensResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportEnrollmentPoliciesData, ExportEnrollmentPoliciesErrors, ExportEnrollmentPoliciesResponses, ExportEnrollmentRefusalsData, ExportEnrollmentRefusalsErrors, ExportEnrollmentRefusalsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetAuditChainData, GetAuditChainErrors, GetAuditChainResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetDeviceAuthorizationData, GetDeviceAuthorizationErrors, GetDeviceAuthorizationResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, GetFleetVolumeData, GetFleetVolumeErrors, GetFleetVolumeResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAllBootstrapTokensData, ListAllBootstrapTokensErrors, ListAllBootstrapTokensResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListOperatorSessionsData, ListOperatorSessionsErrors, ListOperatorSessionsResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportEnrollmentData, ReportEnrollmentErrors, ReportEnrollmentResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RevokeOperatorSessionData, RevokeOperatorSessionErrors, RevokeOperatorSessionResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
+import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateAuthorizationData, CreateAuthorizationErrors, CreateAuthorizationResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateDeviceAuthorizationData, CreateDeviceAuthorizationErrors, CreateDeviceAuthorizationResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, CreateRolloutData, CreateRolloutErrors, CreateRolloutResponses, CreateSessionTokenData, CreateSessionTokenErrors, CreateSessionTokenResponses, DecideDeviceAuthorizationData, DecideDeviceAuthorizationErrors, DecideDeviceAuthorizationResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExchangeTokenData, ExchangeTokenErrors, ExchangeTokenResponses, ExportAuditEventLinesData, ExportAuditEventLinesErrors, ExportAuditEventLinesResponses, ExportAuditEventsData, ExportAuditEventsErrors, ExportAuditEventsResponses, ExportBootstrapTokensData, ExportBootstrapTokensErrors, ExportBootstrapTokensResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportEnrollmentPoliciesData, ExportEnrollmentPoliciesErrors, ExportEnrollmentPoliciesResponses, ExportEnrollmentRefusalsData, ExportEnrollmentRefusalsErrors, ExportEnrollmentRefusalsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetAuditChainData, GetAuditChainErrors, GetAuditChainResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetDeviceAuthorizationData, GetDeviceAuthorizationErrors, GetDeviceAuthorizationResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, GetFleetVolumeData, GetFleetVolumeErrors, GetFleetVolumeResponses, GetRolloutData, GetRolloutErrors, GetRolloutResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAllBootstrapTokensData, ListAllBootstrapTokensErrors, ListAllBootstrapTokensResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListOperatorSessionsData, ListOperatorSessionsErrors, ListOperatorSessionsResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListRolloutsData, ListRolloutsErrors, ListRolloutsResponses, ListRolloutTargetsData, ListRolloutTargetsErrors, ListRolloutTargetsResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportEnrollmentData, ReportEnrollmentErrors, ReportEnrollmentResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RevokeOperatorSessionData, RevokeOperatorSessionErrors, RevokeOperatorSessionResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -588,6 +588,62 @@ export const rollBackDesiredConfig = <ThrowOnError extends boolean = false>(opti
         'Content-Type': 'application/json',
         ...options.headers
     }
+});
+
+/**
+ * Rollouts with their waves, newest first; `state` is repeatable
+ */
+export const listRollouts = <ThrowOnError extends boolean = false>(options: Options<ListRolloutsData, ThrowOnError>): RequestResult<ListRolloutsResponses, ListRolloutsErrors, ThrowOnError> => options.client.get<ListRolloutsResponses, ListRolloutsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts',
+    ...options
+});
+
+/**
+ * Roll a config out to the hosts of a filter, wave by wave; the hosts are those that match now
+ */
+export const createRollout = <ThrowOnError extends boolean = false>(options: Options<CreateRolloutData, ThrowOnError>): RequestResult<CreateRolloutResponses, CreateRolloutErrors, ThrowOnError> => options.client.post<CreateRolloutResponses, CreateRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * One rollout with its waves and the evidence of its newest breach
+ */
+export const getRollout = <ThrowOnError extends boolean = false>(options: Options<GetRolloutData, ThrowOnError>): RequestResult<GetRolloutResponses, GetRolloutErrors, ThrowOnError> => options.client.get<GetRolloutResponses, GetRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}',
+    ...options
+});
+
+/**
+ * The hosts of a rollout in the order of the waves; `status` is repeatable
+ */
+export const listRolloutTargets = <ThrowOnError extends boolean = false>(options: Options<ListRolloutTargetsData, ThrowOnError>): RequestResult<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError> => options.client.get<ListRolloutTargetsResponses, ListRolloutTargetsErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}/targets',
+    ...options
 });
 
 /**

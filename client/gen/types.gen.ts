@@ -3355,6 +3355,498 @@ export type RollBackDesiredConfigResponses = {
 
 export type RollBackDesiredConfigResponse = RollBackDesiredConfigResponses[keyof RollBackDesiredConfigResponses];
 
+export type ListRolloutsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: Array<'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed'> | 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+        config_id?: string;
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/rollouts';
+};
+
+export type ListRolloutsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListRolloutsError = ListRolloutsErrors[keyof ListRolloutsErrors];
+
+export type ListRolloutsResponses = {
+    /**
+     * A page of rollouts
+     */
+    200: {
+        items: Array<{
+            id: string;
+            config: {
+                id: string;
+                name: string | null;
+                config_hash: string;
+            };
+            filter: string;
+            state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+            reason: {
+                code: 'gate_breached' | 'operator';
+                detail: string | null;
+            } | null;
+            wave: number;
+            waves: Array<{
+                number: number;
+                percent: number | null;
+                count: number | null;
+                soak_seconds: number;
+                targets: number;
+                pending: number;
+                assigned: number;
+                applied: number;
+                failed: number;
+                skipped: number;
+                reverted: number;
+                started_at: string | null;
+                soak_until: string | null;
+                completed_at: string | null;
+            }>;
+            gate: {
+                max_failed_percent: number;
+                states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+            };
+            on_breach: 'pause' | 'roll_back';
+            targets: number;
+            pending: number;
+            assigned: number;
+            applied: number;
+            failed: number;
+            skipped: number;
+            reverted: number;
+            created_by: string;
+            created_by_name: string;
+            created_at: string;
+            updated_at: string;
+            ended_at: string | null;
+            breach: {
+                wave: number;
+                failed: number;
+                failed_percent: number;
+                at: string;
+                evidence: Array<{
+                    identity_id: string;
+                    identity: string;
+                    condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+                    began_at: string;
+                    detail: string;
+                }>;
+            } | null;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListRolloutsResponse = ListRolloutsResponses[keyof ListRolloutsResponses];
+
+export type CreateRolloutData = {
+    body: {
+        config_id: string;
+        filter: string;
+        waves: Array<{
+            percent: number;
+            soak_seconds: number;
+        } | {
+            count: number;
+            soak_seconds: number;
+        }>;
+        gate?: {
+            max_failed_percent: number;
+            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        };
+        on_breach?: 'pause' | 'roll_back';
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/collector/rollouts';
+};
+
+export type CreateRolloutErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `rollout_overlap`: Another rollout that has not ended has some of these hosts
+     */
+    409: Problem & {
+        code?: 'rollout_overlap';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `rollout_waves_invalid`: The waves do not rise to all hosts of the filter. `rollout_without_targets`: The filter has no host whose config core may change. `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'rollout_waves_invalid' | 'rollout_without_targets' | 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type CreateRolloutError = CreateRolloutErrors[keyof CreateRolloutErrors];
+
+export type CreateRolloutResponses = {
+    /**
+     * The rollout
+     */
+    201: {
+        id: string;
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        };
+        filter: string;
+        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+        reason: {
+            code: 'gate_breached' | 'operator';
+            detail: string | null;
+        } | null;
+        wave: number;
+        waves: Array<{
+            number: number;
+            percent: number | null;
+            count: number | null;
+            soak_seconds: number;
+            targets: number;
+            pending: number;
+            assigned: number;
+            applied: number;
+            failed: number;
+            skipped: number;
+            reverted: number;
+            started_at: string | null;
+            soak_until: string | null;
+            completed_at: string | null;
+        }>;
+        gate: {
+            max_failed_percent: number;
+            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        };
+        on_breach: 'pause' | 'roll_back';
+        targets: number;
+        pending: number;
+        assigned: number;
+        applied: number;
+        failed: number;
+        skipped: number;
+        reverted: number;
+        created_by: string;
+        created_by_name: string;
+        created_at: string;
+        updated_at: string;
+        ended_at: string | null;
+        breach: {
+            wave: number;
+            failed: number;
+            failed_percent: number;
+            at: string;
+            evidence: Array<{
+                identity_id: string;
+                identity: string;
+                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+                began_at: string;
+                detail: string;
+            }>;
+        } | null;
+    };
+};
+
+export type CreateRolloutResponse = CreateRolloutResponses[keyof CreateRolloutResponses];
+
+export type GetRolloutData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/rollouts/{id}';
+};
+
+export type GetRolloutErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetRolloutError = GetRolloutErrors[keyof GetRolloutErrors];
+
+export type GetRolloutResponses = {
+    /**
+     * The rollout
+     */
+    200: {
+        id: string;
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        };
+        filter: string;
+        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+        reason: {
+            code: 'gate_breached' | 'operator';
+            detail: string | null;
+        } | null;
+        wave: number;
+        waves: Array<{
+            number: number;
+            percent: number | null;
+            count: number | null;
+            soak_seconds: number;
+            targets: number;
+            pending: number;
+            assigned: number;
+            applied: number;
+            failed: number;
+            skipped: number;
+            reverted: number;
+            started_at: string | null;
+            soak_until: string | null;
+            completed_at: string | null;
+        }>;
+        gate: {
+            max_failed_percent: number;
+            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        };
+        on_breach: 'pause' | 'roll_back';
+        targets: number;
+        pending: number;
+        assigned: number;
+        applied: number;
+        failed: number;
+        skipped: number;
+        reverted: number;
+        created_by: string;
+        created_by_name: string;
+        created_at: string;
+        updated_at: string;
+        ended_at: string | null;
+        breach: {
+            wave: number;
+            failed: number;
+            failed_percent: number;
+            at: string;
+            evidence: Array<{
+                identity_id: string;
+                identity: string;
+                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+                began_at: string;
+                detail: string;
+            }>;
+        } | null;
+    };
+};
+
+export type GetRolloutResponse = GetRolloutResponses[keyof GetRolloutResponses];
+
+export type ListRolloutTargetsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        wave?: number;
+        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/rollouts/{id}/targets';
+};
+
+export type ListRolloutTargetsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListRolloutTargetsError = ListRolloutTargetsErrors[keyof ListRolloutTargetsErrors];
+
+export type ListRolloutTargetsResponses = {
+    /**
+     * A page of targets
+     */
+    200: {
+        items: Array<{
+            identity_id: string;
+            identity: string;
+            device_id: string;
+            wave: number;
+            status: 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned' | 'aborted' | null;
+            previous_config_id: string | null;
+            assigned_at: string | null;
+            applied_at: string | null;
+            failed_at: string | null;
+            condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied' | null;
+            condition_began_at: string | null;
+            detail: string | null;
+            reverted_at: string | null;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListRolloutTargetsResponse = ListRolloutTargetsResponses[keyof ListRolloutTargetsResponses];
+
 export type ReportFleetHealthData = {
     body?: never;
     path?: never;
@@ -5369,6 +5861,7 @@ export type SendHeartbeatData = {
             running_config_hash: string | null;
             desired_config_hash?: string;
             last_known_good_config_hash?: string;
+            apply_desired_config?: boolean;
         };
         queue: {
             /**

@@ -238,6 +238,7 @@ CREATE TABLE "collector_health" (
 	"running_config_hash" text,
 	"desired_config_hash" text,
 	"last_known_good_config_hash" text,
+	"apply_desired_config" boolean,
 	"queue_records" bigint NOT NULL,
 	"queue_bytes" bigint NOT NULL,
 	"queue_bytes_max" bigint NOT NULL,
@@ -401,6 +402,65 @@ CREATE TABLE "operator_session" (
 	"revoked_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
+CREATE TABLE "rollout" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"config_id" uuid NOT NULL,
+	"filter" text NOT NULL,
+	"state" text NOT NULL,
+	"wave" integer NOT NULL,
+	"max_failed_percent" double precision NOT NULL,
+	"conditions" text[] NOT NULL,
+	"on_breach" text NOT NULL,
+	"gate_from" timestamp (3) with time zone NOT NULL,
+	"reason_code" text,
+	"reason" text,
+	"breach" text,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"created_by" uuid NOT NULL,
+	"created_by_workload" boolean NOT NULL,
+	"created_by_name" text NOT NULL,
+	"updated_at" timestamp (3) with time zone NOT NULL,
+	"ended_at" timestamp (3) with time zone
+);
+--> statement-breakpoint
+CREATE TABLE "rollout_target" (
+	"rollout_id" uuid NOT NULL,
+	"place" integer NOT NULL,
+	"identity_id" uuid NOT NULL,
+	"wave" integer NOT NULL,
+	"status" text NOT NULL,
+	"reason" text,
+	"assignment_id" uuid,
+	"previous_config_id" uuid,
+	"assigned_at" timestamp (3) with time zone,
+	"applied_at" timestamp (3) with time zone,
+	"failed_at" timestamp (3) with time zone,
+	"condition" text,
+	"condition_began_at" timestamp (3) with time zone,
+	"condition_detail" text,
+	"reverted_at" timestamp (3) with time zone,
+	CONSTRAINT "rollout_target_rollout_id_place_pk" PRIMARY KEY("rollout_id","place")
+);
+--> statement-breakpoint
+CREATE TABLE "rollout_wave" (
+	"rollout_id" uuid NOT NULL,
+	"number" integer NOT NULL,
+	"percent" double precision,
+	"count" integer,
+	"soak_seconds" integer NOT NULL,
+	"targets" integer NOT NULL,
+	"pending" integer NOT NULL,
+	"assigned" integer NOT NULL,
+	"applied" integer NOT NULL,
+	"failed" integer NOT NULL,
+	"skipped" integer NOT NULL,
+	"reverted" integer NOT NULL,
+	"started_at" timestamp (3) with time zone,
+	"soak_until" timestamp (3) with time zone,
+	"completed_at" timestamp (3) with time zone,
+	CONSTRAINT "rollout_wave_rollout_id_number_pk" PRIMARY KEY("rollout_id","number")
+);
+--> statement-breakpoint
 CREATE TABLE "workload" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"issuer" text NOT NULL,
@@ -430,6 +490,10 @@ ALTER TABLE "authentication_identity" ADD CONSTRAINT "authentication_identity_us
 ALTER TABLE "authorization_code" ADD CONSTRAINT "authorization_code_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "device_authorization" ADD CONSTRAINT "device_authorization_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "operator_session" ADD CONSTRAINT "operator_session_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "rollout" ADD CONSTRAINT "rollout_config_id_collector_config_id_fk" FOREIGN KEY ("config_id") REFERENCES "public"."collector_config"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "rollout_target" ADD CONSTRAINT "rollout_target_rollout_id_rollout_id_fk" FOREIGN KEY ("rollout_id") REFERENCES "public"."rollout"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "rollout_target" ADD CONSTRAINT "rollout_target_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "rollout_wave" ADD CONSTRAINT "rollout_wave_rollout_id_rollout_id_fk" FOREIGN KEY ("rollout_id") REFERENCES "public"."rollout"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "audit_event_time" ON "audit_event" USING btree ("occurred_at","id");--> statement-breakpoint
 CREATE INDEX "audit_event_target" ON "audit_event" USING btree ("target_id","id");--> statement-breakpoint
 CREATE INDEX "audit_event_action" ON "audit_event" USING btree ("action","id");--> statement-breakpoint
@@ -464,4 +528,10 @@ CREATE UNIQUE INDEX "authentication_identity_person" ON "authentication_identity
 CREATE INDEX "person_email" ON "person" USING btree ("primary_email");--> statement-breakpoint
 CREATE INDEX "authorization_code_created" ON "authorization_code" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "device_authorization_created" ON "device_authorization" USING btree ("created_at");--> statement-breakpoint
-CREATE INDEX "operator_session_user" ON "operator_session" USING btree ("user_id","id");
+CREATE INDEX "operator_session_user" ON "operator_session" USING btree ("user_id","id");--> statement-breakpoint
+CREATE INDEX "rollout_config" ON "rollout" USING btree ("config_id","id");--> statement-breakpoint
+CREATE INDEX "rollout_state" ON "rollout" USING btree ("state","id");--> statement-breakpoint
+CREATE INDEX "rollout_open" ON "rollout" USING btree ("id") WHERE "rollout"."ended_at" is null;--> statement-breakpoint
+CREATE UNIQUE INDEX "rollout_target_identity" ON "rollout_target" USING btree ("identity_id","rollout_id");--> statement-breakpoint
+CREATE INDEX "rollout_target_status" ON "rollout_target" USING btree ("rollout_id","status","place");--> statement-breakpoint
+CREATE INDEX "rollout_target_wave" ON "rollout_target" USING btree ("rollout_id","wave","status","place");

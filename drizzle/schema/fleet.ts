@@ -30,6 +30,8 @@ export const collectorHealth = pgTable("collector_health", {
   runningConfigHash: text("running_config_hash"),
   desiredConfigHash: text("desired_config_hash"),
   lastKnownGoodConfigHash: text("last_known_good_config_hash"),
+  /** Whether the host applies the config that core assigns; null while its collector does not report it. */
+  applyDesiredConfig: boolean("apply_desired_config"),
   queueRecords: bigint("queue_records", { mode: "number" }).notNull(),
   queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
   queueBytesMax: bigint("queue_bytes_max", { mode: "number" }).notNull(),

@@ -9,4 +9,5 @@ export * from "./ingest.ts";
 export * from "./labels.ts";
 export * from "./operator.ts";
 export * from "./operator-session.ts";
+export * from "./rollout.ts";
 export * from "./workload.ts";

@@ -21,6 +21,7 @@ const report: HealthReport = {
   running_config_hash: null,
   desired_config_hash: null,
   last_known_good_config_hash: null,
+  apply_desired_config: null,
   queue_records: 0,
   queue_bytes: 0,
   queue_bytes_max: 1,

@@ -24,6 +24,7 @@ export const healthReportOf = (request: HeartbeatRequest) => {
     running_config_hash: config.running_config_hash,
     desired_config_hash: config.desired_config_hash ?? null,
     last_known_good_config_hash: config.last_known_good_config_hash ?? null,
+    apply_desired_config: config.apply_desired_config ?? null,
     queue_records: queue.records,
     queue_bytes: queue.bytes,
     queue_bytes_max: queue.max_bytes,

@@ -42,6 +42,10 @@ import { listIdentitiesRoute } from "./collector/identities/list.ts";
 import { listCertificatesRoute } from "./collector/identities/list-certificates.ts";
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
 import { renewRoute } from "./collector/renew.ts";
+import { createRolloutRoute } from "./collector/rollouts/create.ts";
+import { getRolloutRoute } from "./collector/rollouts/get.ts";
+import { listRolloutsRoute } from "./collector/rollouts/list.ts";
+import { listRolloutTargetsRoute } from "./collector/rollouts/list-targets.ts";
 import { listAllTokensRoute } from "./collector/tokens/list.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
 import { directoryStatusRoute } from "./directory/status.ts";
@@ -88,6 +92,8 @@ export const routesOf = (core: Core): readonly Route[] => [
   assignConfigRoute(core),
   clearConfigRoute(core),
   rollBackConfigRoute(core),
+  createRolloutRoute(core),
+  ...rolloutReportsOf({ ...core, db: core.reports }),
   ...reportRoutesOf({ ...core, db: core.reports }),
   ...chatRoutesOf(core),
   ...collectorRoutesOf(core),
@@ -114,6 +120,13 @@ const configReportsOf = (core: Core): readonly Route[] => [
   getConfigRoute(core),
   listAssignmentsRoute(core),
   exportAssignmentsRoute(core),
+];
+
+/** Run on the pool of reports: an export may take long. */
+const rolloutReportsOf = (core: Core): readonly Route[] => [
+  listRolloutsRoute(core),
+  getRolloutRoute(core),
+  listRolloutTargetsRoute(core),
 ];
 
 /** Run on the pool of reports: an export may take long. */

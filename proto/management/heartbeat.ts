@@ -29,6 +29,8 @@ export const HeartbeatRequest = v.object({
     running_config_hash: v.nullable(Sha256Hex),
     desired_config_hash: v.optional(Sha256Hex),
     last_known_good_config_hash: v.optional(Sha256Hex),
+    /** Whether the host applies the config that core assigns; an older collector does not report it. */
+    apply_desired_config: v.optional(v.boolean("must be true or false")),
   }),
   queue: v.object({
     records: Counter,

@@ -1,6 +1,6 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, For, Match, Show, Switch } from "solid-js";
-import { AssignmentPage, type ConfigAssignment } from "../../../proto/fleet-health/rollout.ts";
+import { AssignmentPage, type ConfigAssignment } from "../../../proto/fleet-health/config-report.ts";
 import type { Rollout } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";

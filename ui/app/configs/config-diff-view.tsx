@@ -1,5 +1,5 @@
 import { createMemo, For, Match, Show, Switch } from "solid-js";
-import { ConfigDetail } from "../../../proto/fleet-health/rollout.ts";
+import { ConfigDetail } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";

@@ -1,6 +1,6 @@
 import { useLocation, useParams } from "@solidjs/router";
 import { createMemo, createSignal, ErrorBoundary, For, lazy, Match, Show, Suspense, Switch } from "solid-js";
-import { type AssignmentBatch, ConfigDetail } from "../../../proto/fleet-health/rollout.ts";
+import { type AssignmentBatch, ConfigDetail } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
 import { Freshness } from "../design/freshness.tsx";
 import { LoadFailure, PartFailed } from "../design/load-failure.tsx";

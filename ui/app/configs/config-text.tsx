@@ -1,6 +1,6 @@
 import { useNavigate } from "@solidjs/router";
 import { createSignal, For, Match, Show, Switch } from "solid-js";
-import { ConfigPage } from "../../../proto/fleet-health/rollout.ts";
+import { ConfigPage } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";

@@ -1,6 +1,10 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, For, Match, Show, Switch } from "solid-js";
-import { ConfigPage as ConfigRows, type ListedConfig, UnstoredConfigs } from "../../../proto/fleet-health/rollout.ts";
+import {
+  ConfigPage as ConfigRows,
+  type ListedConfig,
+  UnstoredConfigs,
+} from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
 import { Freshness, OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";

@@ -1,5 +1,5 @@
 import { For, Show } from "solid-js";
-import type { RolloutHosts } from "../../../proto/fleet-health/rollout.ts";
+import type { RolloutHosts } from "../../../proto/fleet-health/config-report.ts";
 import { formatCount } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { barParts, figurePath, hostsLeft, type RolloutFigure, rolloutSentence } from "./rollout-view.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { RolloutHosts } from "../../../proto/fleet-health/rollout.ts";
+import type { RolloutHosts } from "../../../proto/fleet-health/config-report.ts";
 import { configName, figurePath, hostsLeft, rolloutSentence } from "./rollout-view.ts";
 
 const none: RolloutHosts = {

@@ -1,9 +1,9 @@
 import * as v from "valibot";
-import type { ConfigAssignment, ListedConfig, RolloutHosts } from "../../../../proto/fleet-health/rollout.ts";
+import type { ConfigAssignment, ListedConfig, RolloutHosts } from "../../../../proto/fleet-health/config-report.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
-import type { ConfigRollout } from "../../../domain/config/rollouts.ts";
+import type { ConfigRollout } from "../../../domain/config/config-reports.ts";
+import type { AssignmentListRow, RolloutCounts } from "../../../store/config-hosts.ts";
 import type { ConfigRow } from "../../../store/configs.ts";
-import type { AssignmentListRow, RolloutCounts } from "../../../store/rollouts.ts";
 
 /** A config that was just published. */
 export const ConfigView = v.strictObject({

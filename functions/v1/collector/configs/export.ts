@@ -1,7 +1,7 @@
 import * as v from "valibot";
-import type { ConfigAssignment, ListedConfig } from "../../../../proto/fleet-health/rollout.ts";
+import type { ConfigAssignment, ListedConfig } from "../../../../proto/fleet-health/config-report.ts";
 import type { Core } from "../../../core.ts";
-import { exportAssignments, exportConfigs } from "../../../domain/config/rollouts.ts";
+import { exportAssignments, exportConfigs } from "../../../domain/config/config-reports.ts";
 import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
 import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";

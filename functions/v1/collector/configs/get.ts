@@ -1,6 +1,6 @@
-import { ConfigDetail } from "../../../../proto/fleet-health/rollout.ts";
+import { ConfigDetail } from "../../../../proto/fleet-health/config-report.ts";
 import type { Core } from "../../../core.ts";
-import { describeConfig } from "../../../domain/config/rollouts.ts";
+import { describeConfig } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";

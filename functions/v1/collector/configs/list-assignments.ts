@@ -1,13 +1,13 @@
 import * as v from "valibot";
-import { AssignmentPage } from "../../../../proto/fleet-health/rollout.ts";
+import { AssignmentPage } from "../../../../proto/fleet-health/config-report.ts";
 import { parseTimestamp, Timestamp } from "../../../../proto/management/text.ts";
 import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
-import { browseAssignments } from "../../../domain/config/rollouts.ts";
+import { browseAssignments } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { AssignmentFilter } from "../../../store/rollouts.ts";
+import type { AssignmentFilter } from "../../../store/config-hosts.ts";
 import { IdParams } from "../../shapes.ts";
 import { assignmentView } from "./config.ts";
 

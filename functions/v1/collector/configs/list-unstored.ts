@@ -1,6 +1,6 @@
-import { UnstoredConfigs } from "../../../../proto/fleet-health/rollout.ts";
+import { UnstoredConfigs } from "../../../../proto/fleet-health/config-report.ts";
 import type { Core } from "../../../core.ts";
-import { findUnstored } from "../../../domain/config/rollouts.ts";
+import { findUnstored } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 

@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import { ConfigPage } from "../../../../proto/fleet-health/rollout.ts";
+import { ConfigPage } from "../../../../proto/fleet-health/config-report.ts";
 import { Identifier } from "../../../../proto/management/text.ts";
 import type { Core } from "../../../core.ts";
-import { browseConfigs } from "../../../domain/config/rollouts.ts";
+import { browseConfigs } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";

@@ -1,9 +1,6 @@
-import { batchesMax, unstoredMax } from "../../../proto/fleet-health/rollout.ts";
+import { batchesMax, unstoredMax } from "../../../proto/fleet-health/config-report.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { findConfig } from "../../store/configs.ts";
-import type { RolloutRules } from "../../store/fleet-rollout.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import {
   type AssignmentBatchRow,
   type AssignmentFilter,
@@ -17,7 +14,10 @@ import {
   listConfigs,
   type RolloutCounts,
   type UnstoredHash,
-} from "../../store/rollouts.ts";
+} from "../../store/config-hosts.ts";
+import { findConfig } from "../../store/configs.ts";
+import type { RolloutRules } from "../../store/fleet-rollout.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import { fleetThresholds } from "../fleet/report.ts";

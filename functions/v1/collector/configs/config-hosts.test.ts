@@ -1,7 +1,6 @@
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import type {
   AssignmentPage,
   ConfigAssignment,
@@ -9,7 +8,8 @@ import type {
   ConfigPage,
   ListedConfig,
   UnstoredConfigs,
-} from "../../../../proto/fleet-health/rollout.ts";
+} from "../../../../proto/fleet-health/config-report.ts";
+import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { rollouts } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
 import { seededConfigId, seedRollouts } from "../../../../scripts/lab/seed-rollouts.ts";

@@ -1,0 +1,30 @@
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import type { Paged, PageRequest } from "../../store/query-parts.ts";
+import { listTargets, type TargetFilter, type TargetListRow } from "../../store/rollout-targets.ts";
+import { type DescribedRollout, findRollout, listRollouts, type RolloutFilter } from "../../store/rollouts.ts";
+
+/** Returns one page of the rollouts, newest first. */
+export const browseRollouts = (
+  { db }: Pick<Core, "db">,
+  filter: RolloutFilter,
+  page: PageRequest,
+): Promise<Paged<DescribedRollout>> => listRollouts(db, filter, page);
+
+/** Returns a rollout. Throws 404 `not_found`. */
+export const describeRollout = async ({ db }: Pick<Core, "db">, id: string): Promise<DescribedRollout> => {
+  const row = await findRollout(db, id);
+  if (row === undefined) throw new Problem("not_found", { detail: "No such rollout" });
+  return row;
+};
+
+/** Returns one page of a rollout's targets, in the order of the waves. Throws 404 `not_found`. */
+export const browseTargets = async (
+  { db }: Pick<Core, "db">,
+  filter: TargetFilter,
+  { after, limit }: PageRequest,
+): Promise<{ rows: TargetListRow[]; next: string | null }> => {
+  await describeRollout({ db }, filter.rolloutId);
+  const { rows, next } = await listTargets(db, filter, { after: after === null ? null : Number(after), limit });
+  return { rows, next: next === null ? null : String(next) };
+};

@@ -1,0 +1,132 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
+import type { RolloutBody } from "../../../proto/rollout/rollout.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { findConfig } from "../../store/configs.ts";
+import { countCandidates, countOverlaps, countTargets, insertTargets, noTargets } from "../../store/rollout-targets.ts";
+import {
+  type DescribedRollout,
+  findOpenRollouts,
+  insertRollout,
+  insertWaves,
+  lockRolloutCreation,
+  type RolloutRow,
+  type WaveRow,
+} from "../../store/rollouts.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { readFleetRules } from "../fleet/report.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { wavesReach } from "./waves.ts";
+
+/** The parts of core that rollouts use. */
+export type RolloutCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+/** Parses the filter of a request. Throws 422 `validation_failed` with the faults of the query. */
+export const parseFilter = (query: string, now: number): FleetFilter => {
+  const { filter, faults } = parseQuery(query, { now: new Date(now), zone: "utc" });
+  if (faults.length > 0)
+    throw new Problem("validation_failed", {
+      errors: faults.slice(0, 20).map(({ message }) => ({ path: "filter", message })),
+    });
+  return filter;
+};
+
+/**
+ * Creates a rollout and freezes its targets, in an order that depends on its id alone. The job assigns the first wave. Throws 404
+ * `not_found` for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `rollout_without_targets` and
+ * `rollout_waves_invalid`.
+ */
+export const createRollout = async (
+  core: RolloutCore,
+  operator: Operator,
+  body: RolloutBody,
+  origin: Origin,
+): Promise<DescribedRollout> => {
+  const { db, clock } = core;
+  const filter = parseFilter(body.filter, clock.now());
+  const rules = await readFleetRules(core);
+  return db.transaction(async (tx) => {
+    await lockRolloutCreation(tx);
+    const config = await findConfig(tx, body.config_id);
+    if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
+    const versions = await countCandidates(tx, filter, rules);
+    const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
+    if (changeable === 0) throw new Problem("rollout_without_targets");
+    const reaches = wavesReach(body.waves, changeable);
+    await refuseOverlap(await countOverlaps(tx, filter, rules, await findOpenRollouts(tx)));
+
+    const row = rolloutOf(core, operator, body);
+    await insertRollout(tx, row);
+    await insertTargets(tx, row.id, { filter, rules, reaches });
+    const counts = await countTargets(tx, row.id);
+    const waves = body.waves.map((wave, index): WaveRow => {
+      const counted = counts.get(index + 1) ?? noTargets;
+      return {
+        rolloutId: row.id,
+        number: index + 1,
+        percent: "percent" in wave ? wave.percent : null,
+        count: "count" in wave ? wave.count : null,
+        soakSeconds: wave.soak_seconds,
+        targets: Object.values(counted).reduce((sum, each) => sum + each, 0),
+        ...counted,
+        startedAt: null,
+        soakUntil: null,
+        completedAt: null,
+      };
+    });
+    await insertWaves(tx, waves);
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "rollout.create",
+      target: { type: "rollout", id: row.id },
+      outcome: "success",
+      origin,
+      details: {
+        config_id: config.id,
+        config_hash: config.configHash,
+        filter: body.filter,
+        hosts: changeable,
+        skipped: waves.reduce((sum, { skipped }) => sum + skipped, 0),
+        waves: body.waves,
+        gate: body.gate,
+        on_breach: body.on_breach,
+      },
+    });
+    return { ...row, configName: config.name, configHash: config.configHash, waves };
+  });
+};
+
+const refuseOverlap = (overlaps: readonly { rolloutId: string; hosts: number }[]): void => {
+  const [first] = overlaps;
+  if (first === undefined) return;
+  throw new Problem("rollout_overlap", {
+    detail: `The rollout ${first.rolloutId} has ${first.hosts} of these hosts`,
+    extensions: { rollouts: overlaps.map(({ rolloutId, hosts }) => ({ rollout_id: rolloutId, hosts })) },
+  });
+};
+
+const rolloutOf = ({ clock, entropy }: RolloutCore, operator: Operator, body: RolloutBody): RolloutRow => {
+  const now = new Date(clock.now());
+  return {
+    id: uuidv7({ clock, entropy }),
+    configId: body.config_id,
+    filter: body.filter,
+    state: "running",
+    wave: 1,
+    maxFailedPercent: body.gate.max_failed_percent,
+    conditions: [...body.gate.states],
+    onBreach: body.on_breach,
+    gateFrom: now,
+    reasonCode: null,
+    reason: null,
+    breach: null,
+    createdAt: now,
+    createdBy: operator.userId,
+    createdByWorkload: operator.kind === "workload",
+    createdByName: operator.email,
+    updatedAt: now,
+    endedAt: null,
+  };
+};

@@ -1,0 +1,46 @@
+import * as v from "valibot";
+import { RolloutPage } from "../../../../proto/rollout/rollout.ts";
+import { rolloutStates } from "../../../../proto/rollout/vocabulary.ts";
+import { Id } from "../../../../proto/values.ts";
+import type { Core } from "../../../core.ts";
+import { browseRollouts } from "../../../domain/rollout/browse.ts";
+import { scope } from "../../../http/guards.ts";
+import { createList, listFields } from "../../../http/list.ts";
+import { route } from "../../../http/route.ts";
+import { rolloutView } from "./rollout.ts";
+
+const State = v.picklist(rolloutStates, "must be a state of a rollout");
+
+const filterFields = {
+  state: v.optional(
+    v.union(
+      [
+        v.pipe(v.array(State), v.maxLength(rolloutStates.length, "must be given at most once for each state")),
+        v.pipe(
+          State,
+          v.transform((state) => [state]),
+        ),
+      ],
+      "must be a state of a rollout",
+    ),
+  ),
+  config_id: v.optional(Id),
+};
+
+/** `GET /v1/collector/rollouts`: the rollouts, newest first. */
+export const listRolloutsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+  const list = createList(core.config, "rollouts");
+  return route({
+    method: "GET",
+    path: "/v1/collector/rollouts",
+    operationId: "listRollouts",
+    summary: "Rollouts with their waves, newest first; `state` is repeatable",
+    guard: scope(core, "audit"),
+    query: v.strictObject({ ...filterFields, ...listFields }),
+    replies: { 200: { description: "A page of rollouts", schema: RolloutPage } },
+    handle: ({ query: { state, config_id, ...query } }) => {
+      const filter = { ...(state ? { states: state } : {}), ...(config_id ? { configId: config_id } : {}) };
+      return list(query, (page) => browseRollouts(core, filter, page), rolloutView);
+    },
+  });
+};

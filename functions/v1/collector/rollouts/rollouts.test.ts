@@ -1,0 +1,113 @@
+import { afterAll, describe, expect, it } from "vitest";
+import type { Rollout, RolloutPage, RolloutTargetPage } from "../../../../proto/rollout/rollout.ts";
+import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
+import { createTestToken, enrollTestCollector, manage } from "../../../../tests/collector.ts";
+import { createTestCore } from "../../../../tests/core.ts";
+import { publishTestConfig } from "../../../../tests/rollout.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { token } = await createTestToken(test);
+const configId = await publishTestConfig(test);
+
+const gate = { max_failed_percent: 5, states: ["stale"] };
+const waves = [
+  { count: 1, soak_seconds: 60 },
+  { percent: 100, soak_seconds: 0 },
+];
+const create = <Body = Rollout & { code?: string }>(body: Readonly<Record<string, unknown>>) =>
+  test.api<Body>("POST", "/v1/collector/rollouts", {
+    as: "admin",
+    body: { config_id: configId, filter: "", waves, gate, ...body },
+  });
+const enroll = (deviceId: string) => enrollTestCollector(test, { token, deviceId });
+
+describe("POST /v1/collector/rollouts", () => {
+  it("freezes the hosts of the filter, and skips those whose config core may not change", async () => {
+    const hosts = [];
+    for (let number = 1; number <= 5; number += 1) hosts.push(await enroll(`made-${number}`));
+    const [revoked, refusing] = hosts;
+    await test.api("POST", `/v1/collector/identities/${revoked?.identityId}/revoke`, { as: "admin" });
+    if (refusing !== undefined)
+      await manage(
+        test,
+        refusing,
+        "heartbeat",
+        heartbeatBody(test.clock.now(), {
+          config: { valid: true, errors: [], running_config_hash: null, apply_desired_config: false },
+        }),
+      );
+    const { status, body } = await create({ filter: "made" });
+    expect(status).toBe(201);
+    expect(body).toMatchObject({
+      config: { id: configId },
+      state: "running",
+      wave: 1,
+      targets: 5,
+      pending: 3,
+      skipped: 2,
+      on_breach: "pause",
+      breach: null,
+      created_by: test.people.admin.userId,
+      waves: [
+        { number: 1, count: 1, percent: null, targets: 1, pending: 1, started_at: null },
+        { number: 2, count: null, percent: 100, targets: 4, pending: 2, skipped: 2 },
+      ],
+    });
+    await enroll("made-later");
+    const targets = await test.api<RolloutTargetPage>("GET", `/v1/collector/rollouts/${body.id}/targets?limit=3`, {
+      as: "auditor",
+    });
+    expect(targets.body.items.map(({ status: each }) => each)).toEqual(["pending", "pending", "pending"]);
+    const rest = await test.api<RolloutTargetPage>(
+      "GET",
+      `/v1/collector/rollouts/${body.id}/targets?limit=3&cursor=${targets.body.next_cursor}`,
+      { as: "auditor" },
+    );
+    expect(rest.body.next_cursor).toBeNull();
+    expect(rest.body.items.map(({ identity_id, reason }) => [identity_id, reason]).toSorted()).toEqual(
+      [
+        [revoked?.identityId, "revoked"],
+        [refusing?.identityId, "apply_desired_config_off"],
+      ].toSorted(),
+    );
+    const listed = await test.api<RolloutPage>("GET", `/v1/collector/rollouts?state=running&config_id=${configId}`, {
+      as: "auditor",
+    });
+    expect(listed.body.items).toEqual([body]);
+    expect((await test.api("GET", `/v1/collector/rollouts/${body.id}`, { as: "auditor" })).body).toEqual(body);
+  });
+
+  it("refuses a host that an open rollout has, and names that rollout", async () => {
+    await enroll("shared-1");
+    const first = await create({ filter: "shared" });
+    expect(first.status).toBe(201);
+    const { status, body } = await create({ filter: "device:shared-1" });
+    expect([status, body.code]).toEqual([409, "rollout_overlap"]);
+    expect(body).toMatchObject({ rollouts: [{ rollout_id: first.body.id, hosts: 1 }] });
+  });
+
+  it.each<[string, Record<string, unknown>, number, string]>([
+    ["a config that does not exist", { config_id: "01920000-0000-7000-8000-000000000000" }, 404, "not_found"],
+    ["a filter without hosts", { filter: "device:nobody" }, 422, "rollout_without_targets"],
+    ["a filter with a fault", { filter: "stat:stale" }, 422, "validation_failed"],
+    ["waves that end early", { waves: [{ percent: 50, soak_seconds: 0 }] }, 422, "rollout_waves_invalid"],
+    [
+      "waves that do not rise",
+      {
+        waves: [
+          { percent: 100, soak_seconds: 0 },
+          { percent: 50, soak_seconds: 0 },
+        ],
+      },
+      422,
+      "rollout_waves_invalid",
+    ],
+    ["no waves", { waves: [] }, 422, "validation_failed"],
+    ["a gate without conditions", { gate: { max_failed_percent: 1, states: [] } }, 422, "validation_failed"],
+  ])("rejects %s", async (_, change, status, code) => {
+    await enroll(`case-${crypto.randomUUID()}`);
+    const answer = await create({ filter: "case", ...change });
+    expect([answer.status, answer.body.code]).toEqual([status, code]);
+  });
+});

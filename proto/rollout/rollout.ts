@@ -1,0 +1,180 @@
+/** Rollouts as core reports them (docs/rollouts.md). */
+import * as v from "valibot";
+import { Id, IsoTimestamp } from "../values.ts";
+import { rolloutConditions, rolloutReasons, rolloutStates, targetReasons, targetStatuses } from "./vocabulary.ts";
+
+const TextOrNull = v.nullable(v.string());
+const TimestampOrNull = v.nullable(IsoTimestamp);
+
+/** The most waves of a rollout. */
+export const wavesMax = 50;
+
+/** The longest soak of a wave: a week. */
+export const soakSecondsMax = 604_800;
+
+/** The most targets in the evidence of a breach. */
+export const evidenceMax = 50;
+
+const integer = (min: number, max: number) =>
+  v.pipe(
+    v.number("must be an integer"),
+    v.integer("must be an integer"),
+    v.minValue(min, `must be at least ${min}`),
+    v.maxValue(max, `must be at most ${max}`),
+  );
+
+const SoakSeconds = integer(0, soakSecondsMax);
+
+/** A share of hosts in percent, up to `max`. */
+const Percent = v.pipe(
+  v.number("must be a number"),
+  v.minValue(0, "must be at least 0"),
+  v.maxValue(100, "must be at most 100"),
+);
+
+/** A wave as requested: how far the rollout has got with it, as a share or as a number of all targets. */
+export const WaveBody = v.union(
+  [
+    v.strictObject({ percent: v.pipe(Percent, v.gtValue(0, "must be more than 0")), soak_seconds: SoakSeconds }),
+    v.strictObject({ count: integer(1, 10_000_000), soak_seconds: SoakSeconds }),
+  ],
+  "must be {percent, soak_seconds} or {count, soak_seconds}",
+);
+
+/** A wave as requested. */
+export type WaveBody = v.InferOutput<typeof WaveBody>;
+
+/** The gate: the share of a wave's assigned hosts that may fail, and the conditions that count. */
+export const Gate = v.strictObject({
+  max_failed_percent: Percent,
+  states: v.pipe(
+    v.array(v.picklist(rolloutConditions, `must be one of ${rolloutConditions.join(", ")}`), "must be an array"),
+    v.minLength(1, "must have at least one entry"),
+    v.transform((states) => rolloutConditions.filter((condition) => states.includes(condition))),
+  ),
+});
+
+/** What core does when the gate is breached. */
+export const OnBreach = v.picklist(["pause", "roll_back"], "must be pause or roll_back");
+
+/** Body of `POST /v1/collector/rollouts`. */
+export const RolloutBody = v.strictObject({
+  config_id: Id,
+  /** A query of the language of `/fleet`; empty for every host. */
+  filter: v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters")),
+  waves: v.pipe(
+    v.array(WaveBody, "must be an array"),
+    v.minLength(1, "must have at least one entry"),
+    v.maxLength(wavesMax, `must have at most ${wavesMax} entries`),
+  ),
+  gate: v.optional(Gate, { max_failed_percent: 5, states: [...rolloutConditions] }),
+  on_breach: v.optional(OnBreach, "pause"),
+});
+
+/** Body of `POST /v1/collector/rollouts`. */
+export type RolloutBody = v.InferOutput<typeof RolloutBody>;
+
+/** A wave. Its counts are of its own targets. */
+export const RolloutWave = v.strictObject({
+  number: v.number(),
+  /** As requested; the other of the two is null. Of all targets, with those of the waves before. */
+  percent: v.nullable(v.number()),
+  count: v.nullable(v.number()),
+  soak_seconds: v.number(),
+  targets: v.number(),
+  ...v.entriesFromList(targetStatuses, v.number()),
+  started_at: TimestampOrNull,
+  soak_until: TimestampOrNull,
+  completed_at: TimestampOrNull,
+});
+
+/** A wave. */
+export type RolloutWave = v.InferOutput<typeof RolloutWave>;
+
+/** A target that failed: the condition, when it began, and what the host reported. */
+export const RolloutEvidence = v.strictObject({
+  identity_id: Id,
+  identity: v.string(),
+  condition: v.picklist(rolloutConditions),
+  began_at: IsoTimestamp,
+  detail: v.string(),
+});
+
+/** A target that failed. */
+export type RolloutEvidence = v.InferOutput<typeof RolloutEvidence>;
+
+/** What exceeded the gate. */
+export const RolloutBreach = v.strictObject({
+  wave: v.number(),
+  failed: v.number(),
+  failed_percent: v.number(),
+  at: IsoTimestamp,
+  /** The first failed targets of the wave, at most 50. */
+  evidence: v.array(RolloutEvidence),
+});
+
+/** What exceeded the gate. */
+export type RolloutBreach = v.InferOutput<typeof RolloutBreach>;
+
+/** A rollout. */
+export const Rollout = v.strictObject({
+  id: Id,
+  config: v.strictObject({ id: Id, name: TextOrNull, config_hash: v.string() }),
+  filter: v.string(),
+  state: v.picklist(rolloutStates),
+  /** Why it paused, rolled back or was aborted: the gate, or an operator. */
+  reason: v.nullable(v.strictObject({ code: v.picklist(rolloutReasons), detail: TextOrNull })),
+  /** The number of the current wave, from 1. */
+  wave: v.number(),
+  waves: v.array(RolloutWave),
+  gate: v.strictObject({ max_failed_percent: v.number(), states: v.array(v.picklist(rolloutConditions)) }),
+  on_breach: v.picklist(["pause", "roll_back"]),
+  targets: v.number(),
+  ...v.entriesFromList(targetStatuses, v.number()),
+  created_by: v.string(),
+  /** The email of a person, or the subject of a workload. */
+  created_by_name: v.string(),
+  created_at: IsoTimestamp,
+  updated_at: IsoTimestamp,
+  ended_at: TimestampOrNull,
+  /** The newest breach of the gate. */
+  breach: v.nullable(RolloutBreach),
+});
+
+/** A rollout. */
+export type Rollout = v.InferOutput<typeof Rollout>;
+
+/** Response of `GET /v1/collector/rollouts`: one page, newest first. */
+export const RolloutPage = v.strictObject({ items: v.array(Rollout), next_cursor: TextOrNull });
+
+/** Response of `GET /v1/collector/rollouts`. */
+export type RolloutPage = v.InferOutput<typeof RolloutPage>;
+
+/** A host of a rollout. */
+export const RolloutTarget = v.strictObject({
+  identity_id: Id,
+  identity: v.string(),
+  device_id: v.string(),
+  wave: v.number(),
+  status: v.picklist(targetStatuses),
+  /** Why it is skipped. */
+  reason: v.nullable(v.picklist(targetReasons)),
+  /** The desired config before the rollout; null for none, and before the wave. */
+  previous_config_id: v.nullable(Id),
+  assigned_at: TimestampOrNull,
+  applied_at: TimestampOrNull,
+  failed_at: TimestampOrNull,
+  condition: v.nullable(v.picklist(rolloutConditions)),
+  condition_began_at: TimestampOrNull,
+  detail: TextOrNull,
+  reverted_at: TimestampOrNull,
+});
+
+/** A host of a rollout. */
+export type RolloutTarget = v.InferOutput<typeof RolloutTarget>;
+
+/** Response of `GET /v1/collector/rollouts/{id}/targets`: one page, in the order of the waves. */
+export const RolloutTargetPage = v.strictObject({ items: v.array(RolloutTarget), next_cursor: TextOrNull });
+
+/** Response of `GET /v1/collector/rollouts/{id}/targets`. */
+export type RolloutTargetPage = v.InferOutput<typeof RolloutTargetPage>;

@@ -1,0 +1,49 @@
+/** The states of a rollout. `running`: a wave's hosts are being assigned or have not all applied; `soaking`: they have, and core waits. */
+export const rolloutStates = [
+  "running",
+  "soaking",
+  "paused",
+  "rolling_back",
+  "rolled_back",
+  "aborted",
+  "completed",
+] as const;
+
+/** One of `rolloutStates`. */
+export type RolloutState = (typeof rolloutStates)[number];
+
+/** The states of a rollout that has ended: its hosts may be in another one. */
+export const endedStates: readonly RolloutState[] = ["rolled_back", "aborted", "completed"];
+
+/**
+ * The statuses of a target. `pending`: its wave has not started; `assigned`: the config is its desired one; `applied`: it reports that it
+ * runs it; `failed`: a condition of the gate began since; `skipped`: core does not change it, for a reason; `reverted`: rolled back.
+ */
+export const targetStatuses = ["pending", "assigned", "applied", "failed", "skipped", "reverted"] as const;
+
+/** One of `targetStatuses`. */
+export type TargetStatus = (typeof targetStatuses)[number];
+
+/**
+ * Why a target is skipped. `reassigned`: somebody else changed its desired config, which rolling back leaves alone too; `aborted`: the
+ * rollout ended before its wave.
+ */
+export const targetReasons = ["apply_desired_config_off", "revoked", "reassigned", "aborted"] as const;
+
+/** One of `targetReasons`. */
+export type TargetReason = (typeof targetReasons)[number];
+
+/**
+ * The conditions by which a target fails, if they began since it was assigned: `rolled_back`: the host went back to its last known good
+ * config by itself, or rejected the config; `not_applied`: it sends heartbeats and still does not run the config.
+ */
+export const rolloutConditions = ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"] as const;
+
+/** One of `rolloutConditions`. */
+export type RolloutCondition = (typeof rolloutConditions)[number];
+
+/** The codes of a rollout's `reason`: the gate, or an operator. */
+export const rolloutReasons = ["gate_breached", "operator"] as const;
+
+/** One of `rolloutReasons`. */
+export type RolloutReason = (typeof rolloutReasons)[number];
