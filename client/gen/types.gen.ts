@@ -504,6 +504,85 @@ export type CreateAuthorizationResponses = {
 
 export type CreateAuthorizationResponse = CreateAuthorizationResponses[keyof CreateAuthorizationResponses];
 
+export type RefuseAuthorizationData = {
+    body: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        client_name: string;
+        remote_addr: unknown | unknown;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/operator/authorizations/refusals';
+};
+
+export type RefuseAuthorizationErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type RefuseAuthorizationError = RefuseAuthorizationErrors[keyof RefuseAuthorizationErrors];
+
+export type RefuseAuthorizationResponses = {
+    /**
+     * Recorded
+     */
+    204: void;
+};
+
+export type RefuseAuthorizationResponse = RefuseAuthorizationResponses[keyof RefuseAuthorizationResponses];
+
 export type CreateDeviceAuthorizationData = {
     body: {
         /**

@@ -50,7 +50,7 @@ import { listAllTokensRoute } from "./collector/tokens/list.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
 import { directoryStatusRoute } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
-import { createAuthorizationRoute } from "./operator/authorizations.ts";
+import { createAuthorizationRoute, refuseAuthorizationRoute } from "./operator/authorizations.ts";
 import { createDeviceRoute } from "./operator/devices/create.ts";
 import { decideDeviceRoute, getDeviceRoute } from "./operator/devices/device.ts";
 import { listSessionsRoute } from "./operator/sessions/list.ts";
@@ -67,6 +67,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   directoryStatusRoute(core),
   recordSignInRoute(core),
   createAuthorizationRoute(core),
+  refuseAuthorizationRoute(core),
   createDeviceRoute(core),
   getDeviceRoute(core),
   decideDeviceRoute(core),

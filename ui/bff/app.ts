@@ -11,6 +11,7 @@ import { createAskPerson } from "./programs/ask-person.ts";
 import { authorizePath, createAuthorize, formTargetOf } from "./programs/authorize.ts";
 import { createDevicePages, devicePath } from "./programs/device.ts";
 import { createGateway } from "./programs/gateway.ts";
+import { createExchangeLimit, deviceLimit, limitAddress, tokenLimit } from "./programs/limit-address.ts";
 import { createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
@@ -79,13 +80,13 @@ export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono
     ["POST", authorizePath, authorize.decide],
     ["GET", devicePath, device.ask],
     ["POST", devicePath, device.decide],
-    ["POST", "/oauth/device_authorization", tokens.device],
-    ["POST", "/oauth/token", tokens.token],
+    ["POST", "/oauth/device_authorization", limitAddress(clock, deviceLimit, tokens.device)],
+    ["POST", "/oauth/token", limitAddress(clock, tokenLimit, tokens.token)],
     ...proxiedRoutes.map(
       ([method, path]) => [method, `/api/core${path}`, signedIn(createProxy({ sessions, core }, path))] as const,
     ),
   ]);
-  app.all("/v1/*", createGateway(core));
+  app.all("/v1/*", createGateway(core, createExchangeLimit(clock)));
   app.all("/api/*", () => {
     throw new WebProblem("not_found", { detail: "No such path" });
   });

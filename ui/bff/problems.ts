@@ -20,7 +20,7 @@ export const webProblemCatalog = {
   payload_too_large: entry(413, "fix_request", "The body or payload is over the limit"),
   uri_too_long: entry(414, "fix_request", "The address is over the limit"),
   unsupported_media_type: entry(415, "fix_request", "The content type is not supported"),
-  rate_limited: entry(429, "retry", "This person sent too many requests"),
+  rate_limited: entry(429, "retry", "This person or address sent too many requests"),
   internal: entry(500, "retry", "Web failed"),
   core_unavailable: entry(503, "retry", "Core cannot be reached"),
   database_unavailable: entry(503, "retry", "The database cannot be reached"),

@@ -63,6 +63,15 @@ export const issueCode = async (
   return code;
 };
 
+/** Audits that the person of the consent page refused a program. */
+export const refuseConsent = async (
+  core: SessionCore,
+  { userId }: Operator,
+  { clientName }: { clientName: string },
+  origin: Origin,
+): Promise<void> =>
+  core.db.transaction((tx) => refuseSession(tx, core, { userId, clientName, reason: "consent_denied" }, origin));
+
 /** The parameters with which a program redeems its code. */
 export interface Redemption {
   code: string;

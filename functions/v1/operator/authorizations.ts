@@ -1,9 +1,9 @@
 import * as v from "valibot";
-import { codeSeconds, issueCode } from "../../domain/operator-session/authorization-codes.ts";
+import { codeSeconds, issueCode, refuseConsent } from "../../domain/operator-session/authorization-codes.ts";
 import type { SessionCore } from "../../domain/operator-session/begin-session.ts";
 import { webPerson } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
-import { Name } from "../shapes.ts";
+import { Name, RemoteAddress } from "../shapes.ts";
 
 /** RFC 8252, 7.3: an address of the loopback interface, and no other. */
 export const LoopbackUri = v.pipe(
@@ -47,5 +47,27 @@ export const createAuthorizationRoute = (core: SessionCore) =>
       const { code_challenge: codeChallenge, redirect_uri: redirectUri, client_name: clientName } = body;
       const code = await issueCode(core, caller, { codeChallenge, redirectUri, clientName });
       return { status: 201, body: { code, expires_in_seconds: codeSeconds } };
+    },
+  });
+
+/** `POST /v1/operator/authorizations/refusals`: web reports that the person refused on the consent page. */
+export const refuseAuthorizationRoute = (core: SessionCore) =>
+  route({
+    method: "POST",
+    path: "/v1/operator/authorizations/refusals",
+    operationId: "refuseAuthorization",
+    summary: "Record that the calling person refused to sign a program in; web calls this from its consent page",
+    guard: webPerson(core),
+    body: v.strictObject({ client_name: Name, remote_addr: RemoteAddress }),
+    bodyExample: { client_name: "svc-admin on lovelace", remote_addr: "192.0.2.7" },
+    replies: { 204: { description: "Recorded" } },
+    handle: async ({ body, caller, origin }) => {
+      await refuseConsent(
+        core,
+        caller,
+        { clientName: body.client_name },
+        { ...origin, remoteAddress: body.remote_addr },
+      );
+      return { status: 204 };
     },
   });

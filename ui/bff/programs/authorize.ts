@@ -72,7 +72,12 @@ export const createAuthorize = ({
             "code",
             v.parse(CodeOfCore, await callCore(core, c, { path, userId: person.userId, body })).code,
           );
-        } else answer.searchParams.set("error", "access_denied");
+        } else {
+          const path = "/operator/authorizations/refusals";
+          const body = { client_name, remote_addr: c.get("remoteAddress") };
+          await callCore(core, c, { path, userId: person.userId, body });
+          answer.searchParams.set("error", "access_denied");
+        }
         return c.redirect(answer.href, 303);
       });
     },

@@ -2,12 +2,14 @@ import { readBytes } from "../../../kit/bytes.ts";
 import type { CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
 import type { Handler } from "../request.ts";
+import type { ExchangeLimit } from "./limit-address.ts";
 
 /** Routes of core that are not for operators: collectors and web itself call core directly. */
 const notForwarded =
   /^\/v1\/(collector\/(enroll|renew|heartbeat|config\/desired)|operator\/(sign-ins|authorizations|devices|tokens))(\/|$)/;
 /** Core authenticates these by something else, or not at all. */
-const openPaths: readonly string[] = ["/v1/openapi.json", "/v1/operator/token-exchange"];
+const exchangePath = "/v1/operator/token-exchange";
+const openPaths: readonly string[] = ["/v1/openapi.json", exchangePath];
 const pathPattern = /^\/v1(\/[A-Za-z0-9._~-]+)+$/;
 const bearerPattern = /^Bearer [A-Za-z0-9._~+/=-]{1,4096}$/i;
 const queryLengthMax = 8192;
@@ -18,10 +20,11 @@ const returnedHeaders = ["content-type", "content-disposition", "etag", "retry-a
 
 /**
  * Forwards `/v1` of operators for programs, so that a deployment has one public address: the program's bearer token and nothing of a
- * browser, no cookie. Core authenticates. Throws 401 `unauthenticated` without a token, 404 `not_found` for other routes.
+ * browser, no cookie. Core authenticates. Throws 401 `unauthenticated` without a token, 404 `not_found` for other routes, 429
+ * `rate_limited` for an address whose tokens of workloads core refused.
  */
 export const createGateway =
-  (core: CoreClient): Handler =>
+  (core: CoreClient, exchanges: ExchangeLimit): Handler =>
   async (c) => {
     const { pathname, search } = new URL(c.req.url);
     if (
@@ -39,6 +42,10 @@ export const createGateway =
       c.header("Allow", methods.join(", "));
       throw new WebProblem("method_not_allowed", { extensions: { allowed_methods: methods } });
     }
+    const remoteAddress = c.get("remoteAddress");
+    const retryAfterSeconds = pathname === exchangePath ? exchanges.retryAfterSeconds(remoteAddress) : null;
+    if (retryAfterSeconds !== null)
+      throw new WebProblem("rate_limited", { detail: "Too many refused tokens of this address", retryAfterSeconds });
     const body = await readBytes(c.req.raw.body ?? [], bodyBytesMax);
     if (body === null) throw new WebProblem("payload_too_large");
     const contentType = c.req.header("content-type");
@@ -53,6 +60,7 @@ export const createGateway =
       ...(ifNoneMatch === undefined ? {} : { ifNoneMatch }),
       signal: c.req.raw.signal,
     });
+    if (pathname === exchangePath && response.status === 400) exchanges.refused(remoteAddress);
     const answer = new Headers();
     for (const name of returnedHeaders) {
       const value = response.headers.get(name);

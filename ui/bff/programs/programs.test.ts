@@ -79,6 +79,20 @@ describe("the consent page", () => {
   it("redirects with access_denied when the person refuses", async () => {
     const location = new URL((await decide("refuse")).headers.get("location") ?? "");
     expect(Object.fromEntries(location.searchParams)).toEqual({ state: request.state, error: "access_denied" });
+    const { body } = await web.core.api<{ items: { reason_code: string }[] }>(
+      "GET",
+      "/v1/audit-events?action=operator_session.refuse",
+      {
+        as: "auditor",
+      },
+    );
+    expect(body.items.filter(({ reason_code }) => reason_code === "consent_denied")).toEqual([
+      expect.objectContaining({
+        reason_code: "consent_denied",
+        remote_addr: "127.0.0.1",
+        actor: expect.objectContaining({ id: people.auditor.userId }),
+      }),
+    ]);
   });
 
   it.each([

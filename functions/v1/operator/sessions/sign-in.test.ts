@@ -126,6 +126,22 @@ describe("the authorization code flow", () => {
     expect(status).toBe(422);
   });
 
+  it("audits that the person refused on the consent page", async () => {
+    const path = "/v1/operator/authorizations/refusals";
+    const body = { client_name: "svc-admin on lovelace", remote_addr };
+    expect((await api("POST", path, { as: "reader", body })).status).toBe(204);
+    expect(await lastEvent()).toMatchObject({
+      action: "operator_session.refuse",
+      reason_code: "consent_denied",
+      actor: { id: people.reader.userId },
+      remote_addr,
+      details: { client_name: "svc-admin on lovelace" },
+    });
+    const program = await signIn("admin");
+    expect((await api("POST", path, { as: program, body })).status).toBe(403);
+    expect((await api("POST", path, { as: await asWeb(), body })).status).toBe(403);
+  });
+
   it("is for web: a program may not issue codes, redeem them, or approve a device", async () => {
     const program = await signIn("admin");
     const body = { code_challenge: challenge, redirect_uri, client_name: "svc-admin" };
