@@ -110,6 +110,7 @@ const signPrograms = async () => {
     ...remote,
   };
   const { session_id } = (await fleet.createSessionToken<true>({ ...web, body: grant })).data;
+  await fleet.refuseAuthorization<true>({ client, body: { client_name: "a program", ...remote } });
   const device = await fleet.createDeviceAuthorization<true>({ ...web, body: { client_name: "a device", ...remote } });
   const path = { user_code: device.data.user_code };
   expect((await fleet.getDeviceAuthorization<true>({ client, path })).data.client_name).toBe("a device");
