@@ -39,34 +39,49 @@ export const createBenchSigner = async (): Promise<{ signer: Signer } & Pick<Cor
   return { signer, clientCertificates: createClientCertificateReader({ authorities, cryptography }) };
 };
 
-/** Inserts a policy and a token for all hosts. Limits that are not reached cost what limits cost. */
-export const insertBenchToken = async (db: Database, now: number) => {
-  const id = () => uuidv7({ clock: { now: () => now }, entropy: systemEntropy });
-  const [policyId, tokenId, createdBy] = [id(), id(), id()];
-  const created = { createdAt: new Date(now), createdBy, allowedSourceCidrs: [] };
+/** Inserts a policy whose limits are not reached: they cost what limits cost. Returns its id. */
+export const insertBenchPolicy = async (db: Database, now: number, name = "bench"): Promise<string> => {
+  const id = idAt(now);
   await db.insert(enrollmentPolicy).values({
-    ...created,
-    id: policyId,
-    name: "bench",
+    id,
+    name,
     allowedIdentityPrefixes: [benchPrefix],
     certificateTtlSeconds: benchTtlSeconds,
     allowedPlatforms: ["linux"],
+    allowedSourceCidrs: [],
     maxEnrollments: 1_000_000,
     maxEnrollmentsPerHour: 1_000_000,
     reenrollment: "deny",
+    createdAt: new Date(now),
+    createdBy: idAt(now),
   });
-  const token = generateToken(systemEntropy);
-  await db.insert(bootstrapToken).values({
-    ...created,
-    id: tokenId,
-    policyId,
-    tokenSha256: await sha256(token),
-    tokenPrefix: token.slice(0, 12),
-    maxUses: 1_000_000,
-    expiresAt: new Date(now + 3_600_000),
-  });
-  return { policyId, tokenId, token };
+  return id;
 };
+
+/** Inserts `count` tokens of a policy, each for `maxUses` hosts. */
+export const insertBenchTokens = async (
+  db: Database,
+  { policyId, count, maxUses, now }: { policyId: string; count: number; maxUses: number; now: number },
+): Promise<{ id: string; raw: string }[]> => {
+  const tokens = Array.from({ length: count }, () => ({ id: idAt(now), raw: generateToken(systemEntropy) }));
+  const rows = await Promise.all(
+    tokens.map(async ({ id, raw }) => ({
+      id,
+      policyId,
+      tokenSha256: await sha256(raw),
+      tokenPrefix: raw.slice(0, 12),
+      maxUses,
+      allowedSourceCidrs: [],
+      expiresAt: new Date(now + 3_600_000),
+      createdAt: new Date(now),
+      createdBy: policyId,
+    })),
+  );
+  while (rows.length > 0) await db.insert(bootstrapToken).values(rows.splice(0, rowsPerInsert));
+  return tokens;
+};
+
+const idAt = (now: number): string => uuidv7({ clock: { now: () => now }, entropy: systemEntropy });
 
 const rowsPerInsert = 500;
 
@@ -75,8 +90,9 @@ export const enrollBenchHosts = async (
   db: Database,
   { signer, count, now }: { signer: Signer; count: number; now: number },
 ): Promise<BenchHost[]> => {
-  const { policyId, tokenId } = await insertBenchToken(db, now);
-  const id = () => uuidv7({ clock: { now: () => now }, entropy: systemEntropy });
+  const policyId = await insertBenchPolicy(db, now);
+  const [token] = await insertBenchTokens(db, { policyId, count: 1, maxUses: 0, now });
+  const tokenId = token?.id ?? "";
   const at = new Date(now);
   const hosts: BenchHost[] = [];
   while (hosts.length < count) {
@@ -89,10 +105,10 @@ export const enrollBenchHosts = async (
       const identity = `${benchPrefix}${deviceId}`;
       const serial = systemEntropy.bytes(16);
       const issued = await signer.sign({ csrPem: "", spki, identity, ttlSeconds: benchTtlSeconds, serial, now });
-      const identityId = id();
+      const identityId = idAt(now);
       const collector = { platform: "linux/amd64", collectorVersion: "1.0.0", enrolledAt: at };
       identities.push({ id: identityId, identity, deviceId, policyId, tokenId, ...collector });
-      const facts = { id: id(), identityId, predecessorId: null, tokenId, issuedAt: now };
+      const facts = { id: idAt(now), identityId, predecessorId: null, tokenId, issuedAt: now };
       certificates.push({ ...issuedRow(issued, { ...facts, spkiSha256: await sha256(spki) }), firstUsedAt: at });
       const der = decodePem(issued.certificatePem, "CERTIFICATE");
       if (der === undefined) throw new Error("the signer returned no certificate");

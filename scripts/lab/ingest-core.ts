@@ -8,7 +8,7 @@ import { fileURLToPath } from "node:url";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { issueClient } from "../lab-ca/issue-client.ts";
-import { createLabPki } from "../lab-ca/pki.ts";
+import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
 import { labCoreEnvironment } from "./core-environment.ts";
 
 const main = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));
@@ -17,6 +17,8 @@ const main = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));
 export interface IngestCore {
   /** PEM of the authority of its server certificate. */
   caPem: string;
+  /** Its certificates and authorities, as files. */
+  pki: LabPki;
   /** Starts it, also after a kill; resolves once it logs that it is ready. */
   start(): Promise<{ port: number; ingestPort: number; process: ChildProcess }>;
   /** Issues a client certificate for one URI; returns PEM. */
@@ -49,6 +51,7 @@ export const prepareIngestCore = async (
   };
   return {
     caPem: await readFile(pki.serverCaFile, "utf8"),
+    pki,
     async start() {
       const child = spawn(process.execPath, [program], { env, stdio: ["ignore", "pipe", "inherit"] });
       const lines = createInterface({ input: child.stdout });

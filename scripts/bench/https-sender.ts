@@ -1,0 +1,63 @@
+import type { NetConnectOpts } from "node:net";
+import { type ConnectionOptions, connect } from "node:tls";
+
+/** A kept HTTP/1.1 connection over TLS, for one request at a time. */
+export interface HttpsSender {
+  /** Sends a POST with a JSON body; resolves with the status and the body of the response. */
+  post(path: string, body: string | Uint8Array, headers?: string): Promise<{ status: number; text: string }>;
+  close(): void;
+}
+
+/**
+ * Connects to `localhost`, as cheaply as possible, so that the bench measures core: it writes the request itself and understands responses with
+ * a Content-Length alone. `localAddress` spreads the connections over loopback addresses, because core limits the handshakes of each.
+ */
+export const connectHttps = async (options: {
+  port: number;
+  ca: string;
+  cert?: string;
+  key?: string;
+  localAddress?: string;
+}): Promise<HttpsSender> => {
+  // The types leave out the options of the socket.
+  const target: ConnectionOptions & NetConnectOpts = { host: "127.0.0.1", servername: "localhost", ...options };
+  const socket = connect(target);
+  socket.setNoDelay();
+  let received: Buffer = Buffer.alloc(0);
+  let waiting: PromiseWithResolvers<{ status: number; text: string }> | undefined;
+  const fail = (error: Error) => waiting?.reject(error);
+  const settle = () => {
+    const end = received.indexOf("\r\n\r\n");
+    if (end < 0) return;
+    const head = received.toString("latin1", 0, end);
+    const length = /\r\ncontent-length: (\d+)/i.exec(head)?.[1];
+    if (length === undefined) return fail(new Error(`a response without a length: ${head}`));
+    const from = end + 4;
+    if (received.length < from + Number(length)) return;
+    const text = received.toString("utf8", from, from + Number(length));
+    received = received.subarray(from + Number(length));
+    const done = waiting;
+    waiting = undefined;
+    done?.resolve({ status: Number(head.slice(9, 12)), text });
+  };
+  await new Promise<void>((resolve, reject) => {
+    socket.once("secureConnect", () => resolve());
+    socket.once("error", reject);
+  });
+  socket.on("error", fail);
+  socket.on("close", () => fail(new Error("core closed the connection")));
+  socket.on("data", (chunk: Buffer) => {
+    received = received.length === 0 ? chunk : Buffer.concat([received, chunk]);
+    settle();
+  });
+  return {
+    post: (path, body, headers = "") => {
+      waiting = Promise.withResolvers();
+      const bytes = typeof body === "string" ? Buffer.from(body) : body;
+      const head = `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n${headers}Content-Length: ${bytes.length}\r\n\r\n`;
+      socket.write(Buffer.concat([Buffer.from(head, "latin1"), bytes]));
+      return waiting.promise;
+    },
+    close: () => socket.destroy(),
+  };
+};
