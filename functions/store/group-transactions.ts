@@ -2,6 +2,12 @@ import { groupCalls } from "../../kit/group-calls.ts";
 import { type Database, type Executor, waitingMax } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
 
+/** Bounds the calls that wait for a shared transaction or statement. */
+export const tooManyWaiting = {
+  max: waitingMax,
+  full: () => Object.assign(new Error("too many calls wait for a transaction"), { code: "TOO_MANY_WAITING" }),
+};
+
 /**
  * Creates a function that runs concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes
  * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never
@@ -21,9 +27,6 @@ export const groupTransactions = <Item, Result>(
     keyOf: work.keyOf,
     concurrency: 1,
     itemsMax: 128,
-    waiting: {
-      max: waitingMax,
-      full: () => Object.assign(new Error("too many calls wait for a transaction"), { code: "TOO_MANY_WAITING" }),
-    },
+    waiting: tooManyWaiting,
     isolate: canRetryIndividually,
   });

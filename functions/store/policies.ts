@@ -1,6 +1,10 @@
 import { eq, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
+import { groupCalls } from "../../kit/group-calls.ts";
+import { singleFlight } from "../../kit/single-flight.ts";
 import type { Executor } from "./database.ts";
+import { canRetryIndividually } from "./database-problem.ts";
+import { tooManyWaiting } from "./group-transactions.ts";
 import { anyOf, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 
 /** An enrollment policy's row. */
@@ -37,12 +41,14 @@ export const lockPolicies = async (db: Executor, ids: readonly string[]): Promis
   return new Map(rows.map((row) => [row.id, row]));
 };
 
-/** Adds to the count of first enrollments. */
-export const addEnrollments = async (db: Executor, id: string, enrollments: number): Promise<void> => {
-  await db
-    .update(enrollmentPolicy)
-    .set({ enrollmentCount: sql`${enrollmentPolicy.enrollmentCount} + ${enrollments}` })
-    .where(eq(enrollmentPolicy.id, id));
+/** Adds to the counts of first enrollments. Lock the policies first. */
+export const addEnrollments = async (
+  db: Executor,
+  counts: readonly { id: string; enrollments: number }[],
+): Promise<void> => {
+  if (counts.length === 0) return;
+  await db.execute(sql`update enrollment_policy p set enrollment_count = p.enrollment_count + n.enrollments
+    from json_to_recordset(${JSON.stringify(counts)}::json) as n (id uuid, enrollments bigint) where p.id = n.id`);
 };
 
 /** Finds a policy. */
@@ -59,17 +65,46 @@ export const insertToken = async (db: Executor, row: typeof bootstrapToken.$infe
   await db.insert(bootstrapToken).values(row);
 };
 
-/** Finds the token with this hash, and its policy. */
-export const findTokenByHash = async (
+/** What decides, before the body of a request is read, whether its token may enroll. */
+export interface PresentedToken {
+  token: Pick<TokenRow, "id" | "allowedSourceCidrs" | "maxUses" | "useCount" | "expiresAt" | "revokedAt">;
+  policy: Pick<PolicyRow, "id" | "allowedSourceCidrs" | "frozenAt">;
+}
+
+/**
+ * Creates a function that finds the token with a hash, and its policy. Concurrent calls share statements (see `groupCalls`), those with
+ * one hash a result.
+ */
+export const createTokenFinder = (db: Executor): ((tokenSha256: Uint8Array) => Promise<PresentedToken | undefined>) => {
+  const keyOf = (tokenSha256: Uint8Array) => tokenSha256.toHex();
+  const find = groupCalls<Uint8Array, PresentedToken | undefined>({
+    run: (hashes) => findTokensByHash(db, hashes),
+    keyOf,
+    concurrency: 2,
+    itemsMax: 128,
+    waiting: tooManyWaiting,
+    isolate: canRetryIndividually,
+  });
+  return singleFlight(find, keyOf);
+};
+
+const findTokensByHash = async (
   db: Executor,
-  tokenSha256: Uint8Array,
-): Promise<{ token: TokenRow; policy: PolicyRow } | undefined> => {
-  const [row] = await db
-    .select({ token: bootstrapToken, policy: enrollmentPolicy })
+  hashes: readonly Uint8Array[],
+): Promise<(PresentedToken | undefined)[]> => {
+  const { id, tokenSha256, allowedSourceCidrs, maxUses, useCount, expiresAt, revokedAt } = bootstrapToken;
+  const policy = {
+    id: enrollmentPolicy.id,
+    allowedSourceCidrs: enrollmentPolicy.allowedSourceCidrs,
+    frozenAt: enrollmentPolicy.frozenAt,
+  };
+  const rows = await db
+    .select({ tokenSha256, token: { id, allowedSourceCidrs, maxUses, useCount, expiresAt, revokedAt }, policy })
     .from(bootstrapToken)
-    .innerJoin(enrollmentPolicy, eq(enrollmentPolicy.id, bootstrapToken.policyId))
-    .where(eq(bootstrapToken.tokenSha256, tokenSha256));
-  return row;
+    .innerJoin(enrollmentPolicy, eq(policy.id, bootstrapToken.policyId))
+    .where(anyOf(tokenSha256, hashes));
+  const found = new Map(rows.map((row) => [row.tokenSha256.toHex(), row]));
+  return hashes.map((hash) => found.get(hash.toHex()));
 };
 
 /** Finds a token and locks its row until the transaction ends. */
@@ -90,16 +125,20 @@ export const lockTokens = async (db: Executor, ids: readonly string[]): Promise<
   return new Map(rows.map((row) => [row.id, row]));
 };
 
-/** Adds to the count of uses and stores the last one. */
-export const addTokenUses = async (
-  db: Executor,
-  id: string,
-  { uses, at, address }: { uses: number; at: Date; address: string },
-): Promise<void> => {
-  await db
-    .update(bootstrapToken)
-    .set({ useCount: sql`${bootstrapToken.useCount} + ${uses}`, lastUsedAt: at, lastUsedAddress: address })
-    .where(eq(bootstrapToken.id, id));
+/** Uses of one token. */
+export interface TokenUses {
+  id: string;
+  uses: number;
+  /** The address of the last one. */
+  address: string;
+}
+
+/** Adds to the counts of uses and stores the last ones. Lock the tokens first. */
+export const addTokenUses = async (db: Executor, uses: readonly TokenUses[], at: Date): Promise<void> => {
+  if (uses.length === 0) return;
+  await db.execute(sql`update bootstrap_token t
+    set use_count = t.use_count + n.uses, last_used_at = ${at.toISOString()}::timestamptz, last_used_address = n.address
+    from json_to_recordset(${JSON.stringify(uses)}::json) as n (id uuid, uses bigint, address text) where t.id = n.id`);
 };
 
 /** Returns one page of the tokens of a policy. */

@@ -161,7 +161,14 @@ const checkRecorded = async (sql: Sql, count: number, usedOnce: number) => {
     (select count(*)::int from bootstrap_token where max_uses = 1 and use_count = 1) as used_once,
     (select sum(use_count)::int from bootstrap_token) as uses,
     (select count(*)::int from enrollment_reservation) as held`;
-  const expected = { certificates: count, events: count, enrollments: count, used_once: usedOnce, uses: count, held: 0 };
+  const expected = {
+    certificates: count,
+    events: count,
+    enrollments: count,
+    used_once: usedOnce,
+    uses: count,
+    held: 0,
+  };
   const good = Object.entries(expected).every(([name, value]) => row?.[name] === value);
   if (!good) throw new Error(`not everything was recorded: ${JSON.stringify(row)}`);
 };

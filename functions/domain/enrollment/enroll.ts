@@ -1,11 +1,10 @@
 import { sha256 } from "../../../kit/bytes.ts";
-import { singleFlight } from "../../../kit/single-flight.ts";
 import type { EnrollRequest } from "../../../proto/management/enroll.ts";
 import type { Core } from "../../core.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
 import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
 import { deleteReservations } from "../../store/enrollments.ts";
-import { findTokenByHash } from "../../store/policies.ts";
+import { createTokenFinder } from "../../store/policies.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { createRecord } from "./record.ts";
@@ -34,11 +33,8 @@ export const createAdmitToken = (
   core: Pick<RefusalCore, "db" | "clock">,
   recordRefusals: RecordRefusals,
 ): AdmitToken => {
-  // Concurrent requests may share a look-up: its result is checked again under the policy's lock.
-  const findToken = singleFlight(
-    (tokenSha256: Uint8Array) => findTokenByHash(core.db, tokenSha256),
-    (tokenSha256) => tokenSha256.toHex(),
-  );
+  // Concurrent requests share look-ups: the results are checked again under the policy's lock.
+  const findToken = createTokenFinder(core.db);
   return (rawToken, origin) => {
     const use: RefusedUse = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
     return recordRefusals(use, origin, async () => {

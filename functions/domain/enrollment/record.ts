@@ -153,9 +153,18 @@ const write = async (tx: Executor, needs: Needs, plans: readonly Plan[], now: nu
       plans.map(({ certificate }) => certificate),
     ),
     recordAudits(tx, needs, plans.map(entryOf)),
-    ...groupsOf(first, ({ identity }) => identity.policyId).map(([id, { length }]) => addEnrollments(tx, id, length)),
-    ...groupsOf(plans, ({ identity }) => identity.tokenId).map(([id, group]) =>
-      addTokenUses(tx, id, { uses: group.length, at, address: group.at(-1)?.issue.origin.remoteAddress ?? "" }),
+    addEnrollments(
+      tx,
+      groupsOf(first, ({ identity }) => identity.policyId).map(([id, { length }]) => ({ id, enrollments: length })),
+    ),
+    addTokenUses(
+      tx,
+      groupsOf(plans, ({ identity }) => identity.tokenId).map(([id, group]) => ({
+        id,
+        uses: group.length,
+        address: group.at(-1)?.issue.origin.remoteAddress ?? "",
+      })),
+      at,
     ),
   ]);
 };

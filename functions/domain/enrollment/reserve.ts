@@ -189,12 +189,15 @@ const isSameKey = (row: CertificateRow, { spkiSha256 }: EnrollmentRequest): bool
  * Returns the policy and token of a use that may enroll: the token is neither revoked nor expired, the policy is not frozen, both allow
  * the address. Checked at the reservation and again at the record. Throws `EnrollmentRefusal`.
  */
-export const admitUse = (
-  policy: PolicyRow | undefined,
-  token: TokenRow | undefined,
+export const admitUse = <
+  Policy extends Pick<PolicyRow, "frozenAt" | "allowedSourceCidrs">,
+  Token extends Pick<TokenRow, "allowedSourceCidrs" | "maxUses" | "useCount" | "expiresAt" | "revokedAt">,
+>(
+  policy: Policy | undefined,
+  token: Token | undefined,
   remoteAddress: string,
   now: number,
-): { policy: PolicyRow; token: TokenRow } => {
+): { policy: Policy; token: Token } => {
   if (policy === undefined || token === undefined)
     throw new EnrollmentRefusal("token_invalid", { reason: "token_unknown" });
   const state = tokenState(token, now);
