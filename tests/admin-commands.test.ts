@@ -77,6 +77,34 @@ describe("policies and tokens", () => {
     expect((await json<unknown[]>("tokens", "list")).length).toBe(before);
   });
 
+  it("simulates an enrollment: the rule that decides, and no use of the token", async () => {
+    const mac = await json<{ id: string }>(
+      "policies",
+      "create",
+      "macs",
+      "--prefix",
+      identityPrefix,
+      "--platform",
+      "darwin",
+    );
+    const out = join(scratch.home, "mac.token");
+    await json("tokens", "create", "--policy", mac.id, "--out", out);
+    const simulate = (platform: string, ...more: string[]) =>
+      script.run(
+        ...["simulate", "enroll", "--policy", mac.id, "--device-id", "mac-1", "--address", "10.1.2.3"],
+        ...["--platform", platform, ...more],
+      );
+    const refused = await simulate("linux/amd64", "--token-file", out);
+    expect(refused.exitCode).toBe(1);
+    expect(refused.out).toMatch(/^policy_platforms +refused +the policy allows darwin, and not linux\/amd64$/m);
+    expect(refused.err).toContain("mac-1 would be refused with platform_not_allowed by the rule policy_platforms: ");
+    const allowed = await simulate("darwin/arm64", "--token-file", out, "-o", "json");
+    expect(allowed).toMatchObject({ exitCode: 0, err: `${identityPrefix}mac-1 may enroll.\n` });
+    expect(JSON.parse(allowed.out)).toMatchObject({ allowed: true, rule: null, identity: `${identityPrefix}mac-1` });
+    expect(await json("tokens", "list", "--policy", mac.id)).toMatchObject([{ use_count: 0 }]);
+    expect((await simulate("darwin/arm64", "--token-file", join(scratch.home, "none"))).exitCode).toBe(2);
+  });
+
   it("names what a destructive command hits, and does nothing without a yes", async () => {
     const other = await json<{ id: string }>("policies", "create", "frozen", "--prefix", identityPrefix);
     const unanswered = await script.run("policies", "freeze", other.id);

@@ -91,6 +91,21 @@ const declareEnrollment = (add: Add): void => {
     options: [reason()],
     load: async () => (await load()).freezePolicy,
   });
+  add("simulate enroll", {
+    summary: "Show whether a device could enroll under a policy, and the rule that decides; spends no token",
+    options: [
+      new Option("--policy <id>").makeOptionMandatory(),
+      new Option("--device-id <id>").makeOptionMandatory(),
+      new Option(
+        "--address <ip>",
+        "the host's address, as core sees it: behind a proxy, the proxy's",
+      ).makeOptionMandatory(),
+      new Option("--platform <platform>", "os/arch, such as linux/amd64").makeOptionMandatory(),
+      new Option("--prefix <prefix>", "the host's identity prefix, the policy's first by default"),
+      new Option("--token-file <file>", "a bootstrap token, to check its rules too; only its SHA-256 is sent"),
+    ],
+    load: async () => (await import("./simulate.ts")).simulateEnroll,
+  });
   add("tokens list", {
     summary: "List bootstrap tokens, without their values",
     options: [

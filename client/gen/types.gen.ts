@@ -1682,6 +1682,125 @@ export type ExportBootstrapTokensResponses = {
 
 export type ExportBootstrapTokensResponse = ExportBootstrapTokensResponses[keyof ExportBootstrapTokensResponses];
 
+export type SimulateEnrollmentData = {
+    body: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        device_id: string;
+        /**
+         * the host's address, as core sees it: behind a proxy, the proxy's
+         */
+        address: unknown | unknown;
+        /**
+         * must be os/arch, such as linux/amd64
+         */
+        platform: string;
+        /**
+         * absent: the policy's first
+         */
+        identity_prefix?: string;
+        /**
+         * of a bootstrap token; absent: the rules of tokens do not apply
+         */
+        token_sha256?: string;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/enrollment-policies/{id}/simulation';
+};
+
+export type SimulateEnrollmentErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type SimulateEnrollmentError = SimulateEnrollmentErrors[keyof SimulateEnrollmentErrors];
+
+export type SimulateEnrollmentResponses = {
+    /**
+     * The decision, and the result of each rule in their order
+     */
+    200: {
+        allowed: boolean;
+        identity: string;
+        /**
+         * the problem code that enrollment would answer with
+         */
+        code: string | null;
+        /**
+         * the first rule that refuses
+         */
+        rule: string | null;
+        detail: string;
+        checks: Array<{
+            rule: string;
+            outcome: 'passed' | 'refused' | 'not_applicable';
+            detail: string;
+        }>;
+    };
+};
+
+export type SimulateEnrollmentResponse = SimulateEnrollmentResponses[keyof SimulateEnrollmentResponses];
+
 export type GetEnrollmentPolicyData = {
     body?: never;
     path: {

@@ -35,16 +35,17 @@ export const deleteReservations = async (db: Executor, ids: readonly string[]): 
   return new Set(rows.map((row) => row.id));
 };
 
-/** Returns those of the identities that have a reservation. Delete the expired ones first. */
-export const findReserved = async (db: Executor, identities: readonly string[]): Promise<Set<string>> => {
-  const { identity } = enrollmentReservation;
-  const rows = await db.select({ identity }).from(enrollmentReservation).where(anyOf(identity, identities));
+/** Returns those of the identities that have a reservation at `now`. */
+export const findReserved = async (db: Executor, identities: readonly string[], now: Date): Promise<Set<string>> => {
+  const { identity, expiresAt } = enrollmentReservation;
+  const valid = and(anyOf(identity, identities), gt(expiresAt, now));
+  const rows = await db.select({ identity }).from(enrollmentReservation).where(valid);
   return new Set(rows.map((row) => row.identity));
 };
 
-/** Counts the reservations of these policies by token, and those for first enrollments. Delete the expired ones first. */
-export const countReservations = (db: Executor, policyIds: readonly string[]) => {
-  const { policyId, tokenId, firstEnrollment } = enrollmentReservation;
+/** Counts the reservations of these policies by token, and those for first enrollments, without those expired at `now`. */
+export const countReservations = (db: Executor, policyIds: readonly string[], now: Date) => {
+  const { policyId, tokenId, firstEnrollment, expiresAt } = enrollmentReservation;
   return db
     .select({
       policyId,
@@ -53,7 +54,7 @@ export const countReservations = (db: Executor, policyIds: readonly string[]) =>
       first: sql<number>`count(*) filter (where ${eq(firstEnrollment, true)})::int`,
     })
     .from(enrollmentReservation)
-    .where(anyOf(policyId, policyIds))
+    .where(and(anyOf(policyId, policyIds), gt(expiresAt, now)))
     .groupBy(policyId, tokenId);
 };
 

@@ -1,4 +1,4 @@
-import { eq, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
@@ -105,6 +105,17 @@ const findTokensByHash = async (
     .where(anyOf(tokenSha256, hashes));
   const found = new Map(rows.map((row) => [row.tokenSha256.toHex(), row]));
   return hashes.map((hash) => found.get(hash.toHex()));
+};
+
+/** Finds the token of a policy with this hash. */
+export const findTokenOfPolicy = async (
+  db: Executor,
+  policyId: string,
+  tokenSha256: Uint8Array,
+): Promise<TokenRow | undefined> => {
+  const isIt = and(eq(bootstrapToken.tokenSha256, tokenSha256), eq(bootstrapToken.policyId, policyId));
+  const [row] = await db.select().from(bootstrapToken).where(isIt);
+  return row;
 };
 
 /** Finds a token and locks its row until the transaction ends. */

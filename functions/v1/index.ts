@@ -30,6 +30,7 @@ import { freezePolicyRoute } from "./collector/enrollment-policies/freeze.ts";
 import { getPolicyRoute } from "./collector/enrollment-policies/get.ts";
 import { listPoliciesRoute } from "./collector/enrollment-policies/list.ts";
 import { listTokensRoute } from "./collector/enrollment-policies/list-tokens.ts";
+import { simulateEnrollmentRoute } from "./collector/enrollment-policies/simulate.ts";
 import { healthExportRoute } from "./collector/health/export.ts";
 import { healthFacetsRoute } from "./collector/health/facets.ts";
 import { healthDetailRoute } from "./collector/health/get.ts";
@@ -138,6 +139,7 @@ const enrollmentReportsOf = (core: Core): readonly Route[] => [
   exportPoliciesRoute(core),
   listAllTokensRoute(core),
   exportTokensRoute(core),
+  simulateEnrollmentRoute(core),
 ];
 
 /** The routes of chat, which exist only with a configured model. */

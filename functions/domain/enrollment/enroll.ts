@@ -11,6 +11,7 @@ import { createRecord } from "./record.ts";
 import { EnrollmentRefusal, type RecordRefusals, type RefusalCore, type RefusedUse } from "./refuse.ts";
 import { admitUse, createReserve, type EnrollmentRequest } from "./reserve.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./rules.ts";
+import { admitBy, identityRules } from "./use-rules.ts";
 
 /** The parts of core that enrollment uses. */
 export type EnrollCore = RefusalCore & Pick<Core, "config" | "cryptography"> & { signer: Signer };
@@ -125,10 +126,7 @@ const checkedRequest = async (core: EnrollCore, body: EnrollRequest, origin: Ori
   if (!checked.ok)
     throw new EnrollmentRefusal("csr_invalid", { reason: checked.fault, detail: csrFaultDetail[checked.fault] });
   const { identity, spki } = checked.csr;
-  if (identity.length > core.config.hostIdBytesMax) {
-    const detail = `The identity is longer than ${core.config.hostIdBytesMax} bytes`;
-    throw new EnrollmentRefusal("identity_not_allowed", { reason: "identity_too_long", detail });
-  }
+  admitBy(identityRules, { identity, identityBytesMax: core.config.hostIdBytesMax });
   return {
     identity,
     spki,

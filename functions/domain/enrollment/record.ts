@@ -85,7 +85,7 @@ const recordAll = async (
       if (!held.has(reservation.id)) throw new EnrollmentRefusal("enrollment_in_progress");
       const known = identities.get(request.identity);
       // Since this reservation expired, another policy may have enrolled the identity, under its own lock.
-      if (known) admitAgain(policy, known, inUse.has(known.id));
+      admitAgain(policy, known, known !== undefined && inUse.has(known.id));
       if (fingerprints.has(issued.fingerprintSha256)) {
         throw new EnrollmentRefusal("signer_failed", { cause: new SignerFault(issuedBefore) });
       }

@@ -4,7 +4,6 @@
  * the refusal of one request does not affect the others.
  */
 
-import { addressAllowed } from "../../../kit/address.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { type CertificateRow, findEnrolledCertificates, findIdentitiesInUse } from "../../store/certificates.ts";
@@ -21,13 +20,14 @@ import { countEnrolledSince, type IdentityRow, lockIdentitiesByName } from "../.
 import { lockPolicies, lockTokens, type PolicyRow, type TokenRow } from "../../store/policies.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
-import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";
+import { admissionRules, admitBy, againRules, deviceRules, firstRules, unknownToken } from "./use-rules.ts";
 
 /** The lifetime of a reservation, within which the signer must finish. */
 const reservationMs = 60_000;
 /** A retry within this time returns the certificate that was already issued, because the first response may have been lost. */
 const retryMs = 10 * 60_000;
-const hourMs = 3_600_000;
+/** The period of `max_enrollments_per_hour`. */
+export const hourMs = 3_600_000;
 
 /** A request whose certificate request has been checked. */
 export interface EnrollmentRequest {
@@ -122,8 +122,8 @@ const loadFacts = async (tx: Executor, requests: readonly ReserveRequest[], now:
   const limited = [...policies.values()].filter(({ maxEnrollmentsPerHour }) => maxEnrollmentsPerHour > 0);
   const [enrolled, reserved, held, identitiesInUse, lastHour] = await Promise.all([
     findEnrolledCertificates(tx, { tokenIds, keys, since: new Date(now - retryMs) }),
-    findReserved(tx, names),
-    countReservations(tx, policyIds),
+    findReserved(tx, names, at),
+    countReservations(tx, policyIds, at),
     findIdentitiesInUse(tx, known, at),
     Promise.all(limited.map(({ id }) => countEnrolledSince(tx, id, new Date(now - hourMs)))),
   ]);
@@ -159,13 +159,14 @@ const decide = (facts: Facts, { clock, entropy }: Needs, asked: ReserveRequest, 
     (row) => row.tokenId === token.id && row.identityId === identity?.id && isSameKey(row, request),
   );
   if (issued && identity && identity.revokedAt === null) return { kind: "issued", certificate: issued, identity };
-  if (facts.reserved.has(request.identity)) throw new EnrollmentRefusal("enrollment_in_progress");
-  if (token.maxUses > 0 && token.useCount + (facts.heldByToken.get(token.id) ?? 0) >= token.maxUses) {
-    throw new EnrollmentRefusal("token_invalid", { reason: "token_exhausted" });
-  }
-  admitDevice(policy, token, request);
-  if (identity) admitAgain(policy, identity, facts.identitiesInUse.has(identity.id));
-  else admitFirst(policy, facts);
+  const { deviceId, platform } = request;
+  const heldByToken = facts.heldByToken.get(token.id) ?? 0;
+  const isReserved = facts.reserved.has(request.identity);
+  admitBy(deviceRules, { policy, token, identity: request.identity, deviceId, platform, isReserved, heldByToken });
+  admitAgain(policy, identity, identity !== undefined && facts.identitiesInUse.has(identity.id));
+  const heldFirsts = facts.firstsByPolicy.get(policy.id) ?? 0;
+  const lastHour = facts.lastHourByPolicy.get(policy.id) ?? 0;
+  admitBy(firstRules, { policy, known: identity, heldFirsts, lastHour });
 
   add(facts.heldByToken, token.id, 1);
   if (identity === undefined) add(facts.firstsByPolicy, policy.id, 1);
@@ -198,44 +199,11 @@ export const admitUse = <
   remoteAddress: string,
   now: number,
 ): { policy: Policy; token: Token } => {
-  if (policy === undefined || token === undefined)
-    throw new EnrollmentRefusal("token_invalid", { reason: "token_unknown" });
-  const state = tokenState(token, now);
-  if (state === "revoked" || state === "expired")
-    throw new EnrollmentRefusal("token_invalid", { reason: `token_${state}` });
-  if (policy.frozenAt !== null) throw new EnrollmentRefusal("policy_frozen");
-  const allowed =
-    addressAllowed(policy.allowedSourceCidrs, remoteAddress) && addressAllowed(token.allowedSourceCidrs, remoteAddress);
-  if (!allowed) throw new EnrollmentRefusal("source_not_allowed");
+  if (policy === undefined || token === undefined) throw unknownToken();
+  admitBy(admissionRules, { policy, token, remoteAddress, now });
   return { policy, token };
 };
 
-const admitDevice = (policy: PolicyRow, token: TokenRow, request: EnrollmentRequest): void => {
-  if (!identityAllowed(policy.allowedIdentityPrefixes, request.deviceId, request.identity)) {
-    throw new EnrollmentRefusal("identity_not_allowed");
-  }
-  if (token.boundDeviceId !== null && token.boundDeviceId !== request.deviceId)
-    throw new EnrollmentRefusal("device_not_allowed");
-  if (!platformAllowed(policy.allowedPlatforms, request.platform)) throw new EnrollmentRefusal("platform_not_allowed");
-};
-
-/** Throws `EnrollmentRefusal` unless an identity may enroll again. Checked at the reservation and again at the record. */
-export const admitAgain = (policy: PolicyRow, identity: IdentityRow, isInUse: boolean): void => {
-  if (identity.revokedAt !== null) {
-    throw new EnrollmentRefusal("identity_revoked", {
-      detail: "The identity was revoked, which is final: use a new device id",
-    });
-  }
-  if (policy.reenrollment === "deny" && isInUse) throw new EnrollmentRefusal("identity_exists");
-};
-
-const admitFirst = (policy: PolicyRow, { firstsByPolicy, lastHourByPolicy }: Facts): void => {
-  const held = firstsByPolicy.get(policy.id) ?? 0;
-  if (policy.maxEnrollments > 0 && policy.enrollmentCount + held >= policy.maxEnrollments) {
-    throw new EnrollmentRefusal("enrollment_limit_reached");
-  }
-  if (policy.maxEnrollmentsPerHour === 0) return;
-  if ((lastHourByPolicy.get(policy.id) ?? 0) + held >= policy.maxEnrollmentsPerHour) {
-    throw new EnrollmentRefusal("enrollment_rate_limited", { retryAfterSeconds: 60 });
-  }
-};
+/** Throws `EnrollmentRefusal` unless an identity may enroll, if it is known, again. Checked at the reservation and again at the record. */
+export const admitAgain = (policy: PolicyRow, known: IdentityRow | undefined, isInUse: boolean): void =>
+  admitBy(againRules, { policy, known, isInUse });

@@ -11,7 +11,7 @@ const prefixPattern =
   /^[a-z][a-z0-9+.-]*:\/\/[a-z0-9._-]+(:\d{1,5})?\/(([A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*\/)?$/;
 
 /** An identity prefix: an absolute URI in lower-case scheme and host that ends in `/`, without query or fragment. */
-const IdentityPrefix = v.pipe(
+export const IdentityPrefix = v.pipe(
   v.string("must be a URI"),
   v.maxLength(2000, "must be at most 2000 characters"),
   v.regex(

@@ -1,0 +1,53 @@
+import { readFileSync } from "node:fs";
+import { type SimulateEnrollmentResponse, simulateEnrollment } from "../../client/index.ts";
+import { sha256 } from "../../kit/bytes.ts";
+import type { Action } from "../terminal/command.ts";
+import { connect } from "../terminal/connect.ts";
+import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { columnsOf } from "../terminal/list-rows.ts";
+import { printRecord, printRows } from "../terminal/output.ts";
+
+interface SimulateOptions {
+  policy: string;
+  deviceId: string;
+  address: string;
+  platform: string;
+  prefix?: string;
+  tokenFile?: string;
+}
+
+/** `svc-admin simulate enroll`: ends with 1 where the host would be refused. The token itself stays on this machine. */
+export const simulateEnroll: Action<SimulateOptions> = async (terminal, options) => {
+  const { policy, deviceId, address, platform, prefix, tokenFile, output: format } = options;
+  const { data } = await simulateEnrollment({
+    client: connect(terminal, options),
+    path: { id: policy },
+    body: {
+      device_id: deviceId,
+      address,
+      platform,
+      ...(prefix === undefined ? {} : { identity_prefix: prefix }),
+      ...(tokenFile === undefined ? {} : { token_sha256: (await sha256(readToken(tokenFile))).toHex() }),
+    },
+  });
+  const simulation = data as SimulateEnrollmentResponse;
+  const { allowed, identity, code, rule, detail, checks } = simulation;
+  if (format === "json" || format === "yaml") await printRecord(terminal, { format, record: simulation });
+  else await printRows(terminal, { format, columns: columnsOf<Check>("rule", "outcome", "detail"), rows: checks });
+  terminal.err.write(
+    allowed
+      ? `${identity} may enroll.\n`
+      : `${identity} would be refused with ${code} by the rule ${rule}: ${detail}.\n`,
+  );
+  return allowed ? exitCodes.ok : exitCodes.refused;
+};
+
+type Check = SimulateEnrollmentResponse["checks"][number];
+
+const readToken = (path: string): string => {
+  try {
+    return readFileSync(path, "utf8").trim();
+  } catch (cause) {
+    throw new CommandFailure(exitCodes.usage, `${path} cannot be read`, { cause });
+  }
+};

@@ -1,0 +1,271 @@
+/**
+ * The rules of enrollment, in the order in which they decide. Enrollment throws the first refusal; a simulation reports every rule. There is
+ * no other place that admits a host.
+ */
+
+import { addressAllowed } from "../../../kit/address.ts";
+import type { IdentityRow } from "../../store/identities.ts";
+import type { PolicyRow, TokenRow } from "../../store/policies.ts";
+import { EnrollmentRefusal } from "./refuse.ts";
+import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";
+
+/** What a rule found: a sentence for operators, and the refusal unless the use passes. */
+export interface Finding {
+  detail: string;
+  refusal: EnrollmentRefusal | null;
+}
+
+/** One rule. Returns null where it does not apply. */
+export interface Rule<Facts> {
+  name: string;
+  find(facts: Facts): Finding | null;
+}
+
+/** The token of a use. A simulation may have none; then the rules of tokens do not apply. */
+export type GivenToken<Row = TokenRow> = Row | "unknown" | "not_given";
+
+/** The facts of `admissionRules`. */
+export interface AdmissionFacts {
+  policy: Pick<PolicyRow, "frozenAt" | "allowedSourceCidrs">;
+  token: GivenToken<Pick<TokenRow, "allowedSourceCidrs" | "maxUses" | "useCount" | "expiresAt" | "revokedAt">>;
+  remoteAddress: string;
+  now: number;
+}
+
+/** The facts of `identityRules`. */
+export interface IdentityFacts {
+  identity: string;
+  identityBytesMax: number;
+}
+
+/** The facts of `againRules`. */
+export interface AgainFacts {
+  policy: PolicyRow;
+  /** Undefined for an identity that has never enrolled. */
+  known: IdentityRow | undefined;
+  /** Whether the identity has an active certificate. */
+  isInUse: boolean;
+}
+
+/** The facts of `deviceRules`. */
+export interface DeviceFacts {
+  policy: PolicyRow;
+  token: GivenToken;
+  identity: string;
+  deviceId: string;
+  platform: string;
+  /** Whether another enrollment of the identity is under way. */
+  isReserved: boolean;
+  /** Reserved uses of the token. */
+  heldByToken: number;
+}
+
+/** The facts of `firstRules`. */
+export interface FirstFacts {
+  policy: PolicyRow;
+  known: IdentityRow | undefined;
+  /** Reserved first enrollments of the policy. */
+  heldFirsts: number;
+  /** First enrollments of the policy in the past hour. */
+  lastHour: number;
+}
+
+/** Throws the first refusal of the rules. */
+export const admitBy = <Facts>(rules: readonly Rule<Facts>[], facts: Facts): void => {
+  for (const rule of rules) {
+    const refusal = rule.find(facts)?.refusal;
+    if (refusal) throw refusal;
+  }
+};
+
+/** The refusal of a token that core has not issued. */
+export const unknownToken = (): EnrollmentRefusal =>
+  new EnrollmentRefusal("token_invalid", { reason: "token_unknown" });
+
+const passed = (detail: string): Finding => ({ detail, refusal: null });
+
+const rowOf = <Row extends object>(token: GivenToken<Row>): Row | null => (typeof token === "string" ? null : token);
+
+/** Token and policy are usable from the address. Checked before the body is read, at the reservation, and at the record. */
+export const admissionRules: readonly Rule<AdmissionFacts>[] = [
+  {
+    name: "token_known",
+    find: ({ token }) => {
+      if (token === "not_given") return null;
+      if (token !== "unknown") return passed("the policy has issued the token");
+      return { detail: "the policy has issued no such token", refusal: unknownToken() };
+    },
+  },
+  {
+    name: "token_active",
+    find: ({ token: given, now }) => {
+      const token = rowOf(given);
+      if (token === null) return null;
+      const state = tokenState(token, now);
+      if (state !== "revoked" && state !== "expired")
+        return passed(`the token is valid until ${token.expiresAt.toISOString()}`);
+      const since = (token.revokedAt ?? token.expiresAt).toISOString();
+      const refusal = new EnrollmentRefusal("token_invalid", { reason: `token_${state}` });
+      return { detail: `the token ${state === "revoked" ? "was revoked" : "expired"} at ${since}`, refusal };
+    },
+  },
+  {
+    name: "policy_active",
+    find: ({ policy: { frozenAt } }) => {
+      if (frozenAt === null) return passed("the policy is not frozen");
+      return {
+        detail: `the policy was frozen at ${frozenAt.toISOString()}`,
+        refusal: new EnrollmentRefusal("policy_frozen"),
+      };
+    },
+  },
+  {
+    name: "policy_source_cidrs",
+    find: ({ policy, remoteAddress }) => sourceFinding("the policy", policy.allowedSourceCidrs, remoteAddress),
+  },
+  {
+    name: "token_source_cidrs",
+    find: ({ token: given, remoteAddress }) => {
+      const token = rowOf(given);
+      return token && sourceFinding("the token", token.allowedSourceCidrs, remoteAddress);
+    },
+  },
+];
+
+const sourceFinding = (whose: string, cidrs: readonly string[], address: string): Finding => {
+  if (addressAllowed(cidrs, address))
+    return passed(cidrs.length === 0 ? `${whose} allows any address` : `${whose} allows ${address}`);
+  return {
+    detail: `${whose} allows ${cidrs.join(", ")}, and not ${address}`,
+    refusal: new EnrollmentRefusal("source_not_allowed"),
+  };
+};
+
+/** The identity fits the column and the protocol. Checked before the reservation. */
+export const identityRules: readonly Rule<IdentityFacts>[] = [
+  {
+    name: "identity_length",
+    find: ({ identity, identityBytesMax }) => {
+      if (identity.length <= identityBytesMax) return passed(`the identity has ${identity.length} bytes`);
+      const detail = `The identity is longer than ${identityBytesMax} bytes`;
+      return {
+        detail: `the identity has ${identity.length} bytes, more than ${identityBytesMax}`,
+        refusal: new EnrollmentRefusal("identity_not_allowed", { reason: "identity_too_long", detail }),
+      };
+    },
+  },
+];
+
+/** The device may use the token and the policy. Checked at the reservation. */
+export const deviceRules: readonly Rule<DeviceFacts>[] = [
+  {
+    name: "no_other_enrollment",
+    find: ({ isReserved }) =>
+      isReserved
+        ? {
+            detail: "another enrollment of the identity is under way, for at most a minute",
+            refusal: new EnrollmentRefusal("enrollment_in_progress"),
+          }
+        : passed("no other enrollment of the identity is under way"),
+  },
+  {
+    name: "token_uses",
+    find: ({ token: given, heldByToken }) => {
+      const token = rowOf(given);
+      if (token === null) return null;
+      if (token.maxUses === 0) return passed("the token has no limit of uses");
+      const used = token.useCount + heldByToken;
+      const detail = `${used} of the token's ${token.maxUses} uses are taken`;
+      if (used < token.maxUses) return passed(detail);
+      return { detail, refusal: new EnrollmentRefusal("token_invalid", { reason: "token_exhausted" }) };
+    },
+  },
+  {
+    name: "identity_prefix",
+    find: ({ policy: { allowedIdentityPrefixes: prefixes }, deviceId, identity }) =>
+      identityAllowed(prefixes, deviceId, identity)
+        ? passed(`the policy allows ${identity}`)
+        : {
+            detail: `the policy allows ${prefixes.join(", ")} followed by the device id, and not ${identity}`,
+            refusal: new EnrollmentRefusal("identity_not_allowed"),
+          },
+  },
+  {
+    name: "token_device",
+    find: ({ token: given, deviceId }) => {
+      const token = rowOf(given);
+      if (token === null) return null;
+      if (token.boundDeviceId === null) return passed("the token is bound to no device");
+      if (token.boundDeviceId === deviceId) return passed(`the token is bound to ${deviceId}`);
+      return {
+        detail: `the token is bound to ${token.boundDeviceId}, and not to ${deviceId}`,
+        refusal: new EnrollmentRefusal("device_not_allowed"),
+      };
+    },
+  },
+  {
+    name: "policy_platforms",
+    find: ({ policy: { allowedPlatforms: platforms }, platform }) => {
+      if (platformAllowed(platforms, platform))
+        return passed(platforms.length === 0 ? "the policy allows any platform" : `the policy allows ${platform}`);
+      return {
+        detail: `the policy allows ${platforms.join(", ")}, and not ${platform}`,
+        refusal: new EnrollmentRefusal("platform_not_allowed"),
+      };
+    },
+  },
+];
+
+/** An identity may enroll again. Checked at the reservation and again at the record. */
+export const againRules: readonly Rule<AgainFacts>[] = [
+  {
+    name: "identity_not_revoked",
+    find: ({ known }) => {
+      if (known === undefined) return null;
+      if (known.revokedAt === null) return passed("the identity is not revoked");
+      return {
+        detail: `the identity was revoked at ${known.revokedAt.toISOString()}, which is final`,
+        refusal: new EnrollmentRefusal("identity_revoked", {
+          detail: "The identity was revoked, which is final: use a new device id",
+        }),
+      };
+    },
+  },
+  {
+    name: "reenrollment",
+    find: ({ policy: { reenrollment }, known, isInUse }) => {
+      if (known === undefined) return null;
+      if (!isInUse) return passed("the identity has enrolled before and has no active certificate");
+      const detail = `the identity has an active certificate, and the policy's reenrollment is ${reenrollment}`;
+      return reenrollment === "deny"
+        ? { detail, refusal: new EnrollmentRefusal("identity_exists") }
+        : passed(`${detail}: the certificate would be replaced`);
+    },
+  },
+];
+
+/** The policy has room for another host. Checked at the reservation. */
+export const firstRules: readonly Rule<FirstFacts>[] = [
+  {
+    name: "max_enrollments",
+    find: ({ policy, known, heldFirsts }) => {
+      if (known !== undefined) return null;
+      if (policy.maxEnrollments === 0) return passed("the policy has no limit of hosts");
+      const enrolled = policy.enrollmentCount + heldFirsts;
+      const detail = `${enrolled} of the policy's ${policy.maxEnrollments} first enrollments are taken`;
+      if (enrolled < policy.maxEnrollments) return passed(detail);
+      return { detail, refusal: new EnrollmentRefusal("enrollment_limit_reached") };
+    },
+  },
+  {
+    name: "max_enrollments_per_hour",
+    find: ({ policy, known, heldFirsts, lastHour }) => {
+      if (known !== undefined) return null;
+      if (policy.maxEnrollmentsPerHour === 0) return passed("the policy has no limit of hosts in an hour");
+      const enrolled = lastHour + heldFirsts;
+      const detail = `${enrolled} of the policy's ${policy.maxEnrollmentsPerHour} first enrollments in an hour are taken`;
+      if (enrolled < policy.maxEnrollmentsPerHour) return passed(detail);
+      return { detail, refusal: new EnrollmentRefusal("enrollment_rate_limited", { retryAfterSeconds: 60 }) };
+    },
+  },
+];
