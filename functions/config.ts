@@ -21,7 +21,13 @@ import {
   chatVariables,
   chatWarnings,
 } from "./chat-config.ts";
-import { type DirectoryConfig, directoryConfigOf, directoryFaults, directoryVariables } from "./directory-config.ts";
+import {
+  type DirectoryConfig,
+  directoryConfigOf,
+  directoryFaults,
+  directoryFileForms,
+  directoryVariables,
+} from "./directory-config.ts";
 
 import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
 
@@ -147,6 +153,7 @@ export const coreFileForms = [
   "SVC_AUTH_TOKEN_SECRET_PREVIOUS",
   "SVC_OPS_BEARER_TOKEN",
   "SVC_LICENSE",
+  ...directoryFileForms,
   ...chatFileForms,
 ];
 

@@ -1,7 +1,19 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../kit/confidential-url.ts";
 import type { ConfigFault, Environment } from "../kit/env.ts";
+import { Secret } from "../kit/secret.ts";
 import { BooleanVariable, DurationVariable, TextVariable } from "../kit/variables.ts";
+
+/** The SCIM attribute that is the identity provider's `sub`. */
+export type ScimSubject = "externalId" | "userName" | "id";
+
+/** How an identity provider pushes people to core. */
+export interface ScimProvider {
+  kind: "scim";
+  /** Each is accepted: two during a rotation. */
+  tokens: readonly Secret[];
+  subject: ScimSubject;
+}
 
 /** Where core reads people and groups (docs/directory.md). */
 export type DirectoryProvider =
@@ -12,7 +24,8 @@ export type DirectoryProvider =
       /** The base of `/admin/directory/v1/…`; null for Google's own. */
       apiUrl: string | null;
     }
-  | { kind: "file"; path: string };
+  | { kind: "file"; path: string }
+  | ScimProvider;
 
 /** The directory of people, and how core syncs with it. */
 export interface DirectoryConfig {
@@ -24,9 +37,22 @@ export interface DirectoryConfig {
   allowMassRemoval: boolean;
 }
 
+/** One bearer token, or two on lines of their own. */
+const ScimTokens = v.pipe(
+  v.string(),
+  v.transform((value) => value.split(/\r?\n/)),
+  v.minLength(1),
+  v.maxLength(2, "must be one token, or two on lines of their own"),
+  v.everyItem(
+    (token) => /^[A-Za-z0-9._~+/=-]{32,512}$/.test(token),
+    "must be 32 to 512 letters, digits or . _ ~ + / = -, for example of: openssl rand -hex 32",
+  ),
+  v.transform((tokens) => tokens.map((token) => new Secret(token))),
+);
+
 /** One schema per variable of the directory. */
 export const directoryVariables = {
-  SVC_DIRECTORY_PROVIDER: v.optional(v.picklist(["google", "file"], "must be google or file"), "google"),
+  SVC_DIRECTORY_PROVIDER: v.optional(v.picklist(["google", "file", "scim"], "must be google, file or scim"), "google"),
   SVC_DIRECTORY_DOMAIN: v.pipe(
     TextVariable,
     v.toLowerCase(),
@@ -38,9 +64,17 @@ export const directoryVariables = {
     v.pipe(TextVariable, v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback")),
   ),
   SVC_DIRECTORY_FILE: v.optional(TextVariable),
+  SVC_DIRECTORY_SCIM_TOKEN: v.optional(ScimTokens),
+  SVC_DIRECTORY_SCIM_SUBJECT: v.optional(
+    v.picklist(["externalId", "userName", "id"], "must be externalId, userName or id"),
+    "externalId",
+  ),
   SVC_DIRECTORY_SYNC_INTERVAL: v.optional(DurationVariable(60), "1h"),
   SVC_DIRECTORY_ALLOW_MASS_REMOVAL: v.optional(BooleanVariable, "false"),
 };
+
+/** Variables of the directory whose value may come from `<NAME>_FILE`. */
+export const directoryFileForms = ["SVC_DIRECTORY_SCIM_TOKEN"] as const;
 
 type DirectoryVariable = keyof typeof directoryVariables;
 
@@ -52,6 +86,7 @@ const ofProvider: Record<DirectoryProvider["kind"], Partial<Record<DirectoryVari
     SVC_DIRECTORY_API_URL: "optional",
   },
   file: { SVC_DIRECTORY_FILE: "required" },
+  scim: { SVC_DIRECTORY_SCIM_TOKEN: "required", SVC_DIRECTORY_SCIM_SUBJECT: "optional" },
 };
 
 const providers = Object.keys(ofProvider) as DirectoryProvider["kind"][];
@@ -70,20 +105,32 @@ export const directoryFaults = (env: Environment, faults: ConfigFault[]): void =
     }
 };
 
+type DirectoryValues = v.InferOutput<v.ObjectSchema<typeof directoryVariables, undefined>>;
+
 /** Returns the directory of variables without faults. */
-export const directoryConfigOf = (
-  values: v.InferOutput<v.ObjectSchema<typeof directoryVariables, undefined>>,
-): DirectoryConfig => ({
-  provider:
-    values.SVC_DIRECTORY_PROVIDER === "file"
-      ? { kind: "file", path: values.SVC_DIRECTORY_FILE ?? "" }
-      : {
-          kind: "google",
-          delegateEmail: values.SVC_DIRECTORY_DELEGATE_EMAIL ?? "",
-          serviceAccountKeyFile: values.SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE ?? "",
-          apiUrl: values.SVC_DIRECTORY_API_URL ?? null,
-        },
+export const directoryConfigOf = (values: DirectoryValues): DirectoryConfig => ({
+  provider: providerOf(values),
   domain: values.SVC_DIRECTORY_DOMAIN,
   syncIntervalSeconds: values.SVC_DIRECTORY_SYNC_INTERVAL,
   allowMassRemoval: values.SVC_DIRECTORY_ALLOW_MASS_REMOVAL,
 });
+
+const providerOf = (values: DirectoryValues): DirectoryProvider => {
+  switch (values.SVC_DIRECTORY_PROVIDER) {
+    case "file":
+      return { kind: "file", path: values.SVC_DIRECTORY_FILE ?? "" };
+    case "scim":
+      return {
+        kind: "scim",
+        tokens: values.SVC_DIRECTORY_SCIM_TOKEN ?? [],
+        subject: values.SVC_DIRECTORY_SCIM_SUBJECT,
+      };
+    case "google":
+      return {
+        kind: "google",
+        delegateEmail: values.SVC_DIRECTORY_DELEGATE_EMAIL ?? "",
+        serviceAccountKeyFile: values.SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE ?? "",
+        apiUrl: values.SVC_DIRECTORY_API_URL ?? null,
+      };
+  }
+};

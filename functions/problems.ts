@@ -68,6 +68,15 @@ export const problemCatalog = {
   expired_token: entry("malformed", "fix_request", "The code has expired; sign in again"),
   issuer_unavailable: entry("bad_gateway", "retry", "The keys of the token's issuer cannot be read"),
   too_many_sign_ins: entry("throttled", "retry", "Too many devices wait for a sign-in"),
+  // SCIM: each has its `scimType` (RFC 7644, 3.12).
+  scim_filter_invalid: entry("malformed", "fix_request", "The filter is malformed or not supported"),
+  scim_path_invalid: entry("malformed", "fix_request", "The path of the operation names no attribute"),
+  scim_syntax_invalid: entry("malformed", "fix_request", "The request is no SCIM message"),
+  scim_target_missing: entry("malformed", "fix_request", "The operation has no target"),
+  scim_value_invalid: entry("malformed", "fix_request", "A value is missing or not acceptable"),
+  scim_read_only: entry("malformed", "fix_request", "The attribute is read-only"),
+  scim_value_taken: entry("conflict", "fix_request", "Another resource has this value"),
+  scim_too_many_requests: entry("throttled", "retry", "The identity provider sends too many requests"),
   // Enrollment.
   policy_name_taken: entry("conflict", "fix_request", "Another policy has this name"),
   policy_frozen: entry("forbidden", "stop", "The enrollment policy is frozen"),

@@ -39,6 +39,7 @@ export const auditActions = [
   "workload.refuse",
   "directory.sync",
   "directory.refuse",
+  "scim.refuse",
 ] as const;
 
 /** An action of the audit log. */

@@ -108,8 +108,25 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   },
   SVC_DIRECTORY_PROVIDER: {
     unset: "google",
-    accepts: { google: "google", file: "file" },
-    rejects: { ldap: "must be google or file" },
+    accepts: { google: "google", file: "file", scim: "scim" },
+    rejects: { ldap: "must be google, file or scim" },
+  },
+  SVC_DIRECTORY_SCIM_TOKEN: {
+    unset: undefined,
+    accepts: {
+      ["a".repeat(32)]: ["a".repeat(32)],
+      [`${"a".repeat(64)}\n${"b".repeat(64)}`]: ["a".repeat(64), "b".repeat(64)],
+    },
+    rejects: {
+      ["a".repeat(31)]: "must be 32 to 512 letters",
+      [`${"a".repeat(31)}ä`]: "must be 32 to 512 letters",
+      [["a", "b", "c"].map((letter) => letter.repeat(32)).join("\n")]: "must be one token, or two",
+    },
+  },
+  SVC_DIRECTORY_SCIM_SUBJECT: {
+    unset: "externalId",
+    accepts: { externalId: "externalId", userName: "userName", id: "id" },
+    rejects: { email: "must be externalId, userName or id" },
   },
   SVC_DIRECTORY_DELEGATE_EMAIL: {
     unset: undefined,
@@ -249,7 +266,10 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
   SVC_LOG_LEVEL: logLevel,
 };
 
-const plain = (value: unknown): unknown => (value instanceof Secret ? value.reveal() : value);
+const plain = (value: unknown): unknown => {
+  if (Array.isArray(value)) return value.map(plain);
+  return value instanceof Secret ? value.reveal() : value;
+};
 
 describe.each([
   { program: "core", variables: coreVariables, behaviors: core, parse: parseCoreConfig },

@@ -352,6 +352,7 @@ CREATE TABLE "directory_sync" (
 	"outcome" text NOT NULL,
 	"reason_code" text,
 	"synced_at" timestamp (3) with time zone,
+	"pushed_at" timestamp (3) with time zone,
 	"failures" integer NOT NULL,
 	"missing_groups" text[] NOT NULL,
 	CONSTRAINT "directory_sync_singleton" CHECK ("directory_sync"."singleton")
@@ -461,6 +462,37 @@ CREATE TABLE "rollout_wave" (
 	CONSTRAINT "rollout_wave_rollout_id_number_pk" PRIMARY KEY("rollout_id","number")
 );
 --> statement-breakpoint
+CREATE TABLE "scim_group" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"display_name" text NOT NULL,
+	"display_name_key" text NOT NULL,
+	"external_id" text,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"updated_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "scim_group_display_name_key" UNIQUE("display_name_key")
+);
+--> statement-breakpoint
+CREATE TABLE "scim_member" (
+	"group_id" uuid NOT NULL,
+	"user_id" uuid NOT NULL,
+	CONSTRAINT "scim_member_group_id_user_id_pk" PRIMARY KEY("group_id","user_id")
+);
+--> statement-breakpoint
+CREATE TABLE "scim_user" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"user_name" text NOT NULL,
+	"user_name_key" text NOT NULL,
+	"external_id" text,
+	"active" boolean NOT NULL,
+	"display_name" text,
+	"name" jsonb NOT NULL,
+	"emails" jsonb NOT NULL,
+	"created_at" timestamp (3) with time zone NOT NULL,
+	"updated_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "scim_user_user_name_key" UNIQUE("user_name_key"),
+	CONSTRAINT "scim_user_external_id" UNIQUE("external_id")
+);
+--> statement-breakpoint
 CREATE TABLE "workload" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"issuer" text NOT NULL,
@@ -494,6 +526,8 @@ ALTER TABLE "rollout" ADD CONSTRAINT "rollout_config_id_collector_config_id_fk" 
 ALTER TABLE "rollout_target" ADD CONSTRAINT "rollout_target_rollout_id_rollout_id_fk" FOREIGN KEY ("rollout_id") REFERENCES "public"."rollout"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "rollout_target" ADD CONSTRAINT "rollout_target_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "rollout_wave" ADD CONSTRAINT "rollout_wave_rollout_id_rollout_id_fk" FOREIGN KEY ("rollout_id") REFERENCES "public"."rollout"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "scim_member" ADD CONSTRAINT "scim_member_group_id_scim_group_id_fk" FOREIGN KEY ("group_id") REFERENCES "public"."scim_group"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "scim_member" ADD CONSTRAINT "scim_member_user_id_scim_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."scim_user"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "audit_event_time" ON "audit_event" USING btree ("occurred_at","id");--> statement-breakpoint
 CREATE INDEX "audit_event_target" ON "audit_event" USING btree ("target_id","id");--> statement-breakpoint
 CREATE INDEX "audit_event_action" ON "audit_event" USING btree ("action","id");--> statement-breakpoint
@@ -534,4 +568,5 @@ CREATE INDEX "rollout_state" ON "rollout" USING btree ("state","id");--> stateme
 CREATE INDEX "rollout_open" ON "rollout" USING btree ("id") WHERE "rollout"."ended_at" is null;--> statement-breakpoint
 CREATE UNIQUE INDEX "rollout_target_identity" ON "rollout_target" USING btree ("identity_id","rollout_id");--> statement-breakpoint
 CREATE INDEX "rollout_target_status" ON "rollout_target" USING btree ("rollout_id","status","place");--> statement-breakpoint
-CREATE INDEX "rollout_target_wave" ON "rollout_target" USING btree ("rollout_id","wave","status","place");
+CREATE INDEX "rollout_target_wave" ON "rollout_target" USING btree ("rollout_id","wave","status","place");--> statement-breakpoint
+CREATE INDEX "scim_member_user" ON "scim_member" USING btree ("user_id");

@@ -10,4 +10,5 @@ export * from "./labels.ts";
 export * from "./operator.ts";
 export * from "./operator-session.ts";
 export * from "./rollout.ts";
+export * from "./scim.ts";
 export * from "./workload.ts";

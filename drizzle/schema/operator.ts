@@ -57,6 +57,8 @@ export const directorySync = pgTable(
     reasonCode: text("reason_code"),
     /** When a snapshot was last written; null if never. */
     syncedAt: timestamp("synced_at"),
+    /** When an identity provider last pushed a change over SCIM; null if never. */
+    pushedAt: timestamp("pushed_at"),
     /** Consecutive syncs that wrote nothing. */
     failures: integer("failures").notNull(),
     /** Role groups that the newest snapshot lacks. */

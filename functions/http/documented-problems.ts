@@ -15,6 +15,7 @@ const byGuard: Readonly<Record<Route["guard"]["kind"], readonly ProblemCode[]>> 
   web: ["unauthenticated"],
   web_itself: ["unauthenticated", "forbidden"],
   web_person: ["unauthenticated", "forbidden"],
+  scim: ["unauthenticated"],
   ops: ["unauthenticated", "ops_access_denied"],
 };
 

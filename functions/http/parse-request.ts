@@ -31,11 +31,18 @@ export const readBody = async (request: Request, bytesMax = bodyBytesMax): Promi
  * Returns the JSON value of a request's body, or `absentAs` for an empty body. Throws 415 `unsupported_media_type`, 400
  * `malformed_json` (also for text that is not UTF-8 or nests deeper than 32), 413 `payload_too_large`.
  */
-export const readJson = async (request: Request, absentAs?: unknown, bytesMax = bodyBytesMax): Promise<unknown> => {
+export const readJson = async (
+  request: Request,
+  {
+    absentAs,
+    bytesMax = bodyBytesMax,
+    mediaTypes = ["application/json"],
+  }: { absentAs?: unknown; bytesMax?: number; mediaTypes?: readonly string[] } = {},
+): Promise<unknown> => {
   const bytes = await readBody(request, bytesMax);
   if (bytes.length === 0 && absentAs !== undefined) return absentAs;
-  if (mediaTypeOf(request) !== "application/json")
-    throw new Problem("unsupported_media_type", { detail: "Send the body as application/json" });
+  if (!mediaTypes.includes(mediaTypeOf(request) ?? ""))
+    throw new Problem("unsupported_media_type", { detail: `Send the body as ${mediaTypes[0]}` });
   try {
     const text = strictUtf8.decode(bytes);
     if (depthOf(text) > depthMax) throw new SyntaxError(`nests deeper than ${depthMax}`);

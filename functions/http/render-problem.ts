@@ -4,6 +4,7 @@ import { problemDocument } from "../../kit/problem-document.ts";
 import { Problem, problemCatalog, transportStatus } from "../problems.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 import type { HttpContext } from "./request.ts";
+import { isScimPath, scimError } from "./scim-error.ts";
 
 /** Returns any error as a problem. An unknown error becomes `internal`, and only the log shows its cause. */
 export const toProblem = (error: unknown): Problem => {
@@ -24,7 +25,9 @@ export const renderProblem =
     const level = status >= 500 ? "error" : "debug";
     log[level]({ request_id: requestId, code, status, detail: options.detail, err: options.cause }, "request rejected");
     const { body, headers } = problemResponse(problem, requestId);
-    return c.newResponse(body, status, headers);
+    if (!isScimPath(c.req.path)) return c.newResponse(body, status, headers);
+    const scim = scimError(code, { status, detail: options.detail ?? problemCatalog[code].title });
+    return c.newResponse(scim.body, status, { ...headers, "Content-Type": scim.type });
   };
 
 /** Returns the body and headers of a problem's response. */

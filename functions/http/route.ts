@@ -14,7 +14,7 @@ export interface Body {
 /** Decides who may call. `describe` feeds the OpenAPI document and the test that every route rejects an anonymous caller. */
 export interface Guard<Caller> {
   describe: {
-    kind: "open" | "scope" | "bootstrap_token" | "collector" | "web" | "web_itself" | "web_person" | "ops";
+    kind: "open" | "scope" | "bootstrap_token" | "collector" | "web" | "web_itself" | "web_person" | "ops" | "scim";
     scope?: string;
   };
   admit(c: HttpContext, body: Body): Promise<Caller>;
@@ -63,7 +63,7 @@ export type DocumentedProblem = ProblemCode | { code: ProblemCode; kind: Problem
 
 /** A route as data: `mount` mounts it, the OpenAPI generator documents it, the tests check it. */
 export interface Route {
-  method: "GET" | "POST" | "PUT" | "DELETE";
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** Hono's pattern, for example `/v1/collector/tokens/:id/revoke`. */
   path: string;
   /** Stable, camelCase: the method's name in generated clients. */
@@ -179,7 +179,7 @@ const bodyOf = (
       value ??=
         textBody !== undefined && mediaTypeOf(request) === textBody.type
           ? readText(request).then(textBody.read)
-          : readJson(request, bodyAbsentAs, bytesMax);
+          : readJson(request, { absentAs: bodyAbsentAs, bytesMax });
       return value;
     },
   };

@@ -6,7 +6,9 @@ import { parseServiceAccount } from "../directory/service-account.ts";
 import { DirectoryFault, type DirectorySnapshot } from "../directory/snapshot.ts";
 import type { DirectoryProvider } from "../directory-config.ts";
 import type { SnapshotReport } from "../domain/directory/apply-snapshot.ts";
+import { readScimSnapshot } from "../domain/scim/directory-user.ts";
 import type { Exclusively } from "../store/directory-lock.ts";
+import { hasScimUsers } from "../store/scim-users.ts";
 import { SnapshotRejected, syncDirectory } from "./sync-directory.ts";
 
 /** At most half a minute between the first attempts, and half an hour between later ones. */
@@ -61,9 +63,14 @@ export const runDirectorySync = (needs: DirectoryJobNeeds, signal: AbortSignal):
     signal,
     log,
   };
-  return provider.kind === "google"
-    ? syncGoogle(provider, { ...needs, sync, job })
-    : syncFile(provider, { ...needs, sync, job });
+  switch (provider.kind) {
+    case "google":
+      return syncGoogle(provider, { ...needs, sync, job });
+    case "file":
+      return syncFile(provider, { ...needs, sync, job });
+    case "scim":
+      return syncScim(provider, { ...needs, sync, job });
+  }
 };
 
 type ProviderOf<Kind extends DirectoryProvider["kind"]> = Extract<DirectoryProvider, { kind: Kind }>;
@@ -114,6 +121,20 @@ const syncFile = ({ path }: ProviderOf<"file">, { core, readTrustedFile, sync, j
       if (!(error instanceof DirectoryFault || error instanceof SnapshotRejected)) tried = before;
       throw error;
     }
+  });
+};
+
+/**
+ * Compares people with everything that was pushed, under the rules for a snapshot: what the configuration changed, such as the domain or
+ * the provider, takes effect here. Before the first push there is nothing to compare.
+ */
+const syncScim = ({ subject }: ProviderOf<"scim">, { core, sync, job }: JobNeeds): Promise<void> => {
+  let isFirst = true;
+  return runEvery(job, async () => {
+    if (!(await hasScimUsers(core.db))) return undefined;
+    const report = await sync(() => readScimSnapshot(core.db, subject), { isFirst });
+    isFirst = false;
+    return report;
   });
 };
 

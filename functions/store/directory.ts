@@ -1,7 +1,7 @@
 import { and, count, eq, gt, lt, sql } from "drizzle-orm";
 import { authenticationIdentity, directorySync, type PersonStatus, person } from "../../drizzle/schema/operator.ts";
 import type { Database, Executor } from "./database.ts";
-import { insertRows } from "./query-parts.ts";
+import { anyOf, insertRows } from "./query-parts.ts";
 
 /** The result of the newest sync. */
 export type DirectorySync = Omit<typeof directorySync.$inferSelect, "singleton">;
@@ -42,17 +42,27 @@ export const findKnownPeople = async (tx: Executor, tenantId: string) => {
   }
 };
 
+const knownPerson = {
+  userId: person.userId,
+  subject: authenticationIdentity.subject,
+  primaryEmail: person.primaryEmail,
+  displayName: person.displayName,
+  status: person.status,
+  scopes: person.scopes,
+  missedSyncs: person.missedSyncs,
+};
+
+/** Finds the people with these subjects within the tenant. */
+export const findPeopleOfSubjects = (tx: Executor, tenantId: string, subjects: readonly string[]) =>
+  tx
+    .select(knownPerson)
+    .from(authenticationIdentity)
+    .innerJoin(person, eq(person.userId, authenticationIdentity.userId))
+    .where(and(eq(authenticationIdentity.tenantId, tenantId), anyOf(authenticationIdentity.subject, subjects)));
+
 const findPeopleAfter = (tx: Executor, tenantId: string, userId: string | undefined) =>
   tx
-    .select({
-      userId: person.userId,
-      subject: authenticationIdentity.subject,
-      primaryEmail: person.primaryEmail,
-      displayName: person.displayName,
-      status: person.status,
-      scopes: person.scopes,
-      missedSyncs: person.missedSyncs,
-    })
+    .select(knownPerson)
     .from(person)
     .leftJoin(
       authenticationIdentity,

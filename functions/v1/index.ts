@@ -1,5 +1,6 @@
 import type { Core } from "../core.ts";
 import type { Route } from "../http/route.ts";
+import { scimRoutesOf } from "../scim/index.ts";
 import { auditChainRoute } from "./audit-events/chain.ts";
 import { auditCsvRoute, auditLinesRoute } from "./audit-events/export.ts";
 import { listAuditEventsRoute } from "./audit-events/list.ts";
@@ -99,6 +100,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   ...reportRoutesOf({ ...core, db: core.reports }),
   ...chatRoutesOf(core),
   ...collectorRoutesOf(core),
+  ...scimRoutesOf(core),
 ];
 
 /** Runs on its own pool, so reports cannot starve heartbeats. */

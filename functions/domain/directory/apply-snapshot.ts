@@ -1,6 +1,7 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import type { DirectoryFaultCode, DirectorySnapshot } from "../../directory/snapshot.ts";
+import type { DirectoryConfig } from "../../directory-config.ts";
 import type { Executor } from "../../store/database.ts";
 import {
   confirmPeople,
@@ -52,8 +53,9 @@ export const applyDirectorySnapshot = (
     const now = new Date(core.clock.now());
     const changes = decideDirectoryChanges(snapshot, await findKnownPeople(tx, tenantId), directory);
     const { held, heldFor, suspectSetting } = changes;
-    await write(tx, core, changes, now);
-    const missingGroups = missingGroupsOf(snapshot, directory.domain);
+    await writeDirectoryChanges(tx, core, changes, now);
+    await confirmPeople(tx, now);
+    const missingGroups = missingGroupsOf(snapshot, directory);
     const outcome = held > 0 ? "held" : "synced";
     await saveDirectorySync(tx, {
       syncs: syncsBefore + 1,
@@ -61,6 +63,7 @@ export const applyDirectorySnapshot = (
       outcome,
       reasonCode: heldFor,
       syncedAt: now,
+      pushedAt: last?.pushedAt ?? null,
       failures: 0,
       missingGroups,
     });
@@ -88,13 +91,15 @@ export const endedWithoutSnapshot = (
   syncs: (last?.syncs ?? 0) + 1,
   finishedAt: new Date(clock.now()),
   syncedAt: last?.syncedAt ?? null,
+  pushedAt: last?.pushedAt ?? null,
   failures: (last?.failures ?? 0) + 1,
   missingGroups: last?.missingGroups ?? [],
 });
 
-const write = async (
+/** Writes the changed people, and new ones with their subjects. */
+export const writeDirectoryChanges = async (
   tx: Executor,
-  core: DirectoryCore,
+  core: Pick<DirectoryCore, "config" | "clock" | "entropy">,
   { added, changed }: DirectoryChanges,
   syncedAt: Date,
 ): Promise<void> => {
@@ -117,13 +122,16 @@ const write = async (
     tx,
     people.map(({ subject, userId }) => ({ tenantId, subject, userId })),
   );
-  await confirmPeople(tx, syncedAt);
 };
 
-const missingGroupsOf = ({ admins, auditors }: DirectorySnapshot, domain: string): string[] => [
-  ...(admins === null ? [`svc-admin@${domain}`] : []),
-  ...(auditors === null ? [`svc-auditor@${domain}`] : []),
-];
+/** Returns the names of the role groups that a snapshot lacks; only Google's groups have addresses. */
+export const missingGroupsOf = (
+  { admins, auditors }: Pick<DirectorySnapshot, "admins" | "auditors">,
+  { provider, domain }: Pick<DirectoryConfig, "provider" | "domain">,
+): string[] => {
+  const suffix = provider.kind === "scim" ? "" : `@${domain}`;
+  return [...(admins === null ? [`svc-admin${suffix}`] : []), ...(auditors === null ? [`svc-auditor${suffix}`] : [])];
+};
 
 /** Records that the directory could not be read, and why; people stay unchanged. */
 export const recordDirectoryFailure = (

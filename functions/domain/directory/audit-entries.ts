@@ -1,8 +1,10 @@
 import type { DirectorySnapshot } from "../../directory/snapshot.ts";
-import type { Actor, AuditEntry } from "../audit/audit-log.ts";
+import type { Actor, AuditEntry, Origin } from "../audit/audit-log.ts";
 import type { DirectoryChanges, HeldFor, PersonState } from "./rules.ts";
 
 const actor: Actor = { type: "system", id: "directory-sync", display: "directory sync" };
+/** The actor of what an identity provider pushes. */
+export const scimActor: Actor = { type: "system", id: "scim", display: "SCIM" };
 /** The most people that one entry names, because a first sync adds the whole directory. */
 const peopleMax = 200;
 
@@ -12,9 +14,16 @@ const peopleMax = 200;
  */
 export const syncEntry = (
   domain: string,
-  sync: { snapshot: DirectorySnapshot; changes: DirectoryChanges; missingGroups: readonly string[]; isFirst: boolean },
+  sync: {
+    snapshot: DirectorySnapshot;
+    changes: DirectoryChanges;
+    missingGroups: readonly string[];
+    isFirst: boolean;
+    /** The request that pushed the change; absent for a sync. */
+    push?: Origin;
+  },
 ): AuditEntry[] => {
-  const { snapshot, changes, missingGroups, isFirst } = sync;
+  const { snapshot, changes, missingGroups, isFirst, push } = sync;
   const changed = changes.changed.filter(({ before, after }) => !isSameAccess(before, after));
   const count = changes.added.length + changed.length;
   if (count === 0 && !isFirst) return [];
@@ -30,7 +39,8 @@ export const syncEntry = (
   ].slice(0, peopleMax);
   return [
     {
-      actor,
+      actor: push ? scimActor : actor,
+      ...(push ? { origin: push } : {}),
       action: "directory.sync",
       target: { type: "directory", id: domain },
       outcome: "success",

@@ -119,6 +119,7 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "accepted a snapshot of the directory {target}",
     "rejected a snapshot of the directory {target}",
   ],
+  "scim.refuse": ["accepted a SCIM caller", "rejected a SCIM caller"],
 };
 
 /** The actions that change what the fleet does or who may do it; the others read, sign in or keep house. */

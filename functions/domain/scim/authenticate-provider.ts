@@ -1,0 +1,51 @@
+import { equalBytes, sha256 } from "../../../kit/bytes.ts";
+import { createTokenBuckets } from "../../../kit/token-buckets.ts";
+import { Problem } from "../../problems.ts";
+import { type Origin, recordAudit } from "../audit/audit-log.ts";
+import { scimActor } from "../directory/audit-entries.ts";
+import type { ScimCore } from "./push.ts";
+
+/** Refusals of one address in a row that are audited; then one every ten seconds. */
+const refusalsBurst = 30;
+const refusalsPerSecond = 0.1;
+/** Requests of the identity provider to one core: above what any sends, and far below what starves others. */
+const requestsBurst = 500;
+const requestsPerSecond = 100;
+
+/** Admits an identity provider by its bearer token; `token` is undefined without one. */
+export type AuthenticateProvider = (token: string | undefined, origin: Origin) => Promise<void>;
+
+/**
+ * Creates the check of the bearer token. Audits refusals, and limits requests and refusals of one address; a valid token is never
+ * limited by refusals. Throws 401 `unauthenticated`, 429 `throttled` and `scim_too_many_requests`.
+ */
+export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider => {
+  const { clock, config, db, scim } = core;
+  const refusals = createTokenBuckets({ burst: refusalsBurst, perSecond: refusalsPerSecond, clock });
+  const requests = createTokenBuckets({ burst: requestsBurst, perSecond: requestsPerSecond, clock });
+  return async (token, origin) => {
+    if (token !== undefined && (await isOneOf(token, scim))) {
+      if (!requests.take("")) throw new Problem("scim_too_many_requests", { retryAfterSeconds: 1 });
+      return;
+    }
+    if (!refusals.take(origin.remoteAddress)) throw new Problem("throttled", { retryAfterSeconds: 10 });
+    await db.transaction((tx) =>
+      recordAudit(tx, core, {
+        actor: scimActor,
+        action: "scim.refuse",
+        target: { type: "directory", id: config.directory.domain },
+        outcome: "failure",
+        reasonCode: token === undefined ? "token_missing" : "token_invalid",
+        origin,
+      }),
+    );
+    throw new Problem("unauthenticated");
+  };
+};
+
+/** Compares digests, and each of them, so that the duration depends on no token. */
+const isOneOf = async (given: string, { tokens }: ScimCore["scim"]): Promise<boolean> => {
+  const digest = await sha256(given);
+  const digests = await Promise.all(tokens.map((token) => sha256(token.reveal())));
+  return digests.filter((known) => equalBytes(known, digest)).length > 0;
+};

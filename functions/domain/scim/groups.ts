@@ -1,0 +1,121 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
+import { ScimGroupInput, type ScimOperation } from "../../../proto/scim/resources.ts";
+import { Problem } from "../../problems.ts";
+import type { Executor } from "../../store/database.ts";
+import {
+  deleteScimGroup,
+  deleteScimMembers,
+  findScimGroup,
+  findScimMembers,
+  insertScimGroup,
+  insertScimMembers,
+  isGroupNameTaken,
+  type ScimGroupRow,
+  updateScimGroup,
+} from "../../store/scim-groups.ts";
+import { findScimUserIds } from "../../store/scim-users.ts";
+import type { Origin } from "../audit/audit-log.ts";
+import { asciiKey } from "./canonical-names.ts";
+import { roleGroups } from "./directory-user.ts";
+import { parseScim } from "./parse-scim.ts";
+import { type GroupChange, groupChangeOf } from "./patch-group.ts";
+import { type Pushed, push, type ScimCore } from "./push.ts";
+import { isResourceId } from "./users.ts";
+
+/** Creates a group. Throws 400 `scim_value_invalid`, 409 `scim_value_taken`. */
+export const createGroup = (core: ScimCore, body: unknown, origin: Origin): Promise<ScimGroupRow> => {
+  const { displayName, externalId, members } = parseScim(ScimGroupInput, body);
+  return push(core, origin, async (tx) => {
+    const now = new Date(core.clock.now());
+    const row = rowOf({ displayName, externalId }, { id: uuidv7(core), createdAt: now, updatedAt: now });
+    await check(tx, row);
+    await insertScimGroup(tx, row);
+    await addMembers(tx, row.id, members);
+    return { result: row, userIds: isRole(row) ? members : [] };
+  });
+};
+
+/** Replaces a group with its members. Throws as `createGroup`, and 404 `not_found`. */
+export const replaceGroup = (core: ScimCore, id: string, body: unknown, origin: Origin): Promise<ScimGroupRow> => {
+  const { displayName, externalId, members } = parseScim(ScimGroupInput, body);
+  return push(core, origin, async (tx) => {
+    const before = await findGroup(tx, id);
+    const change: GroupChange = { displayName, externalId, members: new Set(members) };
+    return applyChange(tx, core, before, { change, membersBefore: await memberIds(tx, id) });
+  });
+};
+
+/** Applies the operations of a PATCH to a group. Throws as `replaceGroup` and `groupChangeOf`. */
+export const updateGroup = (
+  core: ScimCore,
+  id: string,
+  operations: readonly ScimOperation[],
+  origin: Origin,
+): Promise<ScimGroupRow> =>
+  push(core, origin, async (tx) => {
+    const before = await findGroup(tx, id);
+    const membersBefore = await memberIds(tx, id);
+    const { displayName, externalId } = before;
+    const change = groupChangeOf({ displayName, externalId, members: new Set(membersBefore) }, operations);
+    return applyChange(tx, core, before, { change, membersBefore });
+  });
+
+/** Deletes a group: its members lose its scopes. Throws 404 `not_found`. */
+export const deleteGroup = (core: ScimCore, id: string, origin: Origin): Promise<void> =>
+  push(core, origin, async (tx) => {
+    const before = await findGroup(tx, id);
+    const userIds = isRole(before) ? await memberIds(tx, id) : [];
+    await deleteScimGroup(tx, id);
+    return { result: undefined, userIds };
+  });
+
+/** Finds a group. Throws 404 `not_found`. */
+export const findGroup = async (db: Executor, id: string): Promise<ScimGroupRow> => {
+  const row = isResourceId(id) ? await findScimGroup(db, id) : undefined;
+  if (row === undefined) throw new Problem("not_found", { detail: "No such group" });
+  return row;
+};
+
+const applyChange = async (
+  tx: Executor,
+  { clock }: ScimCore,
+  before: ScimGroupRow,
+  { change, membersBefore }: { change: GroupChange; membersBefore: readonly string[] },
+): Promise<Pushed<ScimGroupRow>> => {
+  const { id, createdAt } = before;
+  const row = rowOf(change, { id, createdAt, updatedAt: new Date(clock.now()) });
+  await check(tx, row);
+  await updateScimGroup(tx, row);
+  const had = new Set(membersBefore);
+  const removed = membersBefore.filter((member) => !change.members.has(member));
+  const added = [...change.members].filter((member) => !had.has(member));
+  if (removed.length > 0) await deleteScimMembers(tx, id, removed);
+  await addMembers(tx, id, added);
+  if (!isRole(row) && !isRole(before)) return { result: row, userIds: [] };
+  const isRenamed = row.displayNameKey !== before.displayNameKey;
+  return { result: row, userIds: isRenamed ? [...new Set([...had, ...change.members])] : [...removed, ...added] };
+};
+
+const addMembers = async (tx: Executor, groupId: string, ids: readonly string[]): Promise<void> => {
+  if (ids.length === 0) return;
+  const unique = [...new Set(ids)];
+  const known = await findScimUserIds(tx, unique.filter(isResourceId));
+  if (known.length < unique.length) throw new Problem("scim_value_invalid", { detail: "A member is no user of core" });
+  await insertScimMembers(tx, groupId, unique);
+};
+
+const memberIds = async (tx: Executor, groupId: string): Promise<string[]> =>
+  (await findScimMembers(tx, [groupId])).map(({ userId }) => userId);
+
+const rowOf = (
+  { displayName, externalId }: Pick<ScimGroupRow, "displayName" | "externalId">,
+  kept: Pick<ScimGroupRow, "id" | "createdAt" | "updatedAt">,
+): ScimGroupRow => ({ ...kept, displayName, displayNameKey: asciiKey(displayName), externalId });
+
+const isRole = ({ displayNameKey }: ScimGroupRow): boolean =>
+  Object.values(roleGroups).some((name) => name === displayNameKey);
+
+const check = async (tx: Executor, row: ScimGroupRow): Promise<void> => {
+  if (await isGroupNameTaken(tx, row))
+    throw new Problem("scim_value_taken", { detail: "Another group has this displayName" });
+};

@@ -1,0 +1,38 @@
+import { findScimMembers, listScimGroups, type ScimGroupRow, type ScimMemberRow } from "../../store/scim-groups.ts";
+import { listScimUsers, type ScimList, type ScimPage, type ScimUserRow } from "../../store/scim-users.ts";
+import { findGroup } from "./groups.ts";
+import type { ScimCore } from "./push.ts";
+import { findUser } from "./users.ts";
+
+type Reading = Pick<ScimCore, "db">;
+
+/** A group with its members; none if they were not asked for. */
+export interface GroupWithMembers {
+  group: ScimGroupRow;
+  members: readonly ScimMemberRow[];
+}
+
+/** Returns a user. Throws 404 `not_found`. */
+export const readUser = ({ db }: Reading, id: string): Promise<ScimUserRow> => findUser(db, id);
+
+/** Returns a group. Throws 404 `not_found`. */
+export const readGroup = async (core: Reading, id: string, withMembers: boolean): Promise<GroupWithMembers> => {
+  const group = await findGroup(core.db, id);
+  return { group, members: withMembers ? await findScimMembers(core.db, [id]) : [] };
+};
+
+/** Returns one page of the users. Throws `UnsupportedFilter`. */
+export const readUsers = ({ db }: Reading, page: ScimPage): Promise<ScimList<ScimUserRow>> => listScimUsers(db, page);
+
+/** Returns one page of the groups. Throws `UnsupportedFilter`. */
+export const readGroups = async (
+  { db }: Reading,
+  page: ScimPage,
+  withMembers: boolean,
+): Promise<ScimList<GroupWithMembers>> => {
+  const { rows, total } = await listScimGroups(db, page);
+  const ids = rows.map(({ id }) => id);
+  const members = withMembers && ids.length > 0 ? await findScimMembers(db, ids) : [];
+  const byGroup = Map.groupBy(members, ({ groupId }) => groupId);
+  return { rows: rows.map((group) => ({ group, members: byGroup.get(group.id) ?? [] })), total };
+};

@@ -1,0 +1,34 @@
+import { scimResourceTypes, scimSchemas, scimServiceProviderConfig } from "../../proto/scim/discovery.ts";
+import { scimBasePath } from "../../proto/scim/resources.ts";
+import { bodyBytesMax } from "../http/parse-request.ts";
+import { Problem } from "../problems.ts";
+import { countMax, listMessage } from "./list-query.ts";
+import type { ScimReply, ScimRouteDefinition } from "./scim-route.ts";
+import type { ResourceView } from "./views.ts";
+
+/** What core supports, its schemas and types of resources (RFC 7644, 4). */
+export const discoveryRoutes: readonly ScimRouteDefinition[] = [
+  {
+    method: "GET",
+    path: `${scimBasePath}/ServiceProviderConfig`,
+    operationId: "scimServiceProviderConfig",
+    summary: "What core supports",
+    handle: async () => ({ status: 200, body: scimServiceProviderConfig({ countMax, bodyBytesMax }) }),
+  },
+  ...discoveryOf("Schemas", scimSchemas),
+  ...discoveryOf("ResourceTypes", scimResourceTypes),
+];
+
+function discoveryOf(name: "Schemas" | "ResourceTypes", all: readonly (ResourceView & { id: string })[]) {
+  const list = async (): Promise<ScimReply> => ({ status: 200, body: listMessage(all.length, { offset: 0 }, all) });
+  const get = async ({ id }: { id: string }): Promise<ScimReply> => {
+    const found = all.find((one) => one.id.toLowerCase() === id);
+    if (found === undefined) throw new Problem("not_found");
+    return { status: 200, body: found };
+  };
+  const path = `${scimBasePath}/${name}`;
+  return [
+    { method: "GET", path, operationId: `scimList${name}`, summary: `All ${name}`, handle: list },
+    { method: "GET", path: `${path}/:id`, operationId: `scimGet${name}`, summary: `One of ${name}`, handle: get },
+  ] as const satisfies readonly ScimRouteDefinition[];
+}

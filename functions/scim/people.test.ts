@@ -1,0 +1,69 @@
+import { eq } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { person } from "../../drizzle/schema/operator.ts";
+import { createScimCore } from "../../tests/scim.ts";
+
+const test = await createScimCore();
+afterAll(() => test.close());
+const { scim, createPerson, whoami, db } = test;
+
+const replaceActive = (value: unknown) => ({
+  schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+  Operations: [{ op: "replace", path: "active", value }],
+});
+
+describe("a user that the identity provider pushes", () => {
+  it("is a person at once: read, with scopes by groups at the next request", async () => {
+    const ada = await createPerson("ada");
+    expect(await whoami("ada")).toMatchObject({ status: 200, scopes: ["read"] });
+    const group = await scim("POST", "/Groups", {
+      schemas: ["urn:ietf:params:scim:schemas:core:2.0:Group"],
+      displayName: "svc-admin",
+      members: [{ value: ada.id }],
+    });
+    expect(group.status).toBe(201);
+    expect(await whoami("ada")).toMatchObject({ status: 200, scopes: ["read", "audit", "admin"] });
+    const id = group.body.id as string;
+    await scim("PATCH", `/Groups/${id}`, {
+      schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+      Operations: [{ op: "remove", path: `members[value eq "${ada.id}"]` }],
+    });
+    expect(await whoami("ada")).toMatchObject({ status: 200, scopes: ["read"] });
+    await scim("PATCH", `/Groups/${id}`, {
+      schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+      Operations: [{ op: "Add", path: "members", value: [{ value: ada.id }] }],
+    });
+    expect((await whoami("ada")).scopes).toContain("admin");
+    expect((await scim("DELETE", `/Groups/${id}`)).status).toBe(204);
+    expect(await whoami("ada")).toMatchObject({ status: 200, scopes: ["read"] });
+  });
+
+  it("is rejected from the next request on when deactivated, and accepted again as the same person", async () => {
+    const grace = await createPerson("grace");
+    const before = await test.personOf("grace");
+    expect((await scim("PATCH", `/Users/${grace.id}`, replaceActive("False"))).body.active).toBe(false);
+    expect((await whoami("grace")).status).toBe(401);
+    expect((await test.personOf("grace"))?.status).toBe("suspended");
+    await scim("PATCH", `/Users/${grace.id}`, replaceActive(true));
+    expect((await whoami("grace")).status).toBe(200);
+    expect((await test.personOf("grace"))?.userId).toBe(before?.userId);
+    expect((await scim("DELETE", `/Users/${grace.id}`)).status).toBe(204);
+    expect((await whoami("grace")).status).toBe(401);
+    expect((await test.personOf("grace"))?.status).toBe("absent");
+    expect((await scim("GET", `/Users/${grace.id}`)).status).toBe(404);
+    await createPerson("grace");
+    expect((await test.personOf("grace"))?.userId).toBe(before?.userId);
+  });
+
+  it("does not sign in with an address outside the domain", async () => {
+    const response = await scim("POST", "/Users", {
+      schemas: ["urn:ietf:params:scim:schemas:core:2.0:User"],
+      userName: "mallory@elsewhere.test",
+      externalId: "mallory",
+    });
+    expect(response.status).toBe(201);
+    expect((await test.personOf("mallory"))?.status).toBe("unverified");
+    const rows = await db.select().from(person).where(eq(person.primaryEmail, "mallory@elsewhere.test"));
+    expect(rows.map(({ scopes }) => scopes)).toEqual([[]]);
+  });
+});
