@@ -1,10 +1,19 @@
 import { and, eq } from "drizzle-orm";
 import { authenticationIdentity, person } from "../drizzle/schema/operator.ts";
+import type { Environment } from "../kit/env.ts";
 import { mintBridgeToken, testTenantId } from "../scripts/lab/people.ts";
 import { createTestCore, type TestCoreOptions } from "./core.ts";
 
 /** The bearer token of the identity provider in tests. */
 export const scimToken = "a-scim-token-of-the-tests-0123456789";
+
+/** The variables of a core whose directory an identity provider pushes. */
+export const scimEnvironment: Environment = {
+  SVC_DIRECTORY_DELEGATE_EMAIL: undefined,
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: undefined,
+  SVC_DIRECTORY_PROVIDER: "scim",
+  SVC_DIRECTORY_SCIM_TOKEN: scimToken,
+};
 
 /** A response of SCIM. */
 export interface ScimAnswer {
@@ -18,13 +27,7 @@ export interface ScimAnswer {
 export const createScimCore = async (options: TestCoreOptions = {}) => {
   const test = await createTestCore({
     ...options,
-    env: {
-      SVC_DIRECTORY_DELEGATE_EMAIL: undefined,
-      SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: undefined,
-      SVC_DIRECTORY_PROVIDER: "scim",
-      SVC_DIRECTORY_SCIM_TOKEN: scimToken,
-      ...options.env,
-    },
+    env: { ...scimEnvironment, ...options.env },
   });
   const { db, clock } = test;
 
@@ -36,7 +39,11 @@ export const createScimCore = async (options: TestCoreOptions = {}) => {
     { token = scimToken, from }: { token?: string; from?: string } = {},
   ): Promise<ScimAnswer> => {
     clock.advance(1);
-    const { status, headers, body: received } = await test.api<unknown>(method, `/scim/v2${path}`, {
+    const {
+      status,
+      headers,
+      body: received,
+    } = await test.api<unknown>(method, `/scim/v2${path}`, {
       as: { bearer: token },
       ...(body === undefined ? {} : { raw: { type: "application/scim+json", content: JSON.stringify(body) } }),
       ...(from === undefined ? {} : { from }),

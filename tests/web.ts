@@ -168,4 +168,4 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
 const overCore =
   (core: TestCore): Fetch =>
   (url, init) =>
-    url.startsWith(apiUrl) ? core.fetch(new Request(url, init)) : fetch(url, init);
+    url.startsWith("http://core.test/") ? core.fetch(new Request(url, init)) : fetch(url, init);

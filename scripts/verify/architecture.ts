@@ -97,16 +97,9 @@ export const parts: readonly Part[] = [
     without: database,
   },
   {
-    name: "scim",
-    paths: ["functions/scim/"],
-    imports: [...leaves, "http", "domain", "problems"],
-    types: ["core", "config", "store"],
-    without: database,
-  },
-  {
     name: "v1",
-    paths: ["functions/v1/"],
-    imports: [...leaves, "http", "domain", "scim", "problems"],
+    paths: ["functions/v1/", "functions/scim/"],
+    imports: [...leaves, "http", "domain", "problems"],
     types: ["core", "config", "schema", "store"],
     without: database,
   },

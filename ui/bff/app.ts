@@ -10,7 +10,7 @@ import { createProblemRenderer, WebProblem } from "./problems.ts";
 import { createAskPerson } from "./programs/ask-person.ts";
 import { authorizePath, createAuthorize, formTargetOf } from "./programs/authorize.ts";
 import { createDevicePages, devicePath } from "./programs/device.ts";
-import { createGateway } from "./programs/gateway.ts";
+import { createGateway, createScimGateway } from "./programs/gateway.ts";
 import { createExchangeLimit, deviceLimit, limitAddress, tokenLimit } from "./programs/limit-address.ts";
 import { createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
@@ -87,6 +87,7 @@ export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono
     ),
   ]);
   app.all("/v1/*", createGateway(core, createExchangeLimit(clock)));
+  app.all("/scim/*", createScimGateway(core));
   app.all("/api/*", () => {
     throw new WebProblem("not_found", { detail: "No such path" });
   });

@@ -8,9 +8,11 @@ import type { Web } from "./web.ts";
 
 /** A request to core. */
 export interface CoreCall {
-  method?: "GET" | "POST" | "PUT" | "DELETE";
+  method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** The path after `SVC_API_URL`, with its query: `/whoami`. */
   path: string;
+  /** The path begins at core's root: `/scim/v2/Users`. */
+  isAtRoot?: boolean;
   /** The person to call as; web itself by default. */
   userId?: string;
   requestId: string;
@@ -84,7 +86,7 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
     clock.sleep(headersTimeoutMs, answered.signal).then(stopLate, () => undefined);
     browser?.addEventListener("abort", stopNow, { once: true, signal: answered.signal });
     try {
-      return await fetch(`${config.apiUrl}${path}`, {
+      return await fetch(`${rest.isAtRoot ? config.apiUrl.slice(0, -"/v1".length) : config.apiUrl}${path}`, {
         method,
         headers,
         redirect: "error",
