@@ -88,17 +88,19 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
 interface SortKey {
   key: SQL;
   type: SQL;
-  isUnique: boolean;
+  isUnique?: true;
+  /** The key is an expression, not a column. */
+  isComputed?: true;
 }
 
 /** Returns the sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
 const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
   identity: { key: sql`identity`, type: sql`text`, isUnique: true },
-  severity: { key: severityKey(rules), type: sql`timestamptz`, isUnique: false },
-  last_heartbeat_at: { key: sql`last_heartbeat_at`, type: sql`timestamptz`, isUnique: false },
-  last_envelope_at: { key: sql`last_envelope_at`, type: sql`timestamptz`, isUnique: false },
-  certificate_not_after: { key: sql`certificate_not_after`, type: sql`timestamptz`, isUnique: false },
-  queue_bytes: { key: sql`queue_bytes`, type: sql`bigint`, isUnique: false },
+  severity: { key: severityKey(rules), type: sql`timestamptz`, isComputed: true },
+  last_heartbeat_at: { key: sql`last_heartbeat_at`, type: sql`timestamptz` },
+  last_envelope_at: { key: sql`last_envelope_at`, type: sql`timestamptz` },
+  certificate_not_after: { key: sql`certificate_not_after`, type: sql`timestamptz` },
+  queue_bytes: { key: sql`queue_bytes`, type: sql`bigint` },
 });
 
 /** The position after the row with this sort value and id. */
@@ -123,22 +125,23 @@ export const findFleetPage = async (
   { sort, order, limit, after }: FleetPage,
   kind?: ExportKind,
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
-  const { key, type, isUnique } = sortKeysOf(rules)[sort];
+  const { key, type, isUnique = false, isComputed = false } = sortKeysOf(rules)[sort];
   const direction = order === "asc" ? sql`asc` : sql`desc`;
   const where = [fleetPredicate(filter, rules)];
   if (kind) where.push(exportPredicate(kind, rules));
+  let beyond: SQL | undefined;
   if (after) {
     const comparison = order === "asc" ? sql`>` : sql`<`;
     const value = sql`${after.value}::${type}`;
-    where.push(
-      isUnique
-        ? sql`${key} ${comparison} ${value}`
-        : sql`(${key}, identity_id) ${comparison} (${value}, ${after.id}::uuid)`,
-    );
+    beyond = isUnique
+      ? sql`sort_key ${comparison} ${value}`
+      : sql`(sort_key, identity_id) ${comparison} (${value}, ${after.id}::uuid)`;
   }
   const rows = await selectRows(db, rules, {
-    where: sql.join(where, sql` and `),
-    orderBy: isUnique ? sql`${key} ${direction}` : sql`${key} ${direction}, identity_id ${direction}`,
+    // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice a row.
+    from: sql`(select identity_id, ${key} as sort_key from fleet_host where ${sql.join(where, sql` and `)}
+      ${isComputed ? sql`offset 0` : sql``}) keyed ${beyond ? sql`where ${beyond}` : sql``}`,
+    orderBy: isUnique ? sql`sort_key ${direction}` : sql`sort_key ${direction}, identity_id ${direction}`,
     limit: limit + 1,
     key,
   });
@@ -149,8 +152,8 @@ export const findFleetPage = async (
 
 /** Finds a collector. */
 export const findFleetRow = async (db: Executor, rules: FleetRules, id: string): Promise<FleetRow | undefined> => {
-  const where = sql`identity_id = ${id}::uuid`;
-  const [row] = await selectRows(db, rules, { where, orderBy: sql`identity_id`, limit: 1, key: sql`identity_id` });
+  const from = sql`fleet_host where identity_id = ${id}::uuid`;
+  const [row] = await selectRows(db, rules, { from, orderBy: sql`identity_id`, limit: 1, key: sql`identity_id` });
   return row;
 };
 
@@ -161,7 +164,7 @@ export const findFleetRow = async (db: Executor, rules: FleetRules, id: string):
 const selectRows = async (
   db: Executor,
   rules: FleetRules,
-  { where, orderBy, limit, key }: { where: SQL; orderBy: SQL; limit: number; key: SQL },
+  { from, orderBy, limit, key }: { from: SQL; orderBy: SQL; limit: number; key: SQL },
 ): Promise<(FleetRow & { sort_value: string })[]> => {
   const flags = fleetConditions.map(
     (condition) => sql`${conditionPredicate(condition, rules)} as ${sql.identifier(`is_${condition}`)}`,
@@ -186,7 +189,7 @@ const selectRows = async (
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
     from (
       select identity_id as selected_id, row_number() over () as rank
-      from (select identity_id from fleet_host where ${where} order by ${orderBy} limit ${limit}) sorted
+      from (select identity_id from ${from} order by ${orderBy} limit ${limit}) sorted
     ) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,

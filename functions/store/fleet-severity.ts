@@ -13,7 +13,7 @@ import { conditionPredicate, type FleetRules, forwardingIs, never, timestampAt }
  */
 export const severityKey = (rules: FleetRules): SQL => {
   const key = (severity: FleetSeverity, since: SQL) =>
-    sql`${since} + ${sql.raw(`interval '${fleetSeverities.indexOf(severity) * centuryHours} hours'`)}`;
+    sql`${since} + ${sql.raw(`interval '${hoursOf(severity)} hours'`)}`;
   const ofConditions = fleetConditions.map(
     (condition) =>
       sql`when ${conditionPredicate(condition, rules)} then ${key(condition, conditionSince[condition](rules))}`,
@@ -21,11 +21,12 @@ export const severityKey = (rules: FleetRules): SQL => {
   return sql`case ${sql.join(ofConditions, sql` `)}
     when ${forwardingIs("stopped", rules)} then ${key("not_forwarding", sql`last_envelope_at`)}
     when ${forwardingIs("never", rules)} then ${key("not_forwarding", sql`enrolled_at`)}
-    else ${key("healthy", timestampAt(new Date(0)))} end`;
+    else ${timestampAt(new Date(0), hoursOf("healthy") * 3600)} end`;
 };
 
 /** In hours, which PostgreSQL adds without a time zone. */
 const centuryHours = 876_600;
+const hoursOf = (severity: FleetSeverity): number => fleetSeverities.indexOf(severity) * centuryHours;
 
 /** Since when a condition applies, as the domain reports it. */
 const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
