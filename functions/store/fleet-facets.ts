@@ -27,13 +27,12 @@ export interface FleetCounts {
 const daySeconds = 86_400;
 const neverBucket = -1;
 
-/** Counts the rows of a filter by all dimensions of the report, in three concurrent scans. */
+/** Counts the rows of a filter by all dimensions of the report, in two concurrent scans. */
 export const countFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetCounts> => {
   const where = fleetPredicate(filter, rules);
-  const [facets, labels, totals] = await Promise.all([
-    countBy(db, where, { ...dimensions, ...bucketsOf(rules) }),
+  const [{ facets, totals }, labels] = await Promise.all([
+    countBy(db, rules, where, { ...dimensions, ...bucketsOf(rules) }),
     countLabels(db, where),
-    countExports(db, rules, where),
   ]);
   const bounds = heartbeatAgeBounds.length;
   const { heartbeat_age: ages, expiry_day: days } = facets;
@@ -74,43 +73,41 @@ const bucketsOf = ({ now }: FleetRules) => {
   };
 };
 
-/** Counts the rows by each value of each dimension. */
+/**
+ * Counts the rows by each value of each dimension, and those of each export. Groups by all dimensions together first: one lookup a row
+ * instead of one a row and dimension.
+ */
 const countBy = async <Name extends string>(
   db: Executor,
+  rules: FleetRules,
   where: SQL,
   by: Record<Name, SQL>,
-): Promise<Record<Name, Map<string, number>>> => {
+): Promise<{ facets: Record<Name, Map<string, number>>; totals: Record<ExportKind | "total", number> }> => {
   const names = Object.keys(by) as Name[];
   const columns = names.map((name) => sql`${by[name]} as ${sql.identifier(name)}`);
   const identifiers = names.map((name) => sql.identifier(name));
-  const rows = await db.execute<Record<Name, string | number | null> & { mask: number; rows: number }>(sql`
-    select ${sql.join(identifiers, sql`, `)}, grouping(${sql.join(identifiers, sql`, `)}) as mask, count(*)::int as rows
-    from (select ${sql.join(columns, sql`, `)} from fleet_host where ${where}) counted
-    group by grouping sets (${sql.join(
-      identifiers.map((name) => sql`(${name})`),
-      sql`, `,
-    )})`);
+  const exported = exportKinds.map(
+    (kind) => sql`count(*) filter (where ${exportPredicate(kind, rules)}) as ${sql.identifier(kind)}`,
+  );
+  const sums = (["total", ...exportKinds] as const).map(
+    (name) => sql`coalesce(sum(${sql.identifier(name)}), 0)::int as ${sql.identifier(name)}`,
+  );
+  type Counted = Record<string, string | number | null> & Record<ExportKind | "total" | "mask", number>;
+  const rows = await db.execute<Counted>(sql`
+    select ${sql.join(identifiers, sql`, `)}, grouping(${sql.join(identifiers, sql`, `)}) as mask, ${sql.join(sums, sql`, `)}
+    from (
+      select ${sql.join(columns, sql`, `)}, count(*) as total, ${sql.join(exported, sql`, `)}
+      from fleet_host where ${where} group by ${sql.raw(names.map((_, index) => index + 1).join(", "))}
+    ) counted
+    group by grouping sets (${sql.join([...identifiers.map((name) => sql`(${name})`), sql`()`], sql`, `)})`);
   // The mask has a bit for each dimension that the row does not count; the lowest bit is the last dimension.
   const every = 2 ** names.length - 1;
   const counts = names.map((name, index) => {
     const own = every - 2 ** (names.length - 1 - index);
-    const values = rows.filter(({ mask }) => mask === own).map((row) => [String(row[name]), row.rows] as const);
+    const values = rows.filter(({ mask }) => mask === own).map((row) => [String(row[name]), row.total] as const);
     return [name, new Map(values)] as const;
   });
-  return Object.fromEntries(counts) as Record<Name, Map<string, number>>;
-};
-
-const countExports = async (
-  db: Executor,
-  rules: FleetRules,
-  where: SQL,
-): Promise<Record<ExportKind | "total", number>> => {
-  const columns = exportKinds.map(
-    (kind) => sql`(count(*) filter (where ${exportPredicate(kind, rules)}))::int as ${sql.identifier(kind)}`,
-  );
-  const [row] = await db.execute<Record<ExportKind | "total", number>>(
-    sql`select count(*)::int as total, ${sql.join(columns, sql`, `)} from fleet_host where ${where}`,
-  );
-  if (row === undefined) throw new Error("the count returned no row");
-  return row;
+  const totals = rows.find(({ mask }) => mask === every);
+  if (totals === undefined) throw new Error("the count returned no total");
+  return { facets: Object.fromEntries(counts) as Record<Name, Map<string, number>>, totals };
 };
