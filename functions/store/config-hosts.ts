@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
 import type { Rollout } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { appliedAt, isCounted, type RolloutRules, rolloutOf, rolloutPredicate } from "./fleet-rollout.ts";
+import { appliedAt, isCounted, type RolloutRules, rolloutOf } from "./fleet-rollout.ts";
 import { arrayLiteral, type Paged, type PageRequest, paged, substring } from "./query-parts.ts";
 
 /** The hosts of one config hash. Revoked hosts count in none. */
@@ -23,53 +23,56 @@ const noHosts: RolloutCounts = {
   appliedAt: null,
 };
 
-/** Counts the hosts of each hash, in one scan of the fleet; a hash without hosts has zeros. */
+/**
+ * Counts the hosts of each hash, in one scan of the fleet; a hash without hosts has zeros. Hosts are grouped by their step and whole
+ * hashes before anything else, so that a step is decided once a host, and the wanted hashes once a group.
+ */
 export const countRollouts = async (
   db: Executor,
   rules: RolloutRules,
   hashes: readonly string[],
 ): Promise<(hash: string) => RolloutCounts> => {
-  const wanted = arrayLiteral([...new Set(hashes)].map((hash) => Uint8Array.fromHex(hash)));
-  const step = (rollout: Rollout) =>
-    sql`(count(*) filter (where d.hash is not null and ${rolloutPredicate(rollout, rules)}))::int`;
-  const rows = await db.execute<
-    Record<Rollout | "silent_running" | "undesired", number> & {
-      desired: string | null;
-      running_hash: string | null;
-      applied_at: string | null;
-    }
-  >(sql`
-    with wanted as materialized (select unnest(${wanted}::bytea[]) as hash)
-    select encode(d.hash, 'hex') as desired, encode(r.hash, 'hex') as running_hash,
-      ${step("silent")} as silent, ${step("running")} as running, ${step("failed")} as failed, ${step("drifted")} as drifted,
-      (count(*) filter (where d.hash = r.hash and ${rolloutPredicate("silent", rules)}))::int as silent_running,
-      (count(*) filter (where d.hash is distinct from r.hash and r.hash is not null))::int as undesired,
-      nullif(max(${appliedAt}) filter (where d.hash = r.hash), '-infinity') as applied_at
-    from fleet_host
-    left join wanted d on d.hash = desired_config
-    left join wanted r on r.hash = running_config
-    where (d.hash is not null or r.hash is not null) and ${isCounted(rules)}
-    group by d.hash, r.hash`);
+  const wanted = sql`${arrayLiteral([...new Set(hashes)].map((hash) => Uint8Array.fromHex(hash)))}::bytea[]`;
+  // For one hash this spares most hosts the grouping; for many it would compare each host with all of them.
+  const isWanted =
+    hashes.length === 1 ? sql`and (desired_config = any(${wanted}) or running_config = any(${wanted}))` : sql``;
+  const rows = await db.execute<{
+    desired: string | null;
+    running: string | null;
+    step: Rollout;
+    hosts: number;
+    applied_at: string | null;
+  }>(sql`
+    with wanted as materialized (select unnest(${wanted}) as hash), grouped as (
+      select desired_config, running_config, ${rolloutOf(rules)} as step, count(*) as hosts, max(${appliedAt}) as applied_at
+      from fleet_host where ${isCounted(rules)} ${isWanted} group by 1, 2, 3
+    )
+    select encode(d.hash, 'hex') as desired, encode(r.hash, 'hex') as running, step, sum(hosts)::int as hosts,
+      nullif(max(applied_at) filter (where d.hash = r.hash), '-infinity') as applied_at
+    from grouped left join wanted d on d.hash = desired_config left join wanted r on r.hash = running_config
+    where d.hash is not null or r.hash is not null group by 1, 2, 3`);
   const counts = new Map<string, RolloutCounts>();
   const change = (hash: string, changed: (before: RolloutCounts) => Partial<RolloutCounts>) => {
     const before = counts.get(hash) ?? noHosts;
     counts.set(hash, { ...before, ...changed(before) });
   };
-  for (const row of rows) {
-    if (row.desired !== null)
-      change(row.desired, (before) => ({
-        silent: before.silent + row.silent,
-        running: before.running + row.running,
-        failed: before.failed + row.failed,
-        drifted: before.drifted + row.drifted,
-        silentRunning: before.silentRunning + row.silent_running,
-        // Only the pair of a hash with itself has one.
-        appliedAt: row.applied_at === null ? before.appliedAt : new Date(row.applied_at),
+  for (const { desired, running, step, hosts, applied_at } of rows) {
+    const runsDesired = desired === running;
+    if (desired !== null)
+      change(desired, (before) => ({
+        [step]: before[step] + hosts,
+        silentRunning: before.silentRunning + (runsDesired && step === "silent" ? hosts : 0),
+        appliedAt: laterOf(before.appliedAt, applied_at),
       }));
-    if (row.running_hash !== null && row.undesired > 0)
-      change(row.running_hash, (before) => ({ undesired: before.undesired + row.undesired }));
+    if (running !== null && !runsDesired) change(running, (before) => ({ undesired: before.undesired + hosts }));
   }
   return (hash) => counts.get(hash) ?? noHosts;
+};
+
+const laterOf = (before: Date | null, text: string | null): Date | null => {
+  if (text === null) return before;
+  const at = new Date(text);
+  return before === null || at > before ? at : before;
 };
 
 /** A published config without its text, and the email of its publisher. */
