@@ -1,11 +1,15 @@
 import { Argument, Command, CommanderError, Option } from "commander";
 import { FleetError, type Problem } from "../client/problem.ts";
 import type { Completed, Shell } from "./commands/completion.ts";
-import { declareCommands } from "./commands/index.ts";
+import { declareCommands, groupSummaries } from "./commands/index.ts";
 import type { Commands } from "./terminal/command.ts";
+import { describeProblem } from "./terminal/describe-problem.ts";
 import { CommandFailure, type ExitCode, exitCodes } from "./terminal/exit-codes.ts";
 import { formats } from "./terminal/output.ts";
 import type { Terminal } from "./terminal/terminal.ts";
+
+/** The width of help that goes to a file. */
+const helpColumns = 80;
 
 /** Runs one command line and returns its exit code (docs/admin.md). Data goes to stdout, everything else to stderr. */
 export const runAdmin = async (args: readonly string[], terminal: Terminal): Promise<number> => {
@@ -16,7 +20,12 @@ export const runAdmin = async (args: readonly string[], terminal: Terminal): Pro
     .addOption(new Option("-o, --output <format>", "form of the output").choices(formats).default("table"))
     .option("-y, --yes", "answer questions with yes", false)
     .showHelpAfterError("(svc-admin --help lists the commands)")
-    .configureOutput({ writeOut: (text) => terminal.out.write(text), writeErr: (text) => terminal.err.write(text) })
+    .configureOutput({
+      writeOut: (text) => terminal.out.write(text),
+      writeErr: (text) => terminal.err.write(text),
+      getOutHelpWidth: () => terminal.out.columns ?? helpColumns,
+      getErrHelpWidth: () => terminal.out.columns ?? helpColumns,
+    })
     .exitOverride();
   const commands: Commands = {
     add: (path, { summary, options = [], load }) => {
@@ -25,7 +34,8 @@ export const runAdmin = async (args: readonly string[], terminal: Terminal): Pro
       const parent =
         group === undefined
           ? program
-          : (program.commands.find((each) => each.name() === group) ?? program.command(group));
+          : (program.commands.find((each) => each.name() === group) ??
+            program.command(group).description(groupSummaries[group] ?? ""));
       const command = parent.command(words.join(" ")).description(summary);
       for (const option of options) command.addOption(option);
       command.action(async (...given: unknown[]) => {
@@ -58,14 +68,16 @@ const completedOf = (program: Command): Completed[] =>
     return leaves.map((leaf) => ({
       words: leaf === command ? command.name() : `${command.name()} ${leaf.name()}`,
       summary: leaf.description(),
-      flags: leaf.options.flatMap(({ long }) => long ?? []),
+      flags: leaf.options.flatMap(({ long, required, optional, argChoices = [] }) =>
+        long ? [{ name: long, takesValue: required || optional, choices: argChoices }] : [],
+      ),
     }));
   });
 
 const failureOf = (error: unknown, { err, signal }: Terminal): ExitCode => {
   // Commander has written its message already.
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
-  if (signal.aborted) return exitCodes.refused;
+  if (signal.aborted) return exitCodes.interrupted;
   if (error instanceof CommandFailure) {
     err.write(`svc-admin: ${error.message}\n`);
     return error.exitCode;
@@ -76,15 +88,6 @@ const failureOf = (error: unknown, { err, signal }: Terminal): ExitCode => {
   }
   throw error;
 };
-
-/** Returns a refusal in words, with what helps and the id that finds it in core's log. */
-export const describeProblem = ({ code, detail, action, request_id, errors = [] }: Problem): string =>
-  [
-    `svc-admin: ${detail}`,
-    ...errors.map(({ path, message }) => `  ${path === "" ? "" : `${path} `}${message}`),
-    `  code ${code}, action ${action}${request_id === "" ? "" : `, request id ${request_id}`}`,
-    "",
-  ].join("\n");
 
 const exitCodeOf = ({ code, status }: Problem): ExitCode => {
   if (code === "unreachable" || code === "not_core" || status >= 500) return exitCodes.unreachable;

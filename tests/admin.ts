@@ -21,8 +21,13 @@ export interface AdminUser {
   close(): void;
 }
 
-/** Creates a person at a terminal. `openBrowser` receives what svc-admin would open; `terminal` replaces other parts. */
-export const createAdminUser = (terminal: Partial<Terminal> & { shown?: (text: string) => void } = {}): AdminUser => {
+/**
+ * Creates a person at a terminal of `columns`, or in a script. `openBrowser` receives what svc-admin would open; `shown` receives stderr,
+ * `printed` stdout; the other members replace parts of the terminal.
+ */
+export const createAdminUser = (
+  terminal: Partial<Terminal> & { columns?: number; shown?: (text: string) => void; printed?: () => void } = {},
+): AdminUser => {
   const home = mkdtempSync(join(tmpdir(), "svc-admin-"));
   return {
     home,
@@ -42,7 +47,9 @@ export const createAdminUser = (terminal: Partial<Terminal> & { shown?: (text: s
         out: {
           write: (text) => {
             written.out += text;
+            terminal.printed?.();
           },
+          columns: terminal.columns,
         },
         err: {
           write: (text) => {

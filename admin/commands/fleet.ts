@@ -11,6 +11,7 @@ import { connect } from "../terminal/connect.ts";
 import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { printList } from "../terminal/list-rows.ts";
 import { type Column, printRecord } from "../terminal/output.ts";
+import { repeat } from "../terminal/repeat.ts";
 
 /** The filter of the health report as query parameters. */
 export type FleetQuery = NonNullable<ReportFleetHealthData["query"]>;
@@ -42,20 +43,21 @@ const columns: readonly Column<Row>[] = [
 ];
 
 /** `svc-admin fleet list`: hosts in the order of who needs somebody, by the query language of `/fleet`; `--watch` repeats. */
-export const listFleet: Action<{ limit?: number; watch?: number | true }> = async (
+export const listFleet: Action<{ limit?: number; watch?: boolean; interval: number }> = async (
   terminal,
-  { limit, watch, ...options },
+  { limit, watch, interval, ...options },
   ...words
 ) => {
-  const { clock, signal } = terminal;
-  for (;;) {
-    const query = { ...fleetQueryOf(words, new Date(clock.now())), sort: "severity" as const };
+  let isFirst = true;
+  await repeat(terminal, interval, async () => {
+    const query = { ...fleetQueryOf(words, new Date(terminal.clock.now())), sort: "severity" as const };
     const request = { client: connect(terminal, options), query };
+    if (!isFirst && options.output === "table") terminal.out.write("\n");
+    isFirst = false;
     await printList(terminal, reportFleetHealth, request, { format: options.output, columns, limit });
-    if (watch === undefined) return undefined;
-    await clock.sleep((watch === true ? 10 : watch) * 1000, signal);
-    if (options.output === "table") terminal.out.write("\n");
-  }
+    return watch !== true;
+  });
+  return undefined;
 };
 
 /** `svc-admin fleet show`. */

@@ -2,6 +2,19 @@ import { InvalidArgumentError, Option } from "commander";
 import { parseDuration as secondsOf } from "../../proto/fleet-health/query-language/duration.ts";
 import type { Commands } from "../terminal/command.ts";
 
+/** What the commands of each group are about. */
+export const groupSummaries: Readonly<Record<string, string>> = {
+  sessions: "Sessions of programs: list, revoke",
+  policies: "Enrollment policies: list, show, create, freeze",
+  tokens: "Bootstrap tokens: list, create, revoke",
+  fleet: "The health of hosts: list, show",
+  identities: "Enrolled hosts: list, show, revoke",
+  certificates: "Certificates of hosts: list, revoke",
+  configs: "Collector configs: list, show, diff, publish, assign, roll back",
+  audit: "The audit log: list, follow, verify",
+  directory: "The directory: the last sync",
+};
+
 /** Declares every command. A new one is one line here, and its work one function of the file that it loads. */
 export const declareCommands = ({ add }: Commands): void => {
   add("login", {
@@ -48,6 +61,17 @@ const several = (flags: string, description: string) =>
 const parseCount = (text: string): number => {
   if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError("Give a whole number.");
   return Number(text);
+};
+
+const interval = (byDefault: string) =>
+  new Option("--interval <duration>", "how often --watch repeats")
+    .argParser(parseInterval)
+    .default(secondsOf(byDefault), byDefault);
+
+const parseInterval = (text: string): number => {
+  const seconds = parseDuration(text);
+  if (seconds === 0) throw new InvalidArgumentError("Give 1s or more.");
+  return seconds;
 };
 
 const parseDuration = (text: string): number => {
@@ -142,7 +166,8 @@ const declareHosts = (add: Add): void => {
     summary: "List hosts, those that need somebody first, by the query language of /fleet",
     options: [
       count("--limit <count>", "at most so many hosts"),
-      new Option("--watch [seconds]", "repeat, every 10 s by default").argParser(parseCount),
+      new Option("--watch", "repeat until interrupted"),
+      interval("10s"),
     ],
     load: async () => (await fleet()).listFleet,
   });

@@ -1,6 +1,7 @@
 import {
   directoryStatus,
   getAuditChain,
+  items,
   type ListAuditEventsData,
   type ListAuditEventsResponse,
   listAuditEvents,
@@ -8,7 +9,8 @@ import {
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { printList } from "../terminal/list-rows.ts";
-import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { type Column, createRowPrinter, printRecord } from "../terminal/output.ts";
+import { repeat } from "../terminal/repeat.ts";
 
 type Event = ListAuditEventsResponse["items"][number];
 
@@ -33,31 +35,38 @@ interface AuditOptions {
   follow?: boolean;
 }
 
-const followMs = 2000;
+const followSeconds = 2;
 
 /** `svc-admin audit list`: newest first; with `--follow`, what happens from now on, oldest first. */
 export const listAudit: Action<AuditOptions> = async (terminal, { limit = 100, follow, ...options }) => {
   const { action, actor, target, since, until } = options;
   const given = Object.entries({ action, actor, target, since, until }).filter(([, value]) => value !== undefined);
   const query = Object.fromEntries(given) as NonNullable<ListAuditEventsData["query"]>;
-  const client = connect(terminal, options);
   const { output: format } = options;
   if (follow !== true) {
-    await printList(terminal, listAuditEvents, { client, query }, { format, columns, limit });
+    await printList(
+      terminal,
+      listAuditEvents,
+      { client: connect(terminal, options), query },
+      { format, columns, limit },
+    );
     return undefined;
   }
-  const { clock, signal } = terminal;
+  const { clock } = terminal;
+  const print = createRowPrinter(terminal, { format, columns });
   let from = since ?? new Date(clock.now()).toISOString();
-  const seen = new Set<string>();
-  for (;;) {
-    const { data } = await listAuditEvents({ client, query: { ...query, since: from, limit: 1000 } });
-    const fresh = (data?.items ?? []).filter(({ id }) => !seen.has(id)).reverse();
-    for (const { id } of fresh) seen.add(id);
-    if (fresh.length > 0) await printRows(terminal, { format, columns, rows: fresh });
+  let seen = new Set<string>();
+  await repeat(terminal, followSeconds, async () => {
+    const startedAt = clock.now();
+    const request = { client: connect(terminal, options), query: { ...query, since: from, limit: 1000 } };
+    const found = await Array.fromAsync(items(listAuditEvents, request));
+    await print(found.filter(({ id }) => !seen.has(id)).reverse());
+    seen = new Set(found.map(({ id }) => id));
     // Events are committed out of order: read the last minute again.
-    from = new Date(Math.max(Date.parse(from), clock.now() - 60_000)).toISOString();
-    await clock.sleep(followMs, signal);
-  }
+    from = new Date(Math.max(Date.parse(from), startedAt - 60_000)).toISOString();
+    return false;
+  });
+  return undefined;
 };
 
 /** `svc-admin audit verify`: up to which event the hash chain is verified. */

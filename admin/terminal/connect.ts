@@ -21,7 +21,9 @@ export const connect = (terminal: Terminal, { url: given }: { url?: string }): F
   const baseUrl = fleetUrl(terminal, given);
   const file = env.SVC_ADMIN_TOKEN_FILE;
   const bearer = file ? () => readToken(file) : sessionToken(env, baseUrl, clock.now());
-  return connectFleet({ baseUrl, bearer, fetch, throwOnError: true });
+  // An interrupted command does not wait for core.
+  const interruptible: typeof fetch = (input, init) => fetch(input, { ...init, signal: terminal.signal });
+  return connectFleet({ baseUrl, bearer, fetch: interruptible, throwOnError: true });
 };
 
 /** Read for each request: a job that rotates tokens replaces the file. */

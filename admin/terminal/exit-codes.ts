@@ -10,6 +10,8 @@ export const exitCodes = {
   unreachable: 4,
   /** Some of several changes were refused. */
   partial: 5,
+  /** By SIGINT or SIGTERM, as shells report it. */
+  interrupted: 130,
 } as const;
 
 /** One of the exit codes. */

@@ -5,7 +5,10 @@ import type { Terminal } from "./terminal.ts";
 /** The operation of a list, as the client declares it. */
 type List = Parameters<typeof items>[0];
 
-/** Prints the items of a list, with as many requests as it needs; at most `limit` items if given. */
+/** The most items of a page. */
+const pageItemsMax = 1000;
+
+/** Prints the items of a list, with as few requests as it needs; at most `limit` items if given. */
 export const printList = async <Operation extends List, Row>(
   terminal: Pick<Terminal, "out">,
   list: Operation,
@@ -13,9 +16,11 @@ export const printList = async <Operation extends List, Row>(
   { format, columns, limit }: { format: Format; columns: readonly Column<Row>[]; limit?: number | undefined },
 ): Promise<void> => {
   const rows: Row[] = [];
-  for await (const item of items(list, options)) {
-    if (rows.length === limit) break;
+  const { query, ...others } = options as { query?: object };
+  const paged = { ...others, query: { ...query, limit: Math.min(limit ?? pageItemsMax, pageItemsMax) } };
+  for await (const item of items(list, paged as Parameters<Operation>[0])) {
     rows.push(item as Row);
+    if (rows.length === limit) break;
   }
   await printRows(terminal, { format, columns, rows });
 };

@@ -24,16 +24,37 @@ export const printRows = async <Row>(
       columns.map(({ title }) => title),
       ...rows.map((row) => columns.map((column) => textOf(column, row))),
     ];
-    out.write(format === "csv" ? csvOf(lines) : tableOf(lines));
+    out.write(format === "csv" ? csvOf(lines) : tableOf(lines, out.columns));
   }
+};
+
+/**
+ * Creates a printer of rows that arrive one after another: one header, and JSON as a line for each row, so that a program reads them as
+ * they come.
+ */
+export const createRowPrinter = <Row>(
+  { out }: Pick<Terminal, "out">,
+  { format, columns }: { format: Format; columns: readonly Column<Row>[] },
+): ((rows: readonly Row[]) => Promise<void>) => {
+  let hasHeader = false;
+  return async (rows) => {
+    if (rows.length === 0) return;
+    if (format === "json") out.write(rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
+    else if (format === "yaml") out.write((await import("yaml")).stringify(rows));
+    else {
+      const header = hasHeader ? [] : [columns.map(({ title }) => title)];
+      const lines = [...header, ...rows.map((row) => columns.map((column) => textOf(column, row)))];
+      out.write(format === "csv" ? csvOf(lines) : tableOf(lines, out.columns));
+      hasHeader = true;
+    }
+  };
 };
 
 /** Writes one object: a line for each member in a table, else as `printRows` does. */
 export const printRecord = async (
-  terminal: Pick<Terminal, "out">,
+  { out }: Pick<Terminal, "out">,
   { format, record }: { format: Format; record: object },
 ): Promise<void> => {
-  const { out } = terminal;
   if (format === "json") out.write(`${JSON.stringify(record, null, 2)}\n`);
   else if (format === "yaml") out.write((await import("yaml")).stringify(record));
   else {
@@ -42,7 +63,8 @@ export const printRecord = async (
       { title: "field", value: ({ name }) => name },
       { title: "value", value: ({ value }) => value },
     ];
-    await printRows(terminal, { format, columns, rows });
+    // A value is shown whole, however narrow the terminal is.
+    await printRows({ out: { write: (text) => out.write(text) } }, { format, columns, rows });
   }
 };
 
@@ -53,18 +75,21 @@ const plain = (value: unknown): string => {
 
 const textOf = <Row>(column: Column<Row>, row: Row): string => String(column.value(row) ?? "");
 
-/** Columns are separated by two spaces; the last one is not padded. Control characters never reach the terminal. */
-const tableOf = (lines: readonly (readonly string[])[]): string => {
+/**
+ * Columns are separated by two spaces; the last one is not padded. Control characters never reach the terminal. A line that is too long for
+ * the terminal is cut, and ends with `…`.
+ */
+const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number.POSITIVE_INFINITY): string => {
   const shown = lines.map((line) => line.map(visible));
   const widths = (shown[0] ?? []).map((_, index) => Math.max(...shown.map((line) => (line[index] ?? "").length)));
   return shown
-    .map(
-      (line) =>
-        `${line
-          .map((cell, index) => cell.padEnd(widths[index] ?? 0))
-          .join("  ")
-          .trimEnd()}\n`,
-    )
+    .map((line) => {
+      const text = line
+        .map((cell, index) => cell.padEnd(widths[index] ?? 0))
+        .join("  ")
+        .trimEnd();
+      return `${text.length > terminalColumns ? `${text.slice(0, Math.max(0, terminalColumns - 1))}…` : text}\n`;
+    })
     .join("");
 };
 

@@ -5,7 +5,11 @@ import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
 /** Everything outside of the process that a command uses. Data goes to `out`, everything else to `err`. */
 export interface Terminal {
   env: Readonly<Record<string, string | undefined>>;
-  out: { write(text: string): unknown };
+  out: {
+    write(text: string): unknown;
+    /** The width of the terminal; undefined for a file or a pipe. */
+    columns?: number | undefined;
+  };
   err: { write(text: string): unknown };
   /** Whether somebody can answer a question. */
   isInteractive: boolean;
@@ -25,6 +29,7 @@ export interface Terminal {
 export const systemTerminal = (): Terminal => {
   const stop = new AbortController();
   for (const name of ["SIGINT", "SIGTERM"] as const) process.once(name, () => stop.abort(new Error(name)));
+  for (const stream of [process.stdout, process.stderr]) stream.on("error", endWithReader);
   return {
     env: process.env,
     out: process.stdout,
@@ -38,8 +43,11 @@ export const systemTerminal = (): Terminal => {
     ask: async (question) => {
       const { createInterface } = await import("node:readline/promises");
       const lines = createInterface({ input: process.stdin, output: process.stderr });
+      // In a terminal, readline receives Ctrl-C; the end of the input answers nothing.
+      lines.once("SIGINT", () => stop.abort(new Error("SIGINT")));
+      const ended = new Promise<string>((resolve) => lines.once("close", () => resolve("")));
       try {
-        return await lines.question(question, { signal: stop.signal });
+        return await Promise.race([lines.question(question, { signal: stop.signal }), ended]);
       } finally {
         lines.close();
       }
@@ -52,4 +60,10 @@ export const systemTerminal = (): Terminal => {
       child.unref();
     },
   };
+};
+
+/** Ends the process when nobody reads its output any more, as with `| head`: the reader has what it wanted. */
+const endWithReader = (error: NodeJS.ErrnoException): void => {
+  if (error.code !== "EPIPE") throw error;
+  process.exit(0);
 };

@@ -1,0 +1,181 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { parse } from "yaml";
+import type { Terminal } from "../admin/terminal/terminal.ts";
+import { createAdminUser } from "./admin.ts";
+import { createTestToken, enrollTestCollector, identityPrefix } from "./collector.ts";
+import { publishTestConfig } from "./rollout.ts";
+import { startTestWeb } from "./web.ts";
+
+const web = await startTestWeb();
+const users: { close(): void }[] = [];
+const home = createAdminUser();
+afterAll(async () => {
+  for (const user of [home, ...users]) user.close();
+  await web.close();
+});
+const { clock } = web.core;
+const tokenFile = join(home.home, "token");
+// Tests advance the clock, and a token lives for minutes.
+beforeEach(async () => writeFileSync(tokenFile, await web.core.bridgeToken("admin")));
+const signedIn = { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile };
+/** An admin who is signed in by a file, at another terminal. */
+const adminAt = ({ env, ...terminal }: Parameters<typeof createAdminUser>[0] = {}) => {
+  const user = createAdminUser({ ...terminal, env: { ...signedIn, ...env } });
+  users.push(user);
+  return user;
+};
+const admin = adminAt();
+
+const { token } = await createTestToken(web.core);
+const hosts: { identityId: string; identity: string }[] = [];
+for (const name of ["out-1", "out-2", "out-3", "out-4", "out-5"])
+  hosts.push(await enrollTestCollector(web.core, { token, deviceId: name }));
+const hostId = hosts[0]?.identityId ?? "";
+const configId = await publishTestConfig(web.core);
+
+describe("lists", () => {
+  it.each([
+    ["policies list"],
+    ["tokens list"],
+    ["identities list"],
+    [`certificates list ${hostId}`],
+    ["fleet list"],
+    ["configs list"],
+    ["audit list"],
+    ["sessions list --everyone"],
+  ])("svc-admin %s prints the same rows as a table, CSV, JSON and YAML", async (line) => {
+    const print = async (format: string) => {
+      const { exitCode, out, err } = await admin.run(...line.split(" "), "-o", format);
+      expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
+      return out;
+    };
+    const rows = JSON.parse(await print("json")) as object[];
+    if (!line.startsWith("sessions")) expect(rows.length).toBeGreaterThan(0);
+    expect(parse(await print("yaml"))).toEqual(rows);
+    const table = (await print("table")).trimEnd().split("\n");
+    const csv = (await print("csv")).trimEnd().split("\r\n");
+    expect([table.length, csv.length]).toEqual([rows.length + 1, rows.length + 1]);
+    expect(table[0]?.split(/ {2,}/).join(",")).toBe(csv[0]);
+  });
+
+  it("reads as many pages as it needs, and no more", async () => {
+    const sent: string[] = [];
+    // Pages of two.
+    const fetch: Terminal["fetch"] = (input, init) => {
+      const request = new Request(input, init);
+      sent.push(request.url);
+      return globalThis.fetch(new Request(request.url.replace("limit=1000", "limit=2"), request));
+    };
+    const reader = adminAt({ fetch });
+    const list = async (...args: string[]) => {
+      sent.length = 0;
+      return JSON.parse((await reader.run("identities", "list", "-o", "json", ...args)).out).length;
+    };
+    expect([await list(), sent.length]).toEqual([5, 3]);
+    sent.length = 0;
+    expect(JSON.parse((await reader.run("fleet", "list", "--limit", "2", "-o", "json")).out)).toHaveLength(2);
+    expect(sent).toEqual([expect.stringContaining("limit=2")]);
+  });
+
+  it("cuts the lines of a table at the width of the terminal, and nothing else", async () => {
+    const narrow = adminAt({ columns: 60 });
+    const lines = (await narrow.run("fleet", "list")).out.trimEnd().split("\n");
+    expect(lines.every((line) => line.length <= 60)).toBe(true);
+    expect(lines[1]).toMatch(/^[0-9a-f-]{36} .*…$/);
+    expect((await narrow.run("fleet", "list", "-o", "csv")).out).toBe(
+      (await admin.run("fleet", "list", "-o", "csv")).out,
+    );
+    expect((await narrow.run("identities", "show", hostId)).out).toContain(hosts[0]?.identity);
+    const help = (await adminAt({ columns: 72 }).run("--help")).out.split("\n");
+    expect(help.filter((line) => line.length > 72)).toEqual([]);
+  });
+
+  it.each([{ NO_COLOR: "1" }, { FORCE_COLOR: "3" }])("writes no escape sequence with %j", async (env) => {
+    const user = adminAt({ env, columns: 200 });
+    for (const args of [["--help"], ["fleet", "list"], ["policies", "frobnicate"], ["policies", "show", "x"]]) {
+      const { out, err } = await user.run(...args);
+      expect(out + err).not.toContain("\u001b");
+    }
+  });
+});
+
+describe("what repeats", () => {
+  /** A clock whose sleeps each do the next of `steps`, and interrupt after the last. */
+  const interruptedAfter = (...steps: (() => Promise<unknown>)[]) => {
+    const stop = new AbortController();
+    const slept: number[] = [];
+    const sleep = async (ms: number) => {
+      slept.push(ms);
+      const step = steps.shift();
+      if (step === undefined) stop.abort(new Error("SIGINT"));
+      else await step();
+      stop.signal.throwIfAborted();
+    };
+    return { terminal: { clock: { now: clock.now, monotonic: clock.monotonic, sleep }, signal: stop.signal }, slept };
+  };
+
+  it("fleet list --watch prints the hosts again until interrupted, and survives a restart of core", async () => {
+    let isAway = false;
+    const fetch: Terminal["fetch"] = (...args) =>
+      isAway ? Promise.reject(new TypeError("fetch failed")) : globalThis.fetch(...args);
+    const toggle = async () => {
+      isAway = !isAway;
+    };
+    const { terminal, slept } = interruptedAfter(toggle, toggle);
+    const { exitCode, out, err } = await adminAt({ ...terminal, fetch }).run(
+      ...["fleet", "list", "device:out-1", "--watch", "--interval", "5s"],
+    );
+    expect(exitCode).toBe(130);
+    expect(out.match(/out-1/g)).toHaveLength(2);
+    expect(out.match(/^id/gm)).toHaveLength(2);
+    expect(err).toMatch(/code unreachable, action retry\n$/);
+    expect(slept).toEqual([5000, 5000, 5000]);
+    isAway = true;
+    const failed = await adminAt({ fetch }).run("fleet", "list", "--watch");
+    expect(failed).toMatchObject({ exitCode: 4, out: "" });
+    expect(await admin.run("fleet", "list", "--watch", "--interval", "0s")).toMatchObject({ exitCode: 2 });
+  });
+
+  it.each(["csv", "json", "table"])(
+    "audit list --follow prints each event once, below one header, as %s",
+    async (format) => {
+      const create = async () => {
+        await clock.advance(1);
+        await admin.run("policies", "create", `followed ${clock.now()} ${format}`, "--prefix", identityPrefix);
+      };
+      await clock.advance(120_000);
+      const { terminal } = interruptedAfter(create, create, async () => undefined);
+      const { exitCode, out } = await adminAt(terminal).run("audit", "list", "--follow", "-o", format);
+      expect(exitCode).toBe(130);
+      const lines = out.trimEnd().split(/\r?\n/);
+      expect(lines.filter((line) => line.includes("enrollment_policy.create"))).toHaveLength(2);
+      expect(lines).toHaveLength(format === "json" ? 2 : 3);
+      if (format === "json") for (const line of lines) expect(JSON.parse(line)).toHaveProperty("occurred_at");
+    },
+  );
+});
+
+describe("exit codes", () => {
+  it.each<[number, string, readonly string[], Record<string, string>]>([
+    [0, "done", ["whoami"], {}],
+    [1, "core refused", ["policies", "show", "01920000-0000-7000-8000-000000000000"], {}],
+    [2, "the command line is not valid", ["fleet", "list", "--limit", "many"], {}],
+    [2, "nobody can answer", ["configs", "assign", configId, "device:out-1"], {}],
+    [3, "not signed in", ["whoami"], { SVC_ADMIN_TOKEN_FILE: "" }],
+    [3, "the token is refused", ["whoami"], { SVC_ADMIN_TOKEN_FILE: join(home.home, "bad") }],
+    [4, "no fleet answers", ["whoami"], { SVC_ADMIN_URL: "http://127.0.0.1:1" }],
+  ])("%d: %s", async (exitCode, _, args, env) => {
+    writeFileSync(join(home.home, "bad"), "not.a.token\n");
+    const result = await adminAt({ env }).run(...args);
+    expect(result).toMatchObject({ exitCode });
+    expect(result.err === "").toBe(exitCode === 0);
+  });
+
+  it("5: some of several changes were refused", async () => {
+    expect(await admin.run("identities", "revoke", hosts[4]?.identityId ?? "", "--yes")).toMatchObject({ exitCode: 0 });
+    const result = await admin.run("configs", "assign", configId, "device:out-4,out-5", "--yes");
+    expect(result).toMatchObject({ exitCode: 5, out: expect.stringContaining("revoked") });
+  });
+});
