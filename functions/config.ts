@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { isConfidentialUrl } from "../kit/confidential-url.ts";
 import { ConfigError, type ConfigFault, type Environment, parseVariables, warnOfUnknown } from "../kit/env.ts";
 import type { Secret } from "../kit/secret.ts";
 import {
@@ -70,6 +71,8 @@ export interface CoreConfig {
   signer: SignerConfig | null;
   hostIdBytesMax: number;
   clientCertificateHeader: string | null;
+  /** The addresses at which hosts reach core, for the command that enrolls them; null: an admin fills them in. */
+  advertised: { coreUrl: string | null; ingestAddress: string | null };
   heartbeatIntervalSeconds: number;
   collectorVersionMin: string | null;
   /** False: chat answers 503 `service_disabled`. */
@@ -137,6 +140,10 @@ export const coreVariables = {
       v.toLowerCase(),
     ),
   ),
+  SVC_ADVERTISED_CORE_URL: v.optional(
+    v.pipe(TextVariable, v.check(isConfidentialUrl, "must be an https:// URL, or http:// on loopback")),
+  ),
+  SVC_ADVERTISED_INGEST_ADDR: v.optional(address),
   SVC_HEARTBEAT_INTERVAL: v.optional(DurationVariable(1), "60s"),
   SVC_COLLECTOR_MIN_VERSION: v.optional(
     v.pipe(TextVariable, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
@@ -212,6 +219,10 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     signer,
     hostIdBytesMax: values.SVC_INGEST_MAX_HOST_ID_BYTES,
     clientCertificateHeader: values.SVC_ENROLLMENT_CLIENT_CERT_HEADER ?? null,
+    advertised: {
+      coreUrl: values.SVC_ADVERTISED_CORE_URL?.replace(/\/+$/, "") ?? null,
+      ingestAddress: resolved.SVC_ADVERTISED_INGEST_ADDR ?? null,
+    },
     heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,
     collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
     chatEnabled: values.SVC_CHAT_ENABLED,

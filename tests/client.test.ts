@@ -152,6 +152,7 @@ describe("the generated client", () => {
     const { token, id: tokenId } = (await fleet.createBootstrapToken<true>({ ...onPolicy, body: { max_uses: 0 } }))
       .data;
     expect((await fleet.getEnrollmentPolicy<true>(onPolicy)).data.name).toBe("client");
+    expect((await fleet.getSetup<true>({ client })).data.policy?.name).toBeDefined();
     const use = { device_id: "web-1", address: "192.0.2.7", platform: "linux/amd64" };
     expect((await fleet.simulateEnrollment<true>({ ...onPolicy, body: use })).data.allowed).toBe(true);
     expect((await fleet.listEnrollmentPolicies<true>({ client })).data.items).toHaveLength(1);

@@ -184,6 +184,12 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     accepts: { "X-Client-Cert": "x-client-cert" },
     rejects: { "X Client": "must be a header name", "X-Cert:": "must be a header name" },
   },
+  SVC_ADVERTISED_CORE_URL: confidentialUrl,
+  SVC_ADVERTISED_INGEST_ADDR: {
+    unset: undefined,
+    accepts: { "core.example.com:8443": { host: "core.example.com", port: 8443 } },
+    rejects: { "core.example.com": "must be host:port" },
+  },
   SVC_HEARTBEAT_INTERVAL: duration(60, 1),
   SVC_COLLECTOR_MIN_VERSION: {
     unset: undefined,

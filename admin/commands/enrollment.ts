@@ -1,4 +1,3 @@
-import { chmodSync, writeFileSync } from "node:fs";
 import {
   type CreateBootstrapTokenResponse,
   type CreateEnrollmentPolicyData,
@@ -18,6 +17,7 @@ import { connect } from "../terminal/connect.ts";
 import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { printRecord } from "../terminal/output.ts";
+import { writeTokenFile } from "../terminal/token-file.ts";
 
 type PolicyRow = ListEnrollmentPoliciesResponse["items"][number];
 type TokenRow = ListAllBootstrapTokensResponse["items"][number];
@@ -149,15 +149,6 @@ export const createToken: Action<TokenOptions> = async (terminal, options) => {
   } else if (options.output === "table") terminal.out.write(`${token}\n`);
   else await printRecord(terminal, { format: options.output, record: { ...record, token } });
   return undefined;
-};
-
-const writeTokenFile = (path: string, content: string): void => {
-  try {
-    writeFileSync(path, content, { mode: 0o600 });
-    chmodSync(path, 0o600);
-  } catch (cause) {
-    throw new CommandFailure(exitCodes.usage, `${path} cannot be written`, { cause });
-  }
 };
 
 /** `svc-admin tokens revoke`. */

@@ -25,6 +25,20 @@ export const declareCommands = ({ add }: Commands): void => {
     ],
     load: async () => (await import("./session.ts")).login,
   });
+  add("init", {
+    summary: "Set up a new fleet: check it, create a policy and a bootstrap token, print the first host's command",
+    options: [
+      new Option("--device", "sign in with a code to type at another machine's browser"),
+      new Option("--policy-name <name>", "name of the policy to create").default("first hosts"),
+      new Option("--prefix <prefix>", "what identities begin with; spiffe://<host of --url>/host/ by default"),
+      new Option("--core <url>", "address of core for hosts; else SVC_ADVERTISED_CORE_URL of core"),
+      new Option("--ingest <host:port>", "address of ingest for hosts; else SVC_ADVERTISED_INGEST_ADDR of core"),
+      new Option("--ca-bundle <file>", "on the host, the CA of core's certificate").default("ca.pem"),
+      new Option("--token-file <file>", "file for the bootstrap token, mode 0600").default("bootstrap.token"),
+      count("--uses <count>", "hosts that the token enrolls; 0 for no limit").default(1),
+    ],
+    load: async () => (await import("./init.ts")).init,
+  });
   add("logout", {
     summary: "End the session and forget its token",
     load: async () => (await import("./session.ts")).logout,

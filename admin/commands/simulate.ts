@@ -1,11 +1,10 @@
-import { readFileSync } from "node:fs";
 import { type SimulateEnrollmentResponse, simulateEnrollment } from "../../client/index.ts";
-import { sha256 } from "../../kit/bytes.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf } from "../terminal/list-rows.ts";
 import { printRecord, printRows } from "../terminal/output.ts";
+import { readTokenFile, tokenDigest } from "../terminal/token-file.ts";
 
 interface SimulateOptions {
   policy: string;
@@ -27,7 +26,7 @@ export const simulateEnroll: Action<SimulateOptions> = async (terminal, options)
       address,
       platform,
       ...(prefix === undefined ? {} : { identity_prefix: prefix }),
-      ...(tokenFile === undefined ? {} : { token_sha256: (await sha256(readToken(tokenFile))).toHex() }),
+      ...(tokenFile === undefined ? {} : { token_sha256: await tokenDigest(readTokenFile(tokenFile)) }),
     },
   });
   const simulation = data as SimulateEnrollmentResponse;
@@ -43,11 +42,3 @@ export const simulateEnroll: Action<SimulateOptions> = async (terminal, options)
 };
 
 type Check = SimulateEnrollmentResponse["checks"][number];
-
-const readToken = (path: string): string => {
-  try {
-    return readFileSync(path, "utf8").trim();
-  } catch (cause) {
-    throw new CommandFailure(exitCodes.usage, `${path} cannot be read`, { cause });
-  }
-};

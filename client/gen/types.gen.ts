@@ -1801,6 +1801,74 @@ export type SimulateEnrollmentResponses = {
 
 export type SimulateEnrollmentResponse = SimulateEnrollmentResponses[keyof SimulateEnrollmentResponses];
 
+export type GetSetupData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/setup';
+};
+
+export type GetSetupErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetSetupError = GetSetupErrors[keyof GetSetupErrors];
+
+export type GetSetupResponses = {
+    /**
+     * The steps, and what fills in the command of a host
+     */
+    200: {
+        steps: Array<{
+            step: 'directory' | 'signer' | 'ingest' | 'policy' | 'token' | 'host';
+            done: boolean;
+            detail: string;
+        }>;
+        core_url: string | null;
+        ingest_address: string | null;
+        policy: {
+            id: string;
+            name: string;
+            identity_prefix: string;
+        } | null;
+    };
+};
+
+export type GetSetupResponse = GetSetupResponses[keyof GetSetupResponses];
+
 export type GetEnrollmentPolicyData = {
     body?: never;
     path: {

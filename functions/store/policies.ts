@@ -1,4 +1,4 @@
-import { and, eq, sql } from "drizzle-orm";
+import { and, eq, isNull, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
@@ -105,6 +105,13 @@ const findTokensByHash = async (
     .where(anyOf(tokenSha256, hashes));
   const found = new Map(rows.map((row) => [row.tokenSha256.toHex(), row]));
   return hashes.map((hash) => found.get(hash.toHex()));
+};
+
+/** Finds the oldest policy that is not frozen. */
+export const findOldestActivePolicy = async (db: Executor): Promise<PolicyRow | undefined> => {
+  const { id, frozenAt } = enrollmentPolicy;
+  const [row] = await db.select().from(enrollmentPolicy).where(isNull(frozenAt)).orderBy(id).limit(1);
+  return row;
 };
 
 /** Finds the token of a policy with this hash. */

@@ -48,6 +48,7 @@ import { createRolloutRoute } from "./collector/rollouts/create.ts";
 import { getRolloutRoute } from "./collector/rollouts/get.ts";
 import { listRolloutsRoute } from "./collector/rollouts/list.ts";
 import { listRolloutTargetsRoute } from "./collector/rollouts/list-targets.ts";
+import { setupRoute } from "./collector/setup.ts";
 import { listAllTokensRoute } from "./collector/tokens/list.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
 import { directoryStatusRoute } from "./directory/status.ts";
@@ -142,6 +143,7 @@ const enrollmentReportsOf = (core: Core): readonly Route[] => [
   listAllTokensRoute(core),
   exportTokensRoute(core),
   simulateEnrollmentRoute(core),
+  setupRoute(core),
 ];
 
 /** The routes of chat, which exist only with a configured model. */

@@ -1,0 +1,170 @@
+import { existsSync } from "node:fs";
+import {
+  createBootstrapToken,
+  createEnrollmentPolicy,
+  type FleetClient,
+  type GetSetupResponse,
+  getSetup,
+  simulateEnrollment,
+  whoami,
+} from "../../client/index.ts";
+import { enrollCommand } from "../../proto/enroll-command.ts";
+import type { Action, GlobalOptions } from "../terminal/command.ts";
+import { confirm } from "../terminal/confirm.ts";
+import { connect, fleetUrl } from "../terminal/connect.ts";
+import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { printRecord } from "../terminal/output.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { readTokenFile, tokenDigest, writeTokenFile } from "../terminal/token-file.ts";
+import { login } from "./session.ts";
+
+interface InitOptions {
+  device?: boolean;
+  policyName: string;
+  prefix?: string;
+  core?: string;
+  ingest?: string;
+  caBundle: string;
+  tokenFile: string;
+  uses: number;
+}
+
+/**
+ * `svc-admin init`: checks a new fleet, creates its first policy and a bootstrap token, and prints the command of the first host. Safe to
+ * repeat: it keeps the policy and the token that exist. The table form prints the command alone.
+ */
+export const init: Action<InitOptions> = async (terminal, options) => {
+  const url = fleetUrl(terminal, options.url);
+  const done = (what: string) => terminal.err.write(`ok       ${what}\n`);
+  await checkReady(terminal, url);
+  done(`${url} is ready`);
+
+  const client = await signIn(terminal, { ...options, url });
+  const { data: me } = await whoami({ client });
+  if (!me?.scopes.includes("admin")) {
+    const groups = "the directory's group svc-admin, then wait for the next sync";
+    throw new CommandFailure(exitCodes.refused, `${me?.email ?? "you"} lack the scope admin: join ${groups}`);
+  }
+  done(`signed in as ${me.email}`);
+
+  const { data } = await getSetup({ client });
+  const setup = data as GetSetupResponse;
+  for (const { step, done: isDone, detail } of setup.steps) {
+    const help = remedies[step];
+    if (help === undefined) continue;
+    if (!isDone) throw new CommandFailure(exitCodes.refused, `${step}: ${detail}; ${help}`);
+    done(`${step}: ${detail}`);
+  }
+  const ask = askFor(terminal, options);
+  const coreUrl = options.core ?? setup.core_url ?? (await ask("address of core for hosts (https://…)", "--core"));
+  const ingestAddress =
+    options.ingest ?? setup.ingest_address ?? (await ask("address of ingest for hosts (host:port)", "--ingest"));
+
+  const policy = setup.policy ?? (await createPolicy(terminal, client, { ...options, url }));
+  done(
+    setup.policy
+      ? `policy ${policy.name} (${policy.id}) exists`
+      : `created policy ${policy.name} (${policy.id}) for ${policy.identity_prefix}`,
+  );
+  const { tokenFile, caBundle } = options;
+  const kept = await isActiveToken(client, policy.id, tokenFile);
+  if (!kept) await createToken(client, policy.id, options);
+  done(
+    kept
+      ? `${tokenFile} holds an active token`
+      : `created a token for an hour in ${tokenFile}, which only you can read`,
+  );
+
+  const identityPrefix = policy.identity_prefix;
+  const command = enrollCommand({ coreUrl, ingestAddress, identityPrefix, tokenFile, caBundle });
+  terminal.err.write(`\nCopy ${tokenFile} and core's CA, as ${caBundle}, to the host. Run there:\n\n`);
+  if (options.output === "table") terminal.out.write(`${command}\n`);
+  else
+    await printRecord(terminal, {
+      format: options.output,
+      record: { policy_id: policy.id, token_file: tokenFile, command },
+    });
+  terminal.err.write(`\nThen svc-collector run. The host appears at ${url}/fleet\n`);
+  return undefined;
+};
+
+/** What to do about a step that only the configuration can take. The others are taken here. */
+const remedies: Partial<Record<GetSetupResponse["steps"][number]["step"], string>> = {
+  directory: "see svc-admin directory status and docs/directory.md",
+  signer: "set SVC_ENROLLMENT_CA_CERT_FILE and SVC_ENROLLMENT_CA_KEY_FILE of core, or a signer's command",
+  ingest: "set SVC_INGEST_GRPC_ADDR of core, and its certificate",
+};
+
+/** Web and core answer alike, without credentials. */
+const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<void> => {
+  const fail = (message: string, cause?: unknown) => new CommandFailure(exitCodes.unreachable, message, { cause });
+  const response = await fetch(`${url}/readyz`, { redirect: "error", signal }).catch((cause) => {
+    throw fail(`${url} does not answer: is web running, and its certificate trusted (NODE_EXTRA_CA_CERTS)?`, cause);
+  });
+  const body = (await response.json().catch(() => null)) as { checks?: { name: string; status: string }[] } | null;
+  const checks = body?.checks;
+  if (!Array.isArray(checks)) throw fail(`${url} is no fleet: /readyz answers ${response.status}`);
+  const failing = checks.filter(({ status }) => status === "not_ready").map(({ name }) => name);
+  if (!response.ok) throw fail(`${url} is not ready: ${failing.join(", ")}; its log has the reason`);
+};
+
+/** Signs in where nobody is, if somebody can. */
+const signIn = async (terminal: Terminal, options: GlobalOptions & { device?: boolean }): Promise<FleetClient> => {
+  try {
+    return connect(terminal, options);
+  } catch (error) {
+    const isSignedOut = error instanceof CommandFailure && error.exitCode === exitCodes.notSignedIn;
+    if (!isSignedOut || terminal.env.SVC_ADMIN_TOKEN_FILE || !(terminal.isInteractive || options.device)) throw error;
+    await login(terminal, options);
+    return connect(terminal, options);
+  }
+};
+
+const askFor =
+  (terminal: Terminal, { yes }: { yes: boolean }) =>
+  async (what: string, option: string): Promise<string> => {
+    const answer = terminal.isInteractive && !yes ? (await terminal.ask(`The ${what}: `)).trim() : "";
+    if (answer === "") throw new CommandFailure(exitCodes.usage, `name the ${what}: ${option}`);
+    return answer;
+  };
+
+type Policy = NonNullable<GetSetupResponse["policy"]>;
+
+const createPolicy = async (
+  terminal: Terminal,
+  client: FleetClient,
+  options: GlobalOptions & InitOptions & { url: string },
+): Promise<Policy> => {
+  const { policyName: name, prefix = `spiffe://${new URL(options.url).hostname}/host/` } = options;
+  await confirm(terminal, options, `No enrollment policy exists. Create ${name}, for identities ${prefix}<device id>.`);
+  const { data } = await createEnrollmentPolicy<true>({ client, body: { name, allowed_identity_prefixes: [prefix] } });
+  return { id: data.id, name: data.name, identity_prefix: prefix };
+};
+
+/** Whether a file holds a token that can still enroll under the policy; only its SHA-256 is sent. Throws for a file of something else. */
+const isActiveToken = async (client: FleetClient, policyId: string, path: string): Promise<boolean> => {
+  if (!existsSync(path)) return false;
+  const token = readTokenFile(path);
+  if (token !== "" && !/^svcbt_\w+$/.test(token))
+    throw new CommandFailure(
+      exitCodes.usage,
+      `${path} holds something other than a bootstrap token: name another --token-file`,
+    );
+  if (token === "") return false;
+  const body = {
+    device_id: "any",
+    address: "127.0.0.1",
+    platform: "linux/amd64",
+    token_sha256: await tokenDigest(token),
+  };
+  const { data } = await simulateEnrollment<true>({ client, path: { id: policyId }, body });
+  const decides = ["token_known", "token_active", "token_uses"];
+  return data.checks.every(({ rule, outcome }) => !decides.includes(rule) || outcome === "passed");
+};
+
+const createToken = async (client: FleetClient, id: string, { tokenFile, uses }: InitOptions): Promise<void> => {
+  // Before the token exists: a token without a place is lost.
+  writeTokenFile(tokenFile, "");
+  const { data } = await createBootstrapToken<true>({ client, path: { id }, body: { max_uses: uses } });
+  writeTokenFile(tokenFile, `${data.token}\n`);
+};

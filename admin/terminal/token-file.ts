@@ -1,0 +1,25 @@
+import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { sha256 } from "../../kit/bytes.ts";
+import { CommandFailure, exitCodes } from "./exit-codes.ts";
+
+/** Writes a file that only the person may read. Throws where it cannot. */
+export const writeTokenFile = (path: string, content: string): void => {
+  try {
+    writeFileSync(path, content, { mode: 0o600 });
+    chmodSync(path, 0o600);
+  } catch (cause) {
+    throw new CommandFailure(exitCodes.usage, `${path} cannot be written`, { cause });
+  }
+};
+
+/** Reads a bootstrap token. Throws where the file cannot be read. */
+export const readTokenFile = (path: string): string => {
+  try {
+    return readFileSync(path, "utf8").trim();
+  } catch (cause) {
+    throw new CommandFailure(exitCodes.usage, `${path} cannot be read`, { cause });
+  }
+};
+
+/** Returns the hexadecimal SHA-256 by which core knows a token, so that the token itself stays on this machine. */
+export const tokenDigest = async (token: string): Promise<string> => (await sha256(token)).toHex();

@@ -1,0 +1,46 @@
+import type { Setup, SetupStep } from "../../../proto/operator/setup.ts";
+import type { Core } from "../../core.ts";
+import { countPeople, findDirectorySync } from "../../store/directory.ts";
+import { countEnrollment } from "../../store/enrollment-report.ts";
+import { countCollectors } from "../../store/identities.ts";
+import { findOldestActivePolicy } from "../../store/policies.ts";
+
+/** Returns which steps of a new deployment are done, and what fills in the command of its first host. */
+export const readSetup = async ({
+  db,
+  clock,
+  config,
+  signer,
+}: Pick<Core, "db" | "clock" | "config" | "signer">): Promise<Setup> => {
+  const [sync, people, enrollment, policy, hosts] = await Promise.all([
+    findDirectorySync(db),
+    countPeople(db),
+    countEnrollment(db, new Date(clock.now())),
+    findOldestActivePolicy(db),
+    countCollectors(db),
+  ]);
+  const step = (name: SetupStep, done: boolean, detail: string) => ({ step: name, done, detail });
+  const { admin } = people.scopes;
+  const fault = signer === null ? "no enrollment signer is configured" : signer.faultAt(clock.now());
+  const noSync = sync?.reasonCode ? `the last sync failed: ${sync.reasonCode}` : "the directory has not been read yet";
+  const { advertised, ingest } = config;
+  return {
+    steps: [
+      step("directory", admin > 0, sync?.syncedAt ? `${admin} of ${people.people.active} people are admins` : noSync),
+      step("signer", fault === undefined, fault ?? "certificates can be issued"),
+      step(
+        "ingest",
+        ingest !== null,
+        ingest === null ? "no ingest listener is configured" : `hosts forward to port ${ingest.port}`,
+      ),
+      step("policy", policy !== undefined, `${enrollment.policies.active} active enrollment policies`),
+      step("token", enrollment.tokens.active > 0, `${enrollment.tokens.active} active bootstrap tokens`),
+      step("host", hosts > 0, `${hosts} enrolled hosts`),
+    ],
+    core_url: advertised.coreUrl,
+    ingest_address: advertised.ingestAddress,
+    policy: policy
+      ? { id: policy.id, name: policy.name, identity_prefix: policy.allowedIdentityPrefixes[0] ?? "" }
+      : null,
+  };
+};
