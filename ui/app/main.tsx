@@ -7,11 +7,13 @@ import { PageContextProvider } from "./session/page-context.tsx";
 import { auditRoute, lazyAuditRoute, lazyRoute } from "./shell/audit-route.tsx";
 import { NoSuchPage, Shell } from "./shell/shell.tsx";
 
-/** The report takes longer than the session, which decides what is shown: both are requested at once. */
-const pathsAhead = (): string[] =>
-  location.pathname === "/fleet" && linkFaults(location.search).length === 0
+/** The report takes longer than the session, which decides what is shown: both are requested at once, before anything is drawn. */
+const pathsAhead = (): string[] => [
+  "/api/session",
+  ...(location.pathname === "/fleet" && linkFaults(location.search).length === 0
     ? [reportPath(parseView(location.search))]
-    : [];
+    : []),
+];
 
 // Created once: a component made inside the JSX would be another one at each access.
 const HomeRoute = lazyRoute(async () => (await import("./home/home-page.tsx")).HomePage);

@@ -144,12 +144,24 @@ const readProblem = async (response: Response): Promise<ApiProblem> => {
   return new ApiProblem({ code, status, message: detail ?? title, requestId });
 };
 
+/** Returns a response whose JSON is being read already, so that a reader that is late does not wait for the body. */
+const readAhead = async (answer: Promise<Response>): Promise<Response> => {
+  const response = await answer;
+  const body: Promise<unknown> = response.json();
+  // The caller receives the failure.
+  body.catch(() => undefined);
+  response.json = () => body;
+  return response;
+};
+
 /**
  * Returns a `fetch` that has already requested `paths`, and gives each answer to the first call for its path. Such a call cannot be
  * aborted.
  */
 export const fetchAhead = (fetch: typeof globalThis.fetch, paths: readonly string[]): typeof globalThis.fetch => {
-  const begun = new Map(paths.map((path) => [path, fetch(path, { headers: { Accept: "application/json" } })]));
+  const begun = new Map(
+    paths.map((path) => [path, readAhead(fetch(path, { headers: { Accept: "application/json" } }))]),
+  );
   // The caller of each path receives the failure.
   for (const answer of begun.values()) answer.catch(() => undefined);
   return (input, init) => {

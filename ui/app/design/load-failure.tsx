@@ -1,4 +1,4 @@
-import { type JSX, Show } from "solid-js";
+import { ErrorBoundary, type JSX, Show, Suspense } from "solid-js";
 import type { ApiProblem } from "../api/api-client.ts";
 import { Icon } from "./icon.tsx";
 
@@ -38,4 +38,11 @@ export const PartFailed = (props: { what: string }) => (
       Reload
     </button>
   </div>
+);
+
+/** Shows a part whose script is loaded on demand: nothing until it is there, and what failed if it cannot be loaded. */
+export const LazyPart = (props: { what: string; children: JSX.Element }) => (
+  <ErrorBoundary fallback={<PartFailed what={props.what} />}>
+    <Suspense>{props.children}</Suspense>
+  </ErrorBoundary>
 );

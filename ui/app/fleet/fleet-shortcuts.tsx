@@ -1,6 +1,6 @@
-import { createSignal, createUniqueId, ErrorBoundary, For, lazy, Show, Suspense } from "solid-js";
+import { createSignal, createUniqueId, For, lazy, Show } from "solid-js";
 import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
-import { PartFailed } from "../design/load-failure.tsx";
+import { LazyPart } from "../design/load-failure.tsx";
 
 const QueryReference = lazy(async () => ({
   default: (await import("./query-language/query-reference.tsx")).QueryReference,
@@ -109,11 +109,9 @@ export const ShortcutHelp = (props: {
           Use single-key shortcuts
         </label>
         <Show when={opened()}>
-          <ErrorBoundary fallback={<PartFailed what="The query language" />}>
-            <Suspense>
-              <QueryReference />
-            </Suspense>
-          </ErrorBoundary>
+          <LazyPart what="The query language">
+            <QueryReference />
+          </LazyPart>
         </Show>
         <form method="dialog">
           <button class="button" type="submit">

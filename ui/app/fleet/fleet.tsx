@@ -1,5 +1,5 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import { createMemo, createSignal, ErrorBoundary, lazy, Match, Show, Suspense, Switch } from "solid-js";
+import { createMemo, createSignal, lazy, Match, Show, Switch } from "solid-js";
 import { FleetFacets } from "../../../proto/fleet-health/facets.ts";
 import { narrowFilter } from "../../../proto/fleet-health/narrow-filter.ts";
 import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
@@ -7,7 +7,7 @@ import { createReport } from "../api/create-report.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
 import { Freshness } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
-import { PartFailed } from "../design/load-failure.tsx";
+import { LazyPart } from "../design/load-failure.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
@@ -220,19 +220,17 @@ export const Fleet = () => {
           <Show when={(answer()?.items.length ?? 0) > 20}>{pager("Pages of the table, below")}</Show>
         </Match>
       </Switch>
-      <ErrorBoundary fallback={<PartFailed what="The details" />}>
-        <Suspense>
-          <Show when={hasDrawer()}>
-            <RowDrawer
-              id={view().rowId}
-              api={api}
-              paused={paused()}
-              onClose={closeDrawer}
-              returnFocus={() => rowLink(lastRowId())}
-            />
-          </Show>
-        </Suspense>
-      </ErrorBoundary>
+      <LazyPart what="The details">
+        <Show when={hasDrawer()}>
+          <RowDrawer
+            id={view().rowId}
+            api={api}
+            paused={paused()}
+            onClose={closeDrawer}
+            returnFocus={() => rowLink(lastRowId())}
+          />
+        </Show>
+      </LazyPart>
     </div>
   );
 };

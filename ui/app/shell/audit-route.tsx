@@ -1,6 +1,6 @@
-import { type Component, ErrorBoundary, lazy, Suspense } from "solid-js";
+import { type Component, lazy } from "solid-js";
 import { Dynamic } from "solid-js/web";
-import { PartFailed } from "../design/load-failure.tsx";
+import { LazyPart } from "../design/load-failure.tsx";
 import { RequiresScope } from "../session/session-gate.tsx";
 import { createPageTitle } from "./page-title.ts";
 
@@ -22,11 +22,9 @@ export const auditRoute = (title: string, Page: Component): Component => {
 
 /** Shows a page once its script is there, or that it cannot be loaded. */
 const LoadedPage = (props: { page: Component }) => (
-  <ErrorBoundary fallback={<PartFailed what="The page" />}>
-    <Suspense>
-      <Dynamic component={props.page} />
-    </Suspense>
-  </ErrorBoundary>
+  <LazyPart what="The page">
+    <Dynamic component={props.page} />
+  </LazyPart>
 );
 
 /** Returns the component of a route for everyone, with a page that is loaded on demand. */

@@ -1,7 +1,8 @@
-import { createMemo, createSignal, createUniqueId, Index, type JSX, Show } from "solid-js";
+import { createEffect, createMemo, createSignal, createUniqueId, Index, type JSX, on, onCleanup, Show } from "solid-js";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { readStoredText, storeText } from "../../browser/stored-text.ts";
+import { whenIdle } from "../../browser/when-idle.ts";
 import { formatCount } from "../../format/format.ts";
 import { ColumnChart, VersionChart } from "./bar-charts.tsx";
 import { type Bar, barBase } from "./bars.ts";
@@ -43,17 +44,48 @@ export const FleetCharts = (props: ChartsProps) => {
   );
 };
 
+/** The parts that are drawn one after the other. */
+const parts = ["heartbeats", "expiry", "versions", "tables"] as const;
+
+/** Returns which parts are drawn: from the first facets on, one more each time the browser is idle, so that none delays an input. */
+const createTurns = (isReady: () => boolean): ((part: (typeof parts)[number]) => boolean) => {
+  const [drawn, setDrawn] = createSignal(0);
+  let cancel: () => void = () => {};
+  const next = () => {
+    if (drawn() === parts.length) return;
+    cancel = whenIdle(() => {
+      setDrawn(drawn() + 1);
+      next();
+    });
+  };
+  createEffect(on(isReady, (ready) => ready && drawn() === 0 && next()));
+  onCleanup(() => cancel());
+  return (part) => parts.indexOf(part) < drawn();
+};
+
 const Charts = (props: ChartsProps) => {
-  const heartbeats = createMemo(() => props.facets && layOutHeartbeats(props.facets));
-  const expiry = createMemo(() => props.facets && layOutExpiry(props.facets, props.renewalSeconds));
-  const versions = createMemo(() => props.facets && layOutVersions(props.facets));
+  const isDrawn = createTurns(createMemo(() => props.facets !== undefined));
+  const facetsOf = (part: (typeof parts)[number]) => (isDrawn(part) ? props.facets : undefined);
+  const laidOut = <Layout,>(part: (typeof parts)[number], layOut: (facets: FleetFacets) => Layout) =>
+    createMemo(() => {
+      const facets = facetsOf(part);
+      return facets && layOut(facets);
+    });
+  const heartbeats = laidOut("heartbeats", layOutHeartbeats);
+  const expiry = laidOut("expiry", (facets) => layOutExpiry(facets, props.renewalSeconds));
+  const versions = laidOut("versions", layOutVersions);
   const supportedFrom = () => {
     const min = props.facets?.thresholds.min_version;
     return min ? `supported from ${min}` : undefined;
   };
   return (
     <div class="charts-row" data-failed={props.failed ? "" : undefined}>
-      <Figure title="Last heartbeat" note={heartbeats()?.threshold.label} bars={heartbeats()?.bars}>
+      <Figure
+        title="Last heartbeat"
+        note={heartbeats()?.threshold.label}
+        bars={heartbeats()?.bars}
+        table={isDrawn("tables")}
+      >
         <Show when={heartbeats()}>
           {(chart) => (
             <ColumnChart title="Last heartbeat" bars={chart().bars} ticks={chart().ticks} hrefOf={props.hrefOf}>
@@ -74,6 +106,7 @@ const Charts = (props: ChartsProps) => {
         shaded
         dense
         bars={expiry()?.bars}
+        table={isDrawn("tables")}
       >
         <Show when={expiry()}>
           {(chart) => (
@@ -87,7 +120,7 @@ const Charts = (props: ChartsProps) => {
           )}
         </Show>
       </Figure>
-      <Figure title="Versions" note={supportedFrom()} bars={versions()}>
+      <Figure title="Versions" note={supportedFrom()} bars={versions()} table={isDrawn("tables")}>
         <Show when={versions()}>{(rows) => <VersionChart title="Versions" rows={rows()} hrefOf={props.hrefOf} />}</Show>
       </Figure>
     </div>
@@ -103,6 +136,8 @@ const Figure = (props: {
   /** Its columns need a width of their own, and scroll where there is less. */
   dense?: boolean;
   bars: readonly Bar[] | undefined;
+  /** Its table is there. */
+  table: boolean;
   children: JSX.Element;
 }) => {
   const id = createUniqueId();
@@ -126,7 +161,7 @@ const Figure = (props: {
           <p class="chart-none">No collectors</p>
         </Show>
       </div>
-      <Show when={!isEmpty() && props.bars}>
+      <Show when={props.table && !isEmpty() && props.bars}>
         {(bars) => (
           <table class="visually-hidden">
             <caption>{props.title}</caption>

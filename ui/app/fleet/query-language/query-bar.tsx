@@ -6,7 +6,7 @@ import { keepText, readKeptText } from "../../browser/kept-text.ts";
 import { Icon } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
-import { type FleetValues, type Suggestion, suggest, takeSuggestion } from "./suggest.ts";
+import type { FleetValues, Suggestion } from "./suggest.ts";
 
 /**
  * The filter as an editable query with suggestions, and as removable pills. A query applies with Enter, with a suggestion that
@@ -51,8 +51,14 @@ export const QueryBar = (props: {
 
   createEffect(() => keepText("query", applied(), pending() ? query() : ""));
 
-  const suggestions = createMemo(() =>
-    open() ? suggest(query(), cursor(), props.values) : { from: 0, to: 0, items: [] },
+  // Loaded with the first use; without it, a query still applies.
+  const [suggesting, setSuggesting] = createSignal<typeof import("./suggest.ts")>();
+  createEffect(() => {
+    if (!open() || suggesting() !== undefined) return;
+    import("./suggest.ts").then(setSuggesting, () => undefined);
+  });
+  const suggestions = createMemo(
+    () => (open() && suggesting()?.suggest(query(), cursor(), props.values)) || { from: 0, to: 0, items: [] },
   );
   const pills = createMemo(() => pillsOf(props.filter, moment()));
   const shown = () => open() && suggestions().items.length > 0;
@@ -80,7 +86,8 @@ export const QueryBar = (props: {
     else props.onApply(filter);
   };
   const take = (suggestion: Suggestion) => {
-    const taken = takeSuggestion(query(), suggestions(), suggestion);
+    const taken = suggesting()?.takeSuggestion(query(), suggestions(), suggestion);
+    if (taken === undefined) return;
     edit(taken.query, taken.cursor);
     input.value = taken.query;
     input.setSelectionRange(taken.cursor, taken.cursor);

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import { fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { isFigureShown, stateRules, summaryFigures, toggleFigure, toggleState } from "./summary-view.ts";
+import { stateRules } from "./state-rules.ts";
+import { isFigureShown, summaryFigures, toggleFigure, toggleState } from "./summary-view.ts";
 
 const figureOf = (count: string) => {
   const figure = summaryFigures.find((each) => each.count === count);

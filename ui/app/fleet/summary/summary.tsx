@@ -1,18 +1,14 @@
-import { createMemo, For, type JSX, Show } from "solid-js";
+import { createMemo, createSignal, For, type JSX, lazy, Show } from "solid-js";
 import { changeFilter, type FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import type { FleetSummaryView, FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
 import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon, StateMark } from "../../design/icon.tsx";
+import { LazyPart } from "../../design/load-failure.tsx";
 import { formatCount } from "../../format/format.ts";
 import { type FleetView, viewPath, withFilter } from "../view/view-state.ts";
-import {
-  isFigureShown,
-  type SummaryFigure,
-  stateRules,
-  summaryFigures,
-  toggleFigure,
-  toggleState,
-} from "./summary-view.ts";
+import { isFigureShown, type SummaryFigure, summaryFigures, toggleFigure, toggleState } from "./summary-view.ts";
+
+const StateRuleList = lazy(async () => ({ default: (await import("./state-rule-list.tsx")).StateRuleList }));
 
 interface SummaryProps {
   /** Undefined while it loads. */
@@ -130,36 +126,35 @@ const Chip = (props: { href: string; chosen: boolean; count: number | undefined;
 );
 
 /** A button and its popover: the rule of each state in order of precedence, with the thresholds of the report. */
-export const StateLegend = (props: { thresholds: FleetThresholdsView | undefined }) => (
-  <>
-    <button
-      class="button button-plain button-icon"
-      type="button"
-      popovertarget="state-legend"
-      title="What the states mean"
-    >
-      <Icon name="info" />
-      <span class="visually-hidden">What the states mean</span>
-    </button>
-    <section id="state-legend" class="popover" popover="auto" aria-label="What the states mean" tabindex="0">
-      <p>A collector is in the first of these states that applies.</p>
-      <Show when={props.thresholds}>
-        {(thresholds) => (
-          <>
-            <ol class="rules">
-              <For each={fleetStates}>
-                {(state) => (
-                  <li>
-                    <StateMark state={state} />
-                    <p>{stateRules(thresholds())[state]}</p>
-                  </li>
-                )}
-              </For>
-            </ol>
-            <p>A collector sends a heartbeat every {thresholds().heartbeat_interval_seconds} s.</p>
-          </>
-        )}
-      </Show>
-    </section>
-  </>
-);
+export const StateLegend = (props: { thresholds: FleetThresholdsView | undefined }) => {
+  const [opened, setOpened] = createSignal(false);
+  return (
+    <>
+      <button
+        class="button button-plain button-icon"
+        type="button"
+        popovertarget="state-legend"
+        title="What the states mean"
+      >
+        <Icon name="info" />
+        <span class="visually-hidden">What the states mean</span>
+      </button>
+      <section
+        id="state-legend"
+        class="popover"
+        popover="auto"
+        aria-label="What the states mean"
+        tabindex="0"
+        onBeforeToggle={() => setOpened(true)}
+      >
+        <Show when={opened() && props.thresholds}>
+          {(thresholds) => (
+            <LazyPart what="What the states mean">
+              <StateRuleList thresholds={thresholds()} />
+            </LazyPart>
+          )}
+        </Show>
+      </section>
+    </>
+  );
+};

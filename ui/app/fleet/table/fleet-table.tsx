@@ -1,5 +1,5 @@
 import { useNavigate } from "@solidjs/router";
-import { createSelector, For, Show } from "solid-js";
+import { createSelector, createSignal, For, onCleanup, Show } from "solid-js";
 import type { FleetSort } from "../../../../proto/fleet-health/vocabulary.ts";
 import { createMedia } from "../../browser/create-media.ts";
 import { Icon, StateMark } from "../../design/icon.tsx";
@@ -11,6 +11,8 @@ import type { RowView } from "./row-view.ts";
 import { columns, type TablePreferences } from "./table-preferences.ts";
 
 const skeletonRows = Array.from({ length: 12 }, (_, index) => index);
+/** An answer that arrives before needs no skeleton, which takes as long to draw as its rows. */
+const skeletonAfterMs = 200;
 
 /**
  * The collectors of a page; a skeleton of the same dimensions while they load. Narrow screens scroll it in a region of its own, which
@@ -124,24 +126,31 @@ export const FleetTable = (props: {
   );
 };
 
-const Skeleton = (props: { columns: readonly { name: string }[] }) => (
-  <tbody class="skeleton" aria-hidden="true">
-    <For each={skeletonRows}>
-      {() => (
-        <tr>
-          <For each={props.columns}>
-            {({ name }) => (
-              <td class={`column-${name}`}>
-                <span class="skeleton-bar" />
-                <span class="skeleton-bar skeleton-second" />
-              </td>
-            )}
-          </For>
-        </tr>
-      )}
-    </For>
-  </tbody>
-);
+const Skeleton = (props: { columns: readonly { name: string }[] }) => {
+  const [shown, setShown] = createSignal(false);
+  const timer = setTimeout(() => setShown(true), skeletonAfterMs);
+  onCleanup(() => clearTimeout(timer));
+  return (
+    <Show when={shown()}>
+      <tbody class="skeleton" aria-hidden="true">
+        <For each={skeletonRows}>
+          {() => (
+            <tr>
+              <For each={props.columns}>
+                {({ name }) => (
+                  <td class={`column-${name}`}>
+                    <span class="skeleton-bar" />
+                    <span class="skeleton-bar skeleton-second" />
+                  </td>
+                )}
+              </For>
+            </tr>
+          )}
+        </For>
+      </tbody>
+    </Show>
+  );
+};
 
 /** Only a text that may not fit is cut: each clip costs when the browser draws two hundred rows. */
 const cut = (text: string, fits: number, name: string): string => (text.length > fits ? `${name} cut` : name);

@@ -1,13 +1,16 @@
-import { For, Show } from "solid-js";
+import { createSignal, For, lazy, Show } from "solid-js";
 import { exportFilters } from "../../../../proto/fleet-health/export-filters.ts";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import { type ExportKind, exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon } from "../../design/icon.tsx";
+import { LazyPart } from "../../design/load-failure.tsx";
 import { formatCount, formatCountOf } from "../../format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";
 import { exportPath, type FleetView, pageRows, viewPath, withFilter, withPage } from "../view/view-state.ts";
-import { columns, labelColumnsMax, type TablePreferences, toggleColumn, toggleLabel } from "./table-preferences.ts";
+import type { TablePreferences } from "./table-preferences.ts";
+
+const PreferenceFields = lazy(async () => ({ default: (await import("./preference-fields.tsx")).PreferenceFields }));
 
 /** The range of rows on this page, and links to the pages before and after. */
 export const Pager = (props: {
@@ -117,76 +120,28 @@ export const ExportMenu = (props: {
   );
 };
 
-/** The menu of the table preferences: density, columns, and a column for each label of the fleet. */
-export const PreferencesMenu = (props: {
+interface PreferencesProps {
   preferences: TablePreferences;
   /** The keys of the fleet's labels, the most frequent first. */
   labelKeys: readonly string[];
   onChange: (preferences: TablePreferences) => void;
-}) => (
-  <>
-    <button class="button" type="button" popovertarget="table-menu">
-      <Icon name="columns" /> View
-    </button>
-    <div id="table-menu" class="popover menu" popover="auto">
-      <fieldset>
-        <legend>Rows</legend>
-        <For each={["comfortable", "compact"] as const}>
-          {(density) => (
-            <label>
-              <input
-                type="radio"
-                name="density"
-                checked={props.preferences.density === density}
-                onChange={() => props.onChange({ ...props.preferences, density })}
-              />
-              {density === "comfortable" ? "Two lines" : "One line"}
-            </label>
-          )}
-        </For>
-      </fieldset>
-      <fieldset>
-        <legend>Columns</legend>
-        <For each={columns.filter(({ name }) => name !== "device")}>
-          {({ name, label }) => (
-            <label>
-              <input
-                type="checkbox"
-                checked={!props.preferences.hidden.includes(name)}
-                onChange={() => props.onChange(toggleColumn(props.preferences, name))}
-              />
-              {label}
-            </label>
-          )}
-        </For>
-      </fieldset>
-      <Show when={labelKeysOf(props).length > 0}>
-        <fieldset class="menu-labels">
-          <legend>
-            Labels{props.preferences.labels.length === labelColumnsMax ? `, at most ${labelColumnsMax}` : ""}
-          </legend>
-          <For each={labelKeysOf(props)}>
-            {(key) => (
-              <label>
-                <input
-                  type="checkbox"
-                  checked={props.preferences.labels.includes(key)}
-                  disabled={
-                    props.preferences.labels.length === labelColumnsMax && !props.preferences.labels.includes(key)
-                  }
-                  onChange={() => props.onChange(toggleLabel(props.preferences, key))}
-                />
-                {key}
-              </label>
-            )}
-          </For>
-        </fieldset>
-      </Show>
-    </div>
-  </>
-);
+}
 
-/** The keys to choose from: those of the fleet, and chosen ones that no host under the filters has. */
-const labelKeysOf = (props: { labelKeys: readonly string[]; preferences: TablePreferences }): string[] => [
-  ...new Set([...props.labelKeys, ...props.preferences.labels]),
-];
+/** The menu of the table preferences. */
+export const PreferencesMenu = (props: PreferencesProps) => {
+  const [opened, setOpened] = createSignal(false);
+  return (
+    <>
+      <button class="button" type="button" popovertarget="table-menu">
+        <Icon name="columns" /> View
+      </button>
+      <div id="table-menu" class="popover menu" popover="auto" onBeforeToggle={() => setOpened(true)}>
+        <Show when={opened()}>
+          <LazyPart what="The menu">
+            <PreferenceFields {...props} />
+          </LazyPart>
+        </Show>
+      </div>
+    </>
+  );
+};

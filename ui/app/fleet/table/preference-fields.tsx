@@ -1,0 +1,71 @@
+import { For, Show } from "solid-js";
+import { columns, labelColumnsMax, type TablePreferences, toggleColumn, toggleLabel } from "./table-preferences.ts";
+
+/** The fields of the table preferences: density, columns, and a column for each label of the fleet. */
+export const PreferenceFields = (props: {
+  preferences: TablePreferences;
+  /** The keys of the fleet's labels, the most frequent first. */
+  labelKeys: readonly string[];
+  onChange: (preferences: TablePreferences) => void;
+}) => (
+  <>
+    <fieldset>
+      <legend>Rows</legend>
+      <For each={["comfortable", "compact"] as const}>
+        {(density) => (
+          <label>
+            <input
+              type="radio"
+              name="density"
+              checked={props.preferences.density === density}
+              onChange={() => props.onChange({ ...props.preferences, density })}
+            />
+            {density === "comfortable" ? "Two lines" : "One line"}
+          </label>
+        )}
+      </For>
+    </fieldset>
+    <fieldset>
+      <legend>Columns</legend>
+      <For each={columns.filter(({ name }) => name !== "device")}>
+        {({ name, label }) => (
+          <label>
+            <input
+              type="checkbox"
+              checked={!props.preferences.hidden.includes(name)}
+              onChange={() => props.onChange(toggleColumn(props.preferences, name))}
+            />
+            {label}
+          </label>
+        )}
+      </For>
+    </fieldset>
+    <Show when={labelKeysOf(props).length > 0}>
+      <fieldset class="menu-labels">
+        <legend>
+          Labels{props.preferences.labels.length === labelColumnsMax ? `, at most ${labelColumnsMax}` : ""}
+        </legend>
+        <For each={labelKeysOf(props)}>
+          {(key) => (
+            <label>
+              <input
+                type="checkbox"
+                checked={props.preferences.labels.includes(key)}
+                disabled={
+                  props.preferences.labels.length === labelColumnsMax && !props.preferences.labels.includes(key)
+                }
+                onChange={() => props.onChange(toggleLabel(props.preferences, key))}
+              />
+              {key}
+            </label>
+          )}
+        </For>
+      </fieldset>
+    </Show>
+  </>
+);
+
+/** The keys to choose from: those of the fleet, and chosen ones that no host under the filters has. */
+const labelKeysOf = (props: { labelKeys: readonly string[]; preferences: TablePreferences }): string[] => [
+  ...new Set([...props.labelKeys, ...props.preferences.labels]),
+];
