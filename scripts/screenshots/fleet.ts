@@ -1,6 +1,7 @@
-import { eq } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { directorySync } from "../../drizzle/schema/operator.ts";
+import { insertAuditEvents } from "../../functions/store/audit.ts";
 import { type ModelDatabase, playHistories } from "../fleet-sim/model/predict-health.ts";
 import { stepsOf } from "../fleet-sim/scenario/host-steps.ts";
 import { createHosts } from "../fleet-sim/scenario/hosts.ts";
@@ -29,6 +30,8 @@ export const pictureFleet = async (database: ModelDatabase, count: number): Prom
     steps: withoutOverwritten([...historyOf(plan, stepsOf(plan, host))]),
   }));
   await playHistories(database, plan, histories);
+  await recordEnrollments(db);
+  await countVolume(db, plan.endsAt);
   const syncedAt = new Date(plan.endsAt - 240_000);
   const sync = { syncs: 1, finishedAt: syncedAt, outcome: "synced" as const, syncedAt, failures: 0 };
   await db.insert(directorySync).values({ ...sync, missingGroups: [] });
@@ -38,4 +41,61 @@ export const pictureFleet = async (database: ModelDatabase, count: number): Prom
     .where(eq(collectorIdentity.identity, shown?.identity ?? ""));
   if (rows[0] === undefined) throw new Error("no host has a broken config that was assigned");
   return { now: plan.endsAt, identityId: rows[0].id };
+};
+
+/** Writes what core records of an enrollment besides its rows: the audit event, and the counts of policy and token. */
+const recordEnrollments = async (db: ModelDatabase["db"]): Promise<void> => {
+  const hosts = await db.select().from(collectorIdentity);
+  await insertAuditEvents(
+    db,
+    hosts.map(({ id, identity, enrolledAt, policyId, tokenId }, index) => ({
+      // Ids rise with time, as core's do.
+      id: eventIdAt(enrolledAt.getTime(), index),
+      occurredAt: enrolledAt,
+      actorType: "collector" as const,
+      actorId: id,
+      actorDisplay: identity,
+      action: "collector.enroll",
+      targetType: "collector_identity",
+      targetId: id,
+      outcome: "success" as const,
+      reasonCode: null,
+      reason: null,
+      remoteAddr: `10.20.${index >> 8}.${index & 255}`,
+      requestId: null,
+      details: { policy_id: policyId, token_id: tokenId, reenrolled: false },
+    })),
+  );
+  await db.execute(sql`update enrollment_policy p set enrollment_count =
+    (select count(*) from collector_identity i where i.policy_id = p.id)`);
+  await db.execute(sql`update bootstrap_token t set use_count = used.uses, last_used_at = used.at, last_used_address = '10.20.0.7'
+    from (select token_id, count(*) as uses, max(enrolled_at) as at from collector_identity group by token_id) used
+    where used.token_id = t.id`);
+};
+
+const eventIdAt = (at: number, index: number): string => {
+  const time = at.toString(16).padStart(12, "0");
+  return `${time.slice(0, 8)}-${time.slice(8)}-7000-8000-${index.toString(16).padStart(12, "0")}`;
+};
+
+/**
+ * Counts envelopes for each host from its enrollment, two days ago at most, to the hour of its last one: more by day than at night. The
+ * model's frames have no envelopes.
+ */
+const countVolume = async (db: ModelDatabase["db"], now: number): Promise<void> => {
+  const at = sql`${new Date(now).toISOString()}::timestamptz`;
+  await db.execute(sql`
+    insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
+    select host_id, kind, hour, envelopes, envelopes * bytes
+    from (
+      select h.host_id, kind, bytes, hour, (share * (30 + ascii(right(h.host_id, 1)) % 7) *
+        (1.2 + sin((extract(hour from hour at time zone 'UTC') - 8) / 24 * 2 * pi()) + (n * 7 % 5) / 10.0))::bigint as envelopes
+      from ingest_host h
+      join collector_identity i on i.identity = h.host_id
+      cross join generate_series(0, 47) n
+      cross join lateral (select date_trunc('hour', ${at} - interval '1 second') - make_interval(hours => n) as hour) each
+      cross join (values ('otel_span', 90, 610), ('otel_log', 20, 340), ('otel_metric', 6, 480)) kinds (kind, share, bytes)
+      where hour >= date_trunc('hour', i.enrolled_at) and hour <= h.last_envelope_at
+    ) counted
+    where envelopes > 0`);
 };

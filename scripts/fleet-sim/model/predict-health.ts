@@ -12,7 +12,7 @@ import { openApp } from "../../lab/in-process-core.ts";
 import { mintBridgeToken, people, seedPeople } from "../../lab/people.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type FleetHealth, readHealth } from "../health/read-health.ts";
-import type { Plan } from "../scenario/plan.ts";
+import type { Plan, PlannedConfig } from "../scenario/plan.ts";
 import type { HostHistory } from "../scenario/steps.ts";
 import { applyStep, modelOrigin } from "./apply-step.ts";
 import { createModelCores, enrollHosts, type Grants, type ModelCore } from "./model-host.ts";
@@ -61,9 +61,10 @@ export const playHistories = async (
   const coreAt = createModelCores(db, plan);
   const core = coreAt(plan.startsAt - plan.past);
   const grants = { usual: await createGrant(core, plan, "usual"), short: await createGrant(core, plan, "short") };
-  const { name, yaml } = plan.configs.current;
-  const draft = { name, config: await checkConfig(yaml) };
-  const { id: configId } = await publishConfig(core, people.admin, draft, modelOrigin);
+  const publish = async (on: ModelCore, { name, yaml }: PlannedConfig) =>
+    publishConfig(on, people.admin, { name, config: await checkConfig(yaml) }, modelOrigin);
+  await publish(core, plan.configs.previous);
+  const { id: configId } = await publish(coreAt(plan.startsAt), plan.configs.current);
   const client = await openCommitClient(url);
   let lastCommit: Promise<unknown> = Promise.resolve();
   /** A frame whose envelopes were all discarded counts as forwarded, and stores nothing. The client commits one at a time. */

@@ -41,7 +41,8 @@ const heartbeatsOf = function* (plan: Plan, host: Host, timeline: Timeline): Gen
 const forwardsOf = function* (plan: Plan, host: Host, timeline: Timeline): Generator<Step> {
   const random = createRandom(plan.seed, "forwards", host.index);
   const period = Math.max(plan.beat, Math.floor((plan.endsAt - plan.startsAt) / 4));
-  const tail = random.between(0, Math.floor(period / 2));
+  // A host forwards until its span ends, as its heartbeats report.
+  const tail = random.between(0, Math.min(Math.floor(period / 2), plan.beat));
   for (const span of timeline.forwards)
     for (const at of timesIn(plan, span, { period, tail, random }))
       yield { at, kind: "forward", certificate: certificateAt(timeline, at) };

@@ -248,15 +248,18 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
       : { config: { ...config, valid: false, errors: ["line 12, column 3: is not valid YAML"], running: null } },
   ),
 
-  queue_growing: reporting((status, now, { at }) => {
-    const from = at(0.3);
-    if (now < from) return {};
-    const part = Math.min(1, (now - from) / (at(0.6) - from));
-    return {
-      connected: false,
-      lastError: "unavailable: connect ETIMEDOUT",
-      queue: { ...status.queue, ...queueAt(0.93 * part, Math.floor((now - from) / 1000)) },
-    };
+  queue_growing: (context) => ({
+    ...reporting((status, now, { at }) => {
+      const from = at(0.3);
+      if (now < from) return {};
+      const part = Math.min(1, (now - from) / (at(0.6) - from));
+      return {
+        connected: false,
+        lastError: "unavailable: connect ETIMEDOUT",
+        queue: { ...status.queue, ...queueAt(0.93 * part, Math.floor((now - from) / 1000)) },
+      };
+    })(context),
+    forwards: context.steady.forwards.map(({ from }) => ({ from, to: context.at(0.3) })),
   }),
 
   queue_dropping: reporting((status, now, { at }) => ({

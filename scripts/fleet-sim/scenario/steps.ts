@@ -60,6 +60,9 @@ const queueBytesMax = 104_857_600;
 const atRiskBytes = Math.floor(queueBytesMax * 0.8);
 const atRiskSeconds = 86_400;
 
+const isAtRisk = ({ bytes, oldestSeconds }: HostStatus["queue"]): boolean =>
+  bytes >= atRiskBytes || (oldestSeconds ?? 0) >= atRiskSeconds;
+
 const timestamp = (at: number | null): string | null => (at === null ? null : new Date(at).toISOString());
 
 /** Composes the heartbeat that reports a status, without `sent_at` and proof. */
@@ -87,7 +90,7 @@ export const composeReport = (host: Host, at: number, { queue, config, ...status
     dropped_records_total: queue.dropped,
     dead_letters: 0,
     forks_total: 0,
-    at_risk: queue.bytes >= atRiskBytes || (queue.oldestSeconds ?? 0) >= atRiskSeconds,
+    at_risk: isAtRisk(queue),
   },
   forwarder: {
     connected: status.connected,
@@ -117,12 +120,25 @@ export const historyOf = function* (plan: Pick<Plan, "endsAt">, steps: Iterable<
   }
 };
 
+/** What a heartbeat reports of which core keeps the time of its last change. */
+const reportedSince = ({ connected, config, renewal, queue }: HostStatus): string =>
+  JSON.stringify([connected, config, renewal.status, isAtRisk(queue), queue.dropped > 0]);
+
 /**
- * Drops the steps whose effects later ones overwrite. Core keeps a host's newest heartbeat, some fields of the one before it, and
- * the newest time of forwarding. Of each certificate two heartbeats and one frame are kept, because they mark it as used.
+ * Drops the steps whose effects later ones overwrite. Core keeps a host's newest heartbeat, some fields of the one before it, since when
+ * it reports some of them, and the newest time of forwarding. Of each certificate two heartbeats and one frame are kept, because they
+ * mark it as used.
  */
 export const withoutOverwritten = (steps: readonly Step[]): Step[] => {
   const newer = new Map<string, number>();
+  const changes = new Set<Step>();
+  let reported = "";
+  for (const step of steps) {
+    if (step.kind !== "heartbeat" || step.expected !== "accepted") continue;
+    const next = reportedSince(step.status);
+    if (next !== reported) changes.add(step);
+    reported = next;
+  }
   return steps
     .toReversed()
     .filter((step) => {
@@ -131,7 +147,7 @@ export const withoutOverwritten = (steps: readonly Step[]): Step[] => {
       const key = `${step.kind} ${step.certificate}`;
       const count = newer.get(key) ?? 0;
       newer.set(key, count + 1);
-      return count < kept;
+      return count < kept || changes.has(step);
     })
     .reverse();
 };

@@ -96,14 +96,22 @@ describe("fetching ahead", () => {
     const ahead = fetchAhead(
       async (input) => {
         requested.push(String(input));
-        return new Response(String(requested.length));
+        return Response.json(requested.length);
       },
       ["/report"],
     );
     expect(requested).toEqual(["/report"]);
-    const texts = [];
-    for (const path of ["/session", "/report", "/report"]) texts.push(await (await ahead(path)).text());
-    expect(texts).toEqual(["2", "1", "3"]);
+    const bodies = [];
+    for (const path of ["/session", "/report", "/report"]) bodies.push(await (await ahead(path)).json());
+    expect(bodies).toEqual([2, 1, 3]);
+  });
+
+  it("reads the body before the first call, whose reader finds it or why it is not JSON", async () => {
+    const answers = [Response.json("early"), new Response("<html>")];
+    const ahead = fetchAhead(async () => answers.shift() ?? Response.error(), ["/report", "/broken"]);
+    const [report, broken] = [await ahead("/report"), await ahead("/broken")];
+    expect([report.bodyUsed, await report.json()]).toEqual([true, "early"]);
+    await expect(broken.json()).rejects.toThrow(SyntaxError);
   });
 
   it("rejects the first call with an early failure, and leaves no rejection unhandled", async () => {
