@@ -19,6 +19,7 @@ import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
+import { runRollouts } from "./jobs/run-rollouts.ts";
 import { createDatabaseServers, type DatabaseServers } from "./node/database-servers.ts";
 import { followFiles, watchFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
@@ -125,6 +126,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     jobs = Promise.all([
       runAuditJobs(jobCore, stop.signal),
       runLabelJob(jobCore, stop.signal),
+      runRollouts(jobCore, stop.signal),
       watchFiles(core, files, stop.signal),
       runEvery(
         { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },

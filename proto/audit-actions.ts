@@ -25,6 +25,7 @@ export const auditActions = [
   "rollout.resume",
   "rollout.abort",
   "rollout.roll_back",
+  "rollout.rolled_back",
   "rollout.complete",
   "rollout.export",
   "enrollment.export",

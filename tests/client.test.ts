@@ -137,6 +137,12 @@ const rollOut = async (configId: string) => {
   expect((await fleet.listRollouts<true>({ client, query: { config_id: configId } })).data.items).toHaveLength(1);
   expect((await fleet.getRollout<true>(onRollout)).data.targets).toBe(1);
   expect((await fleet.listRolloutTargets<true>(onRollout)).data.items).toHaveLength(1);
+  expect((await fleet.pauseRollout<true>({ ...onRollout, body: { reason: "lunch" } })).data.state).toBe("paused");
+  expect((await fleet.resumeRollout<true>(onRollout)).data.reason).toBeNull();
+  expect((await fleet.abortRollout<true>(onRollout)).data.state).toBe("aborted");
+  const path = { id: (await fleet.createRollout<true>({ client, body })).data.id };
+  const rolledBack = await fleet.rollBackRollout<true>({ client, path, body: { reason: "enough" } });
+  expect(rolledBack.data.reason).toEqual({ code: "operator", detail: "enough" });
 };
 
 describe("the generated client", () => {

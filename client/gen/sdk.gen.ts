@@ -3,7 +3,7 @@
 
 
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateAuthorizationData, CreateAuthorizationErrors, CreateAuthorizationResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateDeviceAuthorizationData, CreateDeviceAuthorizationErrors, CreateDeviceAuthorizationResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, CreateRolloutData, CreateRolloutErrors, CreateRolloutResponses, CreateSessionTokenData, CreateSessionTokenErrors, CreateSessionTokenResponses, DecideDeviceAuthorizationData, DecideDeviceAuthorizationErrors, DecideDeviceAuthorizationResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExchangeTokenData, ExchangeTokenErrors, ExchangeTokenResponses, ExportAuditEventLinesData, ExportAuditEventLinesErrors, ExportAuditEventLinesResponses, ExportAuditEventsData, ExportAuditEventsErrors, ExportAuditEventsResponses, ExportBootstrapTokensData, ExportBootstrapTokensErrors, ExportBootstrapTokensResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportEnrollmentPoliciesData, ExportEnrollmentPoliciesErrors, ExportEnrollmentPoliciesResponses, ExportEnrollmentRefusalsData, ExportEnrollmentRefusalsErrors, ExportEnrollmentRefusalsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetAuditChainData, GetAuditChainErrors, GetAuditChainResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetDeviceAuthorizationData, GetDeviceAuthorizationErrors, GetDeviceAuthorizationResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, GetFleetVolumeData, GetFleetVolumeErrors, GetFleetVolumeResponses, GetRolloutData, GetRolloutErrors, GetRolloutResponses, GetSetupData, GetSetupErrors, GetSetupResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAllBootstrapTokensData, ListAllBootstrapTokensErrors, ListAllBootstrapTokensResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListOperatorSessionsData, ListOperatorSessionsErrors, ListOperatorSessionsResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListRolloutsData, ListRolloutsErrors, ListRolloutsResponses, ListRolloutTargetsData, ListRolloutTargetsErrors, ListRolloutTargetsResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RefuseAuthorizationData, RefuseAuthorizationErrors, RefuseAuthorizationResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportEnrollmentData, ReportEnrollmentErrors, ReportEnrollmentResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RevokeOperatorSessionData, RevokeOperatorSessionErrors, RevokeOperatorSessionResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, SimulateEnrollmentData, SimulateEnrollmentErrors, SimulateEnrollmentResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
+import type { AbortRolloutData, AbortRolloutErrors, AbortRolloutResponses, AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateAuthorizationData, CreateAuthorizationErrors, CreateAuthorizationResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateDeviceAuthorizationData, CreateDeviceAuthorizationErrors, CreateDeviceAuthorizationResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, CreateRolloutData, CreateRolloutErrors, CreateRolloutResponses, CreateSessionTokenData, CreateSessionTokenErrors, CreateSessionTokenResponses, DecideDeviceAuthorizationData, DecideDeviceAuthorizationErrors, DecideDeviceAuthorizationResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExchangeTokenData, ExchangeTokenErrors, ExchangeTokenResponses, ExportAuditEventLinesData, ExportAuditEventLinesErrors, ExportAuditEventLinesResponses, ExportAuditEventsData, ExportAuditEventsErrors, ExportAuditEventsResponses, ExportBootstrapTokensData, ExportBootstrapTokensErrors, ExportBootstrapTokensResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportEnrollmentPoliciesData, ExportEnrollmentPoliciesErrors, ExportEnrollmentPoliciesResponses, ExportEnrollmentRefusalsData, ExportEnrollmentRefusalsErrors, ExportEnrollmentRefusalsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetAuditChainData, GetAuditChainErrors, GetAuditChainResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetDeviceAuthorizationData, GetDeviceAuthorizationErrors, GetDeviceAuthorizationResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, GetFleetVolumeData, GetFleetVolumeErrors, GetFleetVolumeResponses, GetRolloutData, GetRolloutErrors, GetRolloutResponses, GetSetupData, GetSetupErrors, GetSetupResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAllBootstrapTokensData, ListAllBootstrapTokensErrors, ListAllBootstrapTokensResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListOperatorSessionsData, ListOperatorSessionsErrors, ListOperatorSessionsResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListRolloutsData, ListRolloutsErrors, ListRolloutsResponses, ListRolloutTargetsData, ListRolloutTargetsErrors, ListRolloutTargetsResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PauseRolloutData, PauseRolloutErrors, PauseRolloutResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadinessData, ReadinessErrors, ReadinessResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RefuseAuthorizationData, RefuseAuthorizationErrors, RefuseAuthorizationResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportEnrollmentData, ReportEnrollmentErrors, ReportEnrollmentResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, ResumeRolloutData, ResumeRolloutErrors, ResumeRolloutResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RevokeOperatorSessionData, RevokeOperatorSessionErrors, RevokeOperatorSessionResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, RollBackRolloutData, RollBackRolloutErrors, RollBackRolloutResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, SimulateEnrollmentData, SimulateEnrollmentErrors, SimulateEnrollmentResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -660,6 +660,74 @@ export const createRollout = <ThrowOnError extends boolean = false>(options: Opt
             type: 'http'
         }],
     url: '/v1/collector/rollouts',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Pause a rollout: no further host is assigned; idempotent
+ */
+export const pauseRollout = <ThrowOnError extends boolean = false>(options: Options<PauseRolloutData, ThrowOnError>): RequestResult<PauseRolloutResponses, PauseRolloutErrors, ThrowOnError> => options.client.post<PauseRolloutResponses, PauseRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}/pause',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Resume a paused rollout: the wave's soak starts anew, and failures before a breach no longer count
+ */
+export const resumeRollout = <ThrowOnError extends boolean = false>(options: Options<ResumeRolloutData, ThrowOnError>): RequestResult<ResumeRolloutResponses, ResumeRolloutErrors, ThrowOnError> => options.client.post<ResumeRolloutResponses, ResumeRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}/resume',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * End a rollout; its hosts keep what they were assigned; idempotent
+ */
+export const abortRollout = <ThrowOnError extends boolean = false>(options: Options<AbortRolloutData, ThrowOnError>): RequestResult<AbortRolloutResponses, AbortRolloutErrors, ThrowOnError> => options.client.post<AbortRolloutResponses, AbortRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}/abort',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Assign to each host of a rollout what it had before, unless somebody else has changed it; idempotent
+ */
+export const rollBackRollout = <ThrowOnError extends boolean = false>(options: Options<RollBackRolloutData, ThrowOnError>): RequestResult<RollBackRolloutResponses, RollBackRolloutErrors, ThrowOnError> => options.client.post<RollBackRolloutResponses, RollBackRolloutErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/rollouts/{id}/roll-back',
     ...options,
     headers: {
         'Content-Type': 'application/json',

@@ -3904,6 +3904,602 @@ export type CreateRolloutResponses = {
 
 export type CreateRolloutResponse = CreateRolloutResponses[keyof CreateRolloutResponses];
 
+export type PauseRolloutData = {
+    body?: {
+        reason?: string | null;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/rollouts/{id}/pause';
+};
+
+export type PauseRolloutErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `rollout_state`: The rollout is not in a state that allows this
+     */
+    409: Problem & {
+        code?: 'rollout_state';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type PauseRolloutError = PauseRolloutErrors[keyof PauseRolloutErrors];
+
+export type PauseRolloutResponses = {
+    /**
+     * The rollout
+     */
+    200: {
+        id: string;
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        };
+        filter: string;
+        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+        reason: {
+            code: 'gate_breached' | 'operator';
+            detail: string | null;
+        } | null;
+        wave: number;
+        waves: Array<{
+            number: number;
+            percent: number | null;
+            count: number | null;
+            soak_seconds: number;
+            targets: number;
+            pending: number;
+            assigned: number;
+            applied: number;
+            failed: number;
+            skipped: number;
+            reverted: number;
+            started_at: string | null;
+            soak_until: string | null;
+            completed_at: string | null;
+        }>;
+        gate: {
+            max_failed_percent: number;
+            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        };
+        on_breach: 'pause' | 'roll_back';
+        targets: number;
+        pending: number;
+        assigned: number;
+        applied: number;
+        failed: number;
+        skipped: number;
+        reverted: number;
+        created_by: string;
+        created_by_name: string;
+        created_at: string;
+        updated_at: string;
+        ended_at: string | null;
+        breach: {
+            wave: number;
+            failed: number;
+            failed_percent: number;
+            at: string;
+            evidence: Array<{
+                identity_id: string;
+                identity: string;
+                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+                began_at: string;
+                detail: string;
+            }>;
+        } | null;
+    };
+};
+
+export type PauseRolloutResponse = PauseRolloutResponses[keyof PauseRolloutResponses];
+
+export type ResumeRolloutData = {
+    body?: {
+        reason?: string | null;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/rollouts/{id}/resume';
+};
+
+export type ResumeRolloutErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `rollout_state`: The rollout is not in a state that allows this
+     */
+    409: Problem & {
+        code?: 'rollout_state';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ResumeRolloutError = ResumeRolloutErrors[keyof ResumeRolloutErrors];
+
+export type ResumeRolloutResponses = {
+    /**
+     * The rollout
+     */
+    200: {
+        id: string;
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        };
+        filter: string;
+        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+        reason: {
+            code: 'gate_breached' | 'operator';
+            detail: string | null;
+        } | null;
+        wave: number;
+        waves: Array<{
+            number: number;
+            percent: number | null;
+            count: number | null;
+            soak_seconds: number;
+            targets: number;
+            pending: number;
+            assigned: number;
+            applied: number;
+            failed: number;
+            skipped: number;
+            reverted: number;
+            started_at: string | null;
+            soak_until: string | null;
+            completed_at: string | null;
+        }>;
+        gate: {
+            max_failed_percent: number;
+            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        };
+        on_breach: 'pause' | 'roll_back';
+        targets: number;
+        pending: number;
+        assigned: number;
+        applied: number;
+        failed: number;
+        skipped: number;
+        reverted: number;
+        created_by: string;
+        created_by_name: string;
+        created_at: string;
+        updated_at: string;
+        ended_at: string | null;
+        breach: {
+            wave: number;
+            failed: number;
+            failed_percent: number;
+            at: string;
+            evidence: Array<{
+                identity_id: string;
+                identity: string;
+                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+                began_at: string;
+                detail: string;
+            }>;
+        } | null;
+    };
+};
+
+export type ResumeRolloutResponse = ResumeRolloutResponses[keyof ResumeRolloutResponses];
+
+export type AbortRolloutData = {
+    body?: {
+        reason?: string | null;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/rollouts/{id}/abort';
+};
+
+export type AbortRolloutErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `rollout_state`: The rollout is not in a state that allows this
+     */
+    409: Problem & {
+        code?: 'rollout_state';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type AbortRolloutError = AbortRolloutErrors[keyof AbortRolloutErrors];
+
+export type AbortRolloutResponses = {
+    /**
+     * The rollout
+     */
+    200: {
+        id: string;
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        };
+        filter: string;
+        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+        reason: {
+            code: 'gate_breached' | 'operator';
+            detail: string | null;
+        } | null;
+        wave: number;
+        waves: Array<{
+            number: number;
+            percent: number | null;
+            count: number | null;
+            soak_seconds: number;
+            targets: number;
+            pending: number;
+            assigned: number;
+            applied: number;
+            failed: number;
+            skipped: number;
+            reverted: number;
+            started_at: string | null;
+            soak_until: string | null;
+            completed_at: string | null;
+        }>;
+        gate: {
+            max_failed_percent: number;
+            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        };
+        on_breach: 'pause' | 'roll_back';
+        targets: number;
+        pending: number;
+        assigned: number;
+        applied: number;
+        failed: number;
+        skipped: number;
+        reverted: number;
+        created_by: string;
+        created_by_name: string;
+        created_at: string;
+        updated_at: string;
+        ended_at: string | null;
+        breach: {
+            wave: number;
+            failed: number;
+            failed_percent: number;
+            at: string;
+            evidence: Array<{
+                identity_id: string;
+                identity: string;
+                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+                began_at: string;
+                detail: string;
+            }>;
+        } | null;
+    };
+};
+
+export type AbortRolloutResponse = AbortRolloutResponses[keyof AbortRolloutResponses];
+
+export type RollBackRolloutData = {
+    body?: {
+        reason?: string | null;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/rollouts/{id}/roll-back';
+};
+
+export type RollBackRolloutErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `rollout_state`: The rollout is not in a state that allows this
+     */
+    409: Problem & {
+        code?: 'rollout_state';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type RollBackRolloutError = RollBackRolloutErrors[keyof RollBackRolloutErrors];
+
+export type RollBackRolloutResponses = {
+    /**
+     * The rollout
+     */
+    200: {
+        id: string;
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        };
+        filter: string;
+        state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
+        reason: {
+            code: 'gate_breached' | 'operator';
+            detail: string | null;
+        } | null;
+        wave: number;
+        waves: Array<{
+            number: number;
+            percent: number | null;
+            count: number | null;
+            soak_seconds: number;
+            targets: number;
+            pending: number;
+            assigned: number;
+            applied: number;
+            failed: number;
+            skipped: number;
+            reverted: number;
+            started_at: string | null;
+            soak_until: string | null;
+            completed_at: string | null;
+        }>;
+        gate: {
+            max_failed_percent: number;
+            states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+        };
+        on_breach: 'pause' | 'roll_back';
+        targets: number;
+        pending: number;
+        assigned: number;
+        applied: number;
+        failed: number;
+        skipped: number;
+        reverted: number;
+        created_by: string;
+        created_by_name: string;
+        created_at: string;
+        updated_at: string;
+        ended_at: string | null;
+        breach: {
+            wave: number;
+            failed: number;
+            failed_percent: number;
+            at: string;
+            evidence: Array<{
+                identity_id: string;
+                identity: string;
+                condition: 'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied';
+                began_at: string;
+                detail: string;
+            }>;
+        } | null;
+    };
+};
+
+export type RollBackRolloutResponse = RollBackRolloutResponses[keyof RollBackRolloutResponses];
+
 export type GetRolloutData = {
     body?: never;
     path: {
@@ -4097,7 +4693,7 @@ export type ListRolloutTargetsResponses = {
             device_id: string;
             wave: number;
             status: 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
-            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned' | 'aborted' | null;
+            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned' | null;
             previous_config_id: string | null;
             assigned_at: string | null;
             applied_at: string | null;

@@ -105,7 +105,9 @@ describe("apply_desired_config", () => {
     await mkdir(obstacle);
     await collector.start();
     await assign(desired);
-    await expect.poll(() => lastConfig()?.errors).toEqual(["desired config: its files could not be written (EISDIR)"]);
+    await expect
+      .poll(() => lastConfig()?.errors)
+      .toEqual(["desired config, retrying: its files could not be written (EISDIR)"]);
     await rmdir(obstacle);
     await expect.poll(onDisk).toBe(desired);
     await expect.poll(lastConfig).toMatchObject({ valid: true, errors: [] });
@@ -183,6 +185,7 @@ describe("apply_desired_config", () => {
     await collector.start();
     await assign(own.replace("sources: []", "sources: [{type: file, include: [/var/log/a]}]"));
     await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(2);
+    expect(lastConfig()).toMatchObject({ apply_desired_config: false });
     expect(fetches()).toEqual([]);
     expect(await readdir(collector.host.dir)).not.toContain("collector.yaml.desired-state");
   });

@@ -14,7 +14,7 @@ import type { Log } from "../../kit/log.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import { parseCollectorConfig } from "../../proto/collector-config/parse.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
-import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
+import { desiredErrorPrefix, type HeartbeatResponse, rolledBackPrefix } from "../../proto/management/heartbeat.ts";
 import type { CollectorEnv } from "../env.ts";
 import { fsyncDirectory, writeDurably } from "../files/private-files.ts";
 import { ManagementError } from "../management/management-error.ts";
@@ -94,7 +94,7 @@ export const openDesiredConfigs = async (options: {
 
   const rollBack = async (pending: DesiredState["pending"], reason: string) => {
     if (pending === null || state.pending?.config_id !== pending.config_id) return;
-    await reject(pending.config_id, [`rolled back: ${reason}`]); // first: a crash before the next step must not apply it again
+    await reject(pending.config_id, [`${rolledBackPrefix}${reason}`]); // first: a crash before the next step must not apply it again
     await restoreLastKnownGood(configPath, env);
     await save({ pending: null });
   };
@@ -183,9 +183,10 @@ export const openDesiredConfigs = async (options: {
     report: () => ({
       desiredHash: wanted?.config_hash,
       lastKnownGoodHash: state.last_known_good_hash ?? undefined,
-      errors: [...(state.rejected?.reasons ?? []), ...(changeError === null ? [] : [changeError])].map(
-        (reason) => `desired config: ${reason}`,
-      ),
+      errors: [
+        ...(state.rejected?.reasons ?? []).map((reason) => `${desiredErrorPrefix}${reason}`),
+        ...(changeError === null ? [] : [`desired config, retrying: ${changeError}`]),
+      ],
     }),
     close: async () => {
       closing.abort();

@@ -25,6 +25,7 @@ export interface ConfigReport {
   runningConfigHash: string | null;
   desiredConfigHash: string | undefined;
   lastKnownGoodConfigHash: string | undefined;
+  applyDesiredConfig: boolean;
   labels: Labels;
 }
 
@@ -69,6 +70,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       running_config_hash: config.runningConfigHash,
       ...(desiredConfigHash === undefined ? {} : { desired_config_hash: desiredConfigHash }),
       ...(lastKnownGoodConfigHash === undefined ? {} : { last_known_good_config_hash: lastKnownGoodConfigHash }),
+      apply_desired_config: config.applyDesiredConfig,
     },
     queue: queueReport(queue),
     forwarder: {

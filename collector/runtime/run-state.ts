@@ -48,13 +48,14 @@ export const createRunState = async (
 /** Returns what heartbeats and `status` report about the config. */
 export const configReportOf = ({ loaded, errors, desired }: RunState): ConfigReport => {
   const { desiredHash, lastKnownGoodHash, errors: desiredErrors } = desired.report();
-  const { desiredConfigHash, lastKnownGoodConfigHash } = loaded.config.management;
+  const { desiredConfigHash, lastKnownGoodConfigHash, applyDesiredConfig } = loaded.config.management;
   return {
     valid: errors.length === 0,
     errors: [...errors, ...desiredErrors],
     runningConfigHash: loaded.runningConfigHash,
     desiredConfigHash: desiredHash ?? desiredConfigHash,
     lastKnownGoodConfigHash: lastKnownGoodHash ?? lastKnownGoodConfigHash,
+    applyDesiredConfig,
     labels: loaded.config.labels,
   };
 };

@@ -439,6 +439,7 @@ CREATE TABLE "rollout_target" (
 	"condition" text,
 	"condition_began_at" timestamp (3) with time zone,
 	"condition_detail" text,
+	"failed_version" text,
 	"reverted_at" timestamp (3) with time zone,
 	CONSTRAINT "rollout_target_rollout_id_place_pk" PRIMARY KEY("rollout_id","place")
 );

@@ -114,6 +114,8 @@ export const rolloutTarget = pgTable(
     condition: text("condition").$type<RolloutCondition>(),
     conditionBeganAt: timestamp("condition_began_at"),
     conditionDetail: text("condition_detail"),
+    /** The collector's version when it failed. */
+    failedVersion: text("failed_version"),
     revertedAt: timestamp("reverted_at"),
   },
   (table) => [

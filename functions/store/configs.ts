@@ -2,6 +2,7 @@ import { and, desc, eq, isNull } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "../../drizzle/schema/config.ts";
 import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import type { Executor } from "./database.ts";
+import { anyOf } from "./query-parts.ts";
 
 /** A published config's row. */
 export type ConfigRow = typeof collectorConfig.$inferSelect;
@@ -15,6 +16,17 @@ export const insertConfig = async (db: Executor, row: ConfigRow): Promise<void> 
 export const findConfig = async (db: Executor, id: string): Promise<ConfigRow | undefined> => {
   const [row] = await db.select().from(collectorConfig).where(eq(collectorConfig.id, id));
   return row;
+};
+
+/** Finds the hashes of configs by their ids. */
+export const findConfigHashes = async (db: Executor, ids: readonly string[]): Promise<ReadonlyMap<string, string>> => {
+  if (ids.length === 0) return new Map();
+  const { id, configHash } = collectorConfig;
+  const rows = await db
+    .select({ id, configHash })
+    .from(collectorConfig)
+    .where(anyOf(id, [...new Set(ids)]));
+  return new Map(rows.map((row) => [row.id, row.configHash]));
 };
 
 /** Finds the newest config with this hash. */

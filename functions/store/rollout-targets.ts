@@ -93,7 +93,7 @@ export interface TargetFilter {
 }
 
 /** A target, and the names of its host. */
-export interface TargetListRow extends Omit<TargetRow, "rolloutId" | "assignmentId"> {
+export interface TargetListRow extends Omit<TargetRow, "rolloutId" | "assignmentId" | "failedVersion"> {
   identity: string;
   deviceId: string;
 }

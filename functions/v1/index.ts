@@ -44,6 +44,12 @@ import { listIdentitiesRoute } from "./collector/identities/list.ts";
 import { listCertificatesRoute } from "./collector/identities/list-certificates.ts";
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
 import { renewRoute } from "./collector/renew.ts";
+import {
+  abortRolloutRoute,
+  pauseRolloutRoute,
+  resumeRolloutRoute,
+  rollBackRolloutRoute,
+} from "./collector/rollouts/control.ts";
 import { createRolloutRoute } from "./collector/rollouts/create.ts";
 import { getRolloutRoute } from "./collector/rollouts/get.ts";
 import { listRolloutsRoute } from "./collector/rollouts/list.ts";
@@ -97,6 +103,10 @@ export const routesOf = (core: Core): readonly Route[] => [
   clearConfigRoute(core),
   rollBackConfigRoute(core),
   createRolloutRoute(core),
+  pauseRolloutRoute(core),
+  resumeRolloutRoute(core),
+  abortRolloutRoute(core),
+  rollBackRolloutRoute(core),
   ...rolloutReportsOf({ ...core, db: core.reports }),
   ...reportRoutesOf({ ...core, db: core.reports }),
   ...chatRoutesOf(core),

@@ -9,6 +9,12 @@ export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "fail
 /** The first configuration errors of a heartbeat are stored, at most this many. */
 const configErrorsMax = 20;
 
+/** Begins an error of a heartbeat's `config.errors` that says why the host does not apply its desired config. Core reads it. */
+export const desiredErrorPrefix = "desired config: ";
+
+/** Follows `desiredErrorPrefix` if the host applied the config and went back to its last known good one. */
+export const rolledBackPrefix = "rolled back: ";
+
 /** Body of `POST /v1/collector/heartbeat`. Unknown fields are ignored, but the proof covers them. */
 export const HeartbeatRequest = v.object({
   ...ProofFields,

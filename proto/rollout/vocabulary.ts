@@ -24,11 +24,8 @@ export const targetStatuses = ["pending", "assigned", "applied", "failed", "skip
 /** One of `targetStatuses`. */
 export type TargetStatus = (typeof targetStatuses)[number];
 
-/**
- * Why a target is skipped. `reassigned`: somebody else changed its desired config, which rolling back leaves alone too; `aborted`: the
- * rollout ended before its wave.
- */
-export const targetReasons = ["apply_desired_config_off", "revoked", "reassigned", "aborted"] as const;
+/** Why a target is skipped. `reassigned`: somebody else changed its desired config; rolling back leaves it alone too. */
+export const targetReasons = ["apply_desired_config_off", "revoked", "reassigned"] as const;
 
 /** One of `targetReasons`. */
 export type TargetReason = (typeof targetReasons)[number];

@@ -78,6 +78,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
   "rollout.resume": ["resumed the rollout {target}", "could not resume the rollout {target}"],
   "rollout.abort": ["aborted the rollout {target}", "could not abort the rollout {target}"],
   "rollout.roll_back": ["began to roll back the rollout {target}", "could not roll back the rollout {target}"],
+  "rollout.rolled_back": [
+    "rolled back the rollout {target}[: {reverted} hosts]",
+    "could not roll back the rollout {target}",
+  ],
   "rollout.complete": [
     "finished the rollout {target}[ on {applied} of {hosts} hosts]",
     "could not finish the rollout {target}",
@@ -142,6 +146,7 @@ export const changeActions: readonly AuditAction[] = [
   "rollout.resume",
   "rollout.abort",
   "rollout.roll_back",
+  "rollout.rolled_back",
   "rollout.complete",
   "operator_session.revoke",
   "workload.exchange",

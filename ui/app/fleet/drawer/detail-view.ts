@@ -137,6 +137,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "rollout.resume": ["Rollout resumed", "Resuming a rollout failed"],
   "rollout.abort": ["Rollout aborted", "Aborting a rollout failed"],
   "rollout.roll_back": ["Rollout rolling back", "Rolling back a rollout failed"],
+  "rollout.rolled_back": ["Rollout rolled back", "Rolling back a rollout failed"],
   "rollout.complete": ["Rollout finished", "Finishing a rollout failed"],
   "rollout.export": ["Hosts of a rollout exported", "Export of a rollout ended early"],
   "enrollment.export": ["Enrollment exported", "Export of enrollment ended early"],

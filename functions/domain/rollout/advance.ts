@@ -1,0 +1,226 @@
+import { evidenceMax } from "../../../proto/rollout/rollout.ts";
+import { endedStates } from "../../../proto/rollout/vocabulary.ts";
+import { type ConfigRow, findConfig } from "../../store/configs.ts";
+import type { Executor } from "../../store/database.ts";
+import {
+  countFailedSince,
+  countUnsettled,
+  findEvidence,
+  markApplied,
+  markFailed,
+  type Observed,
+  skipChanged,
+} from "../../store/rollout-observation.ts";
+import { countTargets, noTargets } from "../../store/rollout-targets.ts";
+import {
+  findWaves,
+  lockRollout,
+  type RolloutRow,
+  tryLockRollouts,
+  updateRollout,
+  updateWave,
+  type WaveRow,
+} from "../../store/rollouts.ts";
+import { type AuditEntry, recordAudit } from "../audit/audit-log.ts";
+import { fleetThresholds } from "../fleet/report.ts";
+import { assignNext, revertNext, rolloutActor } from "./assign.ts";
+import type { RolloutCore } from "./create.ts";
+
+/** What one step of a rollout did: `more`: the next step may follow at once; `idle`: it waits; `busy`: another core advances rollouts. */
+export type Advance = "more" | "idle" | "busy";
+
+/** A host that sends heartbeats has this long to run its new config, and at least six intervals. */
+const applySecondsMin = 600;
+
+/**
+ * Takes one step of a rollout in one transaction: reads what its hosts report, judges the gate, and then assigns a batch, starts a soak, a
+ * wave or a reversal, or ends the rollout. Idempotent: each step depends on the rows alone, so a kill between two steps loses nothing.
+ */
+export const advanceRollout = (core: RolloutCore, rolloutId: string): Promise<Advance> =>
+  core.db.transaction(async (tx) => {
+    if (!(await tryLockRollouts(tx))) return "busy";
+    const row = await lockRollout(tx, rolloutId);
+    if (row === undefined || endedStates.includes(row.state)) return "idle";
+    const config = await findConfig(tx, row.configId);
+    if (config === undefined) return "idle";
+    return new Step(core, tx, row, config).take();
+  });
+
+/** One step, in its transaction. */
+class Step {
+  readonly #core: RolloutCore;
+  readonly #tx: Executor;
+  readonly #row: RolloutRow;
+  readonly #config: ConfigRow;
+  readonly #now: Date;
+  readonly #observed: Observed;
+
+  constructor(core: RolloutCore, tx: Executor, row: RolloutRow, config: ConfigRow) {
+    const thresholds = fleetThresholds(core.config);
+    this.#core = core;
+    this.#tx = tx;
+    this.#row = row;
+    this.#config = config;
+    this.#now = new Date(core.clock.now());
+    this.#observed = {
+      rolloutId: row.id,
+      configHash: config.configHash,
+      conditions: row.conditions,
+      now: this.#now,
+      thresholds,
+      applySeconds: Math.max(applySecondsMin, 2 * thresholds.staleAfterSeconds),
+    };
+  }
+
+  async take(): Promise<Advance> {
+    if (this.#row.state === "rolling_back") return this.#revert();
+    await this.#observe();
+    if (this.#row.state === "paused") return "idle";
+    if (await this.#judge()) return "more";
+    return this.#row.state === "soaking" ? this.#soak() : this.#run();
+  }
+
+  /** Reads what the hosts report. */
+  async #observe(): Promise<void> {
+    const [tx, observed] = [this.#tx, this.#observed];
+    const changed =
+      (await skipChanged(tx, observed)) + (await markApplied(tx, observed)) + (await markFailed(tx, observed));
+    if (changed > 0) await this.#count();
+  }
+
+  /** Pauses or rolls back the rollout if too many targets of a wave have failed. Returns whether it did. */
+  async #judge(): Promise<boolean> {
+    const { id: rolloutId, maxFailedPercent, gateFrom: since, onBreach } = this.#row;
+    const waves = await findWaves(this.#tx, rolloutId);
+    for (const { wave, failed } of await countFailedSince(this.#tx, { rolloutId }, since)) {
+      const changeable =
+        waves.flatMap((each) => (each.number === wave ? [each.targets - each.skipped] : []))[0] ?? failed;
+      const failedPercent = Math.round((failed * 10_000) / Math.max(1, changeable)) / 100;
+      if (failed * 100 <= maxFailedPercent * changeable) continue;
+      const evidence = await findEvidence(this.#tx, { rolloutId, wave, since, limit: evidenceMax });
+      const breach = { wave, failed, failedPercent, at: this.#now.toISOString(), evidence };
+      const reason = `${failed} of ${changeable} hosts of wave ${wave} failed (${failedPercent} %, allowed ${maxFailedPercent} %)`;
+      const state = onBreach === "pause" ? "paused" : "rolling_back";
+      await this.#change({ state, breach, reasonCode: "gate_breached", reason });
+      await this.#audit("rollout.breach", {
+        wave,
+        failed,
+        hosts: changeable,
+        failed_percent: failedPercent,
+        max_failed_percent: maxFailedPercent,
+        evidence: evidence.slice(0, auditedEvidenceMax).map((each) => ({
+          identity: each.identity,
+          condition: each.condition,
+          began_at: each.beganAt,
+          detail: each.detail,
+        })),
+      });
+      await this.#audit(onBreach === "pause" ? "rollout.pause" : "rollout.roll_back", { wave }, reason);
+      return true;
+    }
+    return false;
+  }
+
+  /** Assigns the next batch of the wave, or starts its soak once its hosts have settled. */
+  async #run(): Promise<Advance> {
+    const wave = await this.#wave();
+    if (wave.startedAt === null) {
+      await updateWave(this.#tx, wave, { startedAt: this.#now });
+      await this.#audit("rollout.wave_start", { wave: wave.number, hosts: wave.pending, config_id: this.#config.id });
+    }
+    if ((await assignNext(this.#tx, this.#core, this.#row, this.#config)) > 0) {
+      await this.#count();
+      await this.#change({});
+      return "more";
+    }
+    const { waiting, applied, assigned } = await countUnsettled(this.#tx, this.#observed, wave.number);
+    if (waiting > 0) return "idle";
+    // Silent hosts alone prove nothing for the waves that follow.
+    if (applied === 0 && assigned > 0 && !(await this.#isLast(wave))) return "idle";
+    const soakSeconds = applied + assigned === 0 ? 0 : wave.soakSeconds;
+    await updateWave(this.#tx, wave, { soakUntil: new Date(this.#now.getTime() + soakSeconds * 1000) });
+    await this.#change({ state: "soaking" });
+    return "more";
+  }
+
+  /** Completes the wave when it has soaked, and goes on with the next one, or completes the rollout. */
+  async #soak(): Promise<Advance> {
+    const wave = await this.#wave();
+    if (wave.soakUntil !== null && wave.soakUntil > this.#now) return "idle";
+    await updateWave(this.#tx, wave, { completedAt: this.#now });
+    if (!(await this.#isLast(wave))) {
+      await this.#change({ state: "running", wave: wave.number + 1 });
+      return "more";
+    }
+    await this.#end("completed");
+    const { applied, failed, skipped, targets } = await this.#sums();
+    await this.#audit("rollout.complete", { applied, failed, skipped, hosts: targets, config_id: this.#config.id });
+    return "idle";
+  }
+
+  /** Reverts the next batch, or ends the rollout when none is left. */
+  async #revert(): Promise<Advance> {
+    if ((await revertNext(this.#tx, this.#core, this.#row)) > 0) {
+      await this.#count();
+      await this.#change({});
+      return "more";
+    }
+    await this.#end("rolled_back");
+    const { reverted, skipped } = await this.#sums();
+    await this.#audit("rollout.rolled_back", { reverted, skipped, config_id: this.#config.id });
+    return "idle";
+  }
+
+  async #wave(): Promise<WaveRow> {
+    const wave = (await findWaves(this.#tx, this.#row.id)).find(({ number }) => number === this.#row.wave);
+    if (wave === undefined) throw new Error("the rollout has no such wave");
+    return wave;
+  }
+
+  async #isLast({ number }: WaveRow): Promise<boolean> {
+    return (await findWaves(this.#tx, this.#row.id)).every((each) => each.number <= number);
+  }
+
+  async #sums() {
+    const waves = await findWaves(this.#tx, this.#row.id);
+    const sum = (count: "applied" | "failed" | "skipped" | "reverted" | "targets") =>
+      waves.reduce((all, wave) => all + wave[count], 0);
+    return {
+      applied: sum("applied"),
+      failed: sum("failed"),
+      skipped: sum("skipped"),
+      reverted: sum("reverted"),
+      targets: sum("targets"),
+    };
+  }
+
+  /** Stores the counts of the waves' targets. */
+  async #count(): Promise<void> {
+    const counts = await countTargets(this.#tx, this.#row.id);
+    for (const [number, counted] of counts)
+      await updateWave(this.#tx, { rolloutId: this.#row.id, number }, { ...noTargets, ...counted });
+    await this.#change({});
+  }
+
+  #change(change: Partial<RolloutRow>): Promise<void> {
+    return updateRollout(this.#tx, this.#row.id, { ...change, updatedAt: this.#now });
+  }
+
+  #end(state: "completed" | "rolled_back"): Promise<void> {
+    return this.#change({ state, endedAt: this.#now });
+  }
+
+  #audit(action: AuditEntry["action"], details: Record<string, unknown>, reason?: string): Promise<void> {
+    return recordAudit(this.#tx, this.#core, {
+      actor: rolloutActor,
+      action,
+      target: { type: "rollout", id: this.#row.id },
+      outcome: action === "rollout.breach" ? "failure" : "success",
+      ...(reason === undefined ? {} : { reasonCode: "gate_breached", reason }),
+      details,
+    });
+  }
+}
+
+/** The breach itself has more. */
+const auditedEvidenceMax = 10;

@@ -1,0 +1,132 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
+import type { Core } from "../../core.ts";
+import { type AssignmentRow, type ConfigRow, findConfigHashes } from "../../store/configs.ts";
+import type { Executor } from "../../store/database.ts";
+import {
+  endAssignments,
+  insertAssignments,
+  type LockedTarget,
+  lockTargets,
+  type TargetChange,
+  updateTargets,
+} from "../../store/rollout-assignments.ts";
+import type { RolloutRow } from "../../store/rollouts.ts";
+import { type Actor, type AuditEntry, recordAudits } from "../audit/audit-log.ts";
+
+type Needs = Pick<Core, "clock" | "entropy">;
+
+/** The actor of what a rollout does by itself. */
+export const rolloutActor: Actor = { type: "system", id: "rollouts", display: "rollout" };
+
+/** Hosts per transaction: enough to share its cost, few enough that their heartbeats do not wait for it. */
+const batchMax = 200;
+
+/** What becomes of one target, and the assignment that is made for it. */
+interface Decision {
+  target: LockedTarget;
+  change: TargetChange;
+  /** The config to assign; null for none. Absent: the host's desired config stays. */
+  configId?: string | null;
+}
+
+const skipped = (target: LockedTarget, reason: NonNullable<TargetChange["reason"]>): Decision => ({
+  target,
+  change: { ...target, status: "skipped", reason },
+});
+
+/**
+ * Assigns the config to the next targets of a wave, and records what each had before. Skips revoked hosts and those that do not apply
+ * what core assigns. Returns how many targets it changed: 0 when the wave is assigned.
+ */
+export const assignNext = async (tx: Executor, needs: Needs, row: RolloutRow, config: ConfigRow): Promise<number> => {
+  const wanted = { rolloutId: row.id, statuses: ["pending"] as const, wave: row.wave };
+  const targets = await lockTargets(tx, wanted, batchMax);
+  const decisions = targets.map((target): Decision => {
+    if (target.isRevoked) return skipped(target, "revoked");
+    if (target.applies === false) return skipped(target, "apply_desired_config_off");
+    const previousConfigId = target.openConfigId;
+    const change = { ...target, status: "assigned", reason: null, previousConfigId } as const;
+    return previousConfigId === config.id
+      ? { target, change: { ...change, assignmentId: target.openAssignmentId } }
+      : { target, change, configId: config.id };
+  });
+  await carryOut(tx, needs, row, decisions);
+  return decisions.length;
+};
+
+/**
+ * Assigns to the next targets what they had before the rollout. Leaves a host alone whose desired config somebody else has changed, and a
+ * revoked one. Returns how many targets it changed: 0 when all are reverted.
+ */
+export const revertNext = async (tx: Executor, needs: Needs, row: RolloutRow): Promise<number> => {
+  const wanted = { rolloutId: row.id, statuses: ["assigned", "applied", "failed"] as const };
+  const targets = await lockTargets(tx, wanted, batchMax);
+  const decisions = targets.map((target): Decision => {
+    if (target.isRevoked) return skipped(target, "revoked");
+    if (target.openAssignmentId !== target.assignmentId) return skipped(target, "reassigned");
+    const change = { ...target, status: "reverted", reason: null } as const;
+    return target.previousConfigId === target.openConfigId
+      ? { target, change }
+      : { target, change, configId: target.previousConfigId };
+  });
+  await carryOut(tx, needs, row, decisions);
+  return decisions.length;
+};
+
+const carryOut = async (tx: Executor, needs: Needs, row: RolloutRow, decisions: readonly Decision[]): Promise<void> => {
+  if (decisions.length === 0) return;
+  const at = new Date(needs.clock.now());
+  const changed = decisions.filter(({ configId }) => configId !== undefined);
+  const made = changed.flatMap(({ target, configId }): AssignmentRow[] =>
+    configId == null
+      ? []
+      : [
+          {
+            id: uuidv7(needs),
+            identityId: target.identityId,
+            configId,
+            assignedAt: at,
+            assignedBy: row.createdBy,
+            endedAt: null,
+          },
+        ],
+  );
+  const madeFor = new Map(made.map((assignment) => [assignment.identityId, assignment.id]));
+  await endAssignments(
+    tx,
+    changed.map(({ target }) => target.identityId),
+    at,
+  );
+  await insertAssignments(tx, made);
+  const changes = decisions.map(({ target, change }) => ({
+    ...change,
+    assignmentId: madeFor.get(target.identityId) ?? change.assignmentId,
+  }));
+  await updateTargets(tx, row.id, changes, at);
+  const hashes = await findConfigHashes(
+    tx,
+    made.map(({ configId }) => configId),
+  );
+  await recordAudits(
+    tx,
+    needs,
+    changed.map(({ target, configId = null }): AuditEntry => {
+      const previous = { previous_config_id: target.openConfigId, rollout_id: row.id };
+      return {
+        actor: rolloutActor,
+        action: configId === null ? "config.clear" : "config.assign",
+        target: { type: "collector_identity", id: target.identityId },
+        outcome: "success",
+        details:
+          configId === null
+            ? { identity: target.identity, ...previous }
+            : {
+                identity: target.identity,
+                config_id: configId,
+                config_hash: hashes.get(configId) ?? null,
+                ...previous,
+              },
+      };
+    }),
+  );
+};

@@ -1,0 +1,93 @@
+import type { AuditAction } from "../../../proto/audit-actions.ts";
+import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
+import { Problem } from "../../problems.ts";
+import {
+  type DescribedRollout,
+  findRollout,
+  lockRollout,
+  type RolloutRow,
+  updateRollout,
+} from "../../store/rollouts.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import type { RolloutCore } from "./create.ts";
+
+/** What an operator does to a rollout. */
+export type RolloutControl = "pause" | "resume" | "abort" | "roll_back";
+
+interface Transition {
+  action: AuditAction;
+  from: readonly RolloutState[];
+  /** The states in which it has been done already. */
+  done: readonly RolloutState[];
+  change(row: RolloutRow, now: Date): Partial<RolloutRow>;
+}
+
+const transitions: Readonly<Record<RolloutControl, Transition>> = {
+  pause: {
+    action: "rollout.pause",
+    from: ["running", "soaking"],
+    done: ["paused"],
+    change: () => ({ state: "paused" }),
+  },
+  resume: {
+    action: "rollout.resume",
+    from: ["paused"],
+    done: ["running", "soaking"],
+    // A wave that was soaking soaks anew. Failures before the resumption of a breach no longer count.
+    change: ({ reasonCode, gateFrom }, now) => ({
+      state: "running",
+      gateFrom: reasonCode === "gate_breached" ? now : gateFrom,
+    }),
+  },
+  abort: {
+    action: "rollout.abort",
+    from: ["running", "soaking", "paused", "rolling_back"],
+    done: ["aborted"],
+    change: (_, now) => ({ state: "aborted", endedAt: now }),
+  },
+  roll_back: {
+    action: "rollout.roll_back",
+    from: ["running", "soaking", "paused"],
+    done: ["rolling_back", "rolled_back"],
+    change: () => ({ state: "rolling_back" }),
+  },
+};
+
+/**
+ * Pauses, resumes, aborts or rolls back a rollout; idempotent. The job carries it out. Throws 404 `not_found`, and 409 `rollout_state`
+ * with the state if the rollout's does not allow it.
+ */
+export const controlRollout = async (
+  core: RolloutCore,
+  operator: Operator,
+  { rolloutId, control, reason }: { rolloutId: string; control: RolloutControl; reason: string | null },
+  origin: Origin,
+): Promise<DescribedRollout> =>
+  core.db.transaction(async (tx) => {
+    const row = await lockRollout(tx, rolloutId);
+    if (row === undefined) throw new Problem("not_found", { detail: "No such rollout" });
+    const { action, from, done, change } = transitions[control];
+    if (!done.includes(row.state)) {
+      if (!from.includes(row.state))
+        throw new Problem("rollout_state", {
+          detail: `The rollout is ${row.state.replace("_", " ")}`,
+          extensions: { state: row.state },
+        });
+      const now = new Date(core.clock.now());
+      const why = control === "resume" ? { reasonCode: null, reason: null } : { reasonCode: "operator", reason };
+      await updateRollout(tx, rolloutId, { ...why, ...change(row, now), updatedAt: now });
+      await recordAudit(tx, core, {
+        actor: operatorActor(operator),
+        action,
+        target: { type: "rollout", id: rolloutId },
+        outcome: "success",
+        reason,
+        origin,
+        details: { wave: row.wave, config_id: row.configId, from: row.state },
+      });
+    }
+    const described = await findRollout(tx, rolloutId);
+    if (described === undefined) throw new Problem("not_found", { detail: "No such rollout" });
+    return described;
+  });
