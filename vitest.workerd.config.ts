@@ -4,10 +4,11 @@ import { defineConfig } from "vitest/config";
 // Without network: wrangler would look for updates and for the location of the request.
 Object.assign(process.env, { WRANGLER_SEND_METRICS: "false", CLOUDFLARE_CF_FETCH_ENABLED: "false" });
 
-/** Tests of `functions/v1` and `functions/http` that run in Node alone, each with its reason; they are not counted here. */
+/** Tests of `functions/v1`, `functions/http` and `functions/scim` that run in Node alone, each with its reason; they are not counted here. */
 const nodeOnly: Readonly<Record<string, string>> = {
   "functions/v1/collector/health/export-slots.test.ts":
     "slots count per process; in workerd each request has its own app",
+  "functions/scim/limits.test.ts": "limits count per process; in workerd each request has its own app",
   "functions/http/csv.test.ts": "calls a function and no route",
   "functions/v1/operator/token-exchange.test.ts": "reads the issuers from a file, and workerd has none",
   "functions/v1/chat/sessions/turn.test.ts": "plays the model and the SQL tools, which are functions in this process",
@@ -18,7 +19,7 @@ const nodeOnly: Readonly<Record<string, string>> = {
 /** Runs the route tests again, each request through workerd: `createTestCore` sends requests to the worker that the setup starts. */
 export default defineConfig({
   test: {
-    include: ["functions/{v1,http}/**/*.test.ts", "tests/workerd/*.test.ts"],
+    include: ["functions/{v1,http,scim}/**/*.test.ts", "tests/workerd/*.test.ts"],
     exclude: Object.keys(nodeOnly),
     environment: "node",
     // Processes, so that a test measures its own memory; one more than there are cores, because tests often wait.

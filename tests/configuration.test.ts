@@ -252,6 +252,11 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
   },
   IDP_CLIENT_ID: text(required, "web"),
   IDP_CLIENT_SECRET: secret(required),
+  IDP_SUBJECT_CLAIM: {
+    unset: "sub",
+    accepts: { sub: "sub", oid: "oid" },
+    rejects: { email: "must be sub or oid" },
+  },
   SVC_API_URL: {
     unset: required,
     accepts: { "http://core:8080/v1/": "http://core:8080/v1" },

@@ -308,11 +308,13 @@ export type DirectoryStatusResponses = {
      * The state of the sync
      */
     200: {
+        provider: 'google' | 'file' | 'scim';
         last_sync: {
             finished_at: string;
             outcome: 'synced' | 'held' | 'refused' | 'failed';
             reason_code: string | null;
         } | null;
+        last_push_at: string | null;
         snapshot_at: string | null;
         snapshot_age_seconds: number | null;
         failures_in_a_row: number;

@@ -1,5 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
+import type { Core } from "../core.ts";
 import type { Chat } from "../domain/chat/chat.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
 import { checkLicense, type LicenseSource } from "../domain/licensing/license.ts";
@@ -53,14 +54,16 @@ export const migrationsCheck = (pending: () => Promise<readonly string[]>): Chec
  * Reports the age of the newest directory snapshot and the faults of the sync. Always ready: serving with older scopes is better than
  * taking every core out of rotation at once (docs/decisions/2026-11-20-old-snapshot-stays-ready.md).
  */
-export const directoryCheck = ({ db, clock }: { db: Database; clock: Clock }): Check => ({
+export const directoryCheck = ({ db, clock, config }: Pick<Core, "db" | "clock" | "config">): Check => ({
   name: "directory",
   find: () =>
     withDatabase(async () => {
       const [last, held] = await Promise.all([findDirectorySync(db), countHeld(db)]);
-      const age = last?.syncedAt && Math.max(0, Math.round((clock.now() - last.syncedAt.getTime()) / 1000));
+      const ageOf = (at: Date) => `${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s`;
       const facts = [
-        age == null ? "no directory snapshot yet" : `snapshot ${age} s old`,
+        config.directory.provider.kind === "scim"
+          ? (last?.pushedAt && `last push ${ageOf(last.pushedAt)} ago`) || "nothing was pushed yet"
+          : (last?.syncedAt && `snapshot ${ageOf(last.syncedAt)} old`) || "no directory snapshot yet",
         ...(last && last.failures > 0
           ? [`${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`]
           : []),

@@ -5,6 +5,7 @@ const Count = v.pipe(v.number(), v.integer(), v.minValue(0));
 
 /** Response of `GET /v1/directory/status` (docs/directory.md): the newest sync, and the counts of people that core knows. */
 export const DirectoryStatus = v.strictObject({
+  provider: v.picklist(["google", "file", "scim"]),
   last_sync: v.nullable(
     v.strictObject({
       finished_at: IsoTimestamp,
@@ -12,6 +13,8 @@ export const DirectoryStatus = v.strictObject({
       reason_code: v.nullable(v.string()),
     }),
   ),
+  /** When an identity provider last pushed a change over SCIM; null if never. */
+  last_push_at: v.nullable(IsoTimestamp),
   snapshot_at: v.nullable(IsoTimestamp),
   snapshot_age_seconds: v.nullable(Count),
   failures_in_a_row: Count,

@@ -23,6 +23,8 @@ export interface IdentityProviderConfig {
   name: string;
   clientId: string;
   clientSecret: Secret;
+  /** The claim of the id_token that is the person's subject in the directory. */
+  subjectClaim: "sub" | "oid";
 }
 
 /** Web's configuration: parsed once, complete, frozen. */
@@ -79,6 +81,8 @@ export const webVariables = {
   IDP_NAME: v.optional(v.pipe(TextVariable, v.maxLength(60, "must be at most 60 characters"))),
   IDP_CLIENT_ID: TextVariable,
   IDP_CLIENT_SECRET: SecretVariable,
+  // Only claims that never change and are never given to another person.
+  IDP_SUBJECT_CLAIM: v.optional(v.picklist(["sub", "oid"], "must be sub or oid"), "sub"),
   SVC_API_URL: v.pipe(
     plainUrl,
     v.transform((value) => value.replace(/(?<!\/)\/+$/, "")),
@@ -139,6 +143,7 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
       name: values.IDP_NAME ?? providerName(values.IDP_ISSUER),
       clientId: values.IDP_CLIENT_ID,
       clientSecret: values.IDP_CLIENT_SECRET,
+      subjectClaim: values.IDP_SUBJECT_CLAIM,
     },
     apiUrl: values.SVC_API_URL,
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,

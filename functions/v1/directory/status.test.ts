@@ -25,7 +25,9 @@ const status = async () => (await api("GET", "/v1/directory/status", { as: "read
 describe("GET /v1/directory/status", () => {
   it("counts the known people before the first sync, for the scope read", async () => {
     expect(await status()).toEqual({
+      provider: "google",
       last_sync: null,
+      last_push_at: null,
       snapshot_at: null,
       snapshot_age_seconds: null,
       failures_in_a_row: 0,

@@ -20,11 +20,13 @@ export const directoryStatusRoute = (core: OperatorCore) =>
       return {
         status: 200,
         body: {
+          provider: core.config.directory.provider.kind,
           last_sync: last && {
             finished_at: rfc3339(last.finishedAt.getTime()),
             outcome: last.outcome,
             reason_code: last.reasonCode,
           },
+          last_push_at: last?.pushedAt == null ? null : rfc3339(last.pushedAt.getTime()),
           snapshot_at: snapshotAt && rfc3339(snapshotAt),
           snapshot_age_seconds: snapshotAt && Math.max(0, Math.round((core.clock.now() - snapshotAt) / 1000)),
           failures_in_a_row: last?.failures ?? 0,

@@ -3,6 +3,8 @@ import type { DirectoryStatus } from "../../../proto/operator/directory-status.t
 import { directoryFaults } from "./directory-faults.ts";
 
 const synced: DirectoryStatus = {
+  provider: "google",
+  last_push_at: null,
   last_sync: { finished_at: "2026-11-20T16:00:00.000Z", outcome: "synced", reason_code: null },
   snapshot_at: "2026-11-20T16:00:00.000Z",
   snapshot_age_seconds: 60,
@@ -23,6 +25,15 @@ const ended = (outcome: "held" | "refused" | "failed", reason_code: string | nul
 
 describe("the faults of the directory sync", () => {
   it("are none when all is well", () => expect(directoryFaults(synced)).toEqual([]));
+
+  it("include a SCIM provider that never pushed; an old push is none", () => {
+    const scim: DirectoryStatus = { ...synced, provider: "scim" };
+    for (const status of [scim, { ...scim, last_sync: null }])
+      expect(directoryFaults(status)).toEqual([
+        "The identity provider has pushed nobody yet, so nobody new can sign in.",
+      ]);
+    expect(directoryFaults({ ...scim, last_push_at: "2026-01-20T16:00:00.000Z" })).toEqual([]);
+  });
 
   it("include a sync that never ran, failed or was rejected, and why", () => {
     expect(directoryFaults({ ...synced, last_sync: null })).toEqual(["The directory has not been synced yet."]);

@@ -4,6 +4,8 @@ import { formatCountOf } from "../format/format.ts";
 /** Returns the faults of the directory sync as sentences, each with its consequence; none when all is well. */
 export const directoryFaults = (status: DirectoryStatus): string[] => {
   const { last_sync: last, failures_in_a_row: failures, suspect_setting: suspect, counts } = status;
+  if (status.provider === "scim" && status.last_push_at === null)
+    return ["The identity provider has pushed nobody yet, so nobody new can sign in."];
   if (last === null) return ["The directory has not been synced yet."];
   const why = last.reason_code === null ? "" : ` (${last.reason_code})`;
   const silent = ["directory_unreachable", "directory_unavailable"].includes(last.reason_code ?? "");

@@ -34,10 +34,13 @@ export const DirectoryPanel = () => {
         {(status) => (
           <>
             <p>
-              <Show when={status().snapshot_at} fallback="Not synced yet.">
+              <Show
+                when={isPushed(status()) ? status().last_push_at : status().snapshot_at}
+                fallback={isPushed(status()) ? "Nothing pushed yet." : "Not synced yet."}
+              >
                 {(at) => (
                   <>
-                    Last synced{" "}
+                    {isPushed(status()) ? "Last pushed" : "Last synced"}{" "}
                     <time datetime={at()} title={formatTimestamp(at(), times.zone())}>
                       {formatAgo(at(), Math.max(now(), Date.parse(at())))}
                     </time>
@@ -62,3 +65,6 @@ export const DirectoryPanel = () => {
     </section>
   );
 };
+
+/** Whether an identity provider pushes people, so that no sync tells when they last changed. */
+const isPushed = ({ provider }: DirectoryStatus): boolean => provider === "scim";

@@ -6,9 +6,11 @@ import type { WebConfig } from "../config.ts";
 import { createProvider } from "./provider.ts";
 
 const issuer = "https://id.example";
-const config = { identityProvider: { issuer, clientId: "svc-web" } } as WebConfig;
+const configOf = (subjectClaim: "sub" | "oid") =>
+  ({ identityProvider: { issuer, clientId: "svc-web", subjectClaim } }) as WebConfig;
 
-it("requests the provider's metadata and keys once for concurrent sign-ins", async () => {
+/** The documents of an identity provider, and id_tokens of it. */
+const createIssuer = async () => {
   const { privateKey, publicKey } = await generateKeyPair("ES256");
   const keys = JSON.stringify({ keys: [{ ...(await exportJWK(publicKey)), kid: "k", alg: "ES256" }] });
   const metadata = JSON.stringify({
@@ -19,14 +21,29 @@ it("requests the provider's metadata and keys once for concurrent sign-ins", asy
   });
   const clock = createTestClock();
   const iat = Math.floor(clock.now() / 1000);
-  const idToken = await new SignJWT({ nonce: "n" })
-    .setProtectedHeader({ alg: "ES256", kid: "k" })
-    .setIssuer(issuer)
-    .setAudience("svc-web")
-    .setSubject("ada")
-    .setIssuedAt(iat)
-    .setExpirationTime(iat + 60)
-    .sign(privateKey);
+  const idTokenWith = (claims: Record<string, unknown>) =>
+    new SignJWT({ nonce: "n", ...claims })
+      .setProtectedHeader({ alg: "ES256", kid: "k" })
+      .setIssuer(issuer)
+      .setAudience("svc-web")
+      .setSubject("ada")
+      .setIssuedAt(iat)
+      .setExpirationTime(iat + 60)
+      .sign(privateKey);
+  return { keys, metadata, idTokenWith, clock };
+};
+
+it("returns the claim of IDP_SUBJECT_CLAIM, and rejects a token without it", async () => {
+  const { keys, metadata, idTokenWith, clock } = await createIssuer();
+  const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
+  const provider = createProvider({ config: configOf("oid"), clock, log: createTestLog(), fetch });
+  expect(await provider.subjectOf(await idTokenWith({ oid: "an-object-id" }), { nonce: "n" })).toBe("an-object-id");
+  await expect(provider.subjectOf(await idTokenWith({}), { nonce: "n" })).rejects.toThrow("no oid");
+});
+
+it("requests the provider's metadata and keys once for concurrent sign-ins", async () => {
+  const { keys, metadata, idTokenWith, clock } = await createIssuer();
+  const idToken = await idTokenWith({});
 
   const requested: string[] = [];
   let answer: () => void = () => undefined;
@@ -38,7 +55,7 @@ it("requests the provider's metadata and keys once for concurrent sign-ins", asy
     await answered;
     return new Response(url.endsWith("/jwks") ? keys : metadata);
   };
-  const provider = createProvider({ config, clock, log: createTestLog(), fetch });
+  const provider = createProvider({ config: configOf("sub"), clock, log: createTestLog(), fetch });
   const subjects = Promise.all(Array.from({ length: 10 }, () => provider.subjectOf(idToken, { nonce: "n" })));
   answer();
   expect(await subjects).toEqual(Array(10).fill("ada"));

@@ -61,8 +61,11 @@ const Metadata = v.object({
   prompt_values_supported: v.optional(v.array(v.string()), ["select_account"]),
 });
 
+const Subject = v.pipe(v.string(), v.minLength(1), v.maxLength(255));
 const IdToken = v.object({
-  sub: v.pipe(v.string(), v.minLength(1), v.maxLength(255)),
+  sub: Subject,
+  /** Entra ID's id of the person: its `sub` differs for each application. */
+  oid: v.optional(Subject),
   nonce: v.string(),
   aud: v.union([v.string(), v.array(v.string())]),
   azp: v.optional(v.string()),
@@ -75,7 +78,7 @@ export const createProvider = ({
   log,
   fetch,
 }: Pick<Web, "config" | "clock" | "log" | "fetch">): Provider => {
-  const { issuer, clientId } = config.identityProvider;
+  const { issuer, clientId, subjectClaim } = config.identityProvider;
   const request = createProviderRequest({ fetch, clock });
   let known: { metadata: ProviderMetadata; keys: JWTVerifyGetKey; readAt: number } | undefined;
 
@@ -129,7 +132,9 @@ export const createProvider = ({
       if (Array.isArray(claims.aud) && claims.aud.length > 1 && claims.azp === undefined)
         throw new Error("id_token: several audiences and no azp");
       if (claims.azp !== undefined && claims.azp !== clientId) throw new Error("id_token: azp is another client");
-      return claims.sub;
+      const subject = claims[subjectClaim];
+      if (subject === undefined) throw new Error(`id_token: no ${subjectClaim}`);
+      return subject;
     },
   };
 };

@@ -1,0 +1,236 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { createScimCore, scimToken } from "../../tests/scim.ts";
+
+const test = await createScimCore();
+afterAll(() => test.close());
+const { scim, createPerson } = test;
+
+const patch = (...Operations: object[]) => ({
+  schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+  Operations,
+});
+const filtered = (filter: string, path = "/Users") => scim("GET", `${path}?filter=${encodeURIComponent(filter)}`);
+const names = ({ body }: { body: { Resources: { userName: string }[] } }) =>
+  body.Resources.map(({ userName }) => userName.split("@")[0]);
+
+const people = ["ada", "alan", "barbara", "edsger", "grace"];
+const ids: Record<string, string> = {};
+for (const name of people)
+  ids[name] = (await createPerson(name, { displayName: `The ${name}`, active: name !== "edsger" })).id;
+
+describe("a list", () => {
+  it("has pages by startIndex and count, in a stable order", async () => {
+    const pages = await Promise.all([1, 3, 5, 6].map((start) => scim("GET", `/Users?startIndex=${start}&count=2`)));
+    expect(pages.map(({ body }) => [body.totalResults, body.startIndex, body.itemsPerPage])).toEqual([
+      [5, 1, 2],
+      [5, 3, 2],
+      [5, 5, 1],
+      [5, 6, 0],
+    ]);
+    expect(pages.flatMap(names)).toEqual(people);
+    expect((await scim("GET", "/Users?count=0")).body).toMatchObject({ totalResults: 5, Resources: [] });
+    expect((await scim("GET", "/Users?startIndex=-3&count=-1")).body).toMatchObject({ startIndex: 1, Resources: [] });
+    expect((await scim("GET", "/Users?count=100000")).body.itemsPerPage).toBe(5);
+    expect(await scim("GET", "/Users?count=many")).toMatchObject({ status: 400, body: { scimType: "invalidValue" } });
+  });
+
+  it.each([
+    ['userName sw "a"', ["ada", "alan"]],
+    ['userName co "AR"', ["barbara"]],
+    ['userName ew "@example.test" and not (active eq true)', ["edsger"]],
+    ['active eq "False" or userName eq "ADA@example.test"', ["ada", "edsger"]],
+    ['(displayName eq "the grace")', ["grace"]],
+    ["displayName pr and emails pr", []],
+    ['urn:ietf:params:scim:schemas:core:2.0:User:userName eq "ada@example.test"', ["ada"]],
+    ['externalId ne "ada" and userName lt "b"', ["alan"]],
+    ['meta.lastModified gt "2000-01-01T00:00:00Z" and userName ge "g"', ["grace"]],
+    ['displayName eq "100%" or displayName co "_"', []],
+    ['emails.value eq "x" or emails eq "x" or name.givenName eq null and userName eq "alan@example.test"', ["alan"]],
+  ])("filters by %s", async (filter, expected) => {
+    expect(names(await filtered(filter))).toEqual(expected);
+  });
+
+  it.each([
+    "userName",
+    "userName eq",
+    'userName eq "ada',
+    'userName is "ada"',
+    'eq "ada"',
+    'userName eq "ada" and',
+    '(userName eq "ada"',
+    'userName eq "ada")',
+    'password eq "hunter2"',
+    'name.hunter2 eq "x"',
+    "userName gt 5",
+    'active co "t"',
+    'meta.created gt "yesterday"',
+    'emails[type eq "work" or emails[type eq "home"]]',
+    `${"(".repeat(50)}active eq true${")".repeat(50)}`,
+    'constructor eq "x"',
+    `userName eq "${"x".repeat(5000)}"`,
+  ])("rejects the filter %s", async (filter) => {
+    const { status, body } = await filtered(filter);
+    expect([status, body.scimType, body.status]).toEqual([400, "invalidFilter", "400"]);
+    expect(JSON.stringify(body)).not.toContain("hunter2");
+  });
+});
+
+describe("attributes", () => {
+  it("are those that the request names", async () => {
+    const { body } = await scim("GET", `/Users/${ids.ada}?attributes=userName,meta.location`);
+    expect(body).toEqual({
+      schemas: ["urn:ietf:params:scim:schemas:core:2.0:User"],
+      id: ids.ada,
+      userName: "ada@example.test",
+      meta: { location: `/scim/v2/Users/${ids.ada}` },
+    });
+    const rest = await scim("GET", `/Users/${ids.ada}?excludedAttributes=META,displayName,id`);
+    expect(Object.keys(rest.body)).toEqual(["schemas", "id", "externalId", "userName", "active"]);
+  });
+
+  it("that core does not know are ignored in a resource and rejected as a path", async () => {
+    const { body } = await scim("PUT", `/Users/${ids.ada}`, {
+      userName: "ada@example.test",
+      externalId: "ada",
+      favouriteColour: "blue",
+      "urn:example:extension": { a: [1] },
+    });
+    expect(body).not.toHaveProperty("favouriteColour");
+    const change = patch({ op: "add", path: "favouriteColour", value: "blue" });
+    expect(await scim("PATCH", `/Users/${ids.ada}`, change)).toMatchObject({
+      status: 400,
+      body: { scimType: "invalidPath" },
+    });
+  });
+
+  it("keep active through a PUT that leaves it out", async () => {
+    const { body } = await scim("PUT", `/Users/${ids.edsger}`, {
+      userName: "edsger@example.test",
+      externalId: "edsger",
+    });
+    expect(body.active).toBe(false);
+  });
+});
+
+describe("a rejection", () => {
+  const create = (body: unknown) => scim("POST", "/Users", body);
+  const change = (...operations: object[]) => scim("PATCH", `/Users/${ids.alan}`, patch(...operations));
+  it.each<[string, () => ReturnType<typeof create>, number, string | undefined]>([
+    ["no userName", () => create({ externalId: "x" }), 400, "invalidValue"],
+    ["no externalId", () => create({ userName: "x@example.test" }), 400, "invalidValue"],
+    ["a taken userName", () => create({ userName: "ADA@example.test", externalId: "x" }), 409, "uniqueness"],
+    ["a taken externalId", () => create({ userName: "x@example.test", externalId: "ada" }), 409, "uniqueness"],
+    ["a list", () => create([]), 400, "invalidValue"],
+    ["active of another type", () => create({ userName: "x", externalId: "x", active: "yes" }), 400, "invalidValue"],
+    ["a control character", () => create({ userName: "x\u0000", externalId: "x" }), 400, "invalidValue"],
+    ["half a surrogate pair", () => create({ userName: "x\ud800", externalId: "x" }), 400, "invalidValue"],
+    [
+      "a taken userName in a PATCH",
+      () => change({ op: "replace", path: "userName", value: "ada@example.test" }),
+      409,
+      "uniqueness",
+    ],
+    ["the id in a PATCH", () => change({ op: "replace", path: "id", value: "x" }), 400, "mutability"],
+    ["a removed userName", () => change({ op: "remove", path: "userName" }), 400, "invalidValue"],
+    ["a removed externalId", () => change({ op: "remove", path: "externalId" }), 400, "invalidValue"],
+    ["a remove without a path", () => change({ op: "remove" }), 400, "noTarget"],
+    [
+      "a replace that matches nothing",
+      () => change({ op: "replace", path: 'emails[type eq "x"].value', value: "a" }),
+      400,
+      "noTarget",
+    ],
+    ["a malformed path", () => change({ op: "add", path: "emails[type eq", value: "a" }), 400, "invalidPath"],
+    ["an unknown operation", () => change({ op: "move", path: "userName", value: "a" }), 400, "invalidSyntax"],
+    ["no operations", () => change(), 400, "invalidSyntax"],
+    ["no PatchOp", () => scim("PATCH", `/Users/${ids.alan}`, { Operations: [{ op: "add" }] }), 400, "invalidSyntax"],
+    ["an unknown user", () => scim("DELETE", "/Users/0199aaaa-0000-7000-8000-000000000000"), 404, undefined],
+    ["a user that is no UUID", () => scim("PUT", "/Users/ada", { userName: "ada", externalId: "a" }), 404, undefined],
+    [
+      "an unknown group",
+      () => scim("PATCH", "/Groups/x", patch({ op: "add", path: "displayName", value: "x" })),
+      404,
+      undefined,
+    ],
+    [
+      "a member who is no user",
+      () => scim("POST", "/Groups", { displayName: "g", members: [{ value: "x" }] }),
+      400,
+      "invalidValue",
+    ],
+    [
+      "a nested group",
+      () => scim("POST", "/Groups", { displayName: "g", members: [{ value: "x", type: "Group" }] }),
+      400,
+      "invalidValue",
+    ],
+    ["an unknown path", () => scim("GET", "/Me"), 404, undefined],
+    ["another method", () => scim("DELETE", "/Users"), 405, undefined],
+  ])("of %s has SCIM's form", async (_, run, status, scimType) => {
+    const answer = await run();
+    expect([answer.status, answer.body.scimType]).toEqual([status, scimType]);
+    expect(answer.body).toMatchObject({
+      schemas: ["urn:ietf:params:scim:api:messages:2.0:Error"],
+      status: String(status),
+      detail: expect.any(String),
+    });
+    expect(answer.headers.get("content-type")).toContain("application/scim+json");
+  });
+
+  it("leaves nothing of a PATCH whose last operation is rejected", async () => {
+    await change({ op: "replace", path: "displayName", value: "new" }, { op: "add", path: "nothing", value: "x" });
+    expect((await scim("GET", `/Users/${ids.alan}`)).body.displayName).toBe("The alan");
+  });
+
+  it("of a body has SCIM's form for other media types, broken JSON and a large one", async () => {
+    const send = async (type: string, content: string) => {
+      const answer = await test.api<{ scimType?: string }>("POST", "/scim/v2/Users", {
+        as: { bearer: scimToken },
+        raw: { type, content },
+      });
+      return [answer.status, answer.body.scimType];
+    };
+    expect(await send("text/plain", "{}")).toEqual([415, undefined]);
+    expect(await send("application/scim+json", "{")).toEqual([400, "invalidSyntax"]);
+    expect(await send("application/json", " ".repeat(1024 * 1024 + 1))).toEqual([413, undefined]);
+  });
+});
+
+describe("a group", () => {
+  it("has a name of its own in any case", async () => {
+    expect((await scim("POST", "/Groups", { displayName: "Everyone" })).status).toBe(201);
+    expect(await scim("POST", "/Groups", { displayName: "everyONE" })).toMatchObject({
+      status: 409,
+      body: { scimType: "uniqueness" },
+    });
+  });
+
+  it("loses a user who is deleted", async () => {
+    const { id } = await createPerson("short-lived");
+    const group = await scim("POST", "/Groups", { displayName: "brief", members: [{ value: id }, { value: id }] });
+    expect(group.body.members).toHaveLength(1);
+    await scim("DELETE", `/Users/${id}`);
+    expect((await scim("GET", `/Groups/${group.body.id}`)).body.members).toBeUndefined();
+  });
+
+  it("grants nothing by a name that only looks like a role group", async () => {
+    await createPerson("mallory");
+    const { id } = (await filtered('userName sw "mallory"')).body.Resources[0];
+    for (const displayName of ["svc-admİn", "svc-admin ​", "ſvc-admin", "svc-admins"])
+      await scim("POST", "/Groups", { displayName, members: [{ value: id }] });
+    expect((await test.whoami("mallory")).scopes).toEqual(["read"]);
+  });
+});
+
+describe("discovery", () => {
+  it("describes what core supports", async () => {
+    const { body } = await scim("GET", "/ServiceProviderConfig");
+    expect(body).toMatchObject({ patch: { supported: true }, bulk: { supported: false }, filter: { maxResults: 200 } });
+    expect((await scim("GET", "/ResourceTypes")).body).toMatchObject({ totalResults: 2 });
+    expect((await scim("GET", "/ResourceTypes/Group")).body).toMatchObject({ endpoint: "/Groups" });
+    expect((await scim("GET", "/Schemas")).body).toMatchObject({ totalResults: 2 });
+    const schema = await scim("GET", "/Schemas/urn:ietf:params:scim:schemas:core:2.0:User");
+    expect(schema.body.attributes.map(({ name }: { name: string }) => name)).toContain("userName");
+    expect((await scim("GET", "/Schemas/urn:none")).status).toBe(404);
+  });
+});
