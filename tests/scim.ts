@@ -1,5 +1,6 @@
 import { and, eq } from "drizzle-orm";
 import { authenticationIdentity, person } from "../drizzle/schema/operator.ts";
+import { createApp } from "../functions/app.ts";
 import type { Environment } from "../kit/env.ts";
 import { mintBridgeToken, testTenantId } from "../scripts/lab/people.ts";
 import { createTestCore, type TestCoreOptions } from "./core.ts";
@@ -23,6 +24,14 @@ export interface ScimAnswer {
   body: any;
 }
 
+/** Calls SCIM as the identity provider. */
+export type CallScim = (
+  method: string,
+  path: string,
+  body?: unknown,
+  options?: { token?: string; from?: string },
+) => Promise<ScimAnswer>;
+
 /** A core whose directory an identity provider pushes, and calls as that provider and as the people. */
 export const createScimCore = async (options: TestCoreOptions = {}) => {
   const test = await createTestCore({
@@ -32,12 +41,7 @@ export const createScimCore = async (options: TestCoreOptions = {}) => {
   const { db, clock } = test;
 
   /** Calls `/scim/v2` with the token; the body is sent as `application/scim+json`. */
-  const scim = async (
-    method: string,
-    path: string,
-    body?: unknown,
-    { token = scimToken, from }: { token?: string; from?: string } = {},
-  ): Promise<ScimAnswer> => {
+  const scim: CallScim = async (method, path, body, { token = scimToken, from } = {}) => {
     clock.advance(1);
     const {
       status,
@@ -84,5 +88,20 @@ export const createScimCore = async (options: TestCoreOptions = {}) => {
     return { status, scopes: body.scopes ?? [] };
   };
 
-  return { ...test, scim, createPerson, personOf, whoami };
+  /** Starts a second core on the database, and returns what calls it. */
+  const onSameDatabase = (): CallScim => {
+    const peer = { remoteAddress: "127.0.0.1", certificate: null, listener: "http" as const };
+    const app = createApp({ ...test.core, db: test.database.connect().db }, { peerOf: () => peer });
+    return async (method, path, body) => {
+      const response = await app.request(`/scim/v2${path}`, {
+        method,
+        headers: { Authorization: `Bearer ${scimToken}`, "Content-Type": "application/scim+json" },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      return { status: response.status, headers: response.headers, body: text === "" ? undefined : JSON.parse(text) };
+    };
+  };
+
+  return { ...test, onSameDatabase, scim, createPerson, personOf, whoami };
 };
