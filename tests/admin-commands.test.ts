@@ -148,7 +148,7 @@ describe("hosts and configs", () => {
     expect(diff).toMatchObject({ exitCode: 1, out: expect.stringContaining("+sources: []") });
     expect(await script.run("configs", "assign", first.id, "device:web-1")).toMatchObject({
       exitCode: 2,
-      err: expect.stringContaining(`for 1 hosts: ${identity}.`),
+      err: expect.stringContaining(`for 1 host: ${identity}.`),
     });
     expect(await json("configs", "assign", first.id, "device:web-1", "--yes")).toEqual([
       { identity, outcome: "assigned" },
@@ -160,6 +160,35 @@ describe("hosts and configs", () => {
     expect(await json("identities", "revoke", identityId, "--yes")).toMatchObject({ id: identityId });
     const gone = await script.run("configs", "assign", first.id, "device:web-1", "--yes");
     expect(gone).toMatchObject({ exitCode: 1, out: expect.stringContaining("revoked") });
+  });
+
+  it("rolls the hosts of a query back, after naming the configs that they get", async () => {
+    const [one, two] = [await enrollHost("back-1"), await enrollHost("back-2")];
+    const [before, after] = [await publish(yaml), await publish(`${yaml}sources: []\n`)];
+    await json("configs", "assign", before.id, "device:back-1", "--yes");
+    await web.core.clock.advance(1000);
+    await json("configs", "assign", after.id, "device:back-1,back-2", "--yes");
+    const args = ["configs", "rollback", "device:back-1,back-2", "--to", "previous"];
+    const asked = await doubtful.run(...args);
+    expect(asked).toMatchObject({ exitCode: 1, out: "" });
+    expect(asked.err).toMatch(/^2 hosts: .*back-.*, .*back-.*\.\n/);
+    expect(asked.err).toContain(`  1 get config ${before.config_hash.slice(0, 12)} (${before.id})\n`);
+    expect(asked.err).toContain("  1 had no config before\n");
+    expect(await json<object[]>("audit", "list", "--action", "config.rollback")).toEqual([]);
+    await web.core.clock.advance(1000);
+    const done = await script.run(...args, "--yes", "--reason", "bad_rollout", "-o", "json");
+    expect(done.exitCode).toBe(5);
+    const rows = JSON.parse(done.out) as { identity: string; outcome: string; config: string | null }[];
+    expect(rows.toSorted((a, b) => a.identity.localeCompare(b.identity))).toEqual([
+      { identity: one.identity, outcome: "rolled_back", config: before.id, hash: before.config_hash },
+      { identity: two.identity, outcome: "no_previous_config", config: null, hash: null },
+    ]);
+    const events = await json<{ reason_code: string }[]>("audit", "list", "--action", "config.rollback");
+    expect(events).toEqual([expect.objectContaining({ reason_code: "bad_rollout" })]);
+    const none = await script.run("configs", "rollback", two.identityId, "--yes");
+    expect(none).toMatchObject({ exitCode: 1, err: expect.stringContaining("nothing was changed") });
+    expect((await script.run("configs", "rollback", "device:nobody", "--yes")).exitCode).toBe(1);
+    expect((await script.run("configs", "rollback", "--yes")).exitCode).toBe(2);
   });
 
   it("a config is only checked with --dry-run", async () => {

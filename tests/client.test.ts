@@ -189,6 +189,7 @@ describe("the generated client", () => {
     expect((await fleet.getCollectorConfig<true>(onConfig)).data.config_hash).toBe(published.config_hash);
     await fleet.setDesiredConfig<true>({ ...onIdentity, body: { config_id: configId } });
     await fleet.assignCollectorConfig<true>({ ...onConfig, body: { identity_ids: [host.identityId] } });
+    await fleet.rollBackCollectorConfigs<true>({ client, body: { identity_ids: [host.identityId], to: "previous" } });
 
     const beat = heartbeatBody(Date.now(), {
       config: {

@@ -221,14 +221,20 @@ const declareConfigs = (add: Add): void => {
     options: [new Option("--name <name>"), new Option("--dry-run", "check it and store nothing")],
     load: async () => (await load()).publishConfig,
   });
+  const hosts = () => import("./config-hosts.ts");
   add("configs assign <id> [query...]", {
     summary: "Assign a config to every host that the query finds",
-    load: async () => (await load()).assignConfig,
+    load: async () => (await hosts()).assignConfig,
   });
-  add("configs rollback <host-id>", {
-    summary: "Give a host its last known good config",
-    options: [reason()],
-    load: async () => (await load()).rollBackConfig,
+  add("configs rollback <query...>", {
+    summary: "Give the host of an id, or every host that the query finds, an earlier config",
+    options: [
+      new Option("--to <config>", "the last known good one of a host, or the one that was desired before")
+        .choices(["last-known-good", "previous"])
+        .default("last-known-good"),
+      reason(),
+    ],
+    load: async () => (await hosts()).rollBackConfig,
   });
 };
 

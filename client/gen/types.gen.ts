@@ -3367,6 +3367,95 @@ export type ExportConfigAssignmentsResponses = {
 
 export type ExportConfigAssignmentsResponse = ExportConfigAssignmentsResponses[keyof ExportConfigAssignmentsResponses];
 
+export type RollBackCollectorConfigsData = {
+    body: {
+        identity_ids: Array<string>;
+        to?: 'last_known_good' | 'previous';
+        reason_code?: string;
+    };
+    path?: never;
+    query?: {
+        dry_run?: 'true' | 'false';
+    };
+    url: '/v1/collector/configs/rollbacks';
+};
+
+export type RollBackCollectorConfigsErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type RollBackCollectorConfigsError = RollBackCollectorConfigsErrors[keyof RollBackCollectorConfigsErrors];
+
+export type RollBackCollectorConfigsResponses = {
+    /**
+     * The outcome of each, in the order of the request, with its config
+     */
+    200: {
+        results: Array<{
+            identity_id: string;
+            outcome: 'rolled_back' | 'unchanged' | 'not_found' | 'revoked' | 'no_last_known_good' | 'last_known_good_not_stored' | 'no_previous_config';
+            config: {
+                id: string;
+                name: string | null;
+                config_hash: string;
+            } | null;
+        }>;
+    };
+};
+
+export type RollBackCollectorConfigsResponse = RollBackCollectorConfigsResponses[keyof RollBackCollectorConfigsResponses];
+
 export type ClearDesiredConfigData = {
     body?: never;
     path: {

@@ -1,4 +1,4 @@
-import { and, desc, eq, isNull } from "drizzle-orm";
+import { and, desc, eq, isNotNull, isNull, ne } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "../../drizzle/schema/config.ts";
 import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import type { Executor } from "./database.ts";
@@ -77,6 +77,28 @@ export const findOpenAssignment = async (db: Executor, identityId: string): Prom
     .from(configAssignment)
     .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt)));
   return row;
+};
+
+/** Finds the config that was desired last before `currentConfigId`. */
+export const findPreviousConfigId = async (
+  db: Executor,
+  identityId: string,
+  currentConfigId: string | null,
+): Promise<string | undefined> => {
+  const { configId, assignedAt, endedAt } = configAssignment;
+  const [row] = await db
+    .select({ configId })
+    .from(configAssignment)
+    .where(
+      and(
+        eq(configAssignment.identityId, identityId),
+        isNotNull(endedAt),
+        currentConfigId === null ? undefined : ne(configId, currentConfigId),
+      ),
+    )
+    .orderBy(desc(assignedAt))
+    .limit(1);
+  return row?.configId;
 };
 
 /** Ends the open assignment of an identity. Returns false if there is none. */

@@ -22,6 +22,7 @@ import { listConfigsRoute } from "./collector/configs/list.ts";
 import { listAssignmentsRoute } from "./collector/configs/list-assignments.ts";
 import { listUnstoredConfigsRoute } from "./collector/configs/list-unstored.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
+import { rollBackConfigsRoute } from "./collector/configs/roll-back-many.ts";
 import { enrollRoute } from "./collector/enroll.ts";
 import { exportPoliciesRoute, exportRefusalsRoute, exportTokensRoute } from "./collector/enrollment/export.ts";
 import { enrollmentReportRoute } from "./collector/enrollment/report.ts";
@@ -99,6 +100,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   ...configReportsOf({ ...core, db: core.reports }),
   publishConfigRoute(core),
   assignConfigToManyRoute(core),
+  rollBackConfigsRoute(core),
   assignConfigRoute(core),
   clearConfigRoute(core),
   rollBackConfigRoute(core),

@@ -135,7 +135,8 @@ const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> => {
   return config;
 };
 
-const assignLocked = async (
+/** Assigns a config to an identity that the transaction has locked. Throws 409 `conflict` for a revoked one. */
+export const assignLocked = async (
   tx: Executor,
   { clock, entropy }: Needs,
   change: {

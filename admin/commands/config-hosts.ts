@@ -1,0 +1,136 @@
+import type { FleetClient } from "../../client/connect.ts";
+import {
+  assignCollectorConfig,
+  getCollectorConfig,
+  items,
+  type RollBackCollectorConfigsData,
+  reportFleetHealth,
+  rollBackCollectorConfigs,
+} from "../../client/index.ts";
+import type { Action } from "../terminal/command.ts";
+import { confirm } from "../terminal/confirm.ts";
+import { connect } from "../terminal/connect.ts";
+import { CommandFailure, type ExitCode, exitCodes } from "../terminal/exit-codes.ts";
+import { columnsOf } from "../terminal/list-rows.ts";
+import { printRows } from "../terminal/output.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { fleetQueryOf } from "./fleet.ts";
+
+/** A host that a query found. */
+interface Host {
+  id: string;
+  identity: string;
+}
+
+/** Hosts of one request of core. */
+const hostsAtOnceMax = 1000;
+
+/** `svc-admin configs assign`: to every host that the query finds, after naming how many. Exits with 5 if some were refused. */
+export const assignConfig: Action<object> = async (terminal, options, id = "", ...words) => {
+  const client = connect(terminal, options);
+  const { data: config } = await getCollectorConfig({ client, path: { id } });
+  const hosts = await hostsOf(terminal, client, words);
+  await confirm(terminal, options, `Config ${config?.config_hash.slice(0, 12)} for ${named(hosts)}.`);
+  const rows = await inBatches(terminal, hosts, async (some) => {
+    const body = { identity_ids: some.map((each) => each.id) };
+    const { data } = await assignCollectorConfig({ client, path: { id }, body });
+    return some.map(({ identity }, index) => ({ identity, outcome: data?.results[index]?.outcome ?? "unknown" }));
+  });
+  await printRows(terminal, {
+    format: options.output,
+    columns: columnsOf<(typeof rows)[number]>("identity", "outcome"),
+    rows,
+  });
+  return outcomeOf(rows, "assigned");
+};
+
+interface RollbackOptions {
+  to: "last-known-good" | "previous";
+  reason?: string;
+}
+
+/**
+ * `svc-admin configs rollback`: every host that the query finds gets the config that it had before, or its last known good one, after
+ * naming the configs and how many hosts get each. Exits with 5 if some were refused.
+ */
+export const rollBackConfig: Action<RollbackOptions> = async (terminal, options, ...words) => {
+  const client = connect(terminal, options);
+  const hosts = await hostsOf(terminal, client, words);
+  const body = {
+    to: options.to === "previous" ? ("previous" as const) : ("last_known_good" as const),
+    ...(options.reason === undefined ? {} : { reason_code: options.reason }),
+  };
+  const rollBack = (some: readonly Host[], query: RollBackCollectorConfigsData["query"] = {}) =>
+    rollBackCollectorConfigs({ client, query, body: { ...body, identity_ids: some.map(({ id }) => id) } }).then(
+      ({ data }) =>
+        some.map(({ identity }, index) => {
+          const { outcome = "not_found", config = null } = data?.results[index] ?? {};
+          return { identity, outcome, config: config?.id ?? null, hash: config?.config_hash ?? null };
+        }),
+    );
+  const planned = await inBatches(terminal, hosts, (some) => rollBack(some, { dry_run: "true" }));
+  const changed = planned.filter(({ outcome }) => outcome === "rolled_back");
+  const columns = columnsOf<(typeof planned)[number]>("identity", "outcome", "config", "hash");
+  if (changed.length === 0) {
+    await printRows(terminal, { format: options.output, columns, rows: planned });
+    throw new CommandFailure(exitCodes.refused, "no host has a config to go back to: nothing was changed");
+  }
+  await confirm(terminal, options, `${named(hosts)}.\n${describePlan(planned)}`);
+  const rows = await inBatches(terminal, hosts, rollBack);
+  await printRows(terminal, { format: options.output, columns, rows });
+  return outcomeOf(rows, "rolled_back");
+};
+
+const outcomeTexts: Readonly<Record<string, string>> = {
+  unchanged: "have it already",
+  revoked: "are revoked",
+  not_found: "are gone",
+  no_last_known_good: "have reported no last known good config",
+  last_known_good_not_stored: "have a last known good config that was never published",
+  no_previous_config: "had no config before",
+};
+
+const describePlan = (planned: readonly { outcome: string; config: string | null; hash: string | null }[]): string => {
+  const groups = Map.groupBy(planned, ({ outcome, config, hash }) =>
+    outcome === "rolled_back" ? `get config ${hash?.slice(0, 12)} (${config})` : (outcomeTexts[outcome] ?? outcome),
+  );
+  return [...groups].map(([text, hosts]) => `  ${hosts.length} ${text}`).join("\n");
+};
+
+const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Returns the hosts of a query, or the host of an id. Throws when there are none, so that a mistyped query changes nothing. */
+const hostsOf = async (terminal: Terminal, client: FleetClient, words: readonly string[]): Promise<Host[]> => {
+  const [only = ""] = words;
+  const isId = words.length === 1 && idPattern.test(only);
+  if (isId) return [{ id: only, identity: only }];
+  const query = { ...fleetQueryOf(words, new Date(terminal.clock.now())), limit: hostsAtOnceMax };
+  const rows = await Array.fromAsync(items(reportFleetHealth, { client, query }));
+  if (rows.length === 0) throw new CommandFailure(exitCodes.refused, "no host matches: nothing was changed");
+  return rows.map(({ identity_id: id, identity }) => ({ id, identity }));
+};
+
+const named = (hosts: readonly Host[]): string => {
+  const first = hosts.slice(0, 3).map(({ identity }) => identity);
+  const others = hosts.length > first.length ? ` and ${hosts.length - first.length} more` : "";
+  return `${hosts.length} ${hosts.length === 1 ? "host" : "hosts"}: ${first.join(", ")}${others}`;
+};
+
+const inBatches = async <Row>(
+  { err }: Pick<Terminal, "err">,
+  hosts: readonly Host[],
+  send: (some: readonly Host[]) => Promise<Row[]>,
+): Promise<Row[]> => {
+  const rows: Row[] = [];
+  for (let at = 0; at < hosts.length; at += hostsAtOnceMax) {
+    rows.push(...(await send(hosts.slice(at, at + hostsAtOnceMax))));
+    if (hosts.length > hostsAtOnceMax) err.write(`${rows.length} of ${hosts.length} hosts\n`);
+  }
+  return rows;
+};
+
+const outcomeOf = (results: readonly { outcome: string }[], done: string): ExitCode => {
+  const refused = results.filter(({ outcome }) => outcome !== done && outcome !== "unchanged").length;
+  if (refused === 0) return exitCodes.ok;
+  return refused === results.length ? exitCodes.refused : exitCodes.partial;
+};

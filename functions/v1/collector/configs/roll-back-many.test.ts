@@ -1,0 +1,103 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
+import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../../tests/collector.ts";
+import { createTestCore } from "../../../../tests/core.ts";
+import { publishTestConfig } from "../../../../tests/rollout.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { token } = await createTestToken(test);
+const [good, bad] = [await publishTestConfig(test, 100), await publishTestConfig(test, 200)];
+
+interface Result {
+  identity_id: string;
+  outcome: string;
+  config: { id: string; config_hash: string } | null;
+}
+const enroll = (deviceId: string) => enrollTestCollector(test, { token, deviceId });
+const assign = async (configId: string, ...hosts: TestCollector[]) => {
+  await test.clock.advance(1000);
+  const body = { identity_ids: hosts.map(({ identityId }) => identityId) };
+  expect((await test.api("POST", `/v1/collector/configs/${configId}/assignments`, { as: "admin", body })).status).toBe(
+    200,
+  );
+};
+const rollBack = async (hosts: readonly { identityId: string }[], body: object = {}, query = "") => {
+  await test.clock.advance(1000);
+  const answer = await test.api<{ results: Result[] }>("POST", `/v1/collector/configs/rollbacks${query}`, {
+    as: "admin",
+    body: { identity_ids: hosts.map(({ identityId }) => identityId), ...body },
+  });
+  expect(answer.status).toBe(200);
+  return answer.body.results.map(({ outcome, config }) => [outcome, config?.id ?? null]);
+};
+const rollbacksOf = async ({ identityId }: TestCollector) =>
+  (
+    await test.api<{ items: { config_id: string }[] }>(
+      "GET",
+      `/v1/audit-events?target=${identityId}&action=config.rollback`,
+      { as: "auditor" },
+    )
+  ).body.items;
+
+describe("POST /v1/collector/configs/rollbacks", () => {
+  it("gives each host the config that was desired before, and says the same in a dry run that changes nothing", async () => {
+    const [first, second, never, revoked] = [
+      await enroll("p-1"),
+      await enroll("p-2"),
+      await enroll("p-3"),
+      await enroll("p-4"),
+    ];
+    await assign(good, first, second);
+    await assign(bad, first, second, never);
+    await test.api("POST", `/v1/collector/identities/${revoked.identityId}/revoke`, { as: "admin" });
+    const unknown = { identityId: "01920000-0000-7000-8000-000000000000" };
+    const hosts = [second, first, never, revoked, unknown];
+    const expected = [
+      ["rolled_back", good],
+      ["rolled_back", good],
+      ["no_previous_config", null],
+      ["revoked", null],
+      ["not_found", null],
+    ];
+    const body = { to: "previous", reason_code: "bad_rollout" };
+    expect(await rollBack(hosts, body, "?dry_run=true")).toEqual(expected);
+    expect(await rollbacksOf(first)).toEqual([]);
+    expect(await rollBack(hosts, body)).toEqual(expected);
+    expect(await rollbacksOf(first)).toEqual([
+      expect.objectContaining({
+        reason_code: "bad_rollout",
+        details: expect.objectContaining({ config_id: good, previous_config_id: bad }),
+      }),
+    ]);
+    expect(await rollbacksOf(never)).toEqual([]);
+    // Once more is there and back.
+    expect(await rollBack([first], { to: "previous" })).toEqual([["rolled_back", bad]]);
+  });
+
+  it("gives each host its last known good config", async () => {
+    const [host, silent, foreign] = [await enroll("g-1"), await enroll("g-2"), await enroll("g-3")];
+    await assign(bad, host, silent, foreign);
+    const { body } = await test.api<{ config_hash: string }>("GET", `/v1/collector/configs/${good}`, { as: "auditor" });
+    const beat = (of: TestCollector, hash: string) => {
+      const config = { valid: true, errors: [], running_config_hash: null, last_known_good_config_hash: hash };
+      return manage(test, of, "heartbeat", heartbeatBody(test.clock.now(), { config }));
+    };
+    await beat(host, body.config_hash);
+    await beat(foreign, "f".repeat(64));
+    expect(await rollBack([host, silent, foreign])).toEqual([
+      ["rolled_back", good],
+      ["no_last_known_good", null],
+      ["last_known_good_not_stored", null],
+    ]);
+    expect(await rollBack([host])).toEqual([["unchanged", good]]);
+  });
+
+  it("is for admins, and takes at most 1,000 hosts", async () => {
+    const path = "/v1/collector/configs/rollbacks";
+    const body = { identity_ids: Array(1001).fill(good) };
+    expect((await test.api("POST", path, { as: "auditor", body: { identity_ids: [good] } })).status).toBe(403);
+    expect((await test.api("POST", path, { as: "admin", body })).status).toBe(422);
+    expect((await test.api("POST", path, { as: "admin", body: { identity_ids: [good], to: "now" } })).status).toBe(422);
+  });
+});

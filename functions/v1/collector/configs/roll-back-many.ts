@@ -1,0 +1,63 @@
+import * as v from "valibot";
+import { Id } from "../../../../proto/values.ts";
+import type { Core } from "../../../core.ts";
+import { rollBackMany, rollbackOutcomes, rollbackTargets } from "../../../domain/config/roll-back-many.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { ReasonCode } from "../../shapes.ts";
+
+const RollbackBody = v.strictObject({
+  identity_ids: v.pipe(
+    v.array(Id, "must be an array of ids"),
+    v.minLength(1, "must have at least one entry"),
+    v.maxLength(1000, "must have at most 1000 entries"),
+  ),
+  to: v.optional(v.picklist(rollbackTargets, `must be one of ${rollbackTargets.join(", ")}`), "last_known_good"),
+  reason_code: v.optional(ReasonCode),
+});
+
+const ResultsView = v.strictObject({
+  results: v.array(
+    v.strictObject({
+      identity_id: Id,
+      outcome: v.picklist(rollbackOutcomes),
+      config: v.nullable(v.strictObject({ id: Id, name: v.nullable(v.string()), config_hash: v.string() })),
+    }),
+  ),
+});
+
+/** `POST /v1/collector/configs/rollbacks`: gives up to 1,000 hosts their last known good or their previous config. */
+export const rollBackConfigsRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  route({
+    method: "POST",
+    path: "/v1/collector/configs/rollbacks",
+    operationId: "rollBackCollectorConfigs",
+    summary:
+      "Give many identities their last known good or previous config; a result for each. dry_run=true changes nothing",
+    guard: scope(core, "admin"),
+    query: v.strictObject({ dry_run: v.optional(v.picklist(["true", "false"], "must be true or false"), "false") }),
+    body: RollbackBody,
+    bodyExample: { identity_ids: ["01920000-0000-7000-8000-000000000001"], to: "previous", reason_code: "bad_rollout" },
+    replies: {
+      200: { description: "The outcome of each, in the order of the request, with its config", schema: ResultsView },
+    },
+    handle: async ({ query, body, caller, origin }) => {
+      const change = {
+        identityIds: body.identity_ids,
+        to: body.to,
+        reasonCode: body.reason_code ?? null,
+        dryRun: query.dry_run === "true",
+      };
+      const results = await rollBackMany(core, caller, change, origin);
+      return {
+        status: 200,
+        body: {
+          results: results.map(({ identityId, outcome, config }) => ({
+            identity_id: identityId,
+            outcome,
+            config: config && { id: config.id, name: config.name, config_hash: config.configHash },
+          })),
+        },
+      };
+    },
+  });
