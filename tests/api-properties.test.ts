@@ -61,6 +61,17 @@ const [caller, prey] = [await create("caller"), await create("prey")];
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
 const config = (await test.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } })).body;
+const beginRollout = async (deviceId: string) => {
+  const { token } = await createTestToken(test);
+  await enrollTestCollector(test, { token, deviceId });
+  const body = { config_id: config.id, filter: `device:${deviceId}`, waves: [{ percent: 100, soak_seconds: 0 }] };
+  return String((await test.api("POST", "/v1/collector/rollouts", { as: "admin", body })).body.id);
+};
+const rollouts = {
+  abortRollout: await beginRollout("aborted"),
+  rollBackRollout: await beginRollout("rolled-back"),
+  other: await beginRollout("rolled-out"),
+};
 const createConversation = async () => String((await test.api("POST", "/v1/chat/sessions", { as: "admin" })).body.id);
 const [conversation, deleted] = [await createConversation(), await createConversation()];
 const webItself = () => test.bridgeToken("admin", { sub: "web" });
@@ -113,6 +124,8 @@ const known: KnownValues = {
   allowed_identity_prefixes: [identityPrefix, "spiffe://fleet.example/host/"],
   allowed_source_cidrs: ["10.0.0.0/8", "2001:db8::/32"],
   reason_code: ["lost_device"],
+  filter: ["device:caller", "state:healthy"],
+  waves: [{ percent: 100, soak_seconds: 60 }],
   device_code: [redeemed.deviceCode],
   subject_token: [await platform.sign(subject, clock.now())],
   remote_addr: ["192.0.2.7", "2001:db8::7"],
@@ -125,6 +138,7 @@ const idsOf = ({ path, operationId }: Documented): string[] => {
   if (path.includes("/devices/")) return [(operationId.startsWith("decide") ? decided : shown).userCode];
   if (path.includes("/sessions/") && path.includes("/operator/")) return [String(session.body.session_id)];
   if (path.includes("/configs/")) return [String(config.id)];
+  if (path.includes("/rollouts/")) return [rollouts[operationId as keyof typeof rollouts] ?? rollouts.other];
   if (path.includes("/chat/")) return [operationId === "deleteChatSession" ? deleted : conversation];
   return those.map(({ policyId, tokenId, host }) => {
     if (path.includes("/enrollment-policies/")) return policyId;

@@ -47,6 +47,7 @@ describe("apply_desired_config", () => {
       running_config_hash: runningHash,
       desired_config_hash: runningHash,
       last_known_good_config_hash: goodHash,
+      apply_desired_config: true,
     });
     expect(await onDisk()).toBe(desired);
     expect(await readFile(`${collector.host.config}.last-known-good`, "utf8")).toBe(before);
