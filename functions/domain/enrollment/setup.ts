@@ -21,21 +21,22 @@ export const readSetup = async ({
   ]);
   const step = (name: SetupStep, done: boolean, detail: string) => ({ step: name, done, detail });
   const { admin } = people.scopes;
+  const active = counted(people.people.active, "active person", "active people");
   const fault = signer === null ? "no enrollment signer is configured" : signer.faultAt(clock.now());
   const noSync = sync?.reasonCode ? `the last sync failed: ${sync.reasonCode}` : "the directory has not been read yet";
   const { advertised, ingest } = config;
   return {
     steps: [
-      step("directory", admin > 0, sync?.syncedAt ? `${admin} of ${people.people.active} people are admins` : noSync),
+      step("directory", admin > 0, people.people.active > 0 ? `${admin} of ${active} can administer` : noSync),
       step("signer", fault === undefined, fault ?? "certificates can be issued"),
       step(
         "ingest",
         ingest !== null,
         ingest === null ? "no ingest listener is configured" : `hosts forward to port ${ingest.port}`,
       ),
-      step("policy", policy !== undefined, `${enrollment.policies.active} active enrollment policies`),
-      step("token", enrollment.tokens.active > 0, `${enrollment.tokens.active} active bootstrap tokens`),
-      step("host", hosts > 0, `${hosts} enrolled hosts`),
+      step("policy", policy !== undefined, counted(enrollment.policies.active, "active policy", "active policies")),
+      step("token", enrollment.tokens.active > 0, counted(enrollment.tokens.active, "active token", "active tokens")),
+      step("host", hosts > 0, counted(hosts, "enrolled host", "enrolled hosts")),
     ],
     core_url: advertised.coreUrl,
     ingest_address: advertised.ingestAddress,
@@ -44,3 +45,5 @@ export const readSetup = async ({
       : null,
   };
 };
+
+const counted = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`;

@@ -1,11 +1,10 @@
-import { Match, Show, Switch } from "solid-js";
+import { ErrorBoundary, lazy, Match, Show, Suspense, Switch } from "solid-js";
 import type { ApiProblem } from "../api/api-client.ts";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { LoadFailure, PartFailed } from "../design/load-failure.tsx";
 import { defaultView, type FleetView, viewPath, withFilter, withPage } from "./view/view-state.ts";
 
-const enrollCommand = `svc-collector enroll --core https://core.example.com --ingest core.example.com:8443 \\
-  --token-file token --device-id "$(hostname)" --identity-prefix spiffe://example.com/collectors/ \\
-  --ca-bundle ca.pem`;
+// Loaded on demand: a fleet is without hosts for one day.
+const FirstHost = lazy(async () => ({ default: (await import("./first-host.tsx")).FirstHost }));
 
 /** Replaces the table: why there are no rows, and the next step. */
 export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: () => void }) => (
@@ -53,17 +52,11 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
         </section>
       </Match>
       <Match when={true}>
-        <section class="notice">
-          <h2>No host is enrolled yet</h2>
-          <p>
-            An administrator creates an enrollment policy and a bootstrap token. Then run this on the host; it enrolls
-            the host and writes its config:
-          </p>
-          <pre class="panel">
-            <code>{enrollCommand}</code>
-          </pre>
-          <p>The host appears here at once, as “Enrolling”.</p>
-        </section>
+        <ErrorBoundary fallback={<PartFailed what="The first steps" />}>
+          <Suspense>
+            <FirstHost />
+          </Suspense>
+        </ErrorBoundary>
       </Match>
     </Switch>
   </div>

@@ -1,0 +1,136 @@
+import { For, Match, Show, Switch } from "solid-js";
+import { enrollCommand } from "../../../proto/enroll-command.ts";
+import { Setup, type SetupStep } from "../../../proto/operator/setup.ts";
+import { createReport } from "../api/create-report.ts";
+import { Icon } from "../design/icon.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { usePageContext } from "../session/page-context.tsx";
+import { CopyButton } from "./drawer/copy-button.tsx";
+import "./first-host.css";
+
+const titles: Record<SetupStep, string> = {
+  directory: "Directory with an admin",
+  signer: "Certificates for hosts",
+  ingest: "Ingest listener",
+  policy: "Enrollment policy",
+  token: "Bootstrap token",
+  host: "First host",
+};
+
+/** What only the configuration of core can change. */
+const settings: Partial<Record<SetupStep, string>> = {
+  directory: "SVC_DIRECTORY_PROVIDER",
+  signer: "SVC_ENROLLMENT_CA_CERT_FILE",
+  ingest: "SVC_INGEST_GRPC_ADDR",
+};
+
+/** A fleet without hosts: which steps are done, and the commands of the next ones. An auditor sees who can take them. */
+export const FirstHost = () => {
+  const { api, session } = usePageContext();
+  const report = createReport({
+    api,
+    schema: Setup,
+    path: () => "/api/core/collector/setup",
+    intervalMs: 10_000,
+    showsAge: true,
+  });
+  const setup = () => report.answer()?.value;
+  const isAdmin = () => session()?.scopes.includes("admin") ?? false;
+  const blocking = () => setup()?.steps.filter(({ step, done }) => !done && settings[step] !== undefined) ?? [];
+  const hostCommand = () =>
+    enrollCommand({
+      coreUrl: setup()?.core_url ?? null,
+      ingestAddress: setup()?.ingest_address ?? null,
+      identityPrefix: setup()?.policy?.identity_prefix ?? null,
+      tokenFile: "bootstrap.token",
+      caBundle: "ca.pem",
+    });
+  return (
+    <section class="notice first-host">
+      <h2>No host is enrolled yet</h2>
+      <Show when={report.phase() === "failed" && report.state().problem}>
+        {(problem) => (
+          <LoadFailure
+            title={<h3>The steps could not be loaded</h3>}
+            problem={problem()}
+            onRetry={() => report.refresh()}
+          />
+        )}
+      </Show>
+      <Show when={setup()}>
+        {(known) => (
+          <>
+            <ol class="first-host-steps">
+              <For each={known().steps}>
+                {({ step, done, detail }) => (
+                  <li classList={{ "first-host-done": done }}>
+                    <Icon name={done ? "check" : "warning"} />
+                    <span>
+                      {titles[step]}: <strong>{done ? "done" : "missing"}</strong>
+                      <small>{detail}</small>
+                    </span>
+                  </li>
+                )}
+              </For>
+            </ol>
+            <Switch>
+              <Match when={!isAdmin()}>
+                <p>
+                  An admin enrolls hosts: ask a member of the directory’s group <code>svc-admin</code> to run{" "}
+                  <code>svc-admin init</code>. Your scopes let you watch: the first host appears here at once.
+                </p>
+              </Match>
+              <Match when={blocking().length > 0}>
+                <p>
+                  Set{" "}
+                  <For each={blocking()}>
+                    {({ step }, index) => (
+                      <>
+                        {index() > 0 ? ", " : ""}
+                        <code>{settings[step]}</code>
+                      </>
+                    )}
+                  </For>{" "}
+                  and its companions in core’s configuration, and restart core.
+                </p>
+              </Match>
+              <Match when={true}>
+                <Command
+                  title="On your machine"
+                  text={`svc-admin init --url ${location.origin}`}
+                  what="the admin’s command"
+                />
+                <p>It creates what is missing, and writes the token to a file that only you can read.</p>
+                <Command
+                  title="On the host, with that file and core’s CA"
+                  text={hostCommand()}
+                  what="the host’s command"
+                />
+                <p>
+                  Then <code>svc-collector run</code>. The host appears here at once, as “Enrolling”.
+                  <Show when={known().core_url === null || known().ingest_address === null}>
+                    {" "}
+                    Core does not know its addresses for hosts: replace <code>core.example.com</code>, or set{" "}
+                    <code>SVC_ADVERTISED_CORE_URL</code> and <code>SVC_ADVERTISED_INGEST_ADDR</code>.
+                  </Show>
+                </p>
+              </Match>
+            </Switch>
+          </>
+        )}
+      </Show>
+    </section>
+  );
+};
+
+const Command = (props: { title: string; text: string; what: string }) => (
+  <>
+    <h3>{props.title}</h3>
+    <div class="first-host-command panel">
+      <pre>
+        <code>{props.text}</code>
+      </pre>
+      <CopyButton text={props.text} what={props.what} />
+    </div>
+  </>
+);
