@@ -37,6 +37,7 @@ export const namedRecordTypes = [
   "collector_config",
   "enrollment_policy",
   "bootstrap_token",
+  "rollout",
   "person",
 ] as const;
 
@@ -46,9 +47,9 @@ export type NamedRecordType = (typeof namedRecordTypes)[number];
 /** The name of a record that an event refers to by its id. */
 export const NamedRecord = v.strictObject({
   type: v.picklist(namedRecordTypes),
-  /** An identity, a serial number, a config's hash, the name of a policy, the prefix of a token, an email. */
+  /** An identity, a serial number, a config's hash, the name of a policy, the prefix of a token, an email; of a rollout, its config. */
   name: v.string(),
-  /** A certificate's identity, a config's name, a token's policy, a person's name. */
+  /** A certificate's identity, a config's name, a token's policy, a person's name, a rollout's filter. */
   detail: TextOrNull,
   /** The host that the record belongs to. */
   identity_id: v.nullable(Id),

@@ -29,7 +29,7 @@ describe("the pages of records", () => {
     const { page, messages } = await visitPage({ browser, web }, "auditor", "/");
     await expect.poll(() => page.title()).toBe(product);
     const nav = page.getByRole("navigation", { name: "Main" });
-    for (const name of ["Fleet", "Audit", "Configs", "Enrollment"]) {
+    for (const name of ["Fleet", "Audit", "Configs", "Rollouts", "Enrollment"]) {
       await nav.getByRole("link", { name, exact: true }).click();
       await page.getByRole("heading", { level: 1, name }).waitFor();
       await expect.poll(() => page.title()).toBe(`${name} · ${product}`);
@@ -45,7 +45,7 @@ describe("the pages of records", () => {
 
   it("show a reader which scope is missing, and no entry in the navigation", async () => {
     const { page } = await visitPage({ browser, web }, "reader", "/audit");
-    for (const path of ["/audit", `/hosts/${hostId}`, "/configs", "/enrollment"]) {
+    for (const path of ["/audit", `/hosts/${hostId}`, "/configs", "/rollouts", "/rollouts/x", "/enrollment"]) {
       await page.goto(web.origin + path);
       await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
       expect(await page.getByRole("navigation", { name: "Main" }).getByRole("link").allTextContents()).toEqual([
@@ -56,7 +56,13 @@ describe("the pages of records", () => {
   });
 
   it("redirect to the sign-in page without a session, and return to the same address", async () => {
-    for (const path of ["/audit?action=identity.revoke", `/hosts/${hostId}`, "/configs/x", "/enrollment"]) {
+    for (const path of [
+      "/audit?action=identity.revoke",
+      `/hosts/${hostId}`,
+      "/configs/x",
+      "/rollouts?state=paused",
+      "/enrollment",
+    ]) {
       const response = await fetch(web.origin + path, { headers: { Accept: "text/html" }, redirect: "manual" });
       expect(response.headers.get("location")).toBe(`/login?${new URLSearchParams({ return_to: path })}`);
     }

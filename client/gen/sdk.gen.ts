@@ -655,7 +655,7 @@ export const rollBackDesiredConfig = <ThrowOnError extends boolean = false>(opti
 });
 
 /**
- * Rollouts with their waves, newest first; `state` is repeatable
+ * Rollouts with their waves, newest first; `state` is repeatable; `identity_id` selects those that have a host as a target
  */
 export const listRollouts = <ThrowOnError extends boolean = false>(options: Options<ListRolloutsData, ThrowOnError>): RequestResult<ListRolloutsResponses, ListRolloutsErrors, ThrowOnError> => options.client.get<ListRolloutsResponses, ListRolloutsErrors, ThrowOnError>({
     security: [{

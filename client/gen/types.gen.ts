@@ -3718,6 +3718,7 @@ export type ListRolloutsData = {
     query?: {
         state?: Array<'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed'> | 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         config_id?: string;
+        identity_id?: string;
         limit?: number;
         cursor?: string;
     };
@@ -5542,7 +5543,7 @@ export type ListAuditEventsResponses = {
         next_cursor: string | null;
         names: {
             [key: string]: {
-                type: 'collector_identity' | 'certificate' | 'collector_config' | 'enrollment_policy' | 'bootstrap_token' | 'person';
+                type: 'collector_identity' | 'certificate' | 'collector_config' | 'enrollment_policy' | 'bootstrap_token' | 'rollout' | 'person';
                 name: string;
                 detail: string | null;
                 identity_id: string | null;

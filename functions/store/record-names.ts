@@ -9,7 +9,7 @@ export interface RecordName {
   id: string;
   type: NamedRecordType;
   name: string;
-  /** A config's name, the identity of a certificate, the policy of a token. */
+  /** A config's name, the identity of a certificate, the policy of a token, the filter of a rollout. */
   detail: string | null;
   /** The host that the record belongs to. */
   identityId: string | null;
@@ -28,6 +28,8 @@ export const findRecordNames = async (db: Executor, ids: readonly string[]): Pro
     union all select id, 'enrollment_policy', name, null, null from enrollment_policy where id = ${among}
     union all select t.id, 'bootstrap_token', t.token_prefix, p.name, null
       from bootstrap_token t join enrollment_policy p on p.id = t.policy_id where t.id = ${among}
+    union all select r.id, 'rollout', coalesce(c.name, left(c.config_hash, 12)), nullif(r.filter, ''), null
+      from rollout r join collector_config c on c.id = r.config_id where r.id = ${among}
     union all select user_id, 'person', primary_email, nullif(display_name, ''), null from person where user_id = ${among}`);
   return rows.map(({ identity_id, ...row }) => ({ ...row, identityId: identity_id }));
 };

@@ -1,6 +1,6 @@
 import { and, desc, eq, inArray, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
-import { rollout, rolloutWave } from "../../drizzle/schema/rollout.ts";
+import { rollout, rolloutTarget, rolloutWave } from "../../drizzle/schema/rollout.ts";
 import type { RolloutState } from "../../proto/rollout/vocabulary.ts";
 import type { Executor } from "./database.ts";
 import { anyOf, type Paged, type PageRequest, paged } from "./query-parts.ts";
@@ -82,6 +82,8 @@ export const findOpenRollouts = async (db: Executor): Promise<string[]> => {
 export interface RolloutFilter {
   states?: readonly RolloutState[];
   configId?: string;
+  /** Those that have this host as a target. */
+  identityId?: string;
 }
 
 const columns = { rollout, configName: collectorConfig.name, configHash: collectorConfig.configHash };
@@ -111,12 +113,21 @@ const findDescribed = async (db: Executor, where: SQL | undefined, limit: number
 /** Returns one page of the rollouts, newest first. */
 export const listRollouts = async (
   db: Executor,
-  { states, configId }: RolloutFilter,
+  { states, configId, identityId }: RolloutFilter,
   { after, limit }: PageRequest,
 ): Promise<Paged<DescribedRollout>> => {
   const where = and(
     states === undefined ? undefined : inArray(rollout.state, [...states]),
     configId === undefined ? undefined : eq(rollout.configId, configId),
+    identityId === undefined
+      ? undefined
+      : inArray(
+          rollout.id,
+          db
+            .select({ id: rolloutTarget.rolloutId })
+            .from(rolloutTarget)
+            .where(eq(rolloutTarget.identityId, identityId)),
+        ),
     after === null ? undefined : lt(rollout.id, after),
   );
   return paged(await findDescribed(db, where, limit + 1), { after, limit });

@@ -22,6 +22,11 @@ const HostRoute = lazyAuditRoute("Host", async () => (await import("./host/host-
 const AuditRoute = lazyAuditRoute("Audit", async () => (await import("./audit/audit-page.tsx")).AuditPage);
 const ConfigsRoute = lazyAuditRoute("Configs", async () => (await import("./configs/configs-page.tsx")).ConfigsPage);
 const ConfigRoute = lazyAuditRoute("Config", async () => (await import("./configs/config-page.tsx")).ConfigPage);
+const RolloutsRoute = lazyAuditRoute(
+  "Rollouts",
+  async () => (await import("./rollouts/rollouts-page.tsx")).RolloutsPage,
+);
+const RolloutRoute = lazyAuditRoute("Rollout", async () => (await import("./rollouts/rollout-page.tsx")).RolloutPage);
 const EnrollmentRoute = lazyAuditRoute(
   "Enrollment",
   async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
@@ -39,6 +44,8 @@ const App = () => {
         <Route path="/audit" component={AuditRoute} />
         <Route path="/configs" component={ConfigsRoute} />
         <Route path="/configs/:id" component={ConfigRoute} />
+        <Route path="/rollouts" component={RolloutsRoute} />
+        <Route path="/rollouts/:id" component={RolloutRoute} />
         <Route path="/enrollment" component={EnrollmentRoute} />
         <Route path="*" component={NoSuchPage} />
       </Router>

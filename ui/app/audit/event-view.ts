@@ -31,6 +31,7 @@ export const shortened = (text: string, charactersMax = 16): string => {
 /** Returns the page that shows a record; undefined for one without. */
 const pageOf = (id: string, { type, name, identity_id: identityId }: NamedRecord): string | undefined => {
   if (type === "collector_config") return `/configs/${id}`;
+  if (type === "rollout") return `/rollouts/${id}`;
   if (type === "person") return `/audit?actor=${encodeURIComponent(name)}`;
   if (identityId !== null) return `/hosts/${identityId}`;
   return type === "enrollment_policy" || type === "bootstrap_token" ? "/enrollment" : undefined;

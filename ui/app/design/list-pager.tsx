@@ -8,16 +8,29 @@ interface PageOfList {
   nextPath: string | undefined;
   noun: string;
   nouns?: string;
+  order?: ListOrder;
 }
 
-const countText = ({ rows, isContinued, noun, nouns = `${noun}s` }: PageOfList): string => {
-  const older = isContinued ? "older " : "";
-  return formatCountOf(rows, older + noun, older + nouns);
+/** The order of a list: the newest row first, or from a first one to a last one. */
+type ListOrder = "newest first" | "first to last";
+
+const words: Readonly<Record<ListOrder, { next: string; first: string; nextButton: string; end: string }>> = {
+  "newest first": { next: "older", first: "Newest", nextButton: "Older", end: ", to the first" },
+  "first to last": { next: "further", first: "First", nextButton: "Next", end: ", to the last" },
 };
 
-const endText = ({ rows, isContinued, nextPath }: PageOfList): string => {
-  if (nextPath !== undefined) return ", and older ones";
-  if (isContinued) return ", to the first";
+const wordsOf = ({ order = "newest first" }: Pick<PageOfList, "order">) => words[order];
+
+const countText = (page: PageOfList): string => {
+  const { rows, isContinued, noun, nouns = `${noun}s` } = page;
+  const next = isContinued ? `${wordsOf(page).next} ` : "";
+  return formatCountOf(rows, next + noun, next + nouns);
+};
+
+const endText = (page: PageOfList): string => {
+  const { rows, isContinued, nextPath } = page;
+  if (nextPath !== undefined) return `, and ${wordsOf(page).next} ones`;
+  if (isContinued) return wordsOf(page).end;
   return rows > 1 ? ", all of them" : "";
 };
 
@@ -35,6 +48,8 @@ export const ListPager = (props: {
   noun: string;
   /** What several rows are, unless an `s` makes it so. */
   nouns?: string;
+  /** Newest first unless given. */
+  order?: ListOrder;
 }) => (
   <nav class="pager" aria-label={props.label}>
     <span>
@@ -43,13 +58,13 @@ export const ListPager = (props: {
     </span>
     <Show when={props.isContinued}>
       <a class="button" href={props.firstPath}>
-        <Icon name="previous" /> Newest
+        <Icon name="previous" /> {wordsOf(props).first}
       </a>
     </Show>
     <Show when={props.nextPath}>
       {(path) => (
         <a class="button" href={path()}>
-          Older <Icon name="next" />
+          {wordsOf(props).nextButton} <Icon name="next" />
         </a>
       )}
     </Show>

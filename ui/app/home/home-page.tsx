@@ -51,6 +51,7 @@ export const HomePage = () => {
 const records = [
   { path: "/audit", name: "Audit", about: "Who changed what, when and why, with the state of the hash chain." },
   { path: "/configs", name: "Configs", about: "Published configs, and how far each one is rolled out." },
+  { path: "/rollouts", name: "Rollouts", about: "Configs on their way, wave by wave, and why one stopped." },
   { path: "/enrollment", name: "Enrollment", about: "Policies, bootstrap tokens and rejected enrollments." },
 ];
 

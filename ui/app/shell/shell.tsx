@@ -16,6 +16,7 @@ const auditPages = [
   { path: "/fleet", name: "Fleet", below: "/hosts/" },
   { path: "/audit", name: "Audit", below: "/audit/" },
   { path: "/configs", name: "Configs", below: "/configs/" },
+  { path: "/rollouts", name: "Rollouts", below: "/rollouts/" },
   { path: "/enrollment", name: "Enrollment", below: "/enrollment/" },
 ];
 

@@ -25,6 +25,7 @@ const filterFields = {
     ),
   ),
   config_id: v.optional(Id),
+  identity_id: v.optional(Id),
 };
 
 /** `GET /v1/collector/rollouts`: the rollouts, newest first. */
@@ -34,12 +35,17 @@ export const listRolloutsRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     method: "GET",
     path: "/v1/collector/rollouts",
     operationId: "listRollouts",
-    summary: "Rollouts with their waves, newest first; `state` is repeatable",
+    summary:
+      "Rollouts with their waves, newest first; `state` is repeatable; `identity_id` selects those that have a host as a target",
     guard: scope(core, "audit"),
     query: v.strictObject({ ...filterFields, ...listFields }),
     replies: { 200: { description: "A page of rollouts", schema: RolloutPage } },
-    handle: ({ query: { state, config_id, ...query } }) => {
-      const filter = { ...(state ? { states: state } : {}), ...(config_id ? { configId: config_id } : {}) };
+    handle: ({ query: { state, config_id, identity_id, ...query } }) => {
+      const filter = {
+        ...(state ? { states: state } : {}),
+        ...(config_id ? { configId: config_id } : {}),
+        ...(identity_id ? { identityId: identity_id } : {}),
+      };
       return list(query, (page) => browseRollouts(core, filter, page), rolloutView);
     },
   });

@@ -54,7 +54,7 @@ describe("POST /v1/collector/rollouts", () => {
         { number: 2, count: null, percent: 100, targets: 4, pending: 2, skipped: 2 },
       ],
     });
-    await enroll("made-later");
+    const later = await enroll("made-later");
     const targets = await test.api<RolloutTargetPage>("GET", `/v1/collector/rollouts/${body.id}/targets?limit=3`, {
       as: "auditor",
     });
@@ -76,6 +76,12 @@ describe("POST /v1/collector/rollouts", () => {
     });
     expect(listed.body.items).toEqual([body]);
     expect((await test.api("GET", `/v1/collector/rollouts/${body.id}`, { as: "auditor" })).body).toEqual(body);
+    const ofHost = (id: string | undefined) =>
+      test.api<RolloutPage>("GET", `/v1/collector/rollouts?identity_id=${id}`, { as: "auditor" });
+    expect((await ofHost(refusing?.identityId)).body.items).toEqual([body]);
+    expect((await ofHost(later.identityId)).body.items).toEqual([]);
+    const { names } = (await test.api("GET", `/v1/audit-events?target=${body.id}`, { as: "auditor" })).body;
+    expect(names).toMatchObject({ [body.id]: { type: "rollout", name: expect.any(String), detail: "made" } });
   });
 
   it("refuses a host that an open rollout has, and names that rollout", async () => {

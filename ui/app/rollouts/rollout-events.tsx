@@ -1,0 +1,75 @@
+import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { AuditEventPage } from "../../../proto/audit-event.ts";
+import { createReport } from "../api/create-report.ts";
+import { type AuditView, auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
+import { EventActor, EventWhat } from "../audit/event-parts.tsx";
+import { OldNotice } from "../design/freshness.tsx";
+import { Icon } from "../design/icon.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { usePageContext } from "../session/page-context.tsx";
+import { Time } from "../shell/time.tsx";
+import "../audit/audit.css";
+import "../fleet/drawer/drawer.css";
+
+/** What happened to a rollout, newest first: the newest page of its audit events. */
+export const RolloutEvents = (props: { id: string; paused: boolean }) => {
+  const { api } = usePageContext();
+  const view = (): AuditView => ({ actions: [], target: props.id });
+  const report = createReport({
+    api,
+    schema: AuditEventPage,
+    path: createMemo(() => eventsPath(view())),
+    intervalMs: 15_000,
+    paused: () => props.paused,
+  });
+  const page = report.current;
+  const asOf = () => report.answer()?.at ?? 0;
+  return (
+    <section class="rollout-part" aria-labelledby="timeline">
+      <div class="page-tools">
+        <h2 id="timeline">Timeline</h2>
+        <div class="page-tools-end">
+          <a class="button" href={auditPath(view())}>
+            Show in audit
+          </a>
+          <a class="button" href={auditExportPath("csv", view())} download="">
+            <Icon name="export" /> CSV of the events
+          </a>
+        </div>
+      </div>
+      <OldNotice report={report} what="These events are" paused={props.paused} />
+      <Switch fallback={<p class="page-loading">Loading</p>}>
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure title={<p>The events could not be loaded.</p>} problem={problem()} onRetry={report.refresh} />
+          )}
+        </Match>
+        <Match when={page()?.items.length === 0}>
+          <p class="quiet">No events recorded.</p>
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <>
+              <ol class="timeline">
+                <For each={known().items}>
+                  {(event) => (
+                    <li data-failed={event.outcome === "failure" ? "" : undefined}>
+                      <p class="quiet">
+                        <Time at={event.occurred_at} asOf={asOf()} /> ·{" "}
+                        <EventActor event={event} names={known().names} />
+                      </p>
+                      <EventWhat event={event} names={known().names} />
+                    </li>
+                  )}
+                </For>
+              </ol>
+              <Show when={known().next_cursor}>
+                <a href={auditPath(view())}>Older events</a>
+              </Show>
+            </>
+          )}
+        </Match>
+      </Switch>
+    </section>
+  );
+};

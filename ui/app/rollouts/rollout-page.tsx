@@ -1,0 +1,206 @@
+import { useLocation, useParams } from "@solidjs/router";
+import { createMemo, createSignal, For, Match, Show, Switch } from "solid-js";
+import { Rollout } from "../../../proto/rollout/rollout.ts";
+import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
+import { createReport } from "../api/create-report.ts";
+import { Freshness } from "../design/freshness.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { createPageTitle } from "../shell/page-title.ts";
+import { Time } from "../shell/time.tsx";
+import { Breach } from "./breach.tsx";
+import { Commands } from "./commands.tsx";
+import { RolloutEvents } from "./rollout-events.tsx";
+import { RolloutStateMark, TargetBar, TargetFigure } from "./rollout-parts.tsx";
+import {
+  filterWords,
+  gateSentence,
+  parseTargetsView,
+  rolloutSentence,
+  statusMeanings,
+  statusWords,
+} from "./rollout-view.ts";
+import { Targets } from "./targets.tsx";
+import { Waves } from "./waves.tsx";
+import "../design/page.css";
+import "./rollouts.css";
+
+/** `/rollouts/{id}`: one rollout: where it is and why, its waves, what breached the gate, its hosts, and what happened. */
+export const RolloutPage = () => {
+  const { api, times } = usePageContext();
+  const route = useParams<{ id: string }>();
+  const location = useLocation();
+  const [paused, setPaused] = createSignal(false);
+  const report = createReport({
+    api,
+    schema: Rollout,
+    path: createMemo(() => `/api/core/collector/rollouts/${encodeURIComponent(route.id)}`),
+    intervalMs: 10_000,
+    paused,
+  });
+  const rollout = () => report.answer()?.value;
+  const named = () => {
+    const known = rollout();
+    return known && `Rollout of ${plainText(known.config.name ?? known.config.config_hash.slice(0, 12))}`;
+  };
+  createPageTitle(() => named() ?? "Rollout");
+  const targets = createMemo(() => parseTargetsView(location.search));
+  const view = () => {
+    const parsed = targets();
+    return "parameter" in parsed ? undefined : parsed;
+  };
+  const fault = () => {
+    const parsed = targets();
+    return "parameter" in parsed ? parsed.parameter : undefined;
+  };
+  const asOf = () => report.answer()?.at ?? 0;
+  return (
+    <div class="page">
+      <div class="page-head">
+        <h1>{named() ?? "Rollout"}</h1>
+        <Freshness
+          report={report}
+          paused={paused()}
+          zone={times.zone()}
+          onPause={() => setPaused(!paused())}
+          onRefresh={report.refresh}
+        />
+      </div>
+      <Switch
+        fallback={
+          <p class="page-loading" role="status">
+            Loading
+          </p>
+        }
+      >
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure
+              title={
+                <h2>
+                  {[404, 422].includes(problem().status ?? 0) ? "No such rollout" : "The rollout could not be loaded"}
+                </h2>
+              }
+              problem={problem()}
+              onRetry={report.refresh}
+            >
+              <a class="button" href="/rollouts">
+                Show all rollouts
+              </a>
+            </LoadFailure>
+          )}
+        </Match>
+        <Match when={rollout()}>
+          {(known) => (
+            <>
+              <div class="shown rollout-part" data-shown={report.phase()}>
+                <Summary rollout={known()} asOf={asOf()} />
+                <Show when={known().breach}>
+                  {(breach) => <Breach rollout={known()} breach={breach()} asOf={asOf()} />}
+                </Show>
+                <Waves rollout={known()} />
+                <Commands rollout={known()} />
+              </div>
+              <RolloutEvents id={known().id} paused={paused()} />
+              <Show
+                when={view()}
+                fallback={
+                  <section class="notice" role="alert">
+                    <h2>Hosts</h2>
+                    <p>
+                      This link has a filter that the page does not understand: <code>{fault()}</code>. No hosts are
+                      shown, because others than those it meant could appear.
+                    </p>
+                    <a class="button" href={`/rollouts/${known().id}`}>
+                      Show all hosts
+                    </a>
+                  </section>
+                }
+              >
+                {(shown) => <Targets rollout={known()} view={shown()} paused={paused()} />}
+              </Show>
+            </>
+          )}
+        </Match>
+      </Switch>
+    </div>
+  );
+};
+
+/** Where the rollout is, in words and figures, and what it does to whom. */
+const Summary = (props: { rollout: Rollout; asOf: number }) => {
+  const { times } = usePageContext();
+  return (
+    <section class="panel rollout-part" aria-labelledby="summary">
+      <h2 id="summary">
+        <RolloutStateMark state={props.rollout.state} />
+      </h2>
+      <p>{plainText(rolloutSentence(props.rollout, times.zone()))}</p>
+      <TargetBar counts={props.rollout} />
+      <dl class="target-figures">
+        <div>
+          <dt>Hosts</dt>
+          <dd>
+            <TargetFigure rolloutId={props.rollout.id} counts={props.rollout} figure="targets" of="hosts in all" />
+            <small>those that the filter matched at the start</small>
+          </dd>
+        </div>
+        <For each={targetStatuses.filter((status) => props.rollout[status] > 0 || alwaysShown.has(status))}>
+          {(status) => (
+            <div>
+              <dt>
+                <svg class="target-key" viewBox="0 0 1 1" aria-hidden="true">
+                  <rect data-target={status} width="1" height="1" />
+                </svg>
+                {capitalised(statusWords[status])}
+              </dt>
+              <dd>
+                <TargetFigure
+                  rolloutId={props.rollout.id}
+                  counts={props.rollout}
+                  figure={status}
+                  of={`hosts ${statusWords[status]}`}
+                />
+                <small>{statusMeanings[status]}</small>
+              </dd>
+            </div>
+          )}
+        </For>
+      </dl>
+      <dl class="rollout-facts">
+        <dt>Config</dt>
+        <dd>
+          <a href={`/configs/${props.rollout.config.id}`}>
+            {plainText(props.rollout.config.name ?? props.rollout.config.config_hash.slice(0, 12))}
+          </a>{" "}
+          <code title={props.rollout.config.config_hash}>{props.rollout.config.config_hash.slice(0, 12)}</code>
+        </dd>
+        <dt>Filter</dt>
+        <dd>
+          <code>{plainText(filterWords(props.rollout.filter))}</code>
+        </dd>
+        <dt>Gate</dt>
+        <dd>{gateSentence(props.rollout)}</dd>
+        <dt>Started</dt>
+        <dd>
+          <Time at={props.rollout.created_at} asOf={props.asOf} /> by {plainText(props.rollout.created_by_name)}
+        </dd>
+        <Show when={props.rollout.ended_at}>
+          {(at) => (
+            <>
+              <dt>Ended</dt>
+              <dd>
+                <Time at={at()} asOf={props.asOf} />
+              </dd>
+            </>
+          )}
+        </Show>
+      </dl>
+    </section>
+  );
+};
+
+const capitalised = (word: string) => `${word.charAt(0).toUpperCase()}${word.slice(1)}`;
+
+const alwaysShown: ReadonlySet<string> = new Set(["pending", "applied", "failed"]);

@@ -1,0 +1,214 @@
+import type { Rollout, RolloutWave } from "../../../proto/rollout/rollout.ts";
+import {
+  endedStates,
+  type RolloutCondition,
+  type RolloutState,
+  type TargetReason,
+  type TargetStatus,
+  targetStatuses,
+} from "../../../proto/rollout/vocabulary.ts";
+import type { ShapeName } from "../design/shapes.ts";
+import { formatCount, formatCountOf, formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
+
+/** The states in words. */
+export const stateWords: Readonly<Record<RolloutState, string>> = {
+  running: "Running",
+  soaking: "Soaking",
+  paused: "Paused",
+  rolling_back: "Rolling back",
+  rolled_back: "Rolled back",
+  aborted: "Aborted",
+  completed: "Completed",
+};
+
+/** The shape of each state, so that it is not recognised by its colour alone. */
+export const stateShapes: Readonly<Record<RolloutState, ShapeName>> = {
+  running: "play",
+  soaking: "info",
+  paused: "pause",
+  rolling_back: "previous",
+  rolled_back: "previous",
+  aborted: "close",
+  completed: "check",
+};
+
+/** The states of rollouts that have not ended. */
+export const openStates: readonly RolloutState[] = ["running", "soaking", "paused", "rolling_back"];
+
+/** The statuses of targets in words. */
+export const statusWords: Readonly<Record<TargetStatus, string>> = {
+  pending: "not started",
+  assigned: "assigned",
+  applied: "applied",
+  failed: "failed",
+  skipped: "skipped",
+  reverted: "reverted",
+};
+
+/** What each status means. */
+export const statusMeanings: Readonly<Record<TargetStatus, string>> = {
+  pending: "their wave has not started",
+  assigned: "they should run the config, and have not reported it",
+  applied: "they reported that they run the config",
+  failed: "a condition of the gate began after the assignment",
+  skipped: "core does not change them",
+  reverted: "they have the config from before again",
+};
+
+/** The order in which a bar shows the statuses: what is done, what failed, what is under way, what waits. */
+export const barStatuses = [
+  "applied",
+  "failed",
+  "reverted",
+  "assigned",
+  "skipped",
+  "pending",
+] as const satisfies readonly TargetStatus[];
+
+/** The conditions of a gate in words. */
+export const conditionWords: Readonly<Record<RolloutCondition, string>> = {
+  config_invalid: "config invalid",
+  stale: "stale",
+  rolled_back: "rolled back by itself",
+  queue_at_risk: "queue at risk",
+  not_applied: "config not applied",
+};
+
+/** Why core does not change a target. */
+export const reasonWords: Readonly<Record<TargetReason, string>> = {
+  apply_desired_config_off: "does not accept central configs (apply_desired_config is off)",
+  revoked: "revoked",
+  reassigned: "somebody assigned another config",
+};
+
+/** What a list of targets shows; all of them without a part. */
+export interface TargetsView {
+  wave?: number;
+  status?: TargetStatus;
+  cursor?: string;
+}
+
+/** Returns the address of the targets of a rollout under a filter. */
+export const targetsPath = (rolloutId: string, view: TargetsView = {}): string => {
+  const params = targetsParams(view);
+  return `/rollouts/${rolloutId}${params.size === 0 ? "" : `?${params}`}#targets`;
+};
+
+/** Returns the parameters of a filter of targets, as the API takes them. */
+export const targetsParams = ({ wave, status, cursor }: TargetsView): URLSearchParams => {
+  const params = new URLSearchParams();
+  if (wave !== undefined) params.set("wave", String(wave));
+  if (status !== undefined) params.set("status", status);
+  if (cursor !== undefined) params.set("cursor", cursor);
+  return params;
+};
+
+/** Parses the filter of an address, or names the first parameter that the page does not know. */
+export const parseTargetsView = (search: string): TargetsView | { parameter: string } => {
+  const params = new URLSearchParams(search);
+  for (const name of new Set(params.keys()))
+    if (!["wave", "status", "cursor", "chat"].includes(name) || params.getAll(name).length > 1)
+      return { parameter: name };
+  const [wave, status, cursor] = ["wave", "status", "cursor"].map((name) => params.get(name) ?? undefined);
+  if (wave !== undefined && !/^[1-9]\d{0,3}$/.test(wave)) return { parameter: "wave" };
+  const known = targetStatuses.find((name) => name === status);
+  if (status !== undefined && known === undefined) return { parameter: "status" };
+  return {
+    ...(wave === undefined ? {} : { wave: Number(wave) }),
+    ...(known === undefined ? {} : { status: known }),
+    ...(cursor === undefined ? {} : { cursor }),
+  };
+};
+
+/** Returns how much of all targets a wave reaches, as requested: `5 %`, `10 hosts`. */
+export const reachOf = ({ percent, count }: Pick<RolloutWave, "percent" | "count">): string =>
+  percent === null ? formatCountOf(count ?? 0, "host") : `${percent} %`;
+
+/** Where a wave is. */
+export type WavePhase = "waiting" | "current" | "done";
+
+/** Returns where a wave is. */
+export const wavePhase = (wave: Pick<RolloutWave, "started_at" | "completed_at">): WavePhase =>
+  wave.completed_at !== null ? "done" : wave.started_at !== null ? "current" : "waiting";
+
+/** Returns where a wave is, in words. */
+export const waveSentence = (wave: RolloutWave, state: RolloutState, zone: TimeZone): string => {
+  if (wave.completed_at !== null) return `Completed at ${formatTimestamp(wave.completed_at, zone)}`;
+  if (wave.started_at === null) return endedStates.includes(state) ? "Not started" : "Waiting";
+  if (state === "soaking" && wave.soak_until !== null) return `Soaking until ${formatTimestamp(wave.soak_until, zone)}`;
+  return `Started at ${formatTimestamp(wave.started_at, zone)}`;
+};
+
+/** Returns the gate in words. */
+export const gateSentence = ({ gate, on_breach: onBreach }: Pick<Rollout, "gate" | "on_breach">): string =>
+  `At most ${gate.max_failed_percent} % of a wave's assigned hosts may fail (${gate.states
+    .map((state) => conditionWords[state])
+    .join(", ")}); otherwise the rollout ${onBreach === "pause" ? "pauses" : "rolls back"}.`;
+
+/** Returns what exceeded the gate, in words. */
+export const breachSentence = ({ breach, gate }: Pick<Rollout, "breach" | "gate">): string =>
+  breach === null
+    ? ""
+    : `In wave ${breach.wave}, ${formatCountOf(breach.failed, "host")} failed: ${roundedPercent(breach.failed_percent)} % of those assigned, and the gate allows ${gate.max_failed_percent} %.`;
+
+const roundedPercent = (percent: number): number => Math.round(percent * 10) / 10;
+
+/** Returns who or what stopped a rollout: `by the gate`, `by an operator: maintenance`. */
+const causeOf = (reason: Rollout["reason"]): string => {
+  if (reason === null) return "";
+  const by = reason.code === "gate_breached" ? " by the gate" : " by an operator";
+  return reason.code === "operator" && reason.detail !== null ? `${by}: ${reason.detail}` : by;
+};
+
+/** Returns where a rollout is, in words. */
+export const rolloutSentence = (rollout: Rollout, zone: TimeZone): string => {
+  const { state, wave, waves, targets, applied, reverted } = rollout;
+  const current = waves.find(({ number }) => number === wave);
+  const place = `wave ${wave} of ${waves.length}`;
+  const done = `${formatCount(applied)} of ${formatCountOf(targets, "host")} applied the config`;
+  const at = rollout.ended_at === null ? "" : ` at ${formatTimestamp(rollout.ended_at, zone)}`;
+  switch (state) {
+    case "running":
+      return `Running ${place}: ${done}.`;
+    case "soaking":
+      return current?.soak_until
+        ? `Soaking in ${place} until ${formatTimestamp(current.soak_until, zone)}: ${done}.`
+        : `Soaking in ${place}: ${done}.`;
+    case "paused":
+      return `Paused in ${place}${causeOf(rollout.reason)}: ${done}.`;
+    case "rolling_back":
+      return `Rolling back in ${place}${causeOf(rollout.reason)}: ${formatCountOf(reverted, "host")} reverted.`;
+    case "rolled_back":
+      return `Rolled back${at}${causeOf(rollout.reason)}: ${formatCountOf(reverted, "host")} reverted.`;
+    case "aborted":
+      return `Aborted${at}${causeOf(rollout.reason)}: ${done}.`;
+    case "completed":
+      return `Completed${at}: ${done}.`;
+  }
+};
+
+/** A command of `svc-admin` that changes a rollout. */
+export interface RolloutCommand {
+  command: string;
+  about: string;
+}
+
+/** Returns the commands that an administrator can use on a rollout in its state; none once it has ended. */
+export const commandsOf = ({ id, state }: Pick<Rollout, "id" | "state">): readonly RolloutCommand[] => {
+  const command = (verb: string, about: string) => ({ command: `svc-admin rollouts ${verb} ${id}`, about });
+  if (endedStates.includes(state) || state === "rolling_back") return [];
+  return [
+    state === "paused"
+      ? command("resume", "continues with the current wave")
+      : command("pause", "assigns nothing more until it is resumed"),
+    command("abort", "ends it, and leaves the hosts as they are"),
+    command("roll-back", "gives the assigned hosts their previous config"),
+  ];
+};
+
+/** Returns the filter of a rollout in words. */
+export const filterWords = (filter: string): string => (filter.trim() === "" ? "every host" : filter);
+
+/** Returns how long a wave soaks, in words. */
+export const soakWords = ({ soak_seconds: seconds }: Pick<RolloutWave, "soak_seconds">): string =>
+  seconds === 0 ? "no soak" : `soaks ${formatDuration(seconds)}`;

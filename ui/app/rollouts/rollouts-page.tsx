@@ -1,0 +1,222 @@
+import { useLocation } from "@solidjs/router";
+import { createMemo, createSignal, For, Match, Show, Switch } from "solid-js";
+import { type Rollout, RolloutPage } from "../../../proto/rollout/rollout.ts";
+import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
+import { createReport } from "../api/create-report.ts";
+import { Freshness } from "../design/freshness.tsx";
+import { ListPager } from "../design/list-pager.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { createPageTitle } from "../shell/page-title.ts";
+import { Time } from "../shell/time.tsx";
+import { RolloutStateMark, TargetBar, TargetFigure } from "./rollout-parts.tsx";
+import { filterWords, openStates } from "./rollout-view.ts";
+import "../design/page.css";
+import "./rollouts.css";
+
+const pageRows = 50;
+
+const choices: readonly { words: string; states: readonly RolloutState[] }[] = [
+  { words: "All", states: [] },
+  { words: "Open", states: openStates },
+  { words: "Paused", states: ["paused"] },
+  { words: "Rolled back", states: ["rolling_back", "rolled_back"] },
+  { words: "Aborted", states: ["aborted"] },
+  { words: "Completed", states: ["completed"] },
+];
+
+/** `/rollouts`: the rollouts, newest first, and how far each one is. */
+export const RolloutsPage = () => {
+  const { api, times } = usePageContext();
+  const location = useLocation();
+  const [paused, setPaused] = createSignal(false);
+  createPageTitle(() => "Rollouts");
+  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
+  const params = createMemo(() => {
+    const given = new URLSearchParams(location.search);
+    given.delete("chat");
+    return given;
+  });
+  const report = createReport({
+    api,
+    schema: RolloutPage,
+    path: createMemo(
+      () => `/api/core/collector/rollouts?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
+    ),
+    intervalMs: 10_000,
+    paused,
+  });
+  const page = () => report.answer()?.value;
+  const asOf = () => report.answer()?.at ?? 0;
+  const configId = () => params().get("config_id");
+  const isFiltered = () => params().has("state") || params().has("config_id") || params().has("identity_id");
+  /** The address with other states or a cursor, on its first page without one. */
+  const pathOf = ({ states, cursor }: { states?: readonly RolloutState[]; cursor?: string } = {}) => {
+    const next = new URLSearchParams(params());
+    next.delete("cursor");
+    if (states !== undefined) {
+      next.delete("state");
+      for (const state of states) next.append("state", state);
+    }
+    if (cursor !== undefined) next.set("cursor", cursor);
+    return next.size === 0 ? "/rollouts" : `/rollouts?${next}`;
+  };
+  const isChosen = (states: readonly RolloutState[]) => {
+    const given = params().getAll("state");
+    return given.length === states.length && states.every((state) => given.includes(state));
+  };
+  const columns: readonly RecordColumn<Rollout>[] = [
+    {
+      name: "Config",
+      cell: (rollout) => (
+        <>
+          <a class="rollout-name" href={`/rollouts/${rollout.id}`}>
+            {plainText(rollout.config.name ?? rollout.config.config_hash.slice(0, 12))}
+          </a>
+          <span class="second-line">
+            to <code>{plainText(filterWords(rollout.filter))}</code>
+          </span>
+        </>
+      ),
+    },
+    {
+      name: "State",
+      cell: (rollout) => (
+        <>
+          <RolloutStateMark state={rollout.state} />
+          <Show when={rollout.reason}>
+            {(reason) => (
+              <span class="second-line">{reason().code === "gate_breached" ? "by the gate" : "by an operator"}</span>
+            )}
+          </Show>
+        </>
+      ),
+    },
+    { name: "Wave", cell: (rollout) => `${rollout.wave} of ${rollout.waves.length}` },
+    {
+      name: "Progress",
+      cell: (rollout) => (
+        <>
+          <TargetBar counts={rollout} />
+          <TargetFigure rolloutId={rollout.id} counts={rollout} figure="applied" of="hosts applied it" /> of{" "}
+          <TargetFigure rolloutId={rollout.id} counts={rollout} figure="targets" of="hosts in all" /> applied
+        </>
+      ),
+    },
+    {
+      name: "Failed",
+      isNumber: true,
+      cell: (rollout) => <TargetFigure rolloutId={rollout.id} counts={rollout} figure="failed" of="hosts failed" />,
+    },
+    {
+      name: "Started",
+      cell: (rollout) => (
+        <>
+          <Time at={rollout.created_at} asOf={asOf()} />
+          <span class="second-line">{plainText(rollout.created_by_name)}</span>
+        </>
+      ),
+    },
+    {
+      name: "Ended",
+      cell: (rollout) => (
+        <Show when={rollout.ended_at} fallback={<span class="quiet">not yet</span>}>
+          {(at) => <Time at={at()} asOf={asOf()} />}
+        </Show>
+      ),
+    },
+  ];
+  return (
+    <div class="page">
+      <div class="page-head">
+        <h1>Rollouts</h1>
+        <Freshness
+          report={report}
+          paused={paused()}
+          zone={times.zone()}
+          onPause={() => setPaused(!paused())}
+          onRefresh={report.refresh}
+        />
+      </div>
+      <nav class="chips" aria-label="Rollouts by state">
+        <For each={choices}>
+          {({ words, states }) => (
+            <a class="button" href={pathOf({ states })} aria-current={isChosen(states) ? "true" : undefined}>
+              {words}
+            </a>
+          )}
+        </For>
+      </nav>
+      <Show when={configId()}>
+        {(id) => (
+          <p>
+            Rollouts of <a href={`/configs/${id()}`}>one config</a>. <a href="/rollouts">Show all rollouts</a>
+          </p>
+        )}
+      </Show>
+      <Show when={params().get("identity_id")}>
+        {(id) => (
+          <p>
+            Rollouts that include <a href={`/hosts/${id()}`}>one host</a>. <a href="/rollouts">Show all rollouts</a>
+          </p>
+        )}
+      </Show>
+      <Switch
+        fallback={
+          <p class="page-loading" role="status">
+            Loading
+          </p>
+        }
+      >
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure title={<h2>The rollouts could not be loaded</h2>} problem={problem()} onRetry={report.refresh}>
+              <a class="button" href="/rollouts">
+                Show all rollouts
+              </a>
+            </LoadFailure>
+          )}
+        </Match>
+        <Match when={page()?.items.length === 0 && isFiltered()}>
+          <section class="notice">
+            <h2>No rollout matches</h2>
+            <a class="button" href="/rollouts">
+              Show all rollouts
+            </a>
+          </section>
+        </Match>
+        <Match when={page()?.items.length === 0}>
+          <section class="notice">
+            <h2>No config has been rolled out in waves</h2>
+            <p>
+              An administrator starts a rollout with <code>svc-admin rollouts create</code>. The page of a{" "}
+              <a href="/configs">config</a> shows before which hosts would change.
+            </p>
+          </section>
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <div class="shown rollout-part" data-shown={report.phase()}>
+              <RecordTable
+                label="Rollouts, newest first"
+                columns={columns}
+                rows={known().items}
+                isFailed={({ state, failed }) => failed > 0 && openStates.includes(state)}
+              />
+              <ListPager
+                label="Pages of rollouts"
+                rows={known().items.length}
+                isContinued={params().has("cursor")}
+                firstPath={pathOf()}
+                nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
+                noun="rollout"
+              />
+            </div>
+          )}
+        </Match>
+      </Switch>
+    </div>
+  );
+};

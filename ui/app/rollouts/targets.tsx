@@ -1,0 +1,212 @@
+import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { type Rollout, type RolloutTarget, RolloutTargetPage } from "../../../proto/rollout/rollout.ts";
+import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
+import { createReport } from "../api/create-report.ts";
+import { OldNotice } from "../design/freshness.tsx";
+import { Icon } from "../design/icon.tsx";
+import { ListPager } from "../design/list-pager.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { formatCount, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { Time } from "../shell/time.tsx";
+import {
+  conditionWords,
+  reasonWords,
+  statusWords,
+  type TargetsView,
+  targetsParams,
+  targetsPath,
+} from "./rollout-view.ts";
+
+const pageRows = 100;
+
+/** The hosts of a rollout in the order of the waves, under the filter of the address. */
+export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: boolean }) => {
+  const { api } = usePageContext();
+  const listPath = () => `/api/core/collector/rollouts/${props.rollout.id}/targets`;
+  const report = createReport({
+    api,
+    schema: RolloutTargetPage,
+    path: createMemo(
+      () => `${listPath()}?${new URLSearchParams([...targetsParams(props.view), ["limit", String(pageRows)]])}`,
+    ),
+    intervalMs: 10_000,
+    paused: () => props.paused,
+  });
+  const page = () => report.answer()?.value;
+  const asOf = () => report.answer()?.at ?? 0;
+  /** The address with another wave or status, on its first page. */
+  const pathOf = (change: {
+    wave?: number | undefined;
+    status?: TargetsView["status"] | undefined;
+    cursor?: string;
+  }) => {
+    const { wave, status, cursor } = { ...props.view, cursor: undefined, ...change };
+    return targetsPath(props.rollout.id, {
+      ...(wave === undefined ? {} : { wave }),
+      ...(status === undefined ? {} : { status }),
+      ...(cursor === undefined ? {} : { cursor }),
+    });
+  };
+  const counts = () => {
+    const { wave } = props.view;
+    return wave === undefined ? props.rollout : props.rollout.waves.find(({ number }) => number === wave);
+  };
+  const columns: readonly RecordColumn<RolloutTarget>[] = [
+    {
+      name: "Host",
+      cell: (row) => (
+        <>
+          <a class="rollout-name" href={`/hosts/${row.identity_id}`}>
+            {plainText(row.device_id)}
+          </a>
+          <span class="second-line">{plainText(row.identity)}</span>
+        </>
+      ),
+    },
+    { name: "Wave", cell: (row) => row.wave },
+    {
+      name: "Status",
+      cell: (row) => (
+        <>
+          <strong>{statusWords[row.status]}</strong>
+          <Show when={row.reason}>{(reason) => <span class="second-line">{reasonWords[reason()]}</span>}</Show>
+          <Show when={row.reverted_at}>
+            {(at) => (
+              <span class="second-line">
+                <Time at={at()} asOf={asOf()} />
+              </span>
+            )}
+          </Show>
+        </>
+      ),
+    },
+    { name: "Assigned", cell: (row) => <TimeOrNot at={row.assigned_at} asOf={asOf()} not="not yet" /> },
+    {
+      name: "Applied",
+      cell: (row) => <TimeOrNot at={row.applied_at} asOf={asOf()} not={row.assigned_at === null ? "" : "not yet"} />,
+    },
+    {
+      name: "Failed",
+      cell: (row) => (
+        <Show when={row.condition}>
+          {(condition) => (
+            <>
+              {conditionWords[condition()]}
+              <Show when={row.condition_began_at}>
+                {(at) => (
+                  <>
+                    {" "}
+                    since <Time at={at()} asOf={asOf()} />
+                  </>
+                )}
+              </Show>
+              <Show when={row.detail}>{(detail) => <span class="second-line">{plainText(detail())}</span>}</Show>
+            </>
+          )}
+        </Show>
+      ),
+    },
+  ];
+  return (
+    <section class="rollout-part" aria-labelledby="targets">
+      <h2 id="targets">Hosts</h2>
+      <OldNotice report={report} what="These hosts are" paused={props.paused} />
+      <Show when={props.rollout.waves.length > 1}>
+        <nav class="chips" aria-label="Hosts by wave">
+          <a
+            class="button"
+            href={pathOf({ wave: undefined })}
+            aria-current={props.view.wave === undefined ? "true" : undefined}
+          >
+            All waves
+          </a>
+          <For each={props.rollout.waves}>
+            {({ number }) => (
+              <a
+                class="button"
+                href={pathOf({ wave: number })}
+                aria-current={props.view.wave === number ? "true" : undefined}
+              >
+                Wave {number}
+              </a>
+            )}
+          </For>
+        </nav>
+      </Show>
+      <div class="page-tools">
+        <nav class="chips" aria-label="Hosts by status">
+          <a
+            class="button"
+            href={pathOf({ status: undefined })}
+            aria-current={props.view.status === undefined ? "true" : undefined}
+          >
+            All {formatCount(counts()?.targets ?? 0)}
+          </a>
+          <For each={targetStatuses.filter((status) => (counts()?.[status] ?? 0) > 0 || props.view.status === status)}>
+            {(status) => (
+              <a
+                class="button"
+                href={pathOf({ status })}
+                aria-current={props.view.status === status ? "true" : undefined}
+              >
+                {statusWords[status]} {formatCount(counts()?.[status] ?? 0)}
+              </a>
+            )}
+          </For>
+        </nav>
+        <a class="button" href={`${listPath()}/export.csv${filterText(props.view)}`} download="">
+          <Icon name="export" /> CSV
+        </a>
+      </div>
+      <Switch fallback={<p class="page-loading">Loading</p>}>
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure title={<p>The hosts could not be loaded.</p>} problem={problem()} onRetry={report.refresh}>
+              <a class="button" href={`/rollouts/${props.rollout.id}`}>
+                Show all hosts
+              </a>
+            </LoadFailure>
+          )}
+        </Match>
+        <Match when={page()?.items.length === 0}>
+          <p class="quiet">No host matches.</p>
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <div class="shown rollout-part" data-shown={report.phase()}>
+              <RecordTable
+                label="Hosts in the order of the waves"
+                columns={columns}
+                rows={known().items}
+                isFailed={({ status }) => status === "failed"}
+              />
+              <ListPager
+                label="Pages of hosts"
+                rows={known().items.length}
+                isContinued={props.view.cursor !== undefined}
+                firstPath={pathOf({})}
+                nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
+                noun="host"
+                order="first to last"
+              />
+            </div>
+          )}
+        </Match>
+      </Switch>
+    </section>
+  );
+};
+
+const filterText = ({ cursor: _, ...view }: TargetsView): string => {
+  const params = targetsParams(view);
+  return params.size === 0 ? "" : `?${params}`;
+};
+
+/** A timestamp, or the words for a host that has none. */
+const TimeOrNot = (props: { at: string | null; asOf: number; not: string }) => (
+  <Show when={props.at} fallback={<span class="quiet">{props.not}</span>}>
+    {(at) => <Time at={at()} asOf={props.asOf} />}
+  </Show>
+);
