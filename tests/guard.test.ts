@@ -5,6 +5,7 @@ import { insertSession } from "../functions/store/operator-sessions.ts";
 import { systemEntropy, uuidv7 } from "../kit/entropy.ts";
 import type { PersonName } from "../scripts/lab/people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
+import { scimEnvironment } from "./scim.ts";
 
 /** The routes that need no credentials. A route enters this list by a decision, not by omission. */
 const openRoutes: readonly string[] = [
@@ -95,6 +96,26 @@ describe("I1: access is denied by default", () => {
 
   it.each(registered.map((entry) => [nameOf(entry), entry] as const))("%s", async (name, { method, path }) => {
     expect(await accessFaults(test, declared.get(name), method, path)).toEqual([]);
+  });
+
+  it("every route of SCIM rejects callers without its token, admins too", async () => {
+    const scim = await createTestCore({ env: scimEnvironment });
+    const routes = scim.routes.filter(({ guard }) => guard.kind === "scim");
+    expect(routes.map(nameOf)).toEqual(
+      registeredIn(scim.app)
+        .map(nameOf)
+        .filter((name) => name.includes("/scim/")),
+    );
+    expect(routes.length).toBe(17);
+    const faults: string[] = [];
+    for (const entry of routes) {
+      faults.push(...(await accessFaults(scim, entry, entry.method, entry.path)));
+      // Refusals of one address are limited.
+      await scim.clock.advance(20_000);
+    }
+    expect(faults).toEqual([]);
+    expect(registered.filter(({ path }) => path.startsWith("/scim"))).toEqual([]);
+    await scim.close();
   });
 
   it("no path accepts a method that it does not declare", async () => {
