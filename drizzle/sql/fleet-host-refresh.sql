@@ -59,6 +59,10 @@ EXECUTE FUNCTION "fleet_host_refresh_identity"();
 CREATE OR REPLACE TRIGGER "certificate_issued_fleet_host" AFTER INSERT ON "certificate"
 REFERENCING NEW TABLE AS "changed" FOR EACH STATEMENT EXECUTE FUNCTION "fleet_host_refresh_owners"();
 
+-- The first heartbeat of a host; fleet-host-heartbeats.sql copies the others.
+CREATE OR REPLACE TRIGGER "collector_health_first_fleet_host" AFTER INSERT ON "collector_health"
+REFERENCING NEW TABLE AS "changed" FOR EACH STATEMENT EXECUTE FUNCTION "fleet_host_refresh_owners"();
+
 CREATE OR REPLACE TRIGGER "certificate_fleet_host" AFTER UPDATE OF "status", "first_used_at" ON "certificate"
 FOR EACH ROW WHEN (ROW(OLD.status, OLD.first_used_at) IS DISTINCT FROM ROW(NEW.status, NEW.first_used_at))
 EXECUTE FUNCTION "fleet_host_refresh_owner"();
