@@ -37,7 +37,8 @@ export const insertCertificates = async (db: Executor, rows: readonly Certificat
 export const findFingerprints = async (db: Executor, fingerprints: readonly string[]): Promise<Set<string>> => {
   const { fingerprintSha256 } = certificate;
   const wanted = fingerprints.map((fingerprint) => Uint8Array.fromHex(fingerprint));
-  const rows = await db.select({ fingerprintSha256 }).from(certificate).where(anyOf(fingerprintSha256, wanted));
+  const found = db.select({ fingerprintSha256 }).from(certificate).where(anyOf(fingerprintSha256, wanted));
+  const rows = await found.prepare("find_fingerprints").execute();
   return new Set(rows.map((row) => row.fingerprintSha256.toHex()));
 };
 
@@ -57,7 +58,9 @@ export const findEnrolledCertificates = (
         gt(certificate.issuedAt, since),
       ),
     )
-    .orderBy(desc(certificate.issuedAt));
+    .orderBy(desc(certificate.issuedAt))
+    .prepare("find_enrolled_certificates")
+    .execute();
 
 /** Returns those of the identities that have an active certificate unexpired at `now`. */
 export const findIdentitiesInUse = async (

@@ -14,7 +14,8 @@ export const deleteExpiredReservations = async (
 ): Promise<void> => {
   const { policyId, identity, expiresAt } = enrollmentReservation;
   const concerned = or(anyOf(policyId, policyIds), anyOf(identity, identities));
-  await db.delete(enrollmentReservation).where(and(concerned, lte(expiresAt, now)));
+  const expired = db.delete(enrollmentReservation).where(and(concerned, lte(expiresAt, now)));
+  await expired.prepare("delete_expired_reservations").execute();
 };
 
 /**
@@ -31,7 +32,8 @@ export const insertReservations = async (db: Executor, rows: readonly Reservatio
 /** Deletes reservations. Returns the ids of those that still existed. */
 export const deleteReservations = async (db: Executor, ids: readonly string[]): Promise<Set<string>> => {
   const { id } = enrollmentReservation;
-  const rows = await db.delete(enrollmentReservation).where(anyOf(id, ids)).returning({ id });
+  const deleted = db.delete(enrollmentReservation).where(anyOf(id, ids)).returning({ id });
+  const rows = await deleted.prepare("delete_reservations").execute();
   return new Set(rows.map((row) => row.id));
 };
 
@@ -39,7 +41,8 @@ export const deleteReservations = async (db: Executor, ids: readonly string[]): 
 export const findReserved = async (db: Executor, identities: readonly string[], now: Date): Promise<Set<string>> => {
   const { identity, expiresAt } = enrollmentReservation;
   const valid = and(anyOf(identity, identities), gt(expiresAt, now));
-  const rows = await db.select({ identity }).from(enrollmentReservation).where(valid);
+  const found = db.select({ identity }).from(enrollmentReservation).where(valid);
+  const rows = await found.prepare("find_reserved").execute();
   return new Set(rows.map((row) => row.identity));
 };
 
@@ -55,7 +58,9 @@ export const countReservations = (db: Executor, policyIds: readonly string[], no
     })
     .from(enrollmentReservation)
     .where(and(anyOf(policyId, policyIds), gt(expiresAt, now)))
-    .groupBy(policyId, tokenId);
+    .groupBy(policyId, tokenId)
+    .prepare("count_reservations")
+    .execute();
 };
 
 /** Counts the failed uses of each of these addresses after `since`. */

@@ -1,5 +1,5 @@
 import { groupCalls } from "../../kit/group-calls.ts";
-import { type Database, type Executor, waitingMax } from "./database.ts";
+import { type Database, type Executor, planByIndex, waitingMax } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
 
 /** Bounds the calls that wait for a shared transaction or statement. */
@@ -11,7 +11,7 @@ export const tooManyWaiting = {
 /**
  * Creates a function that runs concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes
  * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never
- * share one. Unless the database is unavailable, retries each item of a failed transaction on its own. Otherwise all calls fail, and so do
+ * share one. Its statements look up rows by key (see `planByIndex`). Unless the database is unavailable, retries each item of a failed transaction on its own. Otherwise all calls fail, and so do
  * those that wait, at most `waitingMax`.
  */
 export const groupTransactions = <Item, Result>(
@@ -23,7 +23,11 @@ export const groupTransactions = <Item, Result>(
   },
 ): ((item: Item) => Promise<Result>) =>
   groupCalls<Item, Result>({
-    run: (items) => db.transaction((tx) => work.run(tx, items)),
+    run: (items) =>
+      db.transaction(async (tx) => {
+        await planByIndex(tx);
+        return work.run(tx, items);
+      }),
     keyOf: work.keyOf,
     concurrency: 1,
     itemsMax: 128,

@@ -36,7 +36,8 @@ export const lockIdentitiesByName = async (
   names: readonly string[],
 ): Promise<Map<string, IdentityRow>> => {
   const { id, identity } = collectorIdentity;
-  const rows = await db.select().from(collectorIdentity).where(anyOf(identity, names)).orderBy(id).for("no key update");
+  const found = db.select().from(collectorIdentity).where(anyOf(identity, names)).orderBy(id).for("no key update");
+  const rows = await found.prepare("lock_identities").execute();
   return new Map(rows.map((row) => [row.identity, row]));
 };
 
@@ -81,7 +82,9 @@ export const countEnrolledSince = async (db: Executor, policyId: string, since: 
   const [row] = await db
     .select({ enrolled: count() })
     .from(collectorIdentity)
-    .where(and(eq(collectorIdentity.policyId, policyId), gt(collectorIdentity.enrolledAt, since)));
+    .where(and(eq(collectorIdentity.policyId, policyId), gt(collectorIdentity.enrolledAt, since)))
+    .prepare("count_enrolled_since")
+    .execute();
   return row?.enrolled ?? 0;
 };
 

@@ -2,10 +2,10 @@ import { and, eq, isNull, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
-import type { Executor } from "./database.ts";
+import { type Executor, executePrepared } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
 import { tooManyWaiting } from "./group-transactions.ts";
-import { anyOf, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
+import { anyOf, arrayLiteral, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 
 /** An enrollment policy's row. */
 export type PolicyRow = typeof enrollmentPolicy.$inferSelect;
@@ -37,7 +37,8 @@ export const updatePolicyFrozen = async (db: Executor, id: string, frozenAt: Dat
 /** Finds policies and locks them in the order of their ids, so that groups cannot deadlock. */
 export const lockPolicies = async (db: Executor, ids: readonly string[]): Promise<Map<string, PolicyRow>> => {
   const { id } = enrollmentPolicy;
-  const rows = await db.select().from(enrollmentPolicy).where(anyOf(id, ids)).orderBy(id).for("no key update");
+  const found = db.select().from(enrollmentPolicy).where(anyOf(id, ids)).orderBy(id).for("no key update");
+  const rows = await found.prepare("lock_policies").execute();
   return new Map(rows.map((row) => [row.id, row]));
 };
 
@@ -47,8 +48,11 @@ export const addEnrollments = async (
   counts: readonly { id: string; enrollments: number }[],
 ): Promise<void> => {
   if (counts.length === 0) return;
-  await db.execute(sql`update enrollment_policy p set enrollment_count = p.enrollment_count + n.enrollments
-    from json_to_recordset(${JSON.stringify(counts)}::json) as n (id uuid, enrollments bigint) where p.id = n.id`);
+  await executePrepared(
+    db,
+    sql`update enrollment_policy p set enrollment_count = p.enrollment_count + n.enrollments
+    from json_to_recordset(${JSON.stringify(counts)}::json) as n (id uuid, enrollments bigint) where p.id = n.id`,
+  );
 };
 
 /** Finds a policy. */
@@ -65,19 +69,25 @@ export const insertToken = async (db: Executor, row: typeof bootstrapToken.$infe
   await db.insert(bootstrapToken).values(row);
 };
 
+/** The columns of a token that decide on its use. */
+export type TokenTerms = Pick<
+  TokenRow,
+  "id" | "policyId" | "allowedSourceCidrs" | "boundDeviceId" | "maxUses" | "useCount" | "expiresAt" | "revokedAt"
+>;
+
 /** What decides, before the body of a request is read, whether its token may enroll. */
 export interface PresentedToken {
-  token: Pick<TokenRow, "id" | "allowedSourceCidrs" | "maxUses" | "useCount" | "expiresAt" | "revokedAt">;
+  token: TokenTerms;
   policy: Pick<PolicyRow, "id" | "allowedSourceCidrs" | "frozenAt">;
 }
 
 /**
- * Creates a function that finds the token with a hash, and its policy. Concurrent calls share statements (see `groupCalls`), those with
- * one hash a result.
+ * Creates a function that finds the token with a hash (lowercase hex), and its policy. Concurrent calls share statements (see
+ * `groupCalls`), those with one hash a result.
  */
-export const createTokenFinder = (db: Executor): ((tokenSha256: Uint8Array) => Promise<PresentedToken | undefined>) => {
-  const keyOf = (tokenSha256: Uint8Array) => tokenSha256.toHex();
-  const find = groupCalls<Uint8Array, PresentedToken | undefined>({
+export const createTokenFinder = (db: Executor): ((tokenSha256: string) => Promise<PresentedToken | undefined>) => {
+  const keyOf = (tokenSha256: string) => tokenSha256;
+  const find = groupCalls<string, PresentedToken | undefined>({
     run: (hashes) => findTokensByHash(db, hashes),
     keyOf,
     concurrency: 2,
@@ -88,23 +98,56 @@ export const createTokenFinder = (db: Executor): ((tokenSha256: Uint8Array) => P
   return singleFlight(find, keyOf);
 };
 
+/** The columns of `TokenTerms` as the driver returns them: hot statements convert rows themselves, which takes drizzle several times as long. */
+interface TermsRow extends Record<string, unknown> {
+  id: string;
+  policy_id: string;
+  cidrs: string[];
+  device: string | null;
+  max_uses: string;
+  use_count: string;
+  expires: string;
+  revoked: string | null;
+}
+
+const terms =
+  sql.raw(`t.id, t.policy_id, t.allowed_source_cidrs as cidrs, t.bound_device_id as device, t.max_uses, t.use_count,
+  t.expires_at as expires, t.revoked_at as revoked`);
+
+const termsOf = (row: TermsRow): TokenTerms => ({
+  id: row.id,
+  policyId: row.policy_id,
+  allowedSourceCidrs: row.cidrs,
+  boundDeviceId: row.device,
+  maxUses: Number(row.max_uses),
+  useCount: Number(row.use_count),
+  expiresAt: new Date(row.expires),
+  revokedAt: row.revoked === null ? null : new Date(row.revoked),
+});
+
 const findTokensByHash = async (
   db: Executor,
-  hashes: readonly Uint8Array[],
-): Promise<(PresentedToken | undefined)[]> => {
-  const { id, tokenSha256, allowedSourceCidrs, maxUses, useCount, expiresAt, revokedAt } = bootstrapToken;
-  const policy = {
-    id: enrollmentPolicy.id,
-    allowedSourceCidrs: enrollmentPolicy.allowedSourceCidrs,
-    frozenAt: enrollmentPolicy.frozenAt,
-  };
-  const rows = await db
-    .select({ tokenSha256, token: { id, allowedSourceCidrs, maxUses, useCount, expiresAt, revokedAt }, policy })
-    .from(bootstrapToken)
-    .innerJoin(enrollmentPolicy, eq(policy.id, bootstrapToken.policyId))
-    .where(anyOf(tokenSha256, hashes));
-  const found = new Map(rows.map((row) => [row.tokenSha256.toHex(), row]));
-  return hashes.map((hash) => found.get(hash.toHex()));
+  hashes: readonly string[],
+): Promise<readonly (PresentedToken | undefined)[]> => {
+  interface Row extends TermsRow {
+    sha256: string;
+    policy_cidrs: string[];
+    frozen: string | null;
+  }
+  const wanted = `{${hashes.map((hash) => `"\\\\x${hash}"`).join(",")}}`;
+  const rows = await db.execute<Row>(sql`select ${terms}, encode(t.token_sha256, 'hex') as sha256,
+    p.allowed_source_cidrs as policy_cidrs, p.frozen_at as frozen
+    from bootstrap_token t join enrollment_policy p on p.id = t.policy_id where t.token_sha256 = any(${wanted}::bytea[])`);
+  const found = new Map(
+    rows.map((row): [string, PresentedToken] => {
+      const frozenAt = row.frozen === null ? null : new Date(row.frozen);
+      return [
+        row.sha256,
+        { token: termsOf(row), policy: { id: row.policy_id, allowedSourceCidrs: row.policy_cidrs, frozenAt } },
+      ];
+    }),
+  );
+  return hashes.map((hash) => found.get(hash));
 };
 
 /** Finds the oldest policy that is not frozen. */
@@ -136,12 +179,20 @@ export const updateTokenRevoked = async (db: Executor, id: string, revokedAt: Da
   await db.update(bootstrapToken).set({ revokedAt }).where(eq(bootstrapToken.id, id));
 };
 
-/** Finds tokens and locks them in the order of their ids. Lock their policies first. */
-export const lockTokens = async (db: Executor, ids: readonly string[]): Promise<Map<string, TokenRow>> => {
-  const { id } = bootstrapToken;
-  const rows = await db.select().from(bootstrapToken).where(anyOf(id, ids)).orderBy(id).for("no key update");
-  return new Map(rows.map((row) => [row.id, row]));
+/** Finds tokens, and locks them in the order of their ids if `lock` says so. Lock their policies first. */
+export const findTokenTerms = async (
+  db: Executor,
+  ids: readonly string[],
+  { lock }: { lock: boolean },
+): Promise<Map<string, TokenTerms>> => {
+  const rows = await executePrepared<TermsRow>(
+    db,
+    sql`select ${terms} from bootstrap_token t where t.id = any(${arrayLiteral(ids)}::uuid[]) ${lock ? inOrder : sql``}`,
+  );
+  return new Map(rows.map((row) => [row.id, termsOf(row)]));
 };
+
+const inOrder = sql.raw("order by t.id for no key update");
 
 /** Uses of one token. */
 export interface TokenUses {
@@ -154,9 +205,12 @@ export interface TokenUses {
 /** Adds to the counts of uses and stores the last ones. Lock the tokens first. */
 export const addTokenUses = async (db: Executor, uses: readonly TokenUses[], at: Date): Promise<void> => {
   if (uses.length === 0) return;
-  await db.execute(sql`update bootstrap_token t
+  await executePrepared(
+    db,
+    sql`update bootstrap_token t
     set use_count = t.use_count + n.uses, last_used_at = ${at.toISOString()}::timestamptz, last_used_address = n.address
-    from json_to_recordset(${JSON.stringify(uses)}::json) as n (id uuid, uses bigint, address text) where t.id = n.id`);
+    from json_to_recordset(${JSON.stringify(uses)}::json) as n (id uuid, uses bigint, address text) where t.id = n.id`,
+  );
 };
 
 /** Returns one page of the tokens of a policy. */

@@ -1,4 +1,3 @@
-import { sha256 } from "../../../kit/bytes.ts";
 import type { EnrollRequest } from "../../../proto/management/enroll.ts";
 import type { Core } from "../../core.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
@@ -31,7 +30,7 @@ export type AdmitToken = (rawToken: string | null, origin: Origin) => Promise<Ad
  * repeat it. Throws 401 `token_invalid`, 403 `policy_frozen` or `source_not_allowed`, 429 `throttled`.
  */
 export const createAdmitToken = (
-  core: Pick<RefusalCore, "db" | "clock">,
+  core: Pick<EnrollCore, "db" | "clock" | "cryptography">,
   recordRefusals: RecordRefusals,
 ): AdmitToken => {
   // Concurrent requests share look-ups: the results are checked again under the policy's lock.
@@ -46,7 +45,7 @@ export const createAdmitToken = (
       }
       const tokenPrefix = rawToken.slice(0, tokenPrefixCharacters);
       use.tokenPrefix = tokenPrefix;
-      const found = await findToken(await sha256(rawToken));
+      const found = await findToken(await core.cryptography.sha256Hex(rawToken));
       use.tokenId = found?.token.id ?? null;
       use.policyId = found?.policy.id ?? null;
       const { token, policy } = admitUse(found?.policy, found?.token, origin.remoteAddress, core.clock.now());
@@ -130,7 +129,7 @@ const checkedRequest = async (core: EnrollCore, body: EnrollRequest, origin: Ori
   return {
     identity,
     spki,
-    spkiSha256: await sha256(new Uint8Array(spki)),
+    spkiSha256: Uint8Array.fromHex(await core.cryptography.sha256Hex(spki)),
     csrPem: body.csr_pem,
     deviceId: body.device_id,
     hostname: body.hostname ?? null,

@@ -24,7 +24,7 @@ import {
   lockIdentitiesByName,
   updateIdentityReenrolled,
 } from "../../store/identities.ts";
-import { addEnrollments, addTokenUses, lockPolicies, lockTokens } from "../../store/policies.ts";
+import { addEnrollments, addTokenUses, findTokenTerms, lockPolicies } from "../../store/policies.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
@@ -64,7 +64,7 @@ const recordAll = async (
   const names = issues.map(({ request }) => request.identity);
   const policies = await lockPolicies(tx, [...new Set(issues.map(({ reservation }) => reservation.policyId))]);
   const [tokens, held, identities, fingerprints] = await Promise.all([
-    lockTokens(tx, [...new Set(issues.map(({ reservation }) => reservation.tokenId))]),
+    findTokenTerms(tx, [...new Set(issues.map(({ reservation }) => reservation.tokenId))], { lock: true }),
     deleteReservations(
       tx,
       issues.map(({ reservation }) => reservation.id),

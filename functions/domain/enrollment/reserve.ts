@@ -17,7 +17,7 @@ import {
 } from "../../store/enrollments.ts";
 import { groupTransactions } from "../../store/group-transactions.ts";
 import { countEnrolledSince, type IdentityRow, lockIdentitiesByName } from "../../store/identities.ts";
-import { lockPolicies, lockTokens, type PolicyRow, type TokenRow } from "../../store/policies.ts";
+import { findTokenTerms, lockPolicies, type PolicyRow, type TokenTerms } from "../../store/policies.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import { admissionRules, admitBy, againRules, deviceRules, firstRules, unknownToken } from "./use-rules.ts";
@@ -95,7 +95,7 @@ const reserveAll = async (
 /** The facts that a decision reads. The counts grow with each reservation. */
 interface Facts {
   policies: ReadonlyMap<string, PolicyRow>;
-  tokens: ReadonlyMap<string, TokenRow>;
+  tokens: ReadonlyMap<string, TokenTerms>;
   identities: ReadonlyMap<string, IdentityRow>;
   identitiesInUse: ReadonlySet<string>;
   enrolled: readonly CertificateRow[];
@@ -114,7 +114,8 @@ const loadFacts = async (tx: Executor, requests: readonly ReserveRequest[], now:
   const keys = requests.map(({ request }) => request.spkiSha256);
   const policies = await lockPolicies(tx, policyIds);
   const [tokens, identities] = await Promise.all([
-    lockTokens(tx, tokenIds),
+    // Not locked: uses are counted under the policy's lock, and the record repeats the check of a revocation.
+    findTokenTerms(tx, tokenIds, { lock: false }),
     lockIdentitiesByName(tx, names),
     deleteExpiredReservations(tx, { policyIds, identities: names }, at),
   ]);
@@ -190,15 +191,12 @@ const isSameKey = (row: CertificateRow, { spkiSha256 }: EnrollmentRequest): bool
  * Returns the policy and token of a use that may enroll: the token is neither revoked nor expired, the policy is not frozen, both allow
  * the address. Checked at the reservation and again at the record. Throws `EnrollmentRefusal`.
  */
-export const admitUse = <
-  Policy extends Pick<PolicyRow, "frozenAt" | "allowedSourceCidrs">,
-  Token extends Pick<TokenRow, "allowedSourceCidrs" | "maxUses" | "useCount" | "expiresAt" | "revokedAt">,
->(
+export const admitUse = <Policy extends Pick<PolicyRow, "frozenAt" | "allowedSourceCidrs">>(
   policy: Policy | undefined,
-  token: Token | undefined,
+  token: TokenTerms | undefined,
   remoteAddress: string,
   now: number,
-): { policy: Policy; token: Token } => {
+): { policy: Policy; token: TokenTerms } => {
   if (policy === undefined || token === undefined) throw unknownToken();
   admitBy(admissionRules, { policy, token, remoteAddress, now });
   return { policy, token };

@@ -2,6 +2,7 @@ import { composeIdentity } from "../../../proto/identity.ts";
 import type { Core } from "../../core.ts";
 import { Problem, type ProblemCode } from "../../problems.ts";
 import { findIdentitiesInUse } from "../../store/certificates.ts";
+import { planByIndex } from "../../store/database.ts";
 import { countReservations, findReserved } from "../../store/enrollments.ts";
 import { countEnrolledSince, findIdentityByName } from "../../store/identities.ts";
 import { findPolicy, findTokenOfPolicy } from "../../store/policies.ts";
@@ -57,6 +58,7 @@ export interface Simulation {
 export const simulateEnrollment = ({ db, clock, config }: Pick<Core, "db" | "clock" | "config">, use: SimulatedUse) =>
   db.transaction(
     async (tx): Promise<Simulation> => {
+      await planByIndex(tx);
       const now = clock.now();
       const at = new Date(now);
       const { deviceId, platform, remoteAddress } = use;

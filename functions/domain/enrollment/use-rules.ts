@@ -5,7 +5,7 @@
 
 import { addressAllowed } from "../../../kit/address.ts";
 import type { IdentityRow } from "../../store/identities.ts";
-import type { PolicyRow, TokenRow } from "../../store/policies.ts";
+import type { PolicyRow, TokenTerms } from "../../store/policies.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
 import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 
@@ -22,12 +22,12 @@ export interface Rule<Facts> {
 }
 
 /** The token of a use. A simulation may have none; then the rules of tokens do not apply. */
-export type GivenToken<Row = TokenRow> = Row | "unknown" | "not_given";
+export type GivenToken<Row = TokenTerms> = Row | "unknown" | "not_given";
 
 /** The facts of `admissionRules`. */
 export interface AdmissionFacts {
   policy: Pick<PolicyRow, "frozenAt" | "allowedSourceCidrs">;
-  token: GivenToken<Pick<TokenRow, "allowedSourceCidrs" | "maxUses" | "useCount" | "expiresAt" | "revokedAt">>;
+  token: GivenToken;
   remoteAddress: string;
   now: number;
 }
