@@ -107,6 +107,30 @@ describe("the directory's settings", () => {
     });
   });
 
+  it("need a token for SCIM, which may be a file's two lines, and no variable of another provider", () => {
+    const scim = { ...google, SVC_DIRECTORY_PROVIDER: "scim" };
+    expect(directoryOf(scim)).toContain("SVC_DIRECTORY_SCIM_TOKEN: is required with SVC_DIRECTORY_PROVIDER=scim");
+    const token = "0123456789abcdef0123456789abcdef";
+    expect(directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: token })).toMatchObject({
+      provider: { kind: "scim", subject: "externalId" },
+    });
+    const { config } = parseCoreConfig(
+      { ...complete, ...scim, SVC_DIRECTORY_SCIM_TOKEN_FILE: "/scim-token" },
+      () => `${token}\n${token.toUpperCase()}\n`,
+    );
+    const { provider } = config.directory;
+    if (provider.kind !== "scim") throw new Error("another provider");
+    expect(provider.tokens.map((one) => one.reveal())).toEqual([token, token.toUpperCase()]);
+    expect(JSON.stringify(config)).not.toContain(token);
+    const short = directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: "hunter2" });
+    expect(short).toContain("SVC_DIRECTORY_SCIM_TOKEN: must be 32 to 512");
+    expect(short).not.toContain("hunter2");
+    expect(directoryOf({ SVC_DIRECTORY_SCIM_TOKEN: token })).toContain("belongs to SVC_DIRECTORY_PROVIDER=scim");
+    expect(directoryOf({ ...scim, SVC_DIRECTORY_SCIM_TOKEN: token, SVC_DIRECTORY_FILE: "/people.yaml" })).toContain(
+      "SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file",
+    );
+  });
+
   it("reject those of another provider", () => {
     expect(directoryOf({ SVC_DIRECTORY_FILE: "/people.yaml" })).toContain(
       "SVC_DIRECTORY_FILE: belongs to SVC_DIRECTORY_PROVIDER=file",

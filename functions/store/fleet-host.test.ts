@@ -62,6 +62,13 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
         dropped_records_total = excluded.dropped_records_total, queue_at_risk = excluded.queue_at_risk,
         dropped_since_previous = excluded.dropped_since_previous, renewal_status = excluded.renewal_status,
         recovered_at = greatest(collector_health.recovered_at, excluded.recovered_at)`),
+  // A heartbeat with the time and the queue alone changed, which takes a shorter update.
+  repeatedHeartbeat: ({ hosts, value }) =>
+    db.execute(sql`update collector_health set last_heartbeat_at = ${at(value)}, queue_bytes = ${value}::bigint,
+        queue_bytes_max = ${value * 3}::bigint, dropped_records_total = dropped_records_total + 1, dead_letters = dead_letters + 2,
+        version_since = coalesce(version_since, ${at(0)})
+      where identity_id in (select identity_id from collector_health where identity_id in (${list(hosts)})
+        order by identity_id for update)`),
   envelopes: ({ hosts, value }) =>
     db.execute(sql`insert into ingest_host select identity, ${at(value)} from collector_identity where id in (${list(hosts)})
       order by identity on conflict (host_id) do update
@@ -139,6 +146,42 @@ describe("fleet_host", () => {
       sql`select count(*)::int as rows from fleet_host`,
     );
     expect(rows).toBe(count);
+  });
+
+  it.each([
+    "queue_bytes = queue_bytes + 1",
+    "queue_bytes_max = queue_bytes_max + 1",
+    "dropped_records_total = dropped_records_total + 1",
+    "dead_letters = dead_letters + 1",
+    "hostname = 'renamed.example'",
+    "renewal_status = 'failed', renewal_failed_since = now()",
+    "config_valid = false, config_invalid_since = null",
+    "queue_at_risk = true, queue_at_risk_since = now()",
+    "dropped_since_previous = true, queue_at_risk_since = null",
+    "forwarder_connected = false",
+    "collector_version = '9.9.9'",
+    "version_since = now()",
+    "version_since = null",
+    "platform = 'plan9/mips'",
+    "desired_config_hash = repeat('ab', 32)",
+    "running_config_hash = repeat('cd', 32)",
+    "running_config_hash = null",
+    "last_known_good_config_hash = repeat('ef', 32)",
+    "running_config_since = now()",
+    "recovered_at = now()",
+  ])("equals the view after a heartbeat that sets only %s and the time", async (assignment) => {
+    const hosts = sql`select identity_id from collector_health where identity_id in (${list([3, 4, 5])})
+      order by identity_id for update`;
+    await db.execute(sql`update collector_health set version_since = now() - interval '1 hour', renewal_status = 'ok', config_valid = true,
+        queue_at_risk = false, dropped_since_previous = false where identity_id in (${hosts})`);
+    // The second one repeats what the first one set, apart from sums.
+    for (const next of [1_000, 2_000])
+      await db.execute(sql`update collector_health set ${sql.raw(assignment)}, last_heartbeat_at = now() + make_interval(secs => ${next})
+        where identity_id in (${hosts})`);
+    const different = await db.execute(
+      sql`(table fleet_host except table fleet_facts) union all (table fleet_facts except table fleet_host)`,
+    );
+    expect([...different]).toEqual([]);
   });
 
   it("keeps a heartbeat that commits while another change waits for its row", async () => {
