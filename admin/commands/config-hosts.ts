@@ -17,7 +17,7 @@ import type { Terminal } from "../terminal/terminal.ts";
 import { fleetQueryOf } from "./fleet.ts";
 
 /** A host that a query found. */
-interface Host {
+export interface Host {
   id: string;
   identity: string;
 }
@@ -29,8 +29,8 @@ const hostsAtOnceMax = 1000;
 export const assignConfig: Action<object> = async (terminal, options, id = "", ...words) => {
   const client = connect(terminal, options);
   const { data: config } = await getCollectorConfig({ client, path: { id } });
-  const hosts = await hostsOf(terminal, client, words);
-  await confirm(terminal, options, `Config ${config?.config_hash.slice(0, 12)} for ${named(hosts)}.`);
+  const hosts = await findHosts(terminal, client, words);
+  await confirm(terminal, options, `Config ${config?.config_hash.slice(0, 12)} for ${namedHosts(hosts)}.`);
   const rows = await inBatches(terminal, hosts, async (some) => {
     const body = { identity_ids: some.map((each) => each.id) };
     const { data } = await assignCollectorConfig({ client, path: { id }, body });
@@ -55,7 +55,7 @@ interface RollbackOptions {
  */
 export const rollBackConfig: Action<RollbackOptions> = async (terminal, options, ...words) => {
   const client = connect(terminal, options);
-  const hosts = await hostsOf(terminal, client, words);
+  const hosts = await findHosts(terminal, client, words);
   const body = {
     to: options.to === "previous" ? ("previous" as const) : ("last_known_good" as const),
     ...(options.reason === undefined ? {} : { reason_code: options.reason }),
@@ -75,7 +75,7 @@ export const rollBackConfig: Action<RollbackOptions> = async (terminal, options,
     await printRows(terminal, { format: options.output, columns, rows: planned });
     throw new CommandFailure(exitCodes.refused, "no host has a config to go back to: nothing was changed");
   }
-  await confirm(terminal, options, `${named(hosts)}.\n${describePlan(planned)}`);
+  await confirm(terminal, options, `${namedHosts(hosts)}.\n${describePlan(planned)}`);
   const rows = await inBatches(terminal, hosts, rollBack);
   await printRows(terminal, { format: options.output, columns, rows });
   return outcomeOf(rows, "rolled_back");
@@ -100,7 +100,7 @@ const describePlan = (planned: readonly { outcome: string; config: string | null
 const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Returns the hosts of a query, or the host of an id. Throws when there are none, so that a mistyped query changes nothing. */
-const hostsOf = async (terminal: Terminal, client: FleetClient, words: readonly string[]): Promise<Host[]> => {
+export const findHosts = async (terminal: Terminal, client: FleetClient, words: readonly string[]): Promise<Host[]> => {
   const [only = ""] = words;
   const isId = words.length === 1 && idPattern.test(only);
   if (isId) return [{ id: only, identity: only }];
@@ -110,7 +110,8 @@ const hostsOf = async (terminal: Terminal, client: FleetClient, words: readonly 
   return rows.map(({ identity_id: id, identity }) => ({ id, identity }));
 };
 
-const named = (hosts: readonly Host[]): string => {
+/** Returns the number of hosts, and the first of them by name. */
+export const namedHosts = (hosts: readonly Host[]): string => {
   const first = hosts.slice(0, 3).map(({ identity }) => identity);
   const others = hosts.length > first.length ? ` and ${hosts.length - first.length} more` : "";
   return `${hosts.length} ${hosts.length === 1 ? "host" : "hosts"}: ${first.join(", ")}${others}`;

@@ -1,6 +1,7 @@
-import { InvalidArgumentError, Option } from "commander";
-import { parseDuration as secondsOf } from "../../proto/fleet-health/query-language/duration.ts";
+import { Option } from "commander";
 import type { Commands } from "../terminal/command.ts";
+import { declareRollouts } from "./declare-rollouts.ts";
+import { count, interval, parseDuration, parseLabel, reason, several } from "./options.ts";
 
 /** What the commands of each group are about. */
 export const groupSummaries: Readonly<Record<string, string>> = {
@@ -11,6 +12,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",
   configs: "Collector configs: list, show, diff, publish, assign, roll back",
+  rollouts: "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
   audit: "The audit log: list, follow, verify",
   directory: "The directory: the last sync",
 };
@@ -59,47 +61,11 @@ export const declareCommands = ({ add }: Commands): void => {
   declareEnrollment(add);
   declareHosts(add);
   declareConfigs(add);
+  declareRollouts(add);
   declareRecords(add);
 };
 
 type Add = Commands["add"];
-
-const reason = () => new Option("--reason <code>", "why, as a code for the audit log: leaked, decommissioned");
-const count = (flags: string, description: string) => new Option(flags, description).argParser(parseCount);
-const several = (flags: string, description: string) =>
-  new Option(flags, `${description}; repeatable`).argParser((value: string, before: string[] = []) => [
-    ...before,
-    value,
-  ]);
-
-const parseCount = (text: string): number => {
-  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError("Give a whole number.");
-  return Number(text);
-};
-
-const interval = (byDefault: string) =>
-  new Option("--interval <duration>", "how often --watch repeats")
-    .argParser(parseInterval)
-    .default(secondsOf(byDefault), byDefault);
-
-const parseInterval = (text: string): number => {
-  const seconds = parseDuration(text);
-  if (seconds === 0) throw new InvalidArgumentError("Give 1s or more.");
-  return seconds;
-};
-
-const parseDuration = (text: string): number => {
-  const seconds = secondsOf(text);
-  if (seconds === undefined)
-    throw new InvalidArgumentError("Give a whole number and s, m, h or d: 90s, 10m, 12h, 30d.");
-  return seconds;
-};
-
-const parseLabel = (text: string, before: Record<string, string> = {}): Record<string, string> => {
-  const [key = "", ...value] = text.split("=");
-  if (key === "" || value.length === 0) throw new InvalidArgumentError("Give key=value.");
-  return { ...before, [key]: value.join("=") };
-};
 
 const declareEnrollment = (add: Add): void => {
   const load = () => import("./enrollment.ts");

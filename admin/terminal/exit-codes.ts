@@ -1,14 +1,14 @@
 /** The exit codes of svc-admin (docs/admin.md). */
 export const exitCodes = {
   ok: 0,
-  /** Core refused, or the answer is no: a rollout that failed, a chain that does not verify. */
+  /** Core refused, or the answer is no: configs that differ. */
   refused: 1,
   /** The command line is not valid. */
   usage: 2,
   notSignedIn: 3,
   /** No answer, or one of another server. */
   unreachable: 4,
-  /** Some of several changes were refused. */
+  /** Some of several changes were refused; a watched rollout did not complete. */
   partial: 5,
   /** By SIGINT or SIGTERM, as shells report it. */
   interrupted: 130,

@@ -80,7 +80,7 @@ const textOf = <Row>(column: Column<Row>, row: Row): string => String(column.val
  * the terminal is cut, and ends with `…`.
  */
 const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number.POSITIVE_INFINITY): string => {
-  const shown = lines.map((line) => line.map(visible));
+  const shown = lines.map((line) => line.map(withoutControls));
   const widths = (shown[0] ?? []).map((_, index) => Math.max(...shown.map((line) => (line[index] ?? "").length)));
   return shown
     .map((line) => {
@@ -93,8 +93,8 @@ const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number
     .join("");
 };
 
-/** Text of hosts, such as a hostname, may hold escape sequences, which would command the terminal. */
-const visible = (text: string): string => text.replace(/\p{Cc}/gu, "\ufffd");
+/** Replaces control characters: text of hosts, such as a hostname, may hold escape sequences, which would command the terminal. */
+export const withoutControls = (text: string): string => text.replace(/\p{Cc}/gu, "\ufffd");
 
 /** RFC 4180. A cell that a spreadsheet would evaluate is prefixed with an apostrophe, as in the exports of the page. */
 const csvOf = (lines: readonly (readonly string[])[]): string =>

@@ -1,0 +1,97 @@
+import { InvalidArgumentError, Option } from "commander";
+import { rolloutConditions, rolloutStates, targetStatuses } from "../../proto/rollout/vocabulary.ts";
+import type { Commands } from "../terminal/command.ts";
+import { count, interval, parseDuration, severalOf } from "./options.ts";
+
+/** A wave as typed: how far the rollout has got with it, and how long it soaks. */
+export type Wave = { soak_seconds: number } & ({ percent: number } | { count: number });
+
+const wavesByDefault = "5%:10m 25%:10m 100%:10m";
+
+const parseWave = (text: string): Wave => {
+  const [, number, percent, soak] = /^(\d{1,9}(?:\.\d{1,3})?)(%?)(?::(\w+))?$/.exec(text) ?? [];
+  if (number === undefined || (percent === "" && number.includes(".")))
+    throw new InvalidArgumentError("Give a share or a number of hosts, and how long to wait: 5%:10m, 20:1h, 100%.");
+  const soakSeconds = soak === undefined ? 0 : parseDuration(soak);
+  return { ...(percent === "%" ? { percent: Number(number) } : { count: Number(number) }), soak_seconds: soakSeconds };
+};
+
+const parsePercent = (text: string): number => {
+  const [, number] = /^(\d{1,3}(?:\.\d{1,3})?)%?$/.exec(text) ?? [];
+  if (number === undefined) throw new InvalidArgumentError("Give a percentage: 5, 0.5%.");
+  return Number(number);
+};
+
+const reason = () => new Option("--reason <text>", "why, for the rollout and the audit log");
+
+/** Declares `svc-admin rollouts`. */
+export const declareRollouts = (add: Commands["add"]): void => {
+  const load = () => import("./rollouts.ts");
+  add("rollouts create <config-id> [query...]", {
+    summary: "Roll a config out to every host that the query finds now, wave by wave",
+    options: [
+      new Option(
+        "--wave <wave>",
+        `share or number of hosts so far, and the wait after it; ${wavesByDefault} by default`,
+      ).argParser((text, before: readonly Wave[] = []) => [...before, parseWave(text)]),
+      new Option("--max-failed <percent>", "the share of a wave's hosts that may fail")
+        .argParser(parsePercent)
+        .default(5),
+      new Option("--condition <condition>", "what counts as failed, all by default; repeatable")
+        .choices(rolloutConditions)
+        .argParser(severalOf(rolloutConditions)),
+      new Option("--on-breach <reaction>", "what core does when more fail")
+        .choices(["pause", "roll-back"])
+        .default("pause"),
+      new Option("--watch", "then follow the rollout to its end"),
+      interval("5s"),
+    ],
+    load: async () => (await load()).createOneRollout,
+  });
+  add("rollouts list", {
+    summary: "List rollouts, newest first",
+    options: [
+      new Option("--state <state>", "repeatable").choices(rolloutStates).argParser(severalOf(rolloutStates)),
+      new Option("--config <id>", "rollouts of this config"),
+      count("--limit <count>", "at most so many rollouts"),
+    ],
+    load: async () => (await load()).listAllRollouts,
+  });
+  add("rollouts show <id>", {
+    summary: "Show a rollout: its waves, and the evidence of a breach",
+    load: async () => (await load()).showRollout,
+  });
+  add("rollouts targets <id>", {
+    summary: "List the hosts of a rollout in the order of the waves",
+    options: [
+      count("--wave <number>", "hosts of this wave"),
+      new Option("--status <status>", "repeatable").choices(targetStatuses).argParser(severalOf(targetStatuses)),
+    ],
+    load: async () => (await load()).listTargets,
+  });
+  add("rollouts watch <id>", {
+    summary: "Follow a rollout to its end; exits with 5 if it was rolled back or aborted",
+    options: [interval("5s"), new Option("--stop-at-pause", "end with 5 when it pauses, as a job should")],
+    load: async () => (await load()).watchRollout,
+  });
+  add("rollouts pause <id>", {
+    summary: "Pause a rollout: no further host is assigned",
+    options: [reason()],
+    load: async () => (await load()).pause,
+  });
+  add("rollouts resume <id>", {
+    summary: "Resume a paused rollout",
+    options: [reason()],
+    load: async () => (await load()).resume,
+  });
+  add("rollouts abort <id>", {
+    summary: "End a rollout; its hosts keep what they were assigned",
+    options: [reason()],
+    load: async () => (await load()).abort,
+  });
+  add("rollouts roll-back <id>", {
+    summary: "Give every host of a rollout what it had before",
+    options: [reason()],
+    load: async () => (await load()).rollBack,
+  });
+};

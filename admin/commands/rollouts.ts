@@ -1,0 +1,253 @@
+import {
+  abortRollout,
+  type CreateRolloutData,
+  createRollout,
+  type GetRolloutResponse,
+  getCollectorConfig,
+  getRollout,
+  type ListRolloutsData,
+  type ListRolloutTargetsData,
+  type ListRolloutTargetsResponse,
+  listRollouts,
+  listRolloutTargets,
+  pauseRollout,
+  resumeRollout,
+  rollBackRollout,
+} from "../../client/index.ts";
+import { writeDuration } from "../../proto/fleet-health/query-language/duration.ts";
+import { endedStates } from "../../proto/rollout/vocabulary.ts";
+import type { Action, GlobalOptions } from "../terminal/command.ts";
+import { confirm } from "../terminal/confirm.ts";
+import { connect } from "../terminal/connect.ts";
+import { type ExitCode, exitCodes } from "../terminal/exit-codes.ts";
+import { columnsOf, printList } from "../terminal/list-rows.ts";
+import { type Column, createRowPrinter, printRecord, printRows, withoutControls } from "../terminal/output.ts";
+import { repeat } from "../terminal/repeat.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { findHosts, namedHosts } from "./config-hosts.ts";
+import type { Wave } from "./declare-rollouts.ts";
+
+type Rollout = GetRolloutResponse;
+type Target = ListRolloutTargetsResponse["items"][number];
+type Body = CreateRolloutData["body"];
+
+interface CreateOptions {
+  wave?: Wave[];
+  maxFailed: number;
+  condition?: NonNullable<Body["gate"]>["states"];
+  onBreach: "pause" | "roll-back";
+  watch?: boolean;
+  interval: number;
+}
+
+const wavesByDefault: Wave[] = [
+  { percent: 5, soak_seconds: 600 },
+  { percent: 25, soak_seconds: 600 },
+  { percent: 100, soak_seconds: 600 },
+];
+
+const allConditions: NonNullable<CreateOptions["condition"]> = [
+  "config_invalid",
+  "stale",
+  "rolled_back",
+  "queue_at_risk",
+  "not_applied",
+];
+
+/** `svc-admin rollouts create`: names the config, the hosts and the waves, asks, and starts. */
+export const createOneRollout: Action<CreateOptions> = async (terminal, options, configId = "", ...words) => {
+  const client = connect(terminal, options);
+  const { data: config } = await getCollectorConfig({ client, path: { id: configId } });
+  const hosts = await findHosts(terminal, client, words);
+  const { wave: waves = wavesByDefault, maxFailed, condition = allConditions, onBreach } = options;
+  const reaction = onBreach === "pause" ? "pauses" : "rolls back";
+  const plan = [
+    `Config ${config?.config_hash.slice(0, 12)}${config?.name ? ` (${config.name})` : ""} for ${namedHosts(hosts)}.`,
+    `  waves: ${waves.map(describeWave).join(", ")}`,
+    `  ${reaction} when more than ${maxFailed} % of a wave are ${condition.join(", ")}`,
+  ];
+  await confirm(terminal, options, plan.join("\n"));
+  const body: Body = {
+    config_id: configId,
+    filter: words.join(" "),
+    waves,
+    gate: { max_failed_percent: maxFailed, states: condition },
+    on_breach: onBreach === "pause" ? "pause" : "roll_back",
+  };
+  const { data: rollout } = await createRollout({ client, body });
+  if (options.watch === true && rollout !== undefined) {
+    terminal.err.write(`Rollout ${rollout.id}\n`);
+    return follow(terminal, options, rollout.id);
+  }
+  await printRollout(terminal, options, rollout);
+  return undefined;
+};
+
+const describeWave = (wave: Wave): string => {
+  const size = "percent" in wave ? `${wave.percent} %` : `${wave.count} hosts`;
+  return wave.soak_seconds === 0 ? size : `${size} then ${writeDuration(wave.soak_seconds)}`;
+};
+
+const rolloutColumns: readonly Column<Rollout>[] = [
+  ...columnsOf<Rollout>("id", "state"),
+  { title: "wave", value: ({ wave, waves }) => `${wave}/${waves.length}` },
+  ...columnsOf<Rollout>("targets", "applied", "failed", "skipped"),
+  { title: "config", value: ({ config }) => config.name ?? config.config_hash.slice(0, 12) },
+  ...columnsOf<Rollout>("filter", "created_by_name", "created_at"),
+];
+
+interface ListOptions {
+  state?: Rollout["state"][];
+  config?: string;
+  limit?: number;
+}
+
+/** `svc-admin rollouts list`. */
+export const listAllRollouts: Action<ListOptions> = async (terminal, { state, config, limit, ...options }) => {
+  const query: NonNullable<ListRolloutsData["query"]> = {
+    ...(state === undefined ? {} : { state }),
+    ...(config === undefined ? {} : { config_id: config }),
+  };
+  const request = { client: connect(terminal, options), query };
+  await printList(terminal, listRollouts, request, { format: options.output, columns: rolloutColumns, limit });
+  return undefined;
+};
+
+/** `svc-admin rollouts show`. */
+export const showRollout: Action<object> = async (terminal, options, id = "") => {
+  const { data } = await getRollout({ client: connect(terminal, options), path: { id } });
+  await printRollout(terminal, options, data);
+  return undefined;
+};
+
+const printRollout = async (
+  terminal: Terminal,
+  { output: format }: GlobalOptions,
+  rollout: Rollout | undefined,
+): Promise<void> => {
+  if (rollout === undefined) return;
+  if (format !== "table") return printRecord(terminal, { format, record: rollout });
+  const { waves, gate, config, reason, breach, ...record } = rollout;
+  await printRecord(terminal, {
+    format,
+    record: {
+      ...record,
+      config: `${config.id} ${config.config_hash.slice(0, 12)}${config.name === null ? "" : ` ${config.name}`}`,
+      gate: `${gate.max_failed_percent} % ${gate.states.join(", ")}`,
+      reason: reason === null ? "" : `${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`,
+    },
+  });
+  terminal.out.write("\n");
+  const columns = columnsOf<Rollout["waves"][number]>(
+    "number",
+    "targets",
+    "assigned",
+    "applied",
+    "failed",
+    "skipped",
+    "soak_seconds",
+    "started_at",
+    "completed_at",
+  );
+  await printRows(terminal, { format, columns, rows: waves });
+  if (breach === null) return;
+  terminal.out.write("\n");
+  const evidence = columnsOf<(typeof breach)["evidence"][number]>("identity", "condition", "began_at", "detail");
+  await printRows(terminal, { format, columns: evidence, rows: breach.evidence });
+};
+
+/** `svc-admin rollouts targets`. */
+export const listTargets: Action<{ wave?: number; status?: Target["status"][] }> = async (
+  terminal,
+  { wave, status, ...options },
+  id = "",
+) => {
+  const columns = columnsOf<Target>("identity_id", "identity", "wave", "status", "reason", "condition", "detail");
+  const query: NonNullable<ListRolloutTargetsData["query"]> = {
+    ...(wave === undefined ? {} : { wave }),
+    ...(status === undefined ? {} : { status }),
+  };
+  const request = { client: connect(terminal, options), path: { id }, query };
+  await printList(terminal, listRolloutTargets, request, { format: options.output, columns });
+  return undefined;
+};
+
+/** `svc-admin rollouts watch`: a line for each change, until the rollout ends. */
+export const watchRollout: Action<{ interval: number; stopAtPause?: boolean }> = (terminal, options, id = "") =>
+  follow(terminal, options, id);
+
+const changeColumns: readonly Column<Rollout>[] = [
+  { title: "time", value: ({ updated_at }) => updated_at },
+  { title: "state", value: ({ state }) => state },
+  { title: "wave", value: ({ wave, waves }) => `${wave}/${waves.length}` },
+  ...columnsOf<Rollout>("targets", "assigned", "applied", "failed", "skipped", "reverted"),
+];
+
+const follow = async (
+  terminal: Terminal,
+  options: GlobalOptions & { interval: number; stopAtPause?: boolean },
+  id: string,
+): Promise<ExitCode> => {
+  const print = createRowPrinter(terminal, { format: options.output, columns: changeColumns });
+  let shown = "";
+  let exitCode: ExitCode = exitCodes.ok;
+  await repeat(terminal, options.interval, async () => {
+    const { data: rollout } = await getRollout({ client: connect(terminal, options), path: { id } });
+    if (rollout === undefined) return true;
+    const { updated_at: _, ...state } = rollout;
+    const seen = JSON.stringify(state);
+    if (seen !== shown) {
+      await print([rollout]);
+      explain(terminal, rollout);
+    }
+    shown = seen;
+    const stops = options.stopAtPause === true && rollout.state === "paused";
+    if (rollout.state !== "completed") exitCode = exitCodes.partial;
+    else exitCode = exitCodes.ok;
+    return stops || endedStates.includes(rollout.state);
+  });
+  return exitCode;
+};
+
+/** Says on stderr why a rollout does not go on, and what an admin may do. */
+const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: Rollout): void => {
+  if (reason === null || state === "running" || state === "soaking" || state === "completed") return;
+  const say = (text: string) => err.write(`${withoutControls(text)}\n`);
+  say(`${state}: ${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`);
+  if (breach !== null && reason.code === "gate_breached")
+    for (const { identity, condition, detail } of breach.evidence.slice(0, 5))
+      say(`  ${identity}: ${condition}${detail === "" ? "" : `, ${detail}`}`);
+  if (state === "paused") say(`  svc-admin rollouts resume ${id}, or roll-back, or abort`);
+};
+
+type Control = typeof pauseRollout | typeof resumeRollout | typeof abortRollout | typeof rollBackRollout;
+
+/** Asks before a change that its hosts notice, and prints the rollout. */
+const control =
+  (change: Control, question?: (rollout: Rollout) => string): Action<{ reason?: string }> =>
+  async (terminal, options, id = "") => {
+    const client = connect(terminal, options);
+    if (question !== undefined) {
+      const { data } = await getRollout({ client, path: { id } });
+      if (data !== undefined) await confirm(terminal, options, question(data));
+    }
+    const body = options.reason === undefined ? {} : { reason: options.reason };
+    const { data } = await change({ client, path: { id }, body });
+    await printRollout(terminal, options, data);
+    return undefined;
+  };
+
+const subject = ({ id, config, applied, assigned, failed, targets }: Rollout): string =>
+  `Rollout ${id} of config ${config.config_hash.slice(0, 12)}: ${applied + assigned + failed} of ${targets} hosts have it`;
+
+/** `svc-admin rollouts pause`. */
+export const pause = control(pauseRollout);
+
+/** `svc-admin rollouts resume`. */
+export const resume = control(resumeRollout);
+
+/** `svc-admin rollouts abort`. */
+export const abort = control(abortRollout, (rollout) => `${subject(rollout)} and keep it; no other host gets it.`);
+
+/** `svc-admin rollouts roll-back`. */
+export const rollBack = control(rollBackRollout, (rollout) => `${subject(rollout)}; each gets what it had before.`);
