@@ -1,8 +1,8 @@
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { NamedRecordType } from "../../proto/audit-event.ts";
 import type { AuditSubject } from "./audit-list.ts";
 import type { Executor } from "./database.ts";
-import { arrayLiteral } from "./query-parts.ts";
+import { arrayLiteral, substring } from "./query-parts.ts";
 
 /** The name of a record, and what tells it from others of the same name. */
 export interface RecordName {
@@ -37,6 +37,10 @@ export const findRecordNames = async (db: Executor, ids: readonly string[]): Pro
 /** Hosts of the same device id that one name selects, at most. */
 const hostsMax = 100;
 
+/** The first part follows from the second, and has an index where the server has pg_trgm. */
+const isNamed = (text: string): SQL =>
+  sql`f.search like lower(${substring(text)}) and (f.identity = ${text} or f.device_id = ${text})`;
+
 /**
  * Finds what events are about a record that an operator names: its id; a host's identity or device id; a certificate's serial number or
  * fingerprint; a config's name or hash, or at least six characters of it; the name of a policy, the prefix of a token, or the email of a
@@ -50,8 +54,7 @@ export const findAuditSubject = async (db: Executor, text: string): Promise<Audi
   const hash = /^[0-9a-f]{6,64}$/.test(text) ? `${text}%` : null;
   const rows = await db.execute<{ id: string; identity: string | null }>(sql`
     with host as (
-      select f.identity_id, f.identity from fleet_host f
-        where ${isId ? sql`f.identity_id = ${text}::uuid` : sql`f.identity = ${text} or f.device_id = ${text}`} limit ${hostsMax}
+      select f.identity_id, f.identity from fleet_host f where ${isId ? sql`f.identity_id = ${text}::uuid` : isNamed(text)} limit ${hostsMax}
     )
     select identity_id as id, identity from host
     union all select c.id, null from host join certificate c using (identity_id)
