@@ -1,7 +1,9 @@
 import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
+import { mintBridgeToken } from "../../scripts/lab/people.ts";
 import { createScimCore } from "../../tests/scim.ts";
+import { insertSession } from "../store/operator-sessions.ts";
 
 const test = await createScimCore();
 afterAll(() => test.close());
@@ -53,6 +55,29 @@ describe("a user that the identity provider pushes", () => {
     expect((await scim("GET", `/Users/${grace.id}`)).status).toBe(404);
     await createPerson("grace");
     expect((await test.personOf("grace"))?.userId).toBe(before?.userId);
+  });
+
+  it("loses the sessions of programs with its deactivation", async () => {
+    const { id } = await createPerson("katherine");
+    const sid = "01920000-0000-7000-8000-00000000beef";
+    const userId = (await test.personOf("katherine"))?.userId ?? "";
+    const now = test.clock.now();
+    const times = { createdAt: new Date(now), expiresAt: new Date(now + 3_600_000), revokedAt: null };
+    await insertSession(db, { id: sid, userId, flow: "browser", clientName: "ci", remoteAddress: "::1", ...times });
+    const secret = test.config.authTokenSecret.reveal();
+    const bearer = await mintBridgeToken(secret, { sub: userId, now, claims: { sid } });
+    const call = async () => (await test.api("GET", "/v1/whoami", { as: { bearer } })).status;
+    expect(await call()).toBe(200);
+    await scim("PATCH", `/Users/${id}`, replaceActive(null));
+    expect(await call()).toBe(401);
+  });
+
+  it("changes its subject, and the former subject is nobody", async () => {
+    const { id } = await createPerson("dorothy");
+    const changed = await scim("PUT", `/Users/${id}`, { userName: "dorothy@example.test", externalId: "dorothy-2" });
+    expect(changed.body.active).toBe(true);
+    expect((await test.personOf("dorothy"))?.status).toBe("absent");
+    expect((await whoami("dorothy-2")).scopes).toEqual(["read"]);
   });
 
   it("does not sign in with an address outside the domain", async () => {

@@ -28,7 +28,8 @@ export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider
       if (!requests.take("")) throw new Problem("scim_too_many_requests", { retryAfterSeconds: 1 });
       return;
     }
-    if (!refusals.take(origin.remoteAddress)) throw new Problem("throttled", { retryAfterSeconds: 10 });
+    if (!refusals.take(origin.remoteAddress))
+      throw new Problem("throttled", { detail: "Too many refused tokens from this address", retryAfterSeconds: 10 });
     await db.transaction((tx) =>
       recordAudit(tx, core, {
         actor: scimActor,

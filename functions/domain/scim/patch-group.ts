@@ -41,7 +41,15 @@ const patchMembers = (
 ): void => {
   if (filter) {
     if (op !== "remove" || sub !== null) throw unknownPath();
-    for (const member of members) if (matches(filter, member)) members.delete(member);
+    // The usual form needs no look at each of many members.
+    if (
+      filter.kind === "compare" &&
+      filter.operator === "eq" &&
+      filter.attribute.name === "value" &&
+      !filter.attribute.sub
+    )
+      members.delete(String(filter.value).toLowerCase());
+    else for (const member of members) if (matches(filter, member)) members.delete(member);
     return;
   }
   if (sub !== null) throw unknownPath();

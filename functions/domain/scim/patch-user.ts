@@ -39,7 +39,7 @@ const applyOne = (user: UserDocument, op: ScimOperation["op"], path: ScimPath, v
     case "displayName":
       if (path.filter || path.sub) throw unknownPath();
       // Without a value a user is not active: a removal never grants anything.
-      return { ...user, [name]: op === "remove" ? (name === "active" ? false : null) : value };
+      return { ...user, [name]: (op === "remove" ? null : value) ?? (name === "active" ? false : null) };
     case "name":
       if (path.filter) throw unknownPath();
       return { ...user, name: patchName(elementOf(user.name), op, path.sub, value) };

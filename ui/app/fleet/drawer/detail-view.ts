@@ -152,7 +152,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "operator_session.revoke": ["Program signed out", "Signing a program out failed"],
   "directory.sync": ["Directory synced", "Directory sync failed"],
   "directory.refuse": ["Directory snapshot accepted", "Directory snapshot rejected"],
-  "scim.refuse": ["SCIM caller rejected", "SCIM caller rejected"],
+  "scim.refuse": ["Caller of SCIM accepted", "Caller of SCIM rejected"],
 };
 
 /** Returns the details of an event in their order; nested ones as JSON. */
