@@ -88,6 +88,24 @@ describe("the audit page", () => {
     await page.context().close();
   });
 
+  it("leaves actions and an actor out, and shows them again", async () => {
+    const { page } = await visit("/audit");
+    const revocation = page.getByRole("row").filter({ hasText: "revoked the host" });
+    await revocation.waitFor();
+    await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
+    await expect.poll(() => addressOf(page)).toBe("/audit?not_action=identity.revoke");
+    await expect.poll(() => revocation.count()).toBe(0);
+    expect(await page.getByRole("row").count()).toBeGreaterThan(1);
+    await page.getByRole("link", { name: "Show again: identity.revoke" }).click();
+    await revocation.waitFor();
+    const { email } = web.core.people.admin;
+    await page.getByRole("searchbox", { name: "Not by" }).fill(email);
+    await page.keyboard.press("Enter");
+    await expect.poll(() => addressOf(page)).toBe(`/audit?not_actor=${encodeURIComponent(email)}`);
+    await expect.poll(() => page.getByRole("row").filter({ hasText: email }).count()).toBe(0);
+    await page.context().close();
+  });
+
   it("refuses a mangled link and names the parameter, and shows no events then", async () => {
     const { page } = await visit("/audit?sate=stale");
     await page.getByText("a filter that the page does not understand: sate").waitFor();

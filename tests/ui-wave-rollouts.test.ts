@@ -156,6 +156,25 @@ describe("the page of a rollout", () => {
     await page.context().close();
   });
 
+  it("is linked by its config, by each of its hosts and by home", async () => {
+    const id = seededRolloutId("paused");
+    const rollout = await get<Rollout>(`/v1/collector/rollouts/${id}`);
+    const host = rollout.breach?.evidence[0]?.identity_id;
+    for (const path of [`/configs/${rollout.config.id}`, `/hosts/${host}`]) {
+      const { page, messages } = await visit(path);
+      const link = page.locator(".rollouts-of").getByRole("link", { name: rollout.config.name ?? "" });
+      expect(await link.getAttribute("href")).toBe(`/rollouts/${id}`);
+      const figures = await page.locator(".rollouts-of").getByRole("link").allTextContents();
+      expect(figures).toContain(`${rollout.applied} hosts applied it`);
+      expect(messages).toEqual([]);
+      await page.context().close();
+    }
+    const { page } = await visit("/");
+    await page.locator(".record-links").getByRole("link", { name: "Rollouts" }).click();
+    await page.getByRole("heading", { level: 1, name: "Rollouts" }).waitFor();
+    await page.context().close();
+  });
+
   it("keeps its rows and says that they are old while core is unavailable, and says so from the start", async () => {
     const { page } = await visit(`/rollouts/${seededRolloutId("running")}`);
     await page.getByRole("table", { name: "Hosts in the order of the waves" }).waitFor();

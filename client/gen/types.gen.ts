@@ -5439,10 +5439,15 @@ export type ListAuditEventsData = {
     path?: never;
     query?: {
         action?: Array<string> | string;
+        not_action?: Array<string> | string;
         /**
          * must not hold control characters; must be well-formed Unicode
          */
         actor?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        not_actor?: string;
         /**
          * must not hold control characters; must be well-formed Unicode
          */
@@ -5630,10 +5635,15 @@ export type ExportAuditEventsData = {
     path?: never;
     query?: {
         action?: Array<string> | string;
+        not_action?: Array<string> | string;
         /**
          * must not hold control characters; must be well-formed Unicode
          */
         actor?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        not_actor?: string;
         /**
          * must not hold control characters; must be well-formed Unicode
          */
@@ -5719,10 +5729,15 @@ export type ExportAuditEventLinesData = {
     path?: never;
     query?: {
         action?: Array<string> | string;
+        not_action?: Array<string> | string;
         /**
          * must not hold control characters; must be well-formed Unicode
          */
         actor?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        not_actor?: string;
         /**
          * must not hold control characters; must be well-formed Unicode
          */

@@ -1,4 +1,4 @@
-import { type AnyColumn, and, desc, eq, gte, inArray, lt, or, type SQL, sql } from "drizzle-orm";
+import { type AnyColumn, and, desc, eq, gte, inArray, lt, ne, or, type SQL, sql } from "drizzle-orm";
 import { auditChain, auditEvent } from "../../drizzle/schema/audit.ts";
 import { certificate } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
@@ -14,8 +14,12 @@ export interface AuditSubject {
 export interface AuditFilter {
   /** Any of these actions. */
   actions?: readonly string[];
+  /** None of these actions. */
+  notActions?: readonly string[];
   /** The actor's id, or the name that the log shows. */
   actor?: string;
+  /** Not by this actor, by the id or the name. */
+  notActor?: string;
   /** Events on any of these targets, or by any of these actors. */
   about?: AuditSubject;
   outcome?: "success" | "failure";
@@ -63,7 +67,8 @@ export const listAuditEvents = async (
 /** An event of a list, with its link. */
 export type ListedAuditEvent = typeof auditEvent.$inferSelect & { link: typeof auditChain.$inferSelect | null };
 
-const findPageIds = async (db: Executor, filter: AuditFilter, { after, limit }: PageRequest) => {
+const findPageIds = async (db: Executor, given: AuditFilter, { after, limit }: PageRequest) => {
+  const filter = await withoutNotActions(db, given);
   const { streams, others } = streamsOf(filter);
   const range = rangeOf(filter, after);
   const rest = and(...conditionsOf(others)) ?? sql`true`;
@@ -87,6 +92,14 @@ const findPageIds = async (db: Executor, filter: AuditFilter, { after, limit }: 
   return { ids, next: next ?? lastRead };
 };
 
+/** Returns the filter with the actions that remain in place of those that it excludes: a range of the index for each, as for any other. */
+const withoutNotActions = async (db: Executor, { notActions, ...filter }: AuditFilter): Promise<AuditFilter> => {
+  if (notActions === undefined) return filter;
+  const actions =
+    filter.actions ?? (await db.execute<{ action: string }>(actionsIn("any"))).map(({ action }) => action);
+  return { ...filter, actions: actions.filter((action) => !notActions.includes(action)) };
+};
+
 /**
  * Returns the streams of the most selective part of a filter, and the other parts. The streams' own condition is not among these: the
  * planner would prefer to collect all that satisfies it, and sort.
@@ -104,7 +117,7 @@ const streamsOf = (filter: AuditFilter): { streams?: readonly Stream[]; others: 
     return { streams: columns.map((column) => ({ column, values: [actor], actions: actions ?? "any" })), others };
   }
   // The planner finds the partial index of failures by itself.
-  if (actions === undefined || outcome === "failure") return { others: filter };
+  if (actions === undefined || actions.length === 0 || outcome === "failure") return { others: filter };
   const { actions: _, ...others } = filter;
   return { streams: [{ column: auditEvent.action, values: actions }], others };
 };
@@ -158,14 +171,15 @@ const rangeOf = ({ since, until }: AuditFilter, after: string | null): IdRange =
 };
 
 /** Returns the conditions of a filter without `about`, which always decides the streams. */
-const conditionsOf = ({ actions, actor, outcome, reason, since, until }: AuditFilter): (SQL | undefined)[] => [
-  reason === undefined ? undefined : eq(auditEvent.reason, reason),
+const conditionsOf = ({ actions, actor, notActor, outcome, ...more }: AuditFilter): (SQL | undefined)[] => [
+  more.reason === undefined ? undefined : eq(auditEvent.reason, more.reason),
   actions && inArray(auditEvent.action, [...actions]),
   actor === undefined ? undefined : or(eq(auditEvent.actorId, actor), eq(auditEvent.actorDisplay, actor)),
+  notActor === undefined ? undefined : and(ne(auditEvent.actorId, notActor), ne(auditEvent.actorDisplay, notActor)),
   // Written as a literal, so that the planner recognises the partial index.
   outcome && (outcome === "failure" ? sql`${auditEvent.outcome} = 'failure'` : eq(auditEvent.outcome, outcome)),
-  since && gte(auditEvent.occurredAt, since),
-  until && lt(auditEvent.occurredAt, until),
+  more.since && gte(auditEvent.occurredAt, more.since),
+  more.until && lt(auditEvent.occurredAt, more.until),
 ];
 
 /** Returns the lowest UUIDv7 of a millisecond. */

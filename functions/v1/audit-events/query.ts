@@ -12,21 +12,23 @@ const at = v.pipe(
 
 const Action = Identifier(64);
 
-/** The query fields that select audit events; `action` is repeatable. */
-export const auditFilterFields = {
-  action: v.optional(
-    v.union(
-      [
-        v.pipe(v.array(Action), v.maxLength(64, "must be given at most 64 times")),
-        v.pipe(
-          Action,
-          v.transform((action) => [action]),
-        ),
-      ],
-      "must be an action",
+const Actions = v.union(
+  [
+    v.pipe(v.array(Action), v.maxLength(64, "must be given at most 64 times")),
+    v.pipe(
+      Action,
+      v.transform((action) => [action]),
     ),
-  ),
+  ],
+  "must be an action",
+);
+
+/** The query fields that select audit events; `action` and `not_action` are repeatable. */
+export const auditFilterFields = {
+  action: v.optional(Actions),
+  not_action: v.optional(Actions),
   actor: v.optional(Identifier(2048)),
+  not_actor: v.optional(Identifier(2048)),
   target: v.optional(Identifier(2048)),
   outcome: v.optional(v.picklist(auditOutcomes, "must be success or failure")),
   reason: v.optional(Identifier(256)),
@@ -41,12 +43,25 @@ type AuditFilterQuery = v.InferOutput<v.ObjectSchema<typeof auditFilterFields, u
 
 /** Returns the filter of parsed query fields at `now`. */
 export const auditQueryOf = (query: AuditFilterQuery, now: number): AuditQuery => {
-  const { action, actor, target, outcome, reason, within_seconds: within, until, q } = query;
+  const {
+    action,
+    not_action: notAction,
+    actor,
+    not_actor: notActor,
+    target,
+    outcome,
+    reason,
+    within_seconds: within,
+    until,
+    q,
+  } = query;
   const times = [...(query.since ? [query.since.getTime()] : []), ...(within ? [now - within * 1000] : [])];
   const since = times.length > 0 ? new Date(Math.max(...times)) : undefined;
   return {
     ...(action ? { actions: [...new Set(action)] } : {}),
+    ...(notAction ? { notActions: [...new Set(notAction)] } : {}),
     ...(actor ? { actor } : {}),
+    ...(notActor ? { notActor } : {}),
     ...(target ? { target } : {}),
     ...(outcome ? { outcome } : {}),
     ...(reason ? { reason } : {}),

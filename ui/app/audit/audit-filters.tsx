@@ -1,6 +1,8 @@
 import { createSignal, For, Show } from "solid-js";
 import { auditActions } from "../../../proto/audit-actions.ts";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
+import { Icon } from "../design/icon.tsx";
+import { plainText } from "../format/format.ts";
 import { type AuditView, auditPath, changeView } from "./audit-view.ts";
 import { changeActions } from "./event-sentences.ts";
 
@@ -31,11 +33,18 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
   const change = (part: Parameters<typeof changeView>[1]) => props.onChange(changeView(props.view, part));
   const isRange = (seconds: number | undefined) =>
     props.view.withinSeconds === seconds && props.view.since === undefined && props.view.until === undefined;
+  const without = () => props.view.notActions ?? [];
+  const others = (shown: string) => {
+    const left = without().filter((action) => action !== shown);
+    return left.length === 0 ? undefined : left;
+  };
   // Decided once: a field that is being typed in does not vanish.
   const isWide = matchMedia("(min-width: 721px)").matches;
   const hasFields = () => {
-    const { actor, target, reason, text, outcome, since, until } = props.view;
-    return [actor, target, reason, text, outcome, since, until].some((part) => part !== undefined);
+    const { notActions, actor, notActor, target, reason, text, outcome, since, until } = props.view;
+    return [notActions, actor, notActor, target, reason, text, outcome, since, until].some(
+      (part) => part !== undefined,
+    );
   };
   const isFiltered = () => Object.keys(changeView(props.view, {})).length > 1 || props.view.actions.length > 0;
   return (
@@ -73,6 +82,20 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
           )}
         </For>
       </nav>
+      <Show when={without().length > 0}>
+        <ul class="chips" aria-label="Actions that are left out">
+          <For each={without()}>
+            {(action) => (
+              <li>
+                <a class="button" href={auditPath(changeView(props.view, { notActions: others(action) }))}>
+                  <Icon name="close" /> <span class="visually-hidden">Show again: </span>
+                  {plainText(action)}
+                </a>
+              </li>
+            )}
+          </For>
+        </ul>
+      </Show>
       <details open={hasFields() || isWide}>
         <summary>More filters</summary>
         <div class="audit-fields">
@@ -102,6 +125,22 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
             </select>
           </label>
           <label>
+            Leave out
+            <select
+              class="input"
+              onChange={({ currentTarget: { value } }) =>
+                change({ notActions: value === "" ? undefined : [...without(), value] })
+              }
+            >
+              <option value="" selected>
+                {without().length === 0 ? "None" : "Show all actions again"}
+              </option>
+              <For each={auditActions.filter((action) => !without().includes(action))}>
+                {(action) => <option value={action}>{action}</option>}
+              </For>
+            </select>
+          </label>
+          <label>
             Outcome
             <select
               class="input"
@@ -125,6 +164,12 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
             hint="Email or identity"
             value={props.view.actor}
             onChange={(actor) => change({ actor })}
+          />
+          <TextField
+            name="Not by"
+            hint="Email or identity"
+            value={props.view.notActor}
+            onChange={(notActor) => change({ notActor })}
           />
           <TextField
             name="Target"

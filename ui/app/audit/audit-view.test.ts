@@ -13,6 +13,7 @@ describe("the view of the audit page", () => {
     "?action=identity.revoke&action=config.assign&actor=alice%40example.test",
     "?target=https%3A%2F%2Ffleet.test%2Fd%2Fweb-1&outcome=failure",
     "?since=2026-11-20T00%3A00%3A00Z&until=2026-11-21T00%3A00%3A00Z",
+    "?not_action=certificate.renew&not_action=fleet.export&not_actor=ci",
     "?q=lost&within_seconds=3600&cursor=abc",
   ])("is what its address %j says", (search) => expect(auditPath(parsed(search))).toBe(`/audit${search}`));
 

@@ -3,7 +3,10 @@ import { auditOutcomes } from "../../../proto/audit-event.ts";
 /** The state of `/audit` that its address holds. Its filters are the parameters of the API. */
 export interface AuditView {
   readonly actions: readonly string[];
+  /** Events of these actions are left out. */
+  readonly notActions?: readonly string[];
   readonly actor?: string;
+  readonly notActor?: string;
   readonly target?: string;
   readonly outcome?: (typeof auditOutcomes)[number];
   /** Exactly this reason. */
@@ -24,13 +27,22 @@ export interface ViewFault {
 
 const textParameters = {
   actor: "actor",
+  not_actor: "notActor",
   target: "target",
   reason: "reason",
   q: "text",
   since: "since",
   until: "until",
 } as const;
-const known = new Set([...Object.keys(textParameters), "action", "outcome", "within_seconds", "cursor", "chat"]);
+const known = new Set([
+  ...Object.keys(textParameters),
+  "action",
+  "not_action",
+  "outcome",
+  "within_seconds",
+  "cursor",
+  "chat",
+]);
 const instant = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z$/;
 
 /** Parses the view of an address. A parameter that is unknown, repeated or invalid is a fault: a mangled link never shows other events. */
@@ -38,7 +50,8 @@ export const parseAuditView = (search: string): AuditView | ViewFault => {
   const params = new URLSearchParams(search);
   for (const parameter of new Set(params.keys())) {
     if (!known.has(parameter)) return { parameter };
-    if (parameter !== "action" && params.getAll(parameter).length > 1) return { parameter };
+    if (parameter !== "action" && parameter !== "not_action" && params.getAll(parameter).length > 1)
+      return { parameter };
   }
   const texts: Record<string, string> = {};
   for (const [parameter, name] of Object.entries(textParameters)) {
@@ -56,6 +69,7 @@ export const parseAuditView = (search: string): AuditView | ViewFault => {
   const cursor = params.get("cursor");
   return {
     actions: [...new Set(params.getAll("action"))],
+    ...(params.has("not_action") ? { notActions: [...new Set(params.getAll("not_action"))] } : {}),
     ...texts,
     ...(knownOutcome === undefined ? {} : { outcome: knownOutcome }),
     ...(within === null ? {} : { withinSeconds: Number(within) }),
@@ -65,6 +79,7 @@ export const parseAuditView = (search: string): AuditView | ViewFault => {
 
 const filterParams = (view: AuditView): URLSearchParams => {
   const params = new URLSearchParams(view.actions.map((action) => ["action", action]));
+  for (const action of view.notActions ?? []) params.append("not_action", action);
   for (const [parameter, name] of Object.entries(textParameters)) {
     const text = view[name];
     if (text !== undefined) params.set(parameter, text);

@@ -53,7 +53,7 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
   ],
   "config.publish": ["published the config {target}", "could not publish the config {target}"],
   "config.assign": [
-    "assigned the config {config_id} to {target}",
+    "assigned the config {config_id} to {target}[ by the rollout {rollout_id}]",
     "could not assign the config {config_id} to {target}",
   ],
   "config.clear": [

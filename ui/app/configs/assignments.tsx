@@ -22,7 +22,7 @@ const rolloutWords: Record<Rollout, string> = {
 };
 
 /** The parameters of the address that belong to other parts of the page. */
-const foreign = ["chat", "compare"];
+const foreign = ["chat", "compare", "preview"];
 
 /** The hosts to which a config was assigned, newest first, under the filter of the address. */
 export const Assignments = (props: { configId: string; paused: boolean }) => {

@@ -7,6 +7,7 @@ import { LoadFailure, PartFailed } from "../design/load-failure.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { formatBytes, formatCount, plainText } from "../format/format.ts";
+import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
@@ -89,6 +90,15 @@ export const ConfigPage = () => {
                 </p>
               </div>
               <Rollout config={known()} />
+              <section class="rollout-panel" aria-labelledby="rollouts">
+                <h2 id="rollouts">Rollouts in waves</h2>
+                <RolloutsOf
+                  of="config_id"
+                  id={known().id}
+                  what="this config"
+                  none="This config has not been rolled out in waves."
+                />
+              </section>
               <Batches config={known()} asOf={asOf()} />
               <Show when={compared()} fallback={<ConfigText yaml={known().yaml} configId={known().id} />}>
                 {(other) => (

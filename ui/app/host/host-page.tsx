@@ -9,6 +9,7 @@ import { LoadFailure } from "../design/load-failure.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { Detail } from "../fleet/drawer/detail.tsx";
 import { plainText } from "../format/format.ts";
+import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Certificates } from "./certificates.tsx";
@@ -114,6 +115,15 @@ const Host = (props: { id: string }) => {
                 <div class="host-column">
                   <h2 class="visually-hidden">History</h2>
                   <HostEvents id={props.id} title="Config history" kind="config" drift={known().item.config.drift} />
+                  <section class="drawer-section" aria-labelledby="host-rollouts">
+                    <h3 id="host-rollouts">Rollouts</h3>
+                    <RolloutsOf
+                      of="identity_id"
+                      id={props.id}
+                      what="this host"
+                      none="No rollout has had this host as a target."
+                    />
+                  </section>
                   <HostEvents id={props.id} title="Failures" kind="failure" />
                   <HostEvents id={props.id} title="Timeline" kind="all" cursor={cursor()} />
                 </div>

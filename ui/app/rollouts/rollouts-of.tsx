@@ -1,0 +1,84 @@
+import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { RolloutPage } from "../../../proto/rollout/rollout.ts";
+import { createReport } from "../api/create-report.ts";
+import { OldNotice } from "../design/freshness.tsx";
+import { LoadFailure } from "../design/load-failure.tsx";
+import { plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { Time } from "../shell/time.tsx";
+import { RolloutStateMark, TargetFigure } from "./rollout-parts.tsx";
+import { filterWords } from "./rollout-view.ts";
+import "./rollouts.css";
+
+const rowsMax = 5;
+
+/** The newest rollouts of a config, or that have a host as a target, each as a link, and a link to all of them. */
+export const RolloutsOf = (props: {
+  of: "config_id" | "identity_id";
+  id: string;
+  /** What a rollout of this list is of: `this config`. */
+  what: string;
+  /** Said without any. */
+  none: string;
+}) => {
+  const { api } = usePageContext();
+  const query = () => new URLSearchParams({ [props.of]: props.id });
+  const report = createReport({
+    api,
+    schema: RolloutPage,
+    path: createMemo(() => `/api/core/collector/rollouts?${query()}&limit=${rowsMax}`),
+    intervalMs: 30_000,
+  });
+  const page = report.current;
+  const asOf = () => report.answer()?.at ?? 0;
+  return (
+    <>
+      <OldNotice report={report} what="These rollouts are" />
+      <Switch fallback={<p class="page-loading">Loading</p>}>
+        <Match when={report.phase() === "failed" && report.state().problem}>
+          {(problem) => (
+            <LoadFailure
+              title={<p>The rollouts could not be loaded.</p>}
+              problem={problem()}
+              onRetry={report.refresh}
+            />
+          )}
+        </Match>
+        <Match when={page()?.items.length === 0}>
+          <p class="quiet">{props.none}</p>
+        </Match>
+        <Match when={page()}>
+          {(known) => (
+            <>
+              <ul class="rollouts-of">
+                <For each={known().items}>
+                  {(rollout) => (
+                    <li>
+                      <RolloutStateMark state={rollout.state} />
+                      <span>
+                        <a class="rollout-name" href={`/rollouts/${rollout.id}`}>
+                          {plainText(rollout.config.name ?? rollout.config.config_hash.slice(0, 12))}
+                          <span class="visually-hidden">, started {rollout.created_at}</span>
+                        </a>{" "}
+                        to <code>{plainText(filterWords(rollout.filter))}</code>:{" "}
+                        <TargetFigure rolloutId={rollout.id} counts={rollout} figure="applied" of="hosts applied it" />{" "}
+                        of <TargetFigure rolloutId={rollout.id} counts={rollout} figure="targets" of="hosts in all" />{" "}
+                        applied
+                        <span class="second-line">
+                          <Time at={rollout.created_at} asOf={asOf()} /> by {plainText(rollout.created_by_name)}
+                        </span>
+                      </span>
+                    </li>
+                  )}
+                </For>
+              </ul>
+              <Show when={known().next_cursor !== null}>
+                <a href={`/rollouts?${query()}`}>All rollouts of {props.what}</a>
+              </Show>
+            </>
+          )}
+        </Match>
+      </Switch>
+    </>
+  );
+};
