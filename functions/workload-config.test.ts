@@ -48,8 +48,24 @@ describe("the issuers' file", () => {
     workloadIssuersOf({ SVC_WORKLOAD_ISSUERS_FILE: "/none" }, faults, () => {
       throw new Error("ENOENT");
     });
-    expect(faults[0]?.message).toBe("the file cannot be read");
+    expect(faults[0]?.message).toMatch(/^the file cannot be read; .*SVC_WORKLOAD_ISSUERS/);
     const one = "{ issuer: 'https://a.example.com', audience: a, subjects: [{ pattern: a, scopes: [read] }] }";
     expect(read(`issuers: [${one}, ${one}]`).fault).toContain("names one issuer twice");
+  });
+
+  it("takes the text itself, and not both", () => {
+    const faults: ConfigFault[] = [];
+    const readFile = () => {
+      throw new Error("workerd has no files");
+    };
+    const text = entry("[{ pattern: a, scopes: [read] }]");
+    const issuers = workloadIssuersOf({ SVC_WORKLOAD_ISSUERS: text }, faults, readFile);
+    expect([issuers.map(({ audience }) => audience), faults]).toEqual([["core"], []]);
+    workloadIssuersOf({ SVC_WORKLOAD_ISSUERS: "" }, faults, readFile);
+    workloadIssuersOf({ SVC_WORKLOAD_ISSUERS: text, SVC_WORKLOAD_ISSUERS_FILE: "/f" }, faults, () => text);
+    expect(faults).toEqual([
+      { variable: "SVC_WORKLOAD_ISSUERS", message: "the file must be a mapping" },
+      { variable: "SVC_WORKLOAD_ISSUERS_FILE", message: "is set together with SVC_WORKLOAD_ISSUERS: keep one" },
+    ]);
   });
 });

@@ -16,8 +16,11 @@ export interface WorkloadIssuer {
   subjects: readonly { pattern: string; scopes: readonly Scope[] }[];
 }
 
-/** The variable of the issuers. */
-export const workloadVariables = { SVC_WORKLOAD_ISSUERS_FILE: v.optional(TextVariable) };
+/** The variables of the issuers: a file, or its text where there are no files, as in workerd. */
+export const workloadVariables = {
+  SVC_WORKLOAD_ISSUERS_FILE: v.optional(TextVariable),
+  SVC_WORKLOAD_ISSUERS: v.optional(v.string()),
+};
 
 const url = v.pipe(v.string("must be a URL"), v.check(isConfidentialUrl, "must be https://, or http:// of loopback"));
 const text = v.pipe(v.string("must be text"), v.nonEmpty("must not be empty"), v.maxLength(512, "is too long"));
@@ -60,26 +63,27 @@ const IssuersFile = v.strictObject({
 });
 
 /**
- * Returns the issuers of `SVC_WORKLOAD_ISSUERS_FILE`; none without it. Adds a fault that names the place, and quotes nothing, for a file
- * that is not valid.
+ * Returns the issuers of `SVC_WORKLOAD_ISSUERS_FILE` or `SVC_WORKLOAD_ISSUERS`; none without either. Adds a fault that names the place, and
+ * quotes nothing, for YAML that is not valid, and when both are set.
  */
 export const workloadIssuersOf = (
   env: Environment,
   faults: ConfigFault[],
   readFile: (path: string) => string,
 ): readonly WorkloadIssuer[] => {
-  const variable = "SVC_WORKLOAD_ISSUERS_FILE";
-  const path = env[variable];
-  if (path === undefined) return [];
+  const { SVC_WORKLOAD_ISSUERS_FILE: path, SVC_WORKLOAD_ISSUERS: given } = env;
+  if (path === undefined && given === undefined) return [];
+  const variable = path === undefined ? "SVC_WORKLOAD_ISSUERS" : "SVC_WORKLOAD_ISSUERS_FILE";
   const fault = (message: string) => {
     faults.push({ variable, message });
     return [];
   };
+  if (path !== undefined && given !== undefined) return fault("is set together with SVC_WORKLOAD_ISSUERS: keep one");
   let contents: string;
   try {
-    contents = readFile(path);
+    contents = path === undefined ? (given ?? "") : readFile(path);
   } catch {
-    return fault("the file cannot be read");
+    return fault("the file cannot be read; where there are no files, SVC_WORKLOAD_ISSUERS takes its text");
   }
   const parsed = parseTree(contents);
   if (!parsed.ok) return fault(`line ${parsed.errors[0]?.line ?? 1} is not valid YAML`);

@@ -139,6 +139,11 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     accepts: {},
     rejects: { "/run/workloads.yaml": "must be a mapping" },
   },
+  SVC_WORKLOAD_ISSUERS: {
+    unset: undefined,
+    accepts: { "issuers: []": "issuers: []" },
+    rejects: { "issuers: {}": "must be a list of issuers" },
+  },
   SVC_DIRECTORY_FILE: text(undefined, "/run/directory.yaml"),
   SVC_DIRECTORY_SYNC_INTERVAL: duration(3600, 60),
   SVC_DIRECTORY_API_URL: confidentialUrl,
