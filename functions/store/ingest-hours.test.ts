@@ -14,7 +14,8 @@ afterAll(async () => {
 });
 
 const hour = Date.UTC(2026, 10, 22, 6);
-const kinds = ["otel_span", "otel_log", "otel_metric", "log_line", "my_kind", "another"];
+const own = Array.from({ length: 9 }, (_, index) => `own_kind_${index}`);
+const kinds = ["otel_span", "otel_log", "otel_metric", "log_line", "my_kind", ...own];
 
 interface SentRow {
   kind: string;

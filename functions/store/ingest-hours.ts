@@ -33,16 +33,15 @@ export class HourCounts {
     // A row begins with the number of columns, the host id and the queue id, each with its length; then the sequence.
     const queueAt = first + 6 + view.getInt32(first + 2);
     const kindOffset = queueAt + 4 + view.getInt32(queueAt) + 12 - first;
-    let last: { at: number; length: number; counted: { envelopes: number; bytes: number } } | undefined;
+    const known: KnownKind[] = [];
     for (let row = 0; row < count; row++) {
       if ((sequences[row] as bigint) <= above) continue;
       const lengthAt = (extents[row * 2] as number) + kindOffset;
       const length = view.getInt32(lengthAt);
-      const at = lengthAt + 4;
-      if (last === undefined || last.length !== length || !isEqual(bytes, last.at, at, length))
-        last = { at, length, counted: this.#of(host, new TextDecoder().decode(bytes.subarray(at, at + length))) };
-      last.counted.envelopes += 1;
-      last.counted.bytes += extents[row * 2 + 1] as number;
+      const { counted } =
+        knownAt(known, bytes, lengthAt + 4, length) ?? this.#learn(known, host, bytes, lengthAt + 4, length);
+      counted.envelopes += 1;
+      counted.bytes += extents[row * 2 + 1] as number;
     }
   }
 
@@ -57,6 +56,13 @@ export class HourCounts {
     return [`execute count_hours(${hosts}, ${kinds}, ${envelopes}, ${bytes}, ${timestamp(now - (now % hourMs))})`];
   }
 
+  #learn(known: KnownKind[], host: string, bytes: Uint8Array, at: number, length: number): KnownKind {
+    const kind = { at, length, counted: this.#of(host, decoder.decode(bytes.subarray(at, at + length))) };
+    // The newest first: rows of one kind often follow each other.
+    if (known.unshift(kind) > knownMax) known.pop();
+    return kind;
+  }
+
   #of(host: string, sent: string) {
     const kind = countedKinds.has(sent) ? sent : otherKind;
     const key = `${kind}\0${host}`;
@@ -65,6 +71,22 @@ export class HourCounts {
     return found;
   }
 }
+
+/** A kind that a row of the frame has, where its bytes are, and its count. */
+interface KnownKind {
+  at: number;
+  length: number;
+  counted: { envelopes: number; bytes: number };
+}
+
+/** Kinds of a frame that are compared before one is decoded: more than collectors send. */
+const knownMax = 8;
+const decoder = new TextDecoder();
+
+const knownAt = (known: readonly KnownKind[], bytes: Uint8Array, at: number, length: number): KnownKind | undefined => {
+  for (const kind of known) if (kind.length === length && isEqual(bytes, kind.at, at, length)) return kind;
+  return undefined;
+};
 
 const isEqual = (bytes: Uint8Array, one: number, other: number, length: number): boolean => {
   for (let at = 0; at < length; at++) if (bytes[one + at] !== bytes[other + at]) return false;
