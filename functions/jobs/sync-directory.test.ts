@@ -54,6 +54,8 @@ describe("a sync", () => {
     await sync();
     await fixture.test.clock.advance(90_000);
     expect(await status()).toEqual({
+      provider: "google",
+      last_push_at: null,
       last_sync: { finished_at: "2026-06-01T12:00:00.000Z", outcome: "synced", reason_code: null },
       snapshot_at: "2026-06-01T12:00:00.000Z",
       snapshot_age_seconds: 90,

@@ -23,7 +23,9 @@ export const readSetup = async ({
   const { admin } = people.scopes;
   const active = counted(people.people.active, "active person", "active people");
   const fault = signer === null ? "no enrollment signer is configured" : signer.faultAt(clock.now());
-  const noSync = sync?.reasonCode ? `the last sync failed: ${sync.reasonCode}` : "the directory has not been read yet";
+  const isPushed = config.directory.provider.kind === "scim";
+  const neverRead = isPushed ? "the identity provider has pushed nobody yet" : "the directory has not been read yet";
+  const noSync = sync?.reasonCode ? `the last sync failed: ${sync.reasonCode}` : neverRead;
   const { advertised, ingest } = config;
   return {
     steps: [
