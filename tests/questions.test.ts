@@ -66,7 +66,7 @@ const answerFrom = async (start: "/" | "/fleet", find: (operator: Operator) => P
   };
   const query = async (text: string) => {
     clicks += 1;
-    const box = page.getByRole("combobox", { name: "Search and filter collectors" });
+    const box = page.getByRole("combobox", { name: "Search and filter hosts" });
     await box.fill(text);
     await box.press("Enter");
   };
@@ -225,7 +225,7 @@ describe("who is losing data", () => {
 
 it("who keeps failing authentication, without typing: the empty bar lists the question", () =>
   answerFrom("/fleet", async ({ page, click }) => {
-    await click(page.getByRole("combobox", { name: "Search and filter collectors" }));
+    await click(page.getByRole("combobox", { name: "Search and filter hosts" }));
     await click(page.getByRole("option", { name: /who keeps failing authentication/ }));
     await expectRows(
       page,

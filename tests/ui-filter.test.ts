@@ -42,7 +42,7 @@ const minuteAgo = (page: Page): Promise<string> =>
 describe("the query bar in a browser", () => {
   it("finds the hosts that the database has, for each kind of term", async () => {
     const { page, messages } = await open("/fleet");
-    const bar = page.getByRole("combobox", { name: "Search and filter collectors" });
+    const bar = page.getByRole("combobox", { name: "Search and filter hosts" });
     await bar.waitFor();
     const since = await minuteAgo(page);
     const [serial] = await web.core.db.execute<{ serial_number: string }>(
@@ -90,7 +90,7 @@ describe("the query bar in a browser", () => {
 
   it("lists every term with an example when it gets the focus, and all of the language under ?", async () => {
     const { page } = await open("/fleet");
-    await page.getByRole("combobox", { name: "Search and filter collectors" }).waitFor();
+    await page.getByRole("combobox", { name: "Search and filter hosts" }).waitFor();
     await page.keyboard.press("/");
     await expect.poll(() => page.getByRole("option").count()).toBe(questions.length + terms.length);
     await page.getByRole("option", { name: /since:.*since:10:00/ }).waitFor();
@@ -107,7 +107,7 @@ describe("the query bar in a browser", () => {
 
   it("refuses OR with what to write instead", async () => {
     const { page } = await open("/fleet");
-    const bar = page.getByRole("combobox", { name: "Search and filter collectors" });
+    const bar = page.getByRole("combobox", { name: "Search and filter hosts" });
     await bar.fill("state:stale OR state:revoked");
     await bar.press("Enter");
     await page.getByText("Write several values with commas: state:stale,revoked.").waitFor();

@@ -50,7 +50,7 @@ describe("the pages in a browser, under the content security policy", () => {
     for (const [path, ready] of [
       ["/", "3 enrolled"],
       ["/fleet", "edge-2"],
-      ["/fleet?q=nothing", "No collector matches"],
+      ["/fleet?q=nothing", "No host matches"],
     ] as const) {
       const { page, messages, layoutShift } = await visit("auditor", path, viewport);
       await page.getByText(ready).first().waitFor();

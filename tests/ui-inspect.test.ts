@@ -84,7 +84,7 @@ describe("the fleet page in a browser", () => {
     await expect.poll(focused).toBe("edge-2");
 
     await page.keyboard.press("e");
-    await page.locator("a:focus", { hasText: "Stale collectors" }).waitFor();
+    await page.locator("a:focus", { hasText: "Stale hosts" }).waitFor();
     await page.keyboard.press("Escape");
     await page.keyboard.press("?");
     await page.getByRole("heading", { name: "Keyboard shortcuts" }).waitFor();
@@ -98,7 +98,7 @@ describe("the fleet page in a browser", () => {
 
   it("filters by a query with suggestions and faults, which stays in the address", async () => {
     const { page, messages } = await visitFleet();
-    const box = page.getByRole("combobox", { name: "Search and filter collectors" });
+    const box = page.getByRole("combobox", { name: "Search and filter hosts" });
     await page.keyboard.press("/");
     await page.keyboard.type("edge stat");
     await page.getByRole("option", { name: /^state: / }).waitFor();

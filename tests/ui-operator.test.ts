@@ -209,7 +209,7 @@ describe("the fleet page with a large fleet", () => {
   it("downloads four CSVs whose rows equal the database", async () => {
     const { page } = await visitFleet("?platform=linux/amd64");
     const names: Readonly<Record<ExportKind, string>> = {
-      stale: "Stale collectors",
+      stale: "Stale hosts",
       queue_risk: "Queue risk",
       renewal_failures: "Renewal failures",
       config_drift: "Config drift",

@@ -137,6 +137,10 @@ describe("the page of enrollment in a browser", () => {
       await expect.poll(() => table.getByRole("row").count()).toBe(figure + 1);
       expect([name, figure]).toEqual([name, name === "revoked" ? 1 : name === "expired" ? 2 : rows]);
     }
+    const policies = page.getByRole("table", { name: "Enrollment policies, newest first" });
+    expect(await policies.getByRole("link", { name: "team: web" }).getAttribute("href")).toBe(
+      "/fleet?label=team%3Aweb",
+    );
     await page.getByRole("link", { name: "1 policy frozen" }).click();
     await expect.poll(() => addressOf(page)).toBe(`/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
     const refusals = page.getByRole("table", { name: "Refusals by reason" });
@@ -146,6 +150,16 @@ describe("the page of enrollment in a browser", () => {
     await page.goto(`${web.origin}/enrollment?stat=active`);
     await page.getByText("This link has a filter that the page does not understand").waitFor();
     expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});
+
+describe("a figure of the page of enrollment", () => {
+  it.each(["20 of 500", "40, no limit", "3 of 20"])("%s finds as many events as it counts", async (name) => {
+    const { page } = await visit("/enrollment");
+    await page.getByRole("link", { name, exact: true }).click();
+    const events = page.getByRole("table", { name: "Audit events, newest first" });
+    await expect.poll(() => events.getByRole("row").count()).toBe(Number(/^\d+/.exec(name)?.[0]) + 1);
     await page.context().close();
   });
 });

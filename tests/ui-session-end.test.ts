@@ -46,7 +46,7 @@ const pass = async (page: Page, ms: number): Promise<void> => {
 };
 const announced = (page: Page) => page.getByText("Your session ends soon");
 const ended = (page: Page) => page.getByText("Your session has ended: what this page shows is old");
-const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter collectors" });
+const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter hosts" });
 const question = (page: Page) => page.getByRole("textbox", { name: "Question" });
 
 describe("a page near the end of its session", () => {

@@ -4,6 +4,10 @@ import type { Database } from "../../functions/store/database.ts";
 import { people } from "./people.ts";
 
 const idOf = (kind: string, n: number): string => `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
+const idAt = (time: Date, n: number): string => {
+  const ms = time.getTime().toString(16).padStart(12, "0");
+  return `${ms.slice(0, 8)}-${ms.slice(8)}-7000-b600-${n.toString(16).padStart(12, "0")}`;
+};
 const hourMs = 3_600_000;
 
 /** Returns the id of the `n`th seeded policy: 0 is active, 1 is frozen. */
@@ -19,7 +23,10 @@ const tokens: readonly [policy: number, uses: number, usesMax: number, expiresHo
   [1, 40, 100, 90, false],
 ];
 
-/** Writes two policies, tokens in every state, and refusals of the last day. The same time gives the same rows. */
+/**
+ * Writes two policies, tokens in every state with the events of their uses, of which one enrolls a host again, and refusals of the last
+ * day. The same time gives the same rows.
+ */
 export const seedEnrollment = async (db: Database, now: Date): Promise<void> => {
   const at = (hours: number) => new Date(now.getTime() + hours * hourMs);
   const policy = {
@@ -38,7 +45,8 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
       allowedPlatforms: ["linux/amd64", "linux/arm64"],
       allowedSourceCidrs: ["10.20.0.0/16"],
       maxEnrollments: 500,
-      enrollmentCount: 21,
+      enrollmentCount: 20,
+      labels: { env: "prod", team: "web" },
       createdAt: at(-400),
     },
     {
@@ -90,6 +98,27 @@ export const seedEnrollment = async (db: Database, now: Date): Promise<void> => 
         ? { count: repeats, minute: at(-n).toISOString(), last_at: at(-n).toISOString() }
         : { policy_id: policyOf === null ? null : seededPolicyId(policyOf), token_prefix: null, code: reason },
   });
+  const uses = tokens.flatMap(([policyOf, uses], n) => Array.from({ length: uses }, () => ({ policyOf, n })));
+  await insertAuditEvents(
+    db,
+    uses.map(({ policyOf, n }, index) => ({
+      // The audit log finds events of a time by their ids, which rise with it.
+      id: idAt(at(-60 + index / 2), index),
+      occurredAt: at(-60 + index / 2),
+      actorType: "collector" as const,
+      actorId: idOf("b700", index),
+      actorDisplay: `spiffe://example.com/collectors/web-${index}`,
+      action: "collector.enroll",
+      targetType: "collector_identity",
+      targetId: idOf("b700", index),
+      outcome: "success" as const,
+      reasonCode: null,
+      reason: null,
+      remoteAddr: `10.20.0.${index + 1}`,
+      requestId: null,
+      details: { policy_id: seededPolicyId(policyOf), token_id: idOf("b400", n), reenrolled: index === 4 },
+    })),
+  );
   await insertAuditEvents(db, [
     refusal(1, "policy_frozen", 1, "10.20.7.4"),
     refusal(2, "token_expired", 0, "10.20.0.31"),

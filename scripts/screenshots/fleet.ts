@@ -1,5 +1,6 @@
 import { eq, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
+import { collectorConfig } from "../../drizzle/schema/config.ts";
 import { directorySync } from "../../drizzle/schema/operator.ts";
 import { insertAuditEvents } from "../../functions/store/audit.ts";
 import { type ModelDatabase, playHistories } from "../fleet-sim/model/predict-health.ts";
@@ -14,6 +15,8 @@ export interface PicturedFleet {
   now: number;
   /** A host with audit events. */
   identityId: string;
+  /** The config that is being rolled out. */
+  configId: string;
 }
 
 /**
@@ -30,7 +33,7 @@ export const pictureFleet = async (database: ModelDatabase, count: number): Prom
     steps: withoutOverwritten([...historyOf(plan, stepsOf(plan, host))]),
   }));
   await playHistories(database, plan, histories);
-  await recordEnrollments(db);
+  await recordEnrollments(db, plan.endsAt);
   await countVolume(db, plan.endsAt);
   const syncedAt = new Date(plan.endsAt - 240_000);
   const sync = { syncs: 1, finishedAt: syncedAt, outcome: "synced" as const, syncedAt, failures: 0 };
@@ -40,11 +43,16 @@ export const pictureFleet = async (database: ModelDatabase, count: number): Prom
     .from(collectorIdentity)
     .where(eq(collectorIdentity.identity, shown?.identity ?? ""));
   if (rows[0] === undefined) throw new Error("no host has a broken config that was assigned");
-  return { now: plan.endsAt, identityId: rows[0].id };
+  const configs = await db
+    .select({ id: collectorConfig.id })
+    .from(collectorConfig)
+    .where(eq(collectorConfig.configHash, plan.configs.current.hash));
+  if (configs[0] === undefined) throw new Error("the current config is not published");
+  return { now: plan.endsAt, identityId: rows[0].id, configId: configs[0].id };
 };
 
-/** Writes what core records of an enrollment besides its rows: the audit event, and the counts of policy and token. */
-const recordEnrollments = async (db: ModelDatabase["db"]): Promise<void> => {
+/** Writes what core records of an enrollment besides its rows: the audit event, and the counts of policy and token, which is valid. */
+const recordEnrollments = async (db: ModelDatabase["db"], now: number): Promise<void> => {
   const hosts = await db.select().from(collectorIdentity);
   await insertAuditEvents(
     db,
@@ -68,7 +76,8 @@ const recordEnrollments = async (db: ModelDatabase["db"]): Promise<void> => {
   );
   await db.execute(sql`update enrollment_policy p set enrollment_count =
     (select count(*) from collector_identity i where i.policy_id = p.id)`);
-  await db.execute(sql`update bootstrap_token t set use_count = used.uses, last_used_at = used.at, last_used_address = '10.20.0.7'
+  await db.execute(sql`update bootstrap_token t set use_count = used.uses, last_used_at = used.at, last_used_address = '10.20.0.7',
+      expires_at = ${new Date(now + 7 * 86_400_000).toISOString()}::timestamptz
     from (select token_id, count(*) as uses, max(enrolled_at) as at from collector_identity group by token_id) used
     where used.token_id = t.id`);
 };

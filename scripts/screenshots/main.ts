@@ -19,9 +19,10 @@ import { buildUi } from "../lab/built-ui.ts";
 import { createInProcessCore } from "../lab/in-process-core.ts";
 import { openWeb } from "../lab/in-process-web.ts";
 import { seedPeople } from "../lab/people.ts";
+import { seedEnrollment } from "../lab/seed-enrollment.ts";
 import { type VisitOptions, visitPage } from "../lab/visit-page.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
-import { pictureFleet } from "./fleet.ts";
+import { type PicturedFleet, pictureFleet } from "./fleet.ts";
 
 const folder = fileURLToPath(new URL("../../docs/images/", import.meta.url));
 const bytesMax = 200 * 1024;
@@ -54,7 +55,7 @@ const inBoth = (picture: Picture): Picture[] => [
   { ...picture, name: `${picture.name}-dark`, viewport: { ...picture.viewport, scheme: "dark" } },
 ];
 
-const picturesOf = (identityId: string): Picture[] => [
+const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
   {
     name: "fleet-light",
     path: "/fleet?sort=certificate_not_after",
@@ -130,6 +131,27 @@ const picturesOf = (identityId: string): Picture[] => [
     viewport: { ...light, width: 390, height: 1400 },
     ready: "assigned the config",
   },
+];
+
+const recordPictures = ({ configId }: PicturedFleet): Picture[] => [
+  ...inBoth({ name: "configs", path: "/configs", viewport: { ...light, height: 560 }, ready: "never published" }),
+  ...inBoth({
+    name: "config",
+    path: `/configs/${configId}`,
+    viewport: { ...light, height: 1200 },
+    ready: "Assignment history",
+  }),
+  ...inBoth({
+    name: "enrollment",
+    path: "/enrollment",
+    viewport: { ...light, height: 1200 },
+    ready: "Refused in the last day",
+  }),
+  ...[
+    { name: "configs-390-light", path: "/configs", ready: "never published" },
+    { name: "config-390-light", path: `/configs/${configId}`, ready: "Assignment history" },
+    { name: "enrollment-390-light", path: "/enrollment", ready: "Refused in the last day" },
+  ].map((picture) => ({ ...picture, viewport: { ...light, width: 390, height: 1400 } })),
 ];
 
 const unavailable = {
@@ -213,10 +235,11 @@ try {
   for (const picture of emptyPictures) await take(picture);
   const fleet = await pictureFleet(database, 312);
   if (fleet.now !== now) throw new Error("the fleet has another timestamp");
+  await seedEnrollment(database.db, new Date(now));
   await chainAuditEvents(database.db);
   // Returns undefined once all events are verified.
   while (await verifyChain(core));
-  for (const picture of picturesOf(fleet.identityId)) await take(picture);
+  for (const picture of [...picturesOf(fleet), ...recordPictures(fleet)]) await take(picture);
   await web.close();
   await sql?.close();
 } finally {

@@ -3,7 +3,8 @@ import { auditActions } from "../../../proto/audit-actions.ts";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
 import { Icon } from "../design/icon.tsx";
 import { plainText } from "../format/format.ts";
-import { type AuditView, auditPath, changeView } from "./audit-view.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { type AuditView, auditPath, changeView, instantOf, minuteIn } from "./audit-view.ts";
 import { changeActions } from "./event-sentences.ts";
 
 const hour = 3600;
@@ -49,39 +50,41 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
   const isFiltered = () => Object.keys(changeView(props.view, {})).length > 1 || props.view.actions.length > 0;
   return (
     <section class="panel audit-filters" aria-label="Filters">
-      <nav class="chips" aria-label="Time range">
-        <For each={ranges}>
-          {({ seconds, name }) => (
-            <a
-              class="button"
-              href={auditPath(changeView(props.view, { withinSeconds: seconds, since: undefined, until: undefined }))}
-              aria-current={isRange(seconds) ? "true" : undefined}
-            >
-              {name}
-            </a>
-          )}
-        </For>
-      </nav>
-      <nav class="chips" aria-label="Sets of actions">
-        <a
-          class="button"
-          href={auditPath(changeView(props.view, { actions: [] }))}
-          aria-current={props.view.actions.length === 0 ? "true" : undefined}
-        >
-          Everything
-        </a>
-        <For each={actionSets}>
-          {({ name, actions }) => (
-            <a
-              class="button"
-              href={auditPath(changeView(props.view, { actions }))}
-              aria-current={isSame(actions, props.view.actions) ? "true" : undefined}
-            >
-              {name}
-            </a>
-          )}
-        </For>
-      </nav>
+      <div class="audit-sets">
+        <nav class="chips" aria-label="Time range">
+          <For each={ranges}>
+            {({ seconds, name }) => (
+              <a
+                class="button"
+                href={auditPath(changeView(props.view, { withinSeconds: seconds, since: undefined, until: undefined }))}
+                aria-current={isRange(seconds) ? "true" : undefined}
+              >
+                {name}
+              </a>
+            )}
+          </For>
+        </nav>
+        <nav class="chips" aria-label="Sets of actions">
+          <a
+            class="button"
+            href={auditPath(changeView(props.view, { actions: [] }))}
+            aria-current={props.view.actions.length === 0 ? "true" : undefined}
+          >
+            Everything
+          </a>
+          <For each={actionSets}>
+            {({ name, actions }) => (
+              <a
+                class="button"
+                href={auditPath(changeView(props.view, { actions }))}
+                aria-current={isSame(actions, props.view.actions) ? "true" : undefined}
+              >
+                {name}
+              </a>
+            )}
+          </For>
+        </nav>
+      </div>
       <Show when={without().length > 0}>
         <ul class="chips" aria-label="Actions that are left out">
           <For each={without()}>
@@ -190,12 +193,12 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
             onChange={(text) => change({ text })}
           />
           <TimestampField
-            name="From (UTC)"
+            name="From"
             value={props.view.since}
             onChange={(since) => change({ since, withinSeconds: undefined })}
           />
           <TimestampField
-            name="Until (UTC)"
+            name="Until"
             value={props.view.until}
             onChange={(until) => change({ until, withinSeconds: undefined })}
           />
@@ -229,26 +232,27 @@ const TextField = (props: {
   </label>
 );
 
-/** Minutes in UTC: the input knows no zone, so what it shows is taken as UTC. */
+/** Minutes in the zone of the page. */
 const TimestampField = (props: {
   name: string;
   value: string | undefined;
   onChange: (value: string | undefined) => void;
 }) => {
+  const { times } = usePageContext();
   const [text, setText] = createSignal<string>();
+  const shown = () => minuteIn(props.value, times.zone());
   return (
     <label>
-      {props.name}
+      {props.name} ({times.zone() === "utc" ? "UTC" : "local time"})
       <input
         class="input"
         type="datetime-local"
-        value={text() ?? props.value?.slice(0, 16) ?? ""}
+        value={text() ?? shown()}
         onInput={({ currentTarget: { value } }) => setText(value)}
         onBlur={() => {
           const typed = text();
           setText(undefined);
-          if (typed !== undefined && typed !== (props.value?.slice(0, 16) ?? ""))
-            props.onChange(typed === "" ? undefined : `${typed.slice(0, 16)}:00Z`);
+          if (typed !== undefined && typed !== shown()) props.onChange(instantOf(typed, times.zone()));
         }}
         onKeyDown={(event) => event.key === "Enter" && event.currentTarget.blur()}
       />

@@ -32,7 +32,7 @@ export const AuditPage = () => {
     return "parameter" in known ? known.parameter : undefined;
   };
   return (
-    <div class="page">
+    <div class="page audit">
       <Show
         when={view()}
         fallback={
@@ -94,6 +94,7 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
     <>
       <div class="page-head">
         <h1>Audit</h1>
+        <ChainStatus />
         <Freshness
           report={report}
           paused={paused()}
@@ -102,7 +103,6 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
           onRefresh={report.refresh}
         />
       </div>
-      <ChainStatus />
       <AuditFilters view={props.view} onChange={props.onChange} />
       <div class="page-tools">
         {pager("Pages of events")}

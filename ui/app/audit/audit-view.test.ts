@@ -1,5 +1,13 @@
 import { describe, expect, it } from "vitest";
-import { auditExportPath, auditPath, changeView, eventsPath, parseAuditView } from "./audit-view.ts";
+import {
+  auditExportPath,
+  auditPath,
+  changeView,
+  eventsPath,
+  instantOf,
+  minuteIn,
+  parseAuditView,
+} from "./audit-view.ts";
 
 const parsed = (search: string) => {
   const view = parseAuditView(search);
@@ -43,5 +51,13 @@ describe("the view of the audit page", () => {
     const view = parsed("?outcome=failure&cursor=abc");
     expect(auditPath(changeView(view, { actor: "bob" }))).toBe("/audit?actor=bob&outcome=failure");
     expect(auditPath(changeView(view, { outcome: undefined }))).toBe("/audit");
+  });
+
+  it("reads and writes the minutes of its time range in the zone that the page shows", () => {
+    expect([minuteIn("2026-11-20T16:45:10Z", "utc"), minuteIn(undefined, "local")]).toEqual(["2026-11-20T16:45", ""]);
+    expect([instantOf("2026-11-20T16:45", "utc"), instantOf("", "utc")]).toEqual(["2026-11-20T16:45:00Z", undefined]);
+    const local = new Date(2026, 10, 20, 16, 45).toISOString().replace(".000Z", "Z");
+    expect(instantOf("2026-11-20T16:45", "local")).toBe(local);
+    expect(minuteIn(local, "local")).toBe("2026-11-20T16:45");
   });
 });

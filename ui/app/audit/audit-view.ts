@@ -1,4 +1,5 @@
 import { auditOutcomes } from "../../../proto/audit-event.ts";
+import { formatTimestamp, type TimeZone } from "../format/format.ts";
 
 /** The state of `/audit` that its address holds. Its filters are the parameters of the API. */
 export interface AuditView {
@@ -121,3 +122,15 @@ export const changeView = (
   Object.fromEntries(
     Object.entries({ ...view, ...change }).filter(([, value]) => value !== undefined),
   ) as unknown as AuditView;
+
+/** Returns a time as the field of a minute has it, `2026-11-22T16:45` in the zone; empty without one. */
+export const minuteIn = (at: string | undefined, zone: TimeZone): string =>
+  at === undefined ? "" : formatTimestamp(at, zone).slice(0, 16).replace(" ", "T");
+
+/** Returns the instant of such a minute; undefined for an empty field. */
+export const instantOf = (minute: string, zone: TimeZone): string | undefined => {
+  if (minute === "") return undefined;
+  const text = `${minute.slice(0, 16)}:00`;
+  // Without a zone, a date and time is of the local one.
+  return zone === "utc" ? `${text}Z` : new Date(text).toISOString().replace(".000Z", "Z");
+};

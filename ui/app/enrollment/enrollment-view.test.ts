@@ -1,6 +1,13 @@
 import { describe, expect, it } from "vitest";
 import type { RefusalGroup } from "../../../proto/operator/enrollment.ts";
-import { parseEnrollmentView, refusalEventsPath, refusalReasons, tokensPath, usesOf } from "./enrollment-view.ts";
+import {
+  enrolledPath,
+  parseEnrollmentView,
+  refusalEventsPath,
+  refusalReasons,
+  tokensPath,
+  usesOf,
+} from "./enrollment-view.ts";
 
 const group = (over: Partial<RefusalGroup>): RefusalGroup => ({
   reason: "token_expired",
@@ -50,6 +57,8 @@ describe("the view of enrollment", () => {
       until: report.generated_at,
       q: "p",
     });
+    const enrolled = new URL(enrolledPath({ id: "p", created_at: report.since }), "http://page.test").searchParams;
+    expect([enrolled.get("outcome"), enrolled.get("q")]).toEqual(["success", '"policy_id": "p", "reenrolled": false']);
     expect([usesOf(3, 0), usesOf(1200, 2000)]).toEqual(["3, no limit", "1,200 of 2,000"]);
   });
 });

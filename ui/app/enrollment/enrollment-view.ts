@@ -3,11 +3,11 @@ import { formatCount, formatDuration } from "../format/format.ts";
 
 /** The states of tokens in words. */
 export const tokenWords: Readonly<Record<TokenState, string>> = {
-  active: "active",
-  exhausted: "used up",
-  policy_frozen: "policy frozen",
-  expired: "expired",
-  revoked: "revoked",
+  active: "Active",
+  exhausted: "Used up",
+  policy_frozen: "Policy frozen",
+  expired: "Expired",
+  revoked: "Revoked",
 };
 
 /** The states in the order of the page: the one that enrolls hosts first. */
@@ -20,7 +20,7 @@ export const tokenStatesShown = [
 ] as const satisfies readonly TokenState[];
 
 /** The states of policies in words. */
-export const policyWords: Readonly<Record<PolicyState, string>> = { active: "active", frozen: "frozen" };
+export const policyWords: Readonly<Record<PolicyState, string>> = { active: "Active", frozen: "Frozen" };
 
 /** The parameters of the address for the two lists of the page. */
 const tokenParameters = ["state", "policy_id"] as const;
@@ -75,6 +75,18 @@ const pathOf = (filter: Readonly<Record<string, string>>, section: string): stri
 /** Returns how many of its limit are used: `3 of 20`, or `3, no limit`. */
 export const usesOf = (used: number, max: number): string =>
   max === 0 ? `${formatCount(used)}, no limit` : `${formatCount(used)} of ${formatCount(max)}`;
+
+/**
+ * Returns the address of the first enrollments under a policy, which it counts: a host that enrolls again is not another one. The audit log
+ * finds a text of an event's details, whose members PostgreSQL orders by the length of their names.
+ */
+export const enrolledPath = ({ id, created_at: since }: Pick<ListedPolicy, "id" | "created_at">): string =>
+  `/audit?${new URLSearchParams({
+    action: "collector.enroll",
+    outcome: "success",
+    since,
+    q: `"policy_id": "${id}", "reenrolled": false`,
+  })}`;
 
 /** Returns what a policy allows, in words. */
 export const policyRules = (policy: ListedPolicy): string[] => [

@@ -3,6 +3,7 @@ import { type ListedPolicy, PolicyPage } from "../../../proto/operator/enrollmen
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
+import { LabelLinks } from "../design/label-links.tsx";
 import { ListPager } from "../design/list-pager.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
@@ -11,6 +12,7 @@ import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 import {
   type EnrollmentView,
+  enrolledPath,
   policyRules,
   policyWords,
   tokenStatesShown,
@@ -55,6 +57,9 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
         <>
           <strong>{plainText(policy.name)}</strong>
           <Show when={policy.description}>{(text) => <span class="second-line">{plainText(text())}</span>}</Show>
+          <Show when={Object.keys(policy.labels).length > 0}>
+            <LabelLinks labels={policy.labels} />
+          </Show>
         </>
       ),
     },
@@ -86,7 +91,14 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
     {
       name: "Enrolled",
       isNumber: true,
-      cell: (policy) => usesOf(policy.enrollment_count, policy.max_enrollments),
+      cell: (policy) => (
+        <Show
+          when={policy.enrollment_count > 0}
+          fallback={<span class="quiet">{usesOf(0, policy.max_enrollments)}</span>}
+        >
+          <a href={enrolledPath(policy)}>{usesOf(policy.enrollment_count, policy.max_enrollments)}</a>
+        </Show>
+      ),
     },
     {
       name: "Tokens",
@@ -99,7 +111,7 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
             {(state) => (
               <li>
                 <a href={tokensPath({ policy_id: policy.id, state })}>
-                  {formatCount(policy.tokens[state])} {tokenWords[state]}
+                  {formatCount(policy.tokens[state])} {tokenWords[state].toLowerCase()}
                 </a>
               </li>
             )}

@@ -36,7 +36,7 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
       <Match when={props.view.cursor !== undefined}>
         <section class="notice">
           <h2>This page is now empty</h2>
-          <p>Its collectors have moved to another page, or no longer match the filters.</p>
+          <p>Its hosts have moved to another page, or no longer match the filters.</p>
           <a class="button" href={viewPath(withPage(props.view))}>
             First page
           </a>
@@ -44,7 +44,7 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
       </Match>
       <Match when={Object.keys(props.view.filter).length > 0}>
         <section class="notice">
-          <h2>No collector matches</h2>
+          <h2>No host matches</h2>
           <p>Remove a filter above, or clear them all.</p>
           <a class="button" href={viewPath(withFilter(props.view, {}))}>
             Clear all filters

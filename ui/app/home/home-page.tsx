@@ -104,8 +104,8 @@ const FleetStrip = () => {
 
 const allows: Record<Scope, string> = {
   read: "Sign in; see your own scopes and the last directory sync.",
-  audit: "See the health of every collector, export it, and read the audit log.",
-  admin: "Enroll and revoke collectors and publish their configs, through the API.",
+  audit: "See the health of every host, export it, and read the audit log.",
+  admin: "Enroll and revoke hosts and publish their configs, through the API.",
 };
 
 /** The three scopes: whether each is held, and what it allows. */

@@ -5,6 +5,7 @@ import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { createReport } from "../api/create-report.ts";
 import { Freshness } from "../design/freshness.tsx";
 import { StateMark } from "../design/icon.tsx";
+import { LabelLinks } from "../design/label-links.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { Detail } from "../fleet/drawer/detail.tsx";
@@ -93,17 +94,7 @@ const Host = (props: { id: string }) => {
                 {plainText(known().item.platform)} · collector {plainText(known().item.version)}
               </p>
               <Show when={Object.keys(known().item.labels).length > 0}>
-                <ul class="chips" aria-label="Labels">
-                  <For each={Object.entries(known().item.labels)}>
-                    {([key, value]) => (
-                      <li>
-                        <a class="button" href={`/fleet?${new URLSearchParams({ label: `${key}:${value}` })}`}>
-                          {plainText(key)}: {plainText(value)}
-                        </a>
-                      </li>
-                    )}
-                  </For>
-                </ul>
+                <LabelLinks labels={known().item.labels} />
               </Show>
             </header>
             <div class="shown" data-shown={report.phase()}>

@@ -158,7 +158,7 @@ const Figure = (props: {
       </figcaption>
       <div class="chart-space">
         <Show when={isEmpty()} fallback={props.children}>
-          <p class="chart-none">No collectors</p>
+          <p class="chart-none">No hosts</p>
         </Show>
       </div>
       <Show when={props.table && !isEmpty() && props.bars}>

@@ -100,7 +100,7 @@ describe("the drawer", () => {
     expect(
       eventFacts({
         reason_code: "key_leak",
-        details: { certificate_ids: ["a", "b"], policy: null, serial_number: "01", n: 0 },
+        details: { certificate_ids: ["a", "b"], policy: null, serial_number: "01", n: 0, identity: "spiffe://a" },
       }),
     ).toEqual([
       ["reason", "key_leak"],
@@ -109,5 +109,12 @@ describe("the drawer", () => {
       ["n", "0"],
     ]);
     expect(eventFacts({ reason_code: null, details: {} })).toEqual([]);
+  });
+
+  it("names a config of an event by its hash, with its page, and leaves out ids", () => {
+    const details = { config_id: "01920000-0000-7000-8000-000000000009", config_hash: "f8b4c0aa", token_id: "t" };
+    expect(eventFacts({ reason_code: null, details })).toEqual([
+      ["config", "f8b4c0", "/configs/01920000-0000-7000-8000-000000000009"],
+    ]);
   });
 });

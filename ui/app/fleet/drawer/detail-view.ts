@@ -83,6 +83,9 @@ export const hashLines = (config: FleetHealthRow["config"]): HashLine[] => {
 /** A name and its value. */
 export type Fact = readonly [name: string, value: string];
 
+/** A fact of an event, with the page of what it names. */
+export type EventFact = readonly [name: string, value: string, href?: string];
+
 /** Returns the queue's figures from the last heartbeat; none without one. */
 export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => {
   const { records, bytes, max_bytes: bytesMax } = queue;
@@ -155,15 +158,28 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "scim.refuse": ["Caller of SCIM accepted", "Caller of SCIM rejected"],
 };
 
-/** Returns the details of an event in their order; nested ones as JSON. */
-export const eventFacts = ({ reason_code, details }: Pick<FleetHistoryEvent, "reason_code" | "details">): Fact[] => [
-  ...fact("reason", reason_code, String),
-  ...Object.entries(details)
-    .filter(([, value]) => value !== null && value !== undefined && value !== "")
-    .map(
-      ([name, value]): Fact => [
-        name.replaceAll("_", " "),
-        typeof value === "object" ? JSON.stringify(value) : String(value),
-      ],
-    ),
-];
+/** Names that the drawer shows already or cannot put into words: the page of the host has them. */
+const isLeftOut = (name: string): boolean =>
+  name === "identity" || name === "config_hash" || /_(id|sha256)$/.test(name);
+
+/** Returns the details of an event in their order, nested ones as JSON: a config as a link by its hash, no other ids. */
+export const eventFacts = ({
+  reason_code,
+  details,
+}: Pick<FleetHistoryEvent, "reason_code" | "details">): EventFact[] => {
+  const { config_id: configId, config_hash: hash } = details;
+  return [
+    ...fact("reason", reason_code, String),
+    ...(typeof configId === "string" && typeof hash === "string"
+      ? [["config", hash.slice(0, 6), `/configs/${configId}`] as const]
+      : []),
+    ...Object.entries(details)
+      .filter(([name, value]) => value !== null && value !== undefined && value !== "" && !isLeftOut(name))
+      .map(
+        ([name, value]): Fact => [
+          name.replaceAll("_", " "),
+          typeof value === "object" ? JSON.stringify(value) : String(value),
+        ],
+      ),
+  ];
+};

@@ -1,8 +1,8 @@
 import { Index, type JSX, Show } from "solid-js";
-import { filterToParams } from "../../../../proto/fleet-health/filter.ts";
 import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
+import { LabelLinks } from "../../design/label-links.tsx";
 import { evidenceParts } from "../../format/evidence.ts";
 import { formatCount, plainText } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
@@ -84,17 +84,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
       {/* The page of a host shows them at its top. */}
       <Show when={!props.withoutTimeline && Object.keys(item().labels).length > 0}>
         <Section title="Labels">
-          <ul class="labels">
-            <Index each={Object.entries(item().labels)}>
-              {(label) => (
-                <li>
-                  <a href={labelPath(label()[0], label()[1])} title="Hosts with this label">
-                    {label()[0]}: {label()[1]}
-                  </a>
-                </li>
-              )}
-            </Index>
-          </ul>
+          <LabelLinks labels={item().labels} />
         </Section>
       </Show>
 
@@ -207,9 +197,6 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
 const isForwardingWell = ({ forwarding }: FleetHealthRow): boolean =>
   forwarding !== "stopped" && forwarding !== "never";
 
-/** The address of the hosts with a label. */
-const labelPath = (key: string, value: string): string => `/fleet?${filterToParams({ label: [`${key}:${value}`] })}`;
-
 const Section = (props: { title: string; note?: string; children: JSX.Element }) => (
   <section class="drawer-section">
     <h3>
@@ -271,7 +258,7 @@ const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | un
     <p>
       <b>{eventTitle(props.event)}</b> by {props.event.actor.display}
       <Show when={props.event.actor.type !== "operator"}>
-        <span class="drawer-quiet"> ({props.event.actor.type})</span>
+        <span class="drawer-quiet"> ({props.event.actor.type === "collector" ? "host" : props.event.actor.type})</span>
       </Show>
     </p>
     <p class="drawer-quiet">
@@ -280,7 +267,10 @@ const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | un
     <Index each={eventFacts(props.event)}>
       {(fact) => (
         <p class="drawer-quiet timeline-fact">
-          {fact()[0]}: {fact()[1]}
+          {fact()[0]}:{" "}
+          <Show when={fact()[2]} fallback={fact()[1]}>
+            {(href) => <a href={href()}>{fact()[1]}</a>}
+          </Show>
         </p>
       )}
     </Index>

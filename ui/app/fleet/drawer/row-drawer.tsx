@@ -62,7 +62,7 @@ export const RowDrawer = (props: {
         >
           <header class="drawer-head">
             <div class="drawer-name">
-              <Show when={detail()} fallback={<Dialog.Title as="h2">Collector</Dialog.Title>}>
+              <Show when={detail()} fallback={<Dialog.Title as="h2">Host</Dialog.Title>}>
                 {(known) => (
                   <>
                     <StateMark state={known().item.state} />
@@ -109,7 +109,7 @@ export const RowDrawer = (props: {
             </Match>
             <Match when={problem()?.status === 404}>
               <div class="notice" role="alert">
-                <p>No collector has this id. The link may belong to another deployment.</p>
+                <p>No host has this id. The link may belong to another deployment.</p>
               </div>
             </Match>
             <Match when={problem()}>

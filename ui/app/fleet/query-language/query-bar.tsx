@@ -131,7 +131,7 @@ export const QueryBar = (props: {
         }}
       >
         <label class="visually-hidden" for={`${id}-input`}>
-          Search and filter collectors
+          Search and filter hosts
         </label>
         <div class="query-field">
           <Icon name="search" />

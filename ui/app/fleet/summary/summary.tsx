@@ -1,7 +1,7 @@
 import { createMemo, createSignal, For, type JSX, lazy, Show } from "solid-js";
 import { changeFilter, type FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import type { FleetSummaryView, FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { attentionStates, type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { LazyPart } from "../../design/load-failure.tsx";
 import { formatCount } from "../../format/format.ts";
@@ -76,6 +76,11 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
   // Until the counts of another filter arrive, those on the page are not its own.
   const shown = (count: number) => (props.isChanging ? undefined : count);
   const isAttention = () => props.view.filter.attention !== undefined;
+  /** A host that does not forward needs attention, whatever its state: the two counts may overlap. */
+  const isHealthyAmong = () =>
+    props.summary !== undefined &&
+    props.isChanging !== true &&
+    props.summary.needs_attention > attentionStates.reduce((sum, state) => sum + countOf(state), 0);
   const attentionHref = () => {
     const attention = isAttention() ? undefined : (["needed"] as const);
     return viewPath(withFilter(props.view, changeFilter(props.view.filter, { attention, states: undefined })));
@@ -89,7 +94,13 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
       </svg>
       <ul class="state-chips">
         <li>
-          <Chip href={attentionHref()} chosen={isAttention()} count={shown(props.summary?.needs_attention ?? 0)}>
+          <Chip
+            href={attentionHref()}
+            chosen={isAttention()}
+            count={shown(props.summary?.needs_attention ?? 0)}
+            note={isHealthyAmong() ? "some healthy" : undefined}
+            title="Hosts in a state that needs somebody, and healthy ones that do not forward"
+          >
             <span class="state-mark chip-attention">
               <Icon name="warning" />
               Needs attention
@@ -112,16 +123,30 @@ export const StateBar = (props: SummaryProps & { children?: JSX.Element }) => {
 };
 
 /** A filter of the states: its words and the count of its hosts, once it is known. */
-const Chip = (props: { href: string; chosen: boolean; count: number | undefined; children: JSX.Element }) => (
+const Chip = (props: {
+  href: string;
+  chosen: boolean;
+  count: number | undefined;
+  /** What the count is made of, where there is room. */
+  note?: string | undefined;
+  title?: string;
+  children: JSX.Element;
+}) => (
   <a
     class="chip"
     href={props.href}
+    title={props.title}
     noScroll
     aria-current={props.chosen ? "true" : undefined}
     data-none={props.count === 0 ? "" : undefined}
   >
     {props.children}
-    <b>{props.count === undefined ? "…" : formatCount(props.count)}</b>
+    <b>
+      {props.count === undefined ? "…" : formatCount(props.count)}
+      <Show when={props.note}>
+        <span class="chip-note"> {props.note}</span>
+      </Show>
+    </b>
   </a>
 );
 

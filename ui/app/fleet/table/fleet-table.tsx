@@ -48,7 +48,7 @@ export const FleetTable = (props: {
     <section
       class="fleet-scroll"
       data-labels={props.preferences.labels.length > 0 ? "" : undefined}
-      aria-label="Collectors"
+      aria-label="Hosts"
       tabindex="0"
     >
       <table
@@ -58,7 +58,7 @@ export const FleetTable = (props: {
         aria-busy={props.busy}
       >
         <caption class="visually-hidden">
-          Collectors, {props.rows === undefined ? "loading" : `${props.rows.length} on this page`}
+          Hosts, {props.rows === undefined ? "loading" : `${props.rows.length} on this page`}
         </caption>
         <thead>
           <tr>

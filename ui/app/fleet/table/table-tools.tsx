@@ -26,10 +26,10 @@ export const Pager = (props: {
   const range = () => {
     const page = number();
     if (props.rows === undefined) return "";
-    if (props.rows === 0) return "No collectors";
-    if (page === undefined) return `${formatCountOf(props.rows, "collector")} of ${formatCount(props.total)}`;
+    if (props.rows === 0) return "No hosts";
+    if (page === undefined) return `${formatCountOf(props.rows, "host")} of ${formatCount(props.total)}`;
     const from = (page - 1) * pageRows;
-    return `${formatCount(from + 1)} to ${formatCount(from + props.rows)} of ${formatCountOf(props.total, "collector")}`;
+    return `${formatCount(from + 1)} to ${formatCount(from + props.rows)} of ${formatCountOf(props.total, "host")}`;
   };
   return (
     <nav class="pager" aria-label={props.label}>
@@ -51,7 +51,7 @@ export const Pager = (props: {
 };
 
 const exportNames: Readonly<Record<ExportKind, string>> = {
-  stale: "Stale collectors",
+  stale: "Stale hosts",
   queue_risk: "Queue risk",
   renewal_failures: "Renewal failures",
   config_drift: "Config drift",
@@ -82,8 +82,8 @@ export const ExportMenu = (props: {
         onToggle={focusFirst}
       >
         <p class="exports-scope">
-          CSV of all pages, under the current filters. A list has every collector to which the condition applies, also
-          those whose state is another one: so it can have more rows than the chip of the state counts.
+          CSV of all pages, under the current filters. A list has every host to which the condition applies, also those
+          whose state is another one: so it can have more rows than the chip of the state counts.
         </p>
         <ul>
           <For each={exportKinds}>
