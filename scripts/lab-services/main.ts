@@ -1,0 +1,19 @@
+/**
+ * What a first day needs beside core and web, for a lab on loopback: `bun run lab-services -- --out DIR --people FILE`. Serves an empty
+ * PostgreSQL, an identity provider without passwords for the people of a directory file, and a TLS edge, and writes `DIR/core.env` and
+ * `DIR/web.env`. Runs until Ctrl-C, which deletes the database.
+ */
+import { once } from "node:events";
+import { parseArgs } from "node:util";
+import { startLabServices } from "./start-lab-services.ts";
+
+const { values } = parseArgs({ options: { out: { type: "string" }, people: { type: "string" } } });
+if (values.out === undefined || values.people === undefined) {
+  console.error("usage: bun run lab-services -- --out DIR --people FILE");
+  process.exit(2);
+}
+const stopped = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
+const services = await startLabServices({ dir: values.out, peopleFile: values.people });
+console.log(JSON.stringify({ msg: "ready", core_env: services.coreEnv, web_env: services.webEnv }));
+await stopped;
+await services.close();
