@@ -137,6 +137,9 @@ const rollOut = async (configId: string) => {
   expect((await fleet.listRollouts<true>({ client, query: { config_id: configId } })).data.items).toHaveLength(1);
   expect((await fleet.getRollout<true>(onRollout)).data.targets).toBe(1);
   expect((await fleet.listRolloutTargets<true>(onRollout)).data.items).toHaveLength(1);
+  expect((await fleet.exportRolloutTargets<true>(onRollout)).data).toContain("client-1");
+  const preview = await fleet.previewRollout<true>({ client, path: { id: configId }, query: { filter: "client" } });
+  expect(preview.data.in_other_rollouts).toEqual([{ rollout_id: id, hosts: 1 }]);
   expect((await fleet.pauseRollout<true>({ ...onRollout, body: { reason: "lunch" } })).data.state).toBe("paused");
   expect((await fleet.resumeRollout<true>(onRollout)).data.reason).toBeNull();
   expect((await fleet.abortRollout<true>(onRollout)).data.state).toBe("aborted");

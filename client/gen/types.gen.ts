@@ -3902,10 +3902,10 @@ export type CreateRolloutErrors = {
         code?: 'unsupported_media_type';
     };
     /**
-     * `rollout_waves_invalid`: The waves do not rise to all hosts of the filter. `rollout_without_targets`: The filter has no host whose config core may change. `validation_failed`: The request does not validate
+     * `rollout_config_unparsable`: No host of the filter can parse the config. `rollout_waves_invalid`: The waves do not rise to all hosts of the filter. `rollout_without_targets`: The filter has no host whose config core may change. `validation_failed`: The request does not validate
      */
     422: Problem & {
-        code?: 'rollout_waves_invalid' | 'rollout_without_targets' | 'validation_failed';
+        code?: 'rollout_config_unparsable' | 'rollout_waves_invalid' | 'rollout_without_targets' | 'validation_failed';
     };
     /**
      * `headers_too_large`: The headers of the request are over the limit (16 KiB)
@@ -4800,6 +4800,177 @@ export type ListRolloutTargetsResponses = {
 };
 
 export type ListRolloutTargetsResponse = ListRolloutTargetsResponses[keyof ListRolloutTargetsResponses];
+
+export type ExportRolloutTargetsData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        wave?: number;
+        status?: Array<'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted'> | 'pending' | 'assigned' | 'applied' | 'failed' | 'skipped' | 'reverted';
+    };
+    url: '/v1/collector/rollouts/{id}/targets/export.csv';
+};
+
+export type ExportRolloutTargetsErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportRolloutTargetsError = ExportRolloutTargetsErrors[keyof ExportRolloutTargetsErrors];
+
+export type ExportRolloutTargetsResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportRolloutTargetsResponse = ExportRolloutTargetsResponses[keyof ExportRolloutTargetsResponses];
+
+export type PreviewRolloutData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        filter?: string;
+    };
+    url: '/v1/collector/configs/{id}/preview';
+};
+
+export type PreviewRolloutErrors = {
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type PreviewRolloutError = PreviewRolloutErrors[keyof PreviewRolloutErrors];
+
+export type PreviewRolloutResponses = {
+    /**
+     * The preview
+     */
+    200: {
+        config: {
+            id: string;
+            name: string | null;
+            config_hash: string;
+        };
+        filter: string;
+        hosts: number;
+        will_change: number;
+        unchanged: number;
+        skipped: number;
+        from: Array<{
+            config: {
+                id: string;
+                name: string | null;
+                config_hash: string;
+            } | null;
+            hosts: number;
+            diff: string | null;
+        }>;
+        refused: Array<{
+            identity_id: string;
+            identity: string;
+            reason: 'apply_desired_config_off' | 'revoked' | 'reassigned';
+        }>;
+        unparsable: Array<{
+            version: string;
+            hosts: number;
+            errors: Array<string>;
+        }>;
+        in_other_rollouts: Array<{
+            rollout_id: string;
+            hosts: number;
+        }>;
+    };
+};
+
+export type PreviewRolloutResponse = PreviewRolloutResponses[keyof PreviewRolloutResponses];
 
 export type ReportFleetHealthData = {
     body?: never;

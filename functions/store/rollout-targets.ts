@@ -15,9 +15,9 @@ const skipReason = ({ now }: FleetRules): SQL => sql`case
   when revoked_from <= ${timestampAt(now)} then 'revoked'
   when h.apply_desired_config = false then 'apply_desired_config_off' end`;
 
-/** The hosts of a filter, with `skipped`: why a rollout cannot change one. */
-const candidates = (filter: FleetFilter, rules: FleetRules): SQL => sql`(
-  select f.identity_id, f.version, ${skipReason(rules)} as skipped
+/** Returns the hosts of a filter, with `skipped`: why a rollout cannot change one; null if it can. */
+export const candidates = (filter: FleetFilter, rules: FleetRules): SQL => sql`(
+  select f.identity_id, f.identity, f.version, ${skipReason(rules)} as skipped
   from (select * from fleet_host where ${fleetPredicate(filter, rules)}) f
   left join collector_health h on h.identity_id = f.identity_id)`;
 

@@ -21,6 +21,7 @@ import { getConfigRoute } from "./collector/configs/get.ts";
 import { listConfigsRoute } from "./collector/configs/list.ts";
 import { listAssignmentsRoute } from "./collector/configs/list-assignments.ts";
 import { listUnstoredConfigsRoute } from "./collector/configs/list-unstored.ts";
+import { previewRolloutRoute } from "./collector/configs/preview.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
 import { rollBackConfigsRoute } from "./collector/configs/roll-back-many.ts";
 import { enrollRoute } from "./collector/enroll.ts";
@@ -52,6 +53,7 @@ import {
   rollBackRolloutRoute,
 } from "./collector/rollouts/control.ts";
 import { createRolloutRoute } from "./collector/rollouts/create.ts";
+import { exportRolloutTargetsRoute } from "./collector/rollouts/export.ts";
 import { getRolloutRoute } from "./collector/rollouts/get.ts";
 import { listRolloutsRoute } from "./collector/rollouts/list.ts";
 import { listRolloutTargetsRoute } from "./collector/rollouts/list-targets.ts";
@@ -144,6 +146,8 @@ const rolloutReportsOf = (core: Core): readonly Route[] => [
   listRolloutsRoute(core),
   getRolloutRoute(core),
   listRolloutTargetsRoute(core),
+  exportRolloutTargetsRoute(core),
+  previewRolloutRoute(core),
 ];
 
 /** Run on the pool of reports: an export may take long. */

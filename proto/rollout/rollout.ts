@@ -57,11 +57,13 @@ export const Gate = v.strictObject({
 /** What core does when the gate is breached. */
 export const OnBreach = v.picklist(["pause", "roll_back"], "must be pause or roll_back");
 
+/** A query of the language of `/fleet`; empty for every host. */
+export const RolloutFilter = v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters"));
+
 /** Body of `POST /v1/collector/rollouts`. */
 export const RolloutBody = v.strictObject({
   config_id: Id,
-  /** A query of the language of `/fleet`; empty for every host. */
-  filter: v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters")),
+  filter: RolloutFilter,
   waves: v.pipe(
     v.array(WaveBody, "must be an array"),
     v.minLength(1, "must have at least one entry"),
@@ -178,3 +180,40 @@ export const RolloutTargetPage = v.strictObject({ items: v.array(RolloutTarget),
 
 /** Response of `GET /v1/collector/rollouts/{id}/targets`. */
 export type RolloutTargetPage = v.InferOutput<typeof RolloutTargetPage>;
+
+/** The most configs, and the most refusing hosts, in a preview. */
+export const previewMax = 50;
+
+const PreviewedConfig = v.strictObject({ id: Id, name: TextOrNull, config_hash: v.string() });
+
+/** Response of `GET /v1/collector/configs/{id}/preview`: what a rollout of the config to the hosts of a filter would meet. */
+export const RolloutPreview = v.strictObject({
+  config: PreviewedConfig,
+  filter: v.string(),
+  /** All hosts of the filter: the sum of `will_change`, `unchanged` and `skipped`. */
+  hosts: v.number(),
+  /** Hosts that would be assigned the config. */
+  will_change: v.number(),
+  /** Hosts to which it is assigned already. */
+  unchanged: v.number(),
+  /** Hosts that a rollout would skip; `refused` has the first of them. */
+  skipped: v.number(),
+  /** The configs that are assigned now, those with the most hosts first, at most 50. */
+  from: v.array(
+    v.strictObject({
+      /** Null: core has assigned none. */
+      config: v.nullable(PreviewedConfig),
+      hosts: v.number(),
+      /** From this config to the new one, as a unified diff; null without a config, or if the diff is too long. */
+      diff: TextOrNull,
+    }),
+  ),
+  refused: v.array(v.strictObject({ identity_id: Id, identity: v.string(), reason: v.picklist(targetReasons) })),
+  /** Versions whose collectors have rejected the config, with what they reported; `hosts` are those of the filter. */
+  unparsable: v.array(v.strictObject({ version: v.string(), hosts: v.number(), errors: v.array(v.string()) })),
+  /** Rollouts that have not ended, with hosts of the filter: they make a new one 409 `rollout_overlap`. */
+  in_other_rollouts: v.array(v.strictObject({ rollout_id: Id, hosts: v.number() })),
+});
+
+/** Response of `GET /v1/collector/configs/{id}/preview`. */
+export type RolloutPreview = v.InferOutput<typeof RolloutPreview>;

@@ -3,6 +3,9 @@ import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import { listTargets, type TargetFilter, type TargetListRow } from "../../store/rollout-targets.ts";
 import { type DescribedRollout, findRollout, listRollouts, type RolloutFilter } from "../../store/rollouts.ts";
+import type { Origin } from "../audit/audit-log.ts";
+import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
+import type { Operator } from "../operator/authenticate.ts";
 
 /** Returns one page of the rollouts, newest first. */
 export const browseRollouts = (
@@ -27,4 +30,19 @@ export const browseTargets = async (
   await describeRollout({ db }, filter.rolloutId);
   const { rows, next } = await listTargets(db, filter, { after: after === null ? null : Number(after), limit });
   return { rows, next: next === null ? null : String(next) };
+};
+
+/** Returns every target of a rollout under a filter, in batches; audited. Throws 404 `not_found`. */
+export const exportTargets = async (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  filter: TargetFilter,
+  { operator, origin, asked }: { operator: Operator; origin: Origin; asked: Readonly<Record<string, unknown>> },
+): Promise<AsyncGenerator<TargetListRow[], void, void>> => {
+  await describeRollout(core, filter.rolloutId);
+  const target = { type: "rollout", id: filter.rolloutId };
+  return auditedExport(
+    core,
+    { operator, origin, action: "rollout.export", target, details: { filters: asked } },
+    (after: number | null) => listTargets(core.db, filter, { after, limit: exportBatchRows }),
+  );
 };

@@ -5,6 +5,8 @@ import type { RolloutBody } from "../../../proto/rollout/rollout.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findConfig } from "../../store/configs.ts";
+import type { Executor } from "../../store/database.ts";
+import { findRefusingVersions } from "../../store/rollout-preview.ts";
 import { countCandidates, countOverlaps, countTargets, insertTargets, noTargets } from "../../store/rollout-targets.ts";
 import {
   type DescribedRollout,
@@ -35,8 +37,8 @@ export const parseFilter = (query: string, now: number): FleetFilter => {
 
 /**
  * Creates a rollout and freezes its targets, in an order that depends on its id alone. The job assigns the first wave. Throws 404
- * `not_found` for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `rollout_without_targets` and
- * `rollout_waves_invalid`.
+ * `not_found` for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `rollout_without_targets`,
+ * `rollout_waves_invalid`, or `rollout_config_unparsable` if collectors of every version among the hosts reject the config now.
  */
 export const createRollout = async (
   core: RolloutCore,
@@ -54,6 +56,7 @@ export const createRollout = async (
     const versions = await countCandidates(tx, filter, rules);
     const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
     if (changeable === 0) throw new Problem("rollout_without_targets");
+    await refuseUnparsable(tx, config.configHash, versions);
     const reaches = wavesReach(body.waves, changeable);
     await refuseOverlap(await countOverlaps(tx, filter, rules, await findOpenRollouts(tx)));
 
@@ -95,6 +98,20 @@ export const createRollout = async (
       },
     });
     return { ...row, configName: config.name, configHash: config.configHash, waves };
+  });
+};
+
+const refuseUnparsable = async (
+  tx: Executor,
+  configHash: string,
+  versions: readonly { version: string }[],
+): Promise<void> => {
+  const refusing = await findRefusingVersions(tx, configHash, { past: false });
+  const errorsOf = new Map(refusing.map(({ version, errors }) => [version, errors]));
+  if (!versions.every(({ version }) => errorsOf.has(version))) return;
+  throw new Problem("rollout_config_unparsable", {
+    detail: "Collectors of every version among these hosts reject the config",
+    extensions: { versions: versions.map(({ version }) => ({ version, errors: errorsOf.get(version) })) },
   });
 };
 

@@ -27,7 +27,13 @@ export const createRolloutRoute = (core: RolloutCore) =>
       on_breach: "pause",
     },
     replies: { 201: { description: "The rollout", schema: Rollout } },
-    problems: ["not_found", "rollout_overlap", "rollout_waves_invalid", "rollout_without_targets"],
+    problems: [
+      "not_found",
+      "rollout_overlap",
+      "rollout_waves_invalid",
+      "rollout_without_targets",
+      "rollout_config_unparsable",
+    ],
     handle: async ({ body, caller, origin }) => {
       const row = await createRollout(core, caller, body, origin);
       return { status: 201, body: rolloutView(row) };

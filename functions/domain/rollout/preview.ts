@@ -1,0 +1,70 @@
+import { createTwoFilesPatch } from "diff";
+import { previewMax, type RolloutPreview } from "../../../proto/rollout/rollout.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { findConfig } from "../../store/configs.ts";
+import { findPresentConfigs, findRefusedHosts, findRefusingVersions } from "../../store/rollout-preview.ts";
+import { countCandidates, countOverlaps } from "../../store/rollout-targets.ts";
+import { findOpenRollouts } from "../../store/rollouts.ts";
+import { readFleetRules } from "../fleet/report.ts";
+import { parseFilter } from "./create.ts";
+
+/** Changed lines of a diff: beyond it the diff takes long, and nobody reads it. */
+const changedLinesMax = 2000;
+
+/**
+ * Returns what a rollout of a config to the hosts of a query would meet, and changes nothing. Throws 404 `not_found` for the config and
+ * 422 `validation_failed` for a faulty query.
+ */
+export const previewRollout = async (
+  core: Pick<Core, "config" | "db" | "clock">,
+  { configId, query }: { configId: string; query: string },
+): Promise<RolloutPreview> => {
+  const { db, clock } = core;
+  const filter = parseFilter(query, clock.now());
+  const config = await findConfig(db, configId);
+  if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
+  const rules = await readFleetRules(core);
+  const [present, refused, versions, refusing, overlaps] = [
+    await findPresentConfigs(db, filter, rules, previewMax),
+    await findRefusedHosts(db, filter, rules, previewMax),
+    await countCandidates(db, filter, rules),
+    await findRefusingVersions(db, config.configHash, { past: true }),
+    await countOverlaps(db, filter, rules, await findOpenRollouts(db)),
+  ];
+  const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
+  const hostsOf = new Map(versions.map(({ version, hosts }) => [version, hosts]));
+  const changing = present.filter((each) => each.config?.id !== config.id);
+  const unchanged = present.find((each) => each.config?.id === config.id)?.hosts ?? 0;
+  return {
+    config: { id: config.id, name: config.name, config_hash: config.configHash },
+    filter: query,
+    hosts: changeable + refused.hosts,
+    will_change: changeable - unchanged,
+    unchanged,
+    skipped: refused.hosts,
+    from: changing.map(({ config: before, hosts }) => ({
+      config: before && { id: before.id, name: before.name, config_hash: before.configHash },
+      hosts,
+      diff: before && diffOf(before, config),
+    })),
+    refused: refused.rows.map(({ identityId, identity, reason }) => ({ identity_id: identityId, identity, reason })),
+    unparsable: refusing.flatMap(({ version, errors }) => {
+      const hosts = hostsOf.get(version);
+      return hosts === undefined ? [] : [{ version, hosts, errors }];
+    }),
+    in_other_rollouts: overlaps.map(({ rolloutId, hosts }) => ({ rollout_id: rolloutId, hosts })),
+  };
+};
+
+const diffOf = (before: Text, after: Text): string | null =>
+  createTwoFilesPatch(nameOf(before), nameOf(after), before.yaml, after.yaml, undefined, undefined, {
+    maxEditLength: changedLinesMax,
+  }) ?? null;
+
+interface Text {
+  configHash: string;
+  yaml: string;
+}
+
+const nameOf = ({ configHash }: Text): string => configHash.slice(0, 12);

@@ -1,0 +1,93 @@
+import { sql } from "drizzle-orm";
+import { afterAll, expect, it } from "vitest";
+import type { Rollout, RolloutPreview } from "../../../../proto/rollout/rollout.ts";
+import { createTestCore } from "../../../../tests/core.ts";
+import { readCsv } from "../../../../tests/csv.ts";
+import { createDrivenFleet, publishTestConfig } from "../../../../tests/rollout.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api } = test;
+const fleet = await createDrivenFleet(test, { count: 6, name: "host" });
+const idOf = (place: number) => fleet.hosts[place]?.host.identityId ?? "";
+const [first, second] = [await publishTestConfig(test, 1), await publishTestConfig(test, 2)];
+const assign = (place: number, config_id: string) =>
+  api("PUT", `/v1/collector/identities/${idOf(place)}/desired-config`, { as: "admin", body: { config_id } });
+const preview = async (filter: string, id = second) =>
+  (
+    await api<RolloutPreview & { code?: string }>(
+      "GET",
+      `/v1/collector/configs/${id}/preview?filter=${encodeURIComponent(filter)}`,
+      { as: "auditor" },
+    )
+  ).body;
+const rollOut = (filter: string) =>
+  api<Rollout & { code?: string }>("POST", "/v1/collector/rollouts", {
+    as: "admin",
+    body: { config_id: second, filter, waves: [{ percent: 100, soak_seconds: 0 }] },
+  });
+
+it("says how many hosts change, from which configs and how, which refuse, and which other rollouts have them", async () => {
+  for (const place of [0, 1]) await assign(place, first);
+  await assign(2, second);
+  fleet.react("ignores");
+  await fleet.beat();
+  for (const host of fleet.hosts.slice(4)) host.isSilent = true;
+  await test.db.execute(
+    sql`update collector_health set apply_desired_config = false where identity_id = ${idOf(4)}::uuid`,
+  );
+  await api("POST", `/v1/collector/identities/${idOf(5)}/revoke`, { as: "admin" });
+  const body = await preview("host");
+  expect(body).toMatchObject({
+    config: { id: second },
+    hosts: 6,
+    will_change: 3,
+    unchanged: 1,
+    skipped: 2,
+    from: [
+      { config: { id: first }, hosts: 2 },
+      { config: null, hosts: 1, diff: null },
+    ],
+    unparsable: [],
+    in_other_rollouts: [],
+  });
+  expect(body.from[0]?.diff).toContain(
+    "-buffer: {dir: /var/lib/svc, max_disk_usage_mb: 1}\n+buffer: {dir: /var/lib/svc, max_disk_usage_mb: 2}",
+  );
+  expect(body.refused.map(({ identity_id, reason }) => [identity_id, reason])).toEqual([
+    [idOf(4), "apply_desired_config_off"],
+    [idOf(5), "revoked"],
+  ]);
+  expect(await preview("stat:x")).toMatchObject({ code: "validation_failed" });
+  expect(await preview("", "01920000-0000-7000-8000-000000000000")).toMatchObject({ code: "not_found" });
+});
+
+it("names the version whose collectors reject the config, and a rollout to them alone is refused", async () => {
+  fleet.react("rejects");
+  await assign(0, second);
+  await fleet.beat();
+  await fleet.beat();
+  const { unparsable } = await preview("host");
+  expect(unparsable).toEqual([{ version: "1.2.3", hosts: 4, errors: ["sources.0: is not allowed here"] }]);
+  expect(await rollOut("device:host-1")).toMatchObject({ status: 422, body: { code: "rollout_config_unparsable" } });
+  fleet.react("applies");
+  await fleet.beat();
+  await fleet.beat();
+  expect((await preview("host")).unparsable).toEqual([]);
+});
+
+it("a rollout's hosts are exported under the list's filter, and the export is audited", async () => {
+  const { body } = await rollOut("host");
+  expect((await preview("host")).in_other_rollouts).toEqual([{ rollout_id: body.id, hosts: 4 }]);
+  const csv = await api<string>("GET", `/v1/collector/rollouts/${body.id}/targets/export.csv?status=skipped`, {
+    as: "auditor",
+  });
+  expect(readCsv(csv.body).map(({ identity_id, status, reason }) => [identity_id, status, reason])).toEqual(
+    expect.arrayContaining([
+      [idOf(4), "skipped", "apply_desired_config_off"],
+      [idOf(5), "skipped", "revoked"],
+    ]),
+  );
+  const events = await api<{ items: object[] }>("GET", "/v1/audit-events?action=rollout.export", { as: "auditor" });
+  expect(events.body.items).toMatchObject([{ target: { id: body.id }, details: { rows: 2 } }]);
+});

@@ -1,0 +1,25 @@
+import * as v from "valibot";
+import { RolloutFilter, RolloutPreview } from "../../../../proto/rollout/rollout.ts";
+import type { Core } from "../../../core.ts";
+import { previewRollout } from "../../../domain/rollout/preview.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { IdParams } from "../../shapes.ts";
+
+/** `GET /v1/collector/configs/{id}/preview`: what a rollout of the config would meet. */
+export const previewRolloutRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+  route({
+    method: "GET",
+    path: "/v1/collector/configs/:id/preview",
+    operationId: "previewRollout",
+    summary: "What a rollout of the config to the hosts of a query would change, and which hosts it could not",
+    guard: scope(core, "audit"),
+    params: IdParams,
+    query: v.strictObject({ filter: v.optional(RolloutFilter, "") }),
+    replies: { 200: { description: "The preview", schema: RolloutPreview } },
+    problems: ["not_found"],
+    handle: async ({ params, query }) => ({
+      status: 200,
+      body: await previewRollout(core, { configId: params.id, query: query.filter }),
+    }),
+  });
