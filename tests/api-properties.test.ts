@@ -61,6 +61,8 @@ const [caller, prey] = [await create("caller"), await create("prey")];
 const yaml =
   "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
 const config = (await test.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } })).body;
+/** No other request assigns it a config. */
+const untouched = (await create("untouched")).host.identityId;
 const beginRollout = async (deviceId: string) => {
   const { token } = await createTestToken(test);
   await enrollTestCollector(test, { token, deviceId });
@@ -110,7 +112,7 @@ const known: KnownValues = {
   token_id: [prey.tokenId, caller.tokenId],
   identity_ids: [prey.host.identityId, caller.host.identityId],
   config_id: [config.id],
-  expected_current_config_id: [config.id],
+  expected_current_config_id: [config.id, null],
   current_config_id: [config.id],
   cursor: [firstPage.body.next_cursor],
   yaml: [yaml],
@@ -134,6 +136,7 @@ const known: KnownValues = {
 
 /** Returns the ids that a path may contain: those of resources of its kind. */
 const idsOf = ({ path, operationId }: Documented): string[] => {
+  if (operationId === "setDesiredConfig") return [untouched];
   const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
   if (path.includes("/devices/")) return [(operationId.startsWith("decide") ? decided : shown).userCode];
   if (path.includes("/sessions/") && path.includes("/operator/")) return [String(session.body.session_id)];

@@ -524,9 +524,7 @@ ALTER TABLE "authorization_code" ADD CONSTRAINT "authorization_code_user_id_pers
 ALTER TABLE "device_authorization" ADD CONSTRAINT "device_authorization_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "operator_session" ADD CONSTRAINT "operator_session_user_id_person_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."person"("user_id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "rollout" ADD CONSTRAINT "rollout_config_id_collector_config_id_fk" FOREIGN KEY ("config_id") REFERENCES "public"."collector_config"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
-ALTER TABLE "rollout_target" ADD CONSTRAINT "rollout_target_rollout_id_rollout_id_fk" FOREIGN KEY ("rollout_id") REFERENCES "public"."rollout"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
-ALTER TABLE "rollout_target" ADD CONSTRAINT "rollout_target_identity_id_collector_identity_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."collector_identity"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
-ALTER TABLE "rollout_wave" ADD CONSTRAINT "rollout_wave_rollout_id_rollout_id_fk" FOREIGN KEY ("rollout_id") REFERENCES "public"."rollout"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "rollout_wave" ADD CONSTRAINT "rollout_wave_rollout_id_rollout_id_fk" FOREIGN KEY ("rollout_id") REFERENCES "public"."rollout"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "scim_member" ADD CONSTRAINT "scim_member_group_id_scim_group_id_fk" FOREIGN KEY ("group_id") REFERENCES "public"."scim_group"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "scim_member" ADD CONSTRAINT "scim_member_user_id_scim_user_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."scim_user"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "audit_event_time" ON "audit_event" USING btree ("occurred_at","id");--> statement-breakpoint
@@ -568,6 +566,5 @@ CREATE INDEX "rollout_config" ON "rollout" USING btree ("config_id","id");--> st
 CREATE INDEX "rollout_state" ON "rollout" USING btree ("state","id");--> statement-breakpoint
 CREATE INDEX "rollout_open" ON "rollout" USING btree ("id") WHERE "rollout"."ended_at" is null;--> statement-breakpoint
 CREATE UNIQUE INDEX "rollout_target_identity" ON "rollout_target" USING btree ("identity_id","rollout_id");--> statement-breakpoint
-CREATE INDEX "rollout_target_status" ON "rollout_target" USING btree ("rollout_id","status","place");--> statement-breakpoint
-CREATE INDEX "rollout_target_wave" ON "rollout_target" USING btree ("rollout_id","wave","status","place");--> statement-breakpoint
+CREATE INDEX "rollout_target_status" ON "rollout_target" USING btree ("rollout_id","status","wave","place");--> statement-breakpoint
 CREATE INDEX "scim_member_user" ON "scim_member" USING btree ("user_id");

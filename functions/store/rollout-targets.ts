@@ -60,7 +60,7 @@ export const insertTargets = async (
     insert into rollout_target (rollout_id, place, identity_id, wave, status, reason)
     select ${rolloutId}::uuid, place, identity_id,
       case when skipped is not null then ${waves}::int else least(${waves}::int,
-        1 + (select count(*) from unnest(${arrayLiteral(reaches.map(String))}::int[]) reach where reach < place))::int end,
+        1 + width_bucket(place - 1, ${arrayLiteral(reaches.map(String))}::int[])) end,
       case when skipped is null then 'pending' else 'skipped' end, skipped
     from (
       select identity_id, skipped,
