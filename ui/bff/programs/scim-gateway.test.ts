@@ -1,4 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
+import { people } from "../../../scripts/lab/people.ts";
 import { scimEnvironment, scimToken } from "../../../tests/scim.ts";
 import { startTestWeb } from "../../../tests/web.ts";
 
@@ -29,6 +30,27 @@ describe("/scim/v2 at web", () => {
     const schema = "urn:ietf:params:scim:schemas:core:2.0:User";
     expect((await call(`/scim/v2/Schemas/${schema}`)).status).toBe(200);
     expect((await call(location, { method: "DELETE" })).status).toBe(204);
+  });
+
+  it("ends an open session with a deactivation, and signs the person in again afterwards", async () => {
+    const { subject, email } = people.auditor;
+    const { header } = await web.sessionOf("auditor");
+    const session = async () => (await fetch(`${web.origin}/api/session`, { headers: { Cookie: header } })).status;
+    expect(await session()).toBe(200);
+    const body = JSON.stringify({ userName: email, externalId: subject, active: false });
+    const created = await call("/scim/v2/Users", { method: "POST", body });
+    expect(await session()).toBe(401);
+    const active = {
+      schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+      Operations: [{ op: "replace", value: { active: true } }],
+    };
+    const location = created.headers.get("location") ?? "";
+    await call(location, { method: "PATCH", body: JSON.stringify(active) });
+    const agent = await web.signIn("auditor");
+    expect(await (await agent.fetch(`${web.origin}/api/session`)).json()).toMatchObject({
+      scopes: ["read"],
+      user: { email },
+    });
   });
 
   it("is refused without a token, with a session's cookie, with another token and for a large body", async () => {
