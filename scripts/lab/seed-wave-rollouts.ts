@@ -58,6 +58,9 @@ const waves = [
 
 const beganAfter = 4 * minute;
 
+/** When core found the breach, after the start of the rollout. */
+const breachAfter = ({ wave }: SeededRollout): number => (5 + 30 * (wave - 1)) * minute;
+
 /**
  * Writes one rollout in each state into a database with hosts and configs, with the events that core would have audited. No host is in
  * two of them. The same arguments give the same rows.
@@ -104,16 +107,16 @@ const seedOne = async (tx: Executor, { each, index, config, now, entropy }: Seed
   await tx.execute(sql`insert into rollout_target (rollout_id, place, identity_id, wave, status, reason, assigned_at, applied_at,
       failed_at, condition, condition_began_at, condition_detail, reverted_at)
     select ${id}::uuid, place, id, wave, status, reason,
-      case when status not in ('pending', 'skipped') then ${at(minute)} end,
-      case when status in ('applied', 'reverted') and not failed then ${at(3 * minute)} end,
-      case when failed and status in ('failed', 'reverted') then ${at(beganAfter + minute)} end,
+      case when status not in ('pending', 'skipped') then ${at(minute)} + later end,
+      case when status in ('applied', 'reverted') and not failed then ${at(3 * minute)} + later end,
+      case when failed and status in ('failed', 'reverted') then ${at(beganAfter + minute)} + later end,
       case when failed and status in ('failed', 'reverted') then (array['config_invalid', 'rolled_back', 'stale'])[1 + place % 3] end,
-      case when failed and status in ('failed', 'reverted') then ${at(beganAfter)} + make_interval(secs => place % 60) end,
+      case when failed and status in ('failed', 'reverted') then ${at(beganAfter)} + later + make_interval(secs => place % 60) end,
       case when failed and status in ('failed', 'reverted') then (array['sources[1].include: must be an array',
         'back on its last known good config', 'last heartbeat 240 s ago, threshold 180 s'])[1 + place % 3] end,
-      case when status = 'reverted' then ${at(12 * minute)} end
+      case when status = 'reverted' then ${at(12 * minute)} + later end
     from (
-      select *, case
+      select *, make_interval(mins => 30 * (wave - 1)) as later, case
         when refuses then 'skipped'
         when wave > ${each.wave} then 'pending'
         when ${isReverted} then 'reverted'
@@ -150,7 +153,7 @@ const seedOne = async (tx: Executor, { each, index, config, now, entropy }: Seed
     )}) w (number, percent, soak)
     left join rollout_target t on t.rollout_id = ${id}::uuid and t.wave = w.number group by 1, 2, 3, 4`);
   if (each.reason?.code === "gate_breached") {
-    const breach = await breachOf(tx, { id, wave: each.wave, at: new Date(start.getTime() + 5 * minute) });
+    const breach = await breachOf(tx, { id, wave: each.wave, at: new Date(start.getTime() + breachAfter(each)) });
     await tx.update(rollout).set({ breach }).where(sql`id = ${id}::uuid`);
   }
   const eventsAt = (time: number, entries: readonly AuditEntry[]) =>
@@ -168,10 +171,10 @@ const seedOne = async (tx: Executor, { each, index, config, now, entropy }: Seed
       entry("rollout.wave_start", { wave, hosts: started }),
     ]);
   if (each.reason?.code === "gate_breached")
-    await eventsAt(start.getTime() + 40 * minute, [entry("rollout.breach", { wave: each.wave })]);
+    await eventsAt(start.getTime() + breachAfter(each), [entry("rollout.breach", { wave: each.wave })]);
   const last = lastActions[each.state];
   if (last !== undefined)
-    await eventsAt((endedAt ?? new Date(start.getTime() + 41 * minute)).getTime(), [
+    await eventsAt((endedAt ?? new Date(start.getTime() + breachAfter(each) + 1000)).getTime(), [
       { ...entry(last, { hosts }), reason: each.reason?.detail ?? null },
     ]);
 };

@@ -1,6 +1,6 @@
 /**
- * `bun run screenshots`: writes the pictures in `docs/images/`, of the built user interface with a fleet and a time that are the same in
- * each run. Pictures differ between machines in their fonts.
+ * `bun run screenshots [-- NAME…]`: writes the pictures in `docs/images/`, or those whose names begin so, of the built user interface
+ * with a fleet and a time that are the same in each run. Pictures differ between machines in their fonts.
  */
 import { generateKeyPairSync } from "node:crypto";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -20,6 +20,7 @@ import { createInProcessCore } from "../lab/in-process-core.ts";
 import { openWeb } from "../lab/in-process-web.ts";
 import { seedPeople } from "../lab/people.ts";
 import { seedEnrollment } from "../lab/seed-enrollment.ts";
+import { seededRolloutId, seedWaveRollouts } from "../lab/seed-wave-rollouts.ts";
 import { type VisitOptions, visitPage } from "../lab/visit-page.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type PicturedFleet, pictureFleet } from "./fleet.ts";
@@ -118,6 +119,19 @@ const picturesOf = ({ identityId }: PicturedFleet): Picture[] => [
     path: "/audit?within_seconds=3600",
     viewport: { ...light, width: 390, height: 1400 },
     ready: "verified up to",
+  },
+  ...inBoth({ name: "rollouts", path: "/rollouts", viewport: { ...light, height: 640 }, ready: "Rolled back" }),
+  ...inBoth({
+    name: "rollout",
+    path: `/rollouts/${seededRolloutId("paused")}?wave=2`,
+    viewport: { ...light, height: 1300 },
+    ready: "started wave 2",
+  }),
+  {
+    name: "rollout-320-dark",
+    path: `/rollouts/${seededRolloutId("paused")}?wave=2`,
+    viewport: { ...dark, width: 320, height: 1800 },
+    ready: "started wave 2",
   },
   ...inBoth({
     name: "host",
@@ -232,14 +246,17 @@ try {
     await writeFile(join(folder, `${name}.png`), picture);
     process.stdout.write(`docs/images/${name}.png: ${Math.round(picture.length / 1024)} KiB\n`);
   };
-  for (const picture of emptyPictures) await take(picture);
+  const wanted = process.argv.slice(2);
+  const isWanted = ({ name }: Picture) => wanted.length === 0 || wanted.some((start) => name.startsWith(start));
+  for (const picture of emptyPictures.filter(isWanted)) await take(picture);
   const fleet = await pictureFleet(database, 312);
   if (fleet.now !== now) throw new Error("the fleet has another timestamp");
   await seedEnrollment(database.db, new Date(now));
+  await seedWaveRollouts(database.db, { now: new Date(now), entropy: core.entropy });
   await chainAuditEvents(database.db);
   // Returns undefined once all events are verified.
   while (await verifyChain(core));
-  for (const picture of [...picturesOf(fleet), ...recordPictures(fleet)]) await take(picture);
+  for (const picture of [...picturesOf(fleet), ...recordPictures(fleet)].filter(isWanted)) await take(picture);
   await web.close();
   await sql?.close();
 } finally {
