@@ -1,4 +1,3 @@
-import { execFileSync } from "node:child_process";
 import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { eq } from "drizzle-orm";
@@ -152,27 +151,6 @@ describe("svc-admin", () => {
       exitCode: 4,
       err: "svc-admin: the fleet cannot be reached\n",
     });
-    user.close();
-  });
-
-  it("completes commands and options in bash", async () => {
-    const user = createAdminUser();
-    const { out } = await user.run("completion", "bash");
-    const complete = (...words: string[]) =>
-      execFileSync("bash", [
-        "-c",
-        `${out}\nCOMP_WORDS=(svc-admin "$@"); COMP_CWORD=$#; _svc_admin; echo "\${COMPREPLY[*]}"`,
-        "bash",
-        ...words,
-      ])
-        .toString()
-        .trim();
-    expect(complete("po")).toBe("policies");
-    expect(complete("policies", "")).toBe("list show create freeze");
-    expect(complete("tokens", "create", "--po")).toBe("--policy");
-    expect(complete("whoami", "-o", "")).toBe("table json csv yaml");
-    expect((await user.run("completion", "fish")).out).toContain("-n '__fish_seen_subcommand_from policies' -a freeze");
-    expect((await user.run("completion", "zsh")).out).toContain("bashcompinit");
     user.close();
   });
 });
