@@ -58,7 +58,7 @@ const understood = new Set<string>(Object.values(extensionOid));
 /**
  * Creates a reader for one bundle; a changed bundle needs a new reader. Every certificate of the bundle is an anchor: one of them
  * must have signed the client certificate directly. Caches the `entriesMax` certificates used last, by fingerprint; only accepted
- * ones, so that junk cannot displace them.
+ * ones, so that junk cannot displace them. The bytes of a certificate must not change.
  */
 export const createClientCertificateReader = (options: {
   authorities: readonly Authority[];
@@ -67,13 +67,23 @@ export const createClientCertificateReader = (options: {
 }): ClientCertificateReader => {
   const { authorities, cryptography, entriesMax = 20_000 } = options;
   const known = new LRUCache<string, ClientCertificateResult>({ max: entriesMax });
+  // A connection passes the same bytes with each of its requests: they are not hashed again.
+  const byBytes = new WeakMap<Uint8Array, ClientCertificateResult>();
   return {
     async read(der) {
+      const read = byBytes.get(der);
+      if (read !== undefined) return read;
       const fingerprintSha256 = await cryptography.sha256Hex(der);
       const seen = known.get(fingerprintSha256);
-      if (seen !== undefined) return seen;
+      if (seen !== undefined) {
+        byBytes.set(der, seen);
+        return seen;
+      }
       const result = await verifyClientCertificate(der, fingerprintSha256, authorities, cryptography);
-      if (result.ok) known.set(fingerprintSha256, result);
+      if (result.ok) {
+        known.set(fingerprintSha256, result);
+        byBytes.set(der, result);
+      }
       return result;
     },
   };
