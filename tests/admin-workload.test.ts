@@ -1,8 +1,10 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
+import { advanceRollouts } from "../functions/jobs/run-rollouts.ts";
+import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
 import { createAdminUser } from "./admin.ts";
-import { createTestToken, enrollTestCollector } from "./collector.ts";
+import { createTestToken, enrollTestCollector, manage } from "./collector.ts";
 import { startTestWeb } from "./web.ts";
 import { publishWorkloadKeys } from "./workload-issuer.ts";
 
@@ -27,7 +29,7 @@ afterAll(async () => {
 
 const platformToken = (sub: string) => platform.sign({ iss: issuer, aud: "fleet", sub }, web.core.clock.now());
 
-it("a job of a repository publishes a config and assigns it, without a stored secret", async () => {
+it("a job of a repository publishes a config and rolls it out, without a stored secret", async () => {
   const { token } = await createTestToken(web.core, { labels: { env: "prod" } });
   const host = await enrollTestCollector(web.core, { token, deviceId: "web-1" });
   const oidc = join(job.home, "oidc");
@@ -42,9 +44,19 @@ it("a job of a repository publishes a config and assigns it, without a stored se
     "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n",
   );
   const published = await job.run("configs", "publish", yaml, "--name", "a-commit", "-o", "json");
-  const { id } = JSON.parse(published.out);
-  const assigned = await job.run("configs", "assign", id, "label.env:prod", "--yes", "-o", "json");
-  expect(JSON.parse(assigned.out)).toEqual([{ identity: host.identity, outcome: "assigned" }]);
+  const { id, config_hash } = JSON.parse(published.out);
+  const waves = ["--wave", "5%:10m", "--wave", "25%:10m", "--wave", "100%:10m", "--on-breach", "roll-back"];
+  const rollOut = () => job.run("rollouts", "create", id, "label.env:prod", ...waves, "--yes", "-o", "json");
+  expect(await rollOut()).toMatchObject({ exitCode: 0 });
+  expect(await rollOut()).toMatchObject({ exitCode: 1, err: expect.stringContaining("rollout_overlap") });
+  await advanceRollouts(web.core.core);
+  await web.core.clock.advance(60_000);
+  const config = { valid: true, errors: [], running_config_hash: config_hash, apply_desired_config: true };
+  const beat = await manage(web.core, host, "heartbeat", heartbeatBody(web.core.clock.now(), { config }));
+  expect(beat.body).toMatchObject({ desired_config: { config_id: id } });
+  await advanceRollouts(web.core.core);
+  const [rollout] = JSON.parse((await job.run("rollouts", "list", "-o", "json")).out);
+  expect(rollout).toMatchObject({ state: "soaking", applied: 1, on_breach: "roll_back", created_by_name: subject });
   const events = await job.run("audit", "list", "--action", "config.publish", "-o", "json");
   expect(JSON.parse(events.out)[0]).toMatchObject({ actor: { type: "workload", display: subject } });
   expect((await job.run("logout")).err).toContain("the token expires by itself");
