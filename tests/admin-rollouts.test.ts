@@ -65,7 +65,7 @@ describe("svc-admin rollouts create", () => {
     const config = await publish();
     const asked = await doubtful.run("rollouts", "create", config, "wave");
     expect(asked).toMatchObject({ exitCode: 1, out: "" });
-    expect(asked.err).toMatch(/^Config [0-9a-f]{12} for 4 hosts: .* and 1 more\.\n/);
+    expect(asked.err).toMatch(/^Config [0-9a-f]{12} for 4 hosts: 4 change\n {2}4 from [0-9a-f]{12}\n/);
     expect(asked.err).toContain("  waves: 5 % then 10m, 25 % then 10m, 100 % then 10m\n");
     expect(asked.err).toContain("  pauses when more than 5 % of a wave are config_invalid, stale,");
     expect(await run("create", config, "wave")).toMatchObject({ exitCode: 2, out: "" });
@@ -95,6 +95,24 @@ describe("svc-admin rollouts create", () => {
     ])
       expect(await run("create", await publish(), "wave", ...wrong, "--yes")).toMatchObject({ exitCode: 2 });
     expect(await run("create", await publish(), "device:nobody", "--yes")).toMatchObject({ exitCode: 1 });
+  });
+});
+
+describe("svc-admin configs preview", () => {
+  it("prints what changes and the diff, and ends with 1 where a rollout could not start", async () => {
+    const config = await publish();
+    const shown = await script.run("configs", "preview", config, "wave");
+    expect(shown).toMatchObject({ exitCode: 0, err: "" });
+    expect(shown.out).toMatch(/^Config [0-9a-f]{12} for 4 hosts: 4 change\n {2}4 from [0-9a-f]{12}\n\n---/);
+    expect(shown.out).toMatch(/\n-buffer: .*\n\+buffer: /);
+    const preview = JSON.parse((await script.run("configs", "preview", config, "wave", "-o", "json")).out);
+    expect(preview).toMatchObject({ config: { id: config }, hosts: 4, will_change: 4, skipped: 0 });
+    const { id } = await create();
+    const taken = await script.run("configs", "preview", config, "wave");
+    expect(taken).toMatchObject({ exitCode: 1, out: expect.stringContaining(`  4 are in the rollout ${id}\n`) });
+    expect(await script.run("configs", "preview", config, "device:nobody")).toMatchObject({ exitCode: 1 });
+    const fault = await script.run("configs", "preview", config, "stat:stale");
+    expect(fault).toMatchObject({ exitCode: 2, err: expect.stringContaining("^^^^") });
   });
 });
 

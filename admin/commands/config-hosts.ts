@@ -17,7 +17,7 @@ import type { Terminal } from "../terminal/terminal.ts";
 import { fleetQueryOf } from "./fleet.ts";
 
 /** A host that a query found. */
-export interface Host {
+interface Host {
   id: string;
   identity: string;
 }
@@ -100,7 +100,7 @@ const describePlan = (planned: readonly { outcome: string; config: string | null
 const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** Returns the hosts of a query, or the host of an id. Throws when there are none, so that a mistyped query changes nothing. */
-export const findHosts = async (terminal: Terminal, client: FleetClient, words: readonly string[]): Promise<Host[]> => {
+const findHosts = async (terminal: Terminal, client: FleetClient, words: readonly string[]): Promise<Host[]> => {
   const [only = ""] = words;
   const isId = words.length === 1 && idPattern.test(only);
   if (isId) return [{ id: only, identity: only }];
@@ -110,8 +110,7 @@ export const findHosts = async (terminal: Terminal, client: FleetClient, words: 
   return rows.map(({ identity_id: id, identity }) => ({ id, identity }));
 };
 
-/** Returns the number of hosts, and the first of them by name. */
-export const namedHosts = (hosts: readonly Host[]): string => {
+const namedHosts = (hosts: readonly Host[]): string => {
   const first = hosts.slice(0, 3).map(({ identity }) => identity);
   const others = hosts.length > first.length ? ` and ${hosts.length - first.length} more` : "";
   return `${hosts.length} ${hosts.length === 1 ? "host" : "hosts"}: ${first.join(", ")}${others}`;

@@ -11,7 +11,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   fleet: "The health of hosts: list, show",
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",
-  configs: "Collector configs: list, show, diff, publish, assign, roll back",
+  configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
   rollouts: "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
   audit: "The audit log: list, follow, verify",
   directory: "The directory: the last sync",
@@ -181,6 +181,10 @@ const declareConfigs = (add: Add): void => {
   add("configs diff <id> <other-id>", {
     summary: "Print what differs between two configs",
     load: async () => (await load()).diffConfigs,
+  });
+  add("configs preview <id> [query...]", {
+    summary: "Show what a rollout of a config to every host that the query finds would change",
+    load: async () => (await import("./preview.ts")).previewConfig,
   });
   add("configs publish <file>", {
     summary: "Check and publish a config; - reads stdin",

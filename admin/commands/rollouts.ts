@@ -3,7 +3,6 @@ import {
   type CreateRolloutData,
   createRollout,
   type GetRolloutResponse,
-  getCollectorConfig,
   getRollout,
   type ListRolloutsData,
   type ListRolloutTargetsData,
@@ -24,8 +23,8 @@ import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { type Column, createRowPrinter, printRecord, printRows, withoutControls } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { findHosts, namedHosts } from "./config-hosts.ts";
 import type { Wave } from "./declare-rollouts.ts";
+import { describePreview, previewOf } from "./preview.ts";
 
 type Rollout = GetRolloutResponse;
 type Target = ListRolloutTargetsResponse["items"][number];
@@ -54,15 +53,14 @@ const allConditions: NonNullable<CreateOptions["condition"]> = [
   "not_applied",
 ];
 
-/** `svc-admin rollouts create`: names the config, the hosts and the waves, asks, and starts. */
+/** `svc-admin rollouts create`: shows the preview and the waves, asks, and starts. */
 export const createOneRollout: Action<CreateOptions> = async (terminal, options, configId = "", ...words) => {
   const client = connect(terminal, options);
-  const { data: config } = await getCollectorConfig({ client, path: { id: configId } });
-  const hosts = await findHosts(terminal, client, words);
+  const preview = await previewOf(terminal, client, { configId, words });
   const { wave: waves = wavesByDefault, maxFailed, condition = allConditions, onBreach } = options;
   const reaction = onBreach === "pause" ? "pauses" : "rolls back";
   const plan = [
-    `Config ${config?.config_hash.slice(0, 12)}${config?.name ? ` (${config.name})` : ""} for ${namedHosts(hosts)}.`,
+    describePreview(preview),
     `  waves: ${waves.map(describeWave).join(", ")}`,
     `  ${reaction} when more than ${maxFailed} % of a wave are ${condition.join(", ")}`,
   ];

@@ -1,0 +1,72 @@
+import type { FleetClient } from "../../client/connect.ts";
+import { type PreviewRolloutResponse, previewRollout } from "../../client/index.ts";
+import type { Action } from "../terminal/command.ts";
+import { connect } from "../terminal/connect.ts";
+import { type ExitCode, exitCodes } from "../terminal/exit-codes.ts";
+import { printRecord, withoutControls } from "../terminal/output.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { fleetQueryOf } from "./fleet.ts";
+
+/** What a rollout would meet. */
+type Preview = PreviewRolloutResponse;
+
+/** Asks core what a rollout of a config to the hosts of a query would meet. Throws for a fault in the query, with its place. */
+export const previewOf = async (
+  terminal: Pick<Terminal, "clock">,
+  client: FleetClient,
+  { configId, words }: { configId: string; words: readonly string[] },
+): Promise<Preview> => {
+  fleetQueryOf(words, new Date(terminal.clock.now()));
+  const query = { filter: words.join(" ") };
+  const { data } = await previewRollout<true>({ client, path: { id: configId }, query, throwOnError: true });
+  return data;
+};
+
+/** `svc-admin configs preview`: the hosts, the configs that they have, what changes, and what is in the way; 1 if nothing can change. */
+export const previewConfig: Action<object> = async (terminal, options, configId = "", ...words) => {
+  const preview = await previewOf(terminal, connect(terminal, options), { configId, words });
+  if (options.output === "table") {
+    terminal.out.write(`${describePreview(preview)}\n`);
+    for (const { config, diff } of preview.from)
+      if (config !== null && diff !== null) terminal.out.write(`\n${shownDiff(diff)}\n`);
+  } else await printRecord(terminal, { format: options.output, record: preview });
+  return exitCodeOf(preview);
+};
+
+const exitCodeOf = ({ will_change, in_other_rollouts }: Preview): ExitCode =>
+  will_change === 0 || in_other_rollouts.length > 0 ? exitCodes.refused : exitCodes.ok;
+
+/** Returns a diff without the line above its header and without control characters. */
+const shownDiff = (diff: string): string =>
+  diff.replace(/^=+\n/, "").split("\n").map(withoutControls).join("\n").trimEnd();
+
+const shownMax = 3;
+
+/** Returns the preview in words, a line for each fact. */
+export const describePreview = (preview: Preview): string => {
+  const { config, hosts, will_change: changing, unchanged, skipped } = preview;
+  const first = <Item>(items: readonly Item[], total: number, write: (item: Item) => string): string =>
+    `${items.slice(0, shownMax).map(write).join(", ")}${total > shownMax ? ` and ${total - shownMax} more` : ""}`;
+  return [
+    `Config ${shownConfig(config)} for ${hosts} ${hosts === 1 ? "host" : "hosts"}: ${changing} change`,
+    ...preview.from.map(
+      ({ config: from, hosts: count }) => `  ${count} from ${from ? shownConfig(from) : "no config"}`,
+    ),
+    ...(unchanged === 0 ? [] : [`  ${unchanged} have it already`]),
+    ...(skipped === 0
+      ? []
+      : [
+          `  ${skipped} are skipped: ${first(preview.refused, skipped, ({ identity, reason }) => `${identity} (${reason})`)}`,
+        ]),
+    ...preview.unparsable.map(
+      ({ version, hosts: count, errors }) =>
+        `  ${count} run version ${version}, whose collectors have rejected it: ${errors.join("; ")}`,
+    ),
+    ...preview.in_other_rollouts.map(({ rollout_id, hosts: count }) => `  ${count} are in the rollout ${rollout_id}`),
+  ]
+    .map(withoutControls)
+    .join("\n");
+};
+
+const shownConfig = ({ name, config_hash: hash }: Preview["config"]): string =>
+  `${hash.slice(0, 12)}${name === null ? "" : ` (${name})`}`;
