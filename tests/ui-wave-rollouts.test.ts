@@ -1,10 +1,11 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { Rollout, RolloutTargetPage } from "../proto/rollout/rollout.ts";
+import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
+import type { Rollout, RolloutPreview, RolloutTargetPage } from "../proto/rollout/rollout.ts";
 import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
 import { seedFleet } from "../scripts/lab/seed-fleet.ts";
-import { seedRollouts } from "../scripts/lab/seed-rollouts.ts";
+import { seededConfigId, seedRollouts } from "../scripts/lab/seed-rollouts.ts";
 import { seededRolloutId, seededRollouts, seedWaveRollouts } from "../scripts/lab/seed-wave-rollouts.ts";
 import { violationsOf } from "../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../scripts/lab/visit-page.ts";
@@ -196,11 +197,47 @@ describe("the page of a rollout", () => {
   });
 });
 
+describe("the preview on the page of a config", () => {
+  it("shows what a rollout would change, from what, with each figure as core counts it", async () => {
+    const id = seededConfigId(11);
+    const filter = "platform:linux";
+    const { page, messages } = await visit(`/configs/${id}`);
+    await page.getByRole("searchbox", { name: /^Hosts, as a query/ }).fill(filter);
+    await page.getByRole("button", { name: "Preview" }).click();
+    const preview = await get<RolloutPreview>(`/v1/collector/configs/${id}/preview?${new URLSearchParams({ filter })}`);
+    expect(preview.from.length).toBeGreaterThan(1);
+    const panel = page.locator(".preview");
+    await panel.getByText(`${preview.will_change} would change`).waitFor();
+    const hosts = panel.getByRole("link", { name: `${preview.hosts} hosts`, exact: true });
+    const { search } = new URL((await hosts.getAttribute("href")) ?? "", web.origin);
+    const fleet = await get<FleetHealthReport>(`/v1/collector/health${search}&limit=1000`);
+    expect(fleet.items.length).toBe(preview.hosts);
+    for (const { config } of preview.from.filter((each) => each.config !== null))
+      expect(await panel.locator(`a[href="/configs/${config?.id}"]`).count()).toBe(1);
+    await panel.getByText("Changes from").first().click();
+    await panel.locator("[data-kind=added]").first().waitFor();
+    await panel.getByText("A rollout to these hosts would be refused").waitFor();
+    await panel.getByText(`svc-admin rollouts create ${id} '${filter}'`).waitFor();
+    expect(await panel.locator("a[href^='/rollouts/']").count()).toBe(preview.in_other_rollouts.length);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("says what is wrong with a query, and keeps the assigned hosts", async () => {
+    const { page, messages } = await visit(`/configs/${seededConfigId(11)}?preview=stat:stale`);
+    await page.locator(".preview [role=alert]").waitFor();
+    await page.getByRole("table", { name: "Assigned hosts, newest first" }).waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});
+
 it.each([320, 390, 1440, 2560].flatMap((width) => (["light", "dark"] as const).map((scheme) => ({ width, scheme }))))(
   "the pages of rollouts have no axe violation and no sideways scroll, $width px, $scheme",
   async (viewport) => {
     for (const [path, ready] of [
       ["/rollouts", "Rolled back"],
+      [`/configs/${seededConfigId(11)}?preview=platform:linux`, "would change"],
       // Few rows: axe looks at each of them.
       [`/rollouts/${seededRolloutId("running")}?wave=2`, "started wave"],
       [`/rollouts/${seededRolloutId("paused")}?status=failed`, "started wave"],

@@ -13,6 +13,7 @@ import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { Assignments } from "./assignments.tsx";
 import { ConfigText } from "./config-text.tsx";
+import { Preview } from "./preview.tsx";
 import { HostFigure, RolloutBar, RolloutSentence } from "./rollout-parts.tsx";
 import { barParts, configName, figureMeanings } from "./rollout-view.ts";
 import "../design/page.css";
@@ -99,6 +100,7 @@ export const ConfigPage = () => {
                   none="This config has not been rolled out in waves."
                 />
               </section>
+              <Preview configId={known().id} />
               <Batches config={known()} asOf={asOf()} />
               <Show when={compared()} fallback={<ConfigText yaml={known().yaml} configId={known().id} />}>
                 {(other) => (
