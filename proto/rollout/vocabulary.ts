@@ -41,6 +41,3 @@ export type RolloutCondition = (typeof rolloutConditions)[number];
 
 /** The codes of a rollout's `reason`: the gate, or an operator. */
 export const rolloutReasons = ["gate_breached", "operator"] as const;
-
-/** One of `rolloutReasons`. */
-export type RolloutReason = (typeof rolloutReasons)[number];
