@@ -19,8 +19,9 @@ describe("a rollout over 300 hosts", async () => {
     before = await lab.settle();
   });
   afterEach(() => lab.abortAll());
+  const soakMs = 150_000;
   const waves = [
-    { percent: 5, soak_seconds },
+    { percent: 5, soak_seconds: soakMs / 1000 },
     { count: 100, soak_seconds },
     { percent: 100, soak_seconds },
   ];
@@ -33,7 +34,7 @@ describe("a rollout over 300 hosts", async () => {
     done.waves.forEach((wave, index) => {
       const next = done.waves[index + 1];
       const [startedAt, soakUntil] = [Date.parse(wave.started_at ?? ""), Date.parse(wave.soak_until ?? "")];
-      expect(soakUntil).toBeGreaterThanOrEqual(startedAt + soak_seconds * 1000);
+      expect(soakUntil).toBeGreaterThanOrEqual(startedAt + (index === 0 ? soakMs : soak_seconds * 1000));
       expect(Date.parse(wave.completed_at ?? "")).toBeGreaterThanOrEqual(soakUntil);
       if (next) expect(Date.parse(next.started_at ?? "")).toBeGreaterThanOrEqual(soakUntil);
     });
