@@ -135,6 +135,7 @@ describe("the first day", () => {
     await serve("svc-collector/main.mjs run", "collector runs");
     const published = await type("configs publish");
     expect(published).toContain("+log: { level: debug }");
+    expect(published).toMatch(/^Config [0-9a-f]{12} \(debugging\) for 1 host: 1 change$/m);
     expect(await type("until svc-admin rollouts list")).toContain(`spiffe://example.com/host/${hostname()}`);
     const simulated = await type("simulate enroll");
     expect(simulated).toContain("would be refused with identity_exists by the rule reenrollment");
