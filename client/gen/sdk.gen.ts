@@ -599,7 +599,7 @@ export const rollBackCollectorConfigs = <ThrowOnError extends boolean = false>(o
             scheme: 'bearer',
             type: 'http'
         }],
-    url: '/v1/collector/configs/rollbacks',
+    url: '/v1/collector/config-rollbacks',
     ...options,
     headers: {
         'Content-Type': 'application/json',

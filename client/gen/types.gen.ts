@@ -3377,7 +3377,7 @@ export type RollBackCollectorConfigsData = {
     query?: {
         dry_run?: 'true' | 'false';
     };
-    url: '/v1/collector/configs/rollbacks';
+    url: '/v1/collector/config-rollbacks';
 };
 
 export type RollBackCollectorConfigsErrors = {

@@ -24,7 +24,7 @@ const assign = async (configId: string, ...hosts: TestCollector[]) => {
 };
 const rollBack = async (hosts: readonly { identityId: string }[], body: object = {}, query = "") => {
   await test.clock.advance(1000);
-  const answer = await test.api<{ results: Result[] }>("POST", `/v1/collector/configs/rollbacks${query}`, {
+  const answer = await test.api<{ results: Result[] }>("POST", `/v1/collector/config-rollbacks${query}`, {
     as: "admin",
     body: { identity_ids: hosts.map(({ identityId }) => identityId), ...body },
   });
@@ -40,7 +40,7 @@ const rollbacksOf = async ({ identityId }: TestCollector) =>
     )
   ).body.items;
 
-describe("POST /v1/collector/configs/rollbacks", () => {
+describe("POST /v1/collector/config-rollbacks", () => {
   it("gives each host the config that was desired before, and says the same in a dry run that changes nothing", async () => {
     const [first, second, never, revoked] = [
       await enroll("p-1"),
@@ -94,7 +94,7 @@ describe("POST /v1/collector/configs/rollbacks", () => {
   });
 
   it("is for admins, and takes at most 1,000 hosts", async () => {
-    const path = "/v1/collector/configs/rollbacks";
+    const path = "/v1/collector/config-rollbacks";
     const body = { identity_ids: Array(1001).fill(good) };
     expect((await test.api("POST", path, { as: "auditor", body: { identity_ids: [good] } })).status).toBe(403);
     expect((await test.api("POST", path, { as: "admin", body })).status).toBe(422);

@@ -26,11 +26,11 @@ const ResultsView = v.strictObject({
   ),
 });
 
-/** `POST /v1/collector/configs/rollbacks`: gives up to 1,000 hosts their last known good or their previous config. */
+/** `POST /v1/collector/config-rollbacks`: gives up to 1,000 hosts their last known good or their previous config. */
 export const rollBackConfigsRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
   route({
     method: "POST",
-    path: "/v1/collector/configs/rollbacks",
+    path: "/v1/collector/config-rollbacks",
     operationId: "rollBackCollectorConfigs",
     summary:
       "Give many identities their last known good or previous config; a result for each. dry_run=true changes nothing",
