@@ -220,7 +220,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     hostIdBytesMax: values.SVC_INGEST_MAX_HOST_ID_BYTES,
     clientCertificateHeader: values.SVC_ENROLLMENT_CLIENT_CERT_HEADER ?? null,
     advertised: {
-      coreUrl: values.SVC_ADVERTISED_CORE_URL?.replace(/\/+$/, "") ?? null,
+      coreUrl: values.SVC_ADVERTISED_CORE_URL?.replace(/\/$/, "") ?? null,
       ingestAddress: resolved.SVC_ADVERTISED_INGEST_ADDR ?? null,
     },
     heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,

@@ -116,7 +116,7 @@ export const webFileForms = [
 
 /** Variables of core, which may be in the same env file. */
 const coreVariables =
-  /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|WORKLOAD)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|ON_CLOUDFLARE)$/;
+  /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|WORKLOAD|ADVERTISED)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|ON_CLOUDFLARE)$/;
 
 /** A parsed configuration and its warnings. */
 export interface ParsedWebConfig {
