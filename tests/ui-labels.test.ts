@@ -63,11 +63,11 @@ describe("labels on the fleet page", () => {
     await expect.poll(() => new URL(page.url()).searchParams.getAll("label")).toEqual(["team:web"]);
     const hosts = await rowsIn("reported_labels ->> 'team' = 'web'");
     expect(hosts).toBeGreaterThan(5);
-    await page.getByText(`1 to ${hosts} of ${hosts} collectors`).first().waitFor();
+    await page.getByText(`1 to ${hosts} of ${hosts} hosts`).first().waitFor();
     await bar.fill("label.team:web -label.env:prod");
     await bar.press("Enter");
     const rest = await rowsIn("reported_labels ->> 'team' = 'web' and reported_labels ->> 'env' <> 'prod'");
-    await page.getByText(`1 to ${rest} of ${rest} collectors`).first().waitFor();
+    await page.getByText(`1 to ${rest} of ${rest} hosts`).first().waitFor();
     await page.context().close();
   });
 
@@ -77,7 +77,7 @@ describe("labels on the fleet page", () => {
     await page.getByRole("dialog").getByRole("link", { name: "env: prod" }).click();
     await expect.poll(() => new URL(page.url()).search).toBe("?label=env%3Aprod");
     const hosts = await rowsIn("reported_labels ->> 'env' = 'prod'");
-    await page.getByText(`1 to ${hosts} of ${hosts} collectors`).first().waitFor();
+    await page.getByText(`1 to ${hosts} of ${hosts} hosts`).first().waitFor();
     await page.context().close();
   });
 });
