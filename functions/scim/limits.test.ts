@@ -71,6 +71,15 @@ describe("the token of the identity provider", () => {
     expect((await scim("GET", "/Users", undefined, wrong)).status).toBe(401);
   });
 
+  it("is audited for an IPv6 /64 as for one address, which has more addresses than an audit log has room", async () => {
+    const statuses: number[] = [];
+    for (let call = 0; call < 31; call++) {
+      const wrong = { token: "wrong-wrong-wrong-wrong-wrong-wrong-", from: `2001:db8:0:1::${call.toString(16)}` };
+      statuses.push((await scim("GET", "/Users", undefined, wrong)).status);
+    }
+    expect(statuses.at(-1)).toBe(429);
+  });
+
   it("is limited to a hundred requests a second, after a burst", async () => {
     await clock.advance(60_000);
     const call = () => api<{ detail: string }>("GET", "/scim/v2/ResourceTypes", { as: { bearer: scimToken } });

@@ -1,3 +1,4 @@
+import { addressKey } from "../../../kit/address.ts";
 import { equalBytes, sha256 } from "../../../kit/bytes.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { Problem } from "../../problems.ts";
@@ -28,7 +29,7 @@ export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider
       if (!requests.take("")) throw new Problem("scim_too_many_requests", { retryAfterSeconds: 1 });
       return;
     }
-    if (!refusals.take(origin.remoteAddress))
+    if (!refusals.take(addressKey(origin.remoteAddress)))
       throw new Problem("throttled", { detail: "Too many refused tokens from this address", retryAfterSeconds: 10 });
     await db.transaction((tx) =>
       recordAudit(tx, core, {

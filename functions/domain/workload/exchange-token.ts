@@ -1,4 +1,5 @@
 import { SignJWT } from "jose";
+import { addressKey } from "../../../kit/address.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { bridgeAudience } from "../../../proto/operator/bridge-token.ts";
@@ -32,14 +33,14 @@ export type ExchangeToken = (subjectToken: string, origin: Origin) => Promise<Ex
 
 /**
  * Creates the exchange. It verifies the token against its issuer's keys, and gives the scopes of the first matching pattern. Each refusal is
- * audited with its reason; the problem does not name it. Throws 400 `invalid_grant`, 429 `throttled`, 502 `issuer_unavailable`.
+ * audited with its reason; the problem does not name it. A valid token is never limited by the refusals of its address, which may be web's.
+ * Throws 400 `invalid_grant`, 429 `throttled`, 502 `issuer_unavailable`.
  */
 export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
   const { config, db, clock } = core;
   const verify = createVerifySubjectToken(config.workloadIssuers, { clock });
   const refusals = createTokenBuckets({ burst: refusalsBurst, perSecond: refusalsPerSecond, clock });
   return async (subjectToken, origin) => {
-    if (refusals.tokens(origin.remoteAddress) < 1) throw new Problem("throttled", { retryAfterSeconds: 10 });
     try {
       const { issuer, subject } = await verify(subjectToken);
       const scopes = workloadScopes(config.workloadIssuers, { issuer: issuer.issuer, subject });
@@ -48,7 +49,8 @@ export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
     } catch (cause) {
       if (cause instanceof IssuerUnavailable) throw new Problem("issuer_unavailable", { cause });
       if (!(cause instanceof SubjectTokenRejected)) throw cause;
-      refusals.take(origin.remoteAddress);
+      if (!refusals.take(addressKey(origin.remoteAddress)))
+        throw new Problem("throttled", { retryAfterSeconds: 10, cause });
       await db.transaction((tx) =>
         recordAudit(tx, core, {
           actor: { type: "system", id: "token-exchange", display: "token exchange" },

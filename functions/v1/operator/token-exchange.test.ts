@@ -150,6 +150,18 @@ describe("POST /v1/operator/token-exchange", () => {
     expect((await exchange(await tokenOf(), "198.51.100.10")).status).toBe(200);
   });
 
+  it("E7: accepts a valid token from an address whose refusals are limited, such as web's", async () => {
+    for (let count = 0; count < 31; count++) await exchange("nonsense", "198.51.100.11");
+    expect((await exchange(await tokenOf(), "198.51.100.11")).status).toBe(200);
+  });
+
+  it("limits the refusals of an IPv6 /64 as of one address", async () => {
+    const statuses: number[] = [];
+    for (let count = 0; count < 31; count++)
+      statuses.push((await exchange("nonsense", `2001:db8:0:1::${count.toString(16)}`)).status);
+    expect(statuses.at(-1)).toBe(429);
+  });
+
   it("answers 502 while the issuer's keys cannot be read, and recovers", async () => {
     isDown = true;
     const fresh = await createTestCore({

@@ -13,7 +13,7 @@ export interface AddressLimit {
 export const tokenLimit: AddressLimit = { burst: 200, perSecond: 20 };
 /** A person asks for a device's codes once. */
 export const deviceLimit: AddressLimit = { burst: 20, perSecond: 0.5 };
-/** Tokens of workloads that core did not accept. Core counts those of web as of one address, and refuses all after 30. */
+/** Tokens of workloads that core did not accept. Core counts those of web as of one address, and audits 30 at once. */
 const exchangeRefusalLimit: AddressLimit = { burst: 10, perSecond: 0.05 };
 
 /**
