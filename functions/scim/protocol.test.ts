@@ -64,6 +64,8 @@ describe("a list", () => {
     "userName gt 5",
     'active co "t"',
     'meta.created gt "yesterday"',
+    'meta.created gt "+200000-01-01T00:00:00Z"',
+    'meta.created gt "0000-01-01T00:00:00Z"',
     'emails[type eq "work" or emails[type eq "home"]]',
     `${"(".repeat(50)}active eq true${")".repeat(50)}`,
     'constructor eq "x"',

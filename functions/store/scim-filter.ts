@@ -81,6 +81,10 @@ const compare = ({ type, column }: FilterColumn, filter: Comparing): SQL => {
   throw new UnsupportedFilter("the operator does not fit the attribute");
 };
 
+/** What PostgreSQL reads in the form of ISO 8601. */
+const timestampMin = Date.parse("0001-01-01T00:00:00Z");
+const timestampMax = Date.parse("9999-12-31T23:59:59.999Z");
+
 const sidesOf = (type: FilterColumn["type"], column: SQL, value: ScimValue): [SQL, SQL] => {
   const fits = new UnsupportedFilter("the value does not fit the attribute");
   if (type === "boolean") {
@@ -91,7 +95,7 @@ const sidesOf = (type: FilterColumn["type"], column: SQL, value: ScimValue): [SQ
   if (typeof value !== "string") throw fits;
   if (type === "timestamp") {
     const at = Date.parse(value);
-    if (Number.isNaN(at)) throw fits;
+    if (!(at >= timestampMin && at <= timestampMax)) throw fits;
     return [column, sql`${new Date(at).toISOString()}::timestamptz`];
   }
   if (value.includes("\0") || !value.isWellFormed()) throw fits;

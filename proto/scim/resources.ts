@@ -19,7 +19,8 @@ export const scimMediaType = "application/scim+json";
 export const scimBasePath = "/scim/v2";
 
 const charactersMax = 320;
-const emailsMax = 20;
+/** The most addresses of a user. */
+export const emailsMax = 20;
 /** Members that one request names; a body of 1 MiB has no more. */
 const membersMax = 25_000;
 

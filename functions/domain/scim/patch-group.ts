@@ -1,4 +1,4 @@
-import { matchesScimFilter, type ScimFilter, ScimSyntaxError } from "../../../proto/scim/filter.ts";
+import type { ScimFilter } from "../../../proto/scim/filter.ts";
 import { ScimGroupInput, ScimMembers, type ScimOperation } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
 import { canonicalName } from "./canonical-names.ts";
@@ -41,15 +41,7 @@ const patchMembers = (
 ): void => {
   if (filter) {
     if (op !== "remove" || sub !== null) throw unknownPath();
-    // The usual form needs no look at each of many members.
-    if (
-      filter.kind === "compare" &&
-      filter.operator === "eq" &&
-      filter.attribute.name === "value" &&
-      !filter.attribute.sub
-    )
-      members.delete(String(filter.value).toLowerCase());
-    else for (const member of members) if (matches(filter, member)) members.delete(member);
+    for (const member of namedBy(filter)) members.delete(member);
     return;
   }
   if (sub !== null) throw unknownPath();
@@ -63,14 +55,15 @@ const patchMembers = (
   }
 };
 
-const matches = (filter: ScimFilter, member: string): boolean => {
-  try {
-    return matchesScimFilter(filter, { value: member });
-  } catch (error) {
-    if (!(error instanceof ScimSyntaxError)) throw error;
-    throw new Problem("scim_path_invalid", {
-      detail: `The path's filter is malformed: ${error.message}`,
-      cause: error,
-    });
-  }
+/** Returns the members that a filter names. Others would be compared with every member, for each of many operations. */
+const namedBy = (filter: ScimFilter): string[] => {
+  if (filter.kind === "or") return [...namedBy(filter.left), ...namedBy(filter.right)];
+  if (
+    filter.kind === "compare" &&
+    filter.operator === "eq" &&
+    filter.attribute.name === "value" &&
+    !filter.attribute.sub
+  )
+    return [String(filter.value).toLowerCase()];
+  throw new Problem("scim_path_invalid", { detail: 'The filter of members must be value eq "…"' });
 };

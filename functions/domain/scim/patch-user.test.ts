@@ -36,6 +36,21 @@ describe("a PATCH of a user", () => {
     ]);
   });
 
+  it("has no more addresses after any operation than a user may have, so that many operations stay cheap", () => {
+    const add = (from: number) => ({
+      op: "add",
+      path: "emails",
+      value: Array.from({ length: 15 }, (_, at) => ({ value: `${from + at}@example.test` })),
+    });
+    const clear = { op: "remove", path: "emails" };
+    expect(patched(clear, add(0)).emails).toHaveLength(15);
+    for (const operations of [
+      [clear, add(0), add(100), clear],
+      [add(0), { ...add(0), value: Array(21).fill("x") }],
+    ])
+      expect(() => patched(...operations)).toThrow(expect.objectContaining({ code: "scim_value_invalid" }));
+  });
+
   it("removes by filter, sub-attribute and attribute", () => {
     expect(patched({ op: "remove", path: 'emails[type eq "home"]' }).emails).toEqual([ada.emails[0]]);
     expect(patched({ op: "remove", path: 'emails[type eq "home"].value' }).emails).toEqual([ada.emails[0]]);

@@ -1,5 +1,5 @@
 import { matchesScimFilter, type ScimFilter, type ScimPath, ScimSyntaxError } from "../../../proto/scim/filter.ts";
-import type { ScimOperation } from "../../../proto/scim/resources.ts";
+import { emailsMax, type ScimOperation } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
 import { canonicalName } from "./canonical-names.ts";
 import { targetsOf } from "./parse-scim.ts";
@@ -44,7 +44,7 @@ const applyOne = (user: UserDocument, op: ScimOperation["op"], path: ScimPath, v
       if (path.filter) throw unknownPath();
       return { ...user, name: patchName(elementOf(user.name), op, path.sub, value) };
     case "emails":
-      return { ...user, emails: patchEmails(user.emails as Element[], op, path, value) };
+      return { ...user, emails: withinLimit(patchEmails(user.emails as Element[], op, path, value)) };
     default:
       throw unknownPath();
   }
@@ -110,7 +110,13 @@ const isSameEmail = (a: Element, b: Element): boolean =>
   String(a.value).toLowerCase() === String(b.value).toLowerCase() && (a.type ?? null) === (b.type ?? null);
 
 const listOf = (value: unknown): Element[] =>
-  value === null ? [] : Array.isArray(value) ? value.map(elementOf) : [elementOf(value)];
+  value === null ? [] : Array.isArray(value) ? withinLimit(value).map(elementOf) : [elementOf(value)];
+
+/** Bounds the comparisons of a request with many operations. */
+const withinLimit = <Item>(emails: Item[]): Item[] => {
+  if (emails.length <= emailsMax) return emails;
+  throw new Problem("scim_value_invalid", { detail: `emails must be at most ${emailsMax} addresses` });
+};
 
 const elementOf = (value: unknown): Element => {
   if (typeof value === "string") return { value };
