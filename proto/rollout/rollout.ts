@@ -204,7 +204,7 @@ export const RolloutPreview = v.strictObject({
       /** Null: core has assigned none. */
       config: v.nullable(PreviewedConfig),
       hosts: v.number(),
-      /** From this config to the new one, as a unified diff; null without a config, or if the diff is too long. */
+      /** From this config to the new one, as a unified diff; null without a config, or if the diff takes too long. */
       diff: TextOrNull,
     }),
   ),

@@ -11,6 +11,8 @@ import { parseFilter } from "./create.ts";
 
 /** Changed lines of a diff: beyond it the diff takes long, and nobody reads it. */
 const changedLinesMax = 2000;
+/** All diffs of a preview take this long at most: while one is made, core does nothing else. */
+const diffsMsMax = 250;
 
 /**
  * Returns what a rollout of a config to the hosts of a query would meet, and changes nothing. Throws 404 `not_found` for the config and
@@ -36,6 +38,9 @@ export const previewRollout = async (
   const hostsOf = new Map(versions.map(({ version, hosts }) => [version, hosts]));
   const changing = present.filter((each) => each.config?.id !== config.id);
   const unchanged = present.find((each) => each.config?.id === config.id)?.hosts ?? 0;
+  const diffsFrom = clock.monotonic();
+  const diffWith = (before: Text): string | null =>
+    diffOf(before, config, diffsMsMax - (clock.monotonic() - diffsFrom));
   return {
     config: { id: config.id, name: config.name, config_hash: config.configHash },
     filter: query,
@@ -46,7 +51,7 @@ export const previewRollout = async (
     from: changing.map(({ config: before, hosts }) => ({
       config: before && { id: before.id, name: before.name, config_hash: before.configHash },
       hosts,
-      diff: before && diffOf(before, config),
+      diff: before && diffWith(before),
     })),
     refused: refused.rows.map(({ identityId, identity, reason }) => ({ identity_id: identityId, identity, reason })),
     unparsable: refusing.flatMap(({ version, errors }) => {
@@ -57,10 +62,12 @@ export const previewRollout = async (
   };
 };
 
-const diffOf = (before: Text, after: Text): string | null =>
-  createTwoFilesPatch(nameOf(before), nameOf(after), before.yaml, after.yaml, undefined, undefined, {
-    maxEditLength: changedLinesMax,
-  }) ?? null;
+const diffOf = (before: Text, after: Text, msMax: number): string | null => {
+  if (msMax <= 0) return null;
+  const options = { maxEditLength: changedLinesMax, timeout: msMax };
+  const names = [nameOf(before), nameOf(after)] as const;
+  return createTwoFilesPatch(...names, before.yaml, after.yaml, undefined, undefined, options) ?? null;
+};
 
 interface Text {
   configHash: string;

@@ -4,6 +4,7 @@ import type { Rollout, RolloutPreview } from "../../../../proto/rollout/rollout.
 import { createTestCore } from "../../../../tests/core.ts";
 import { readCsv } from "../../../../tests/csv.ts";
 import { createDrivenFleet, publishTestConfig } from "../../../../tests/rollout.ts";
+import { previewRollout } from "../../../domain/rollout/preview.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -90,4 +91,21 @@ it("a rollout's hosts are exported under the list's filter, and the export is au
   );
   const events = await api<{ items: object[] }>("GET", "/v1/audit-events?action=rollout.export", { as: "auditor" });
   expect(events.body.items).toMatchObject([{ target: { id: body.id }, details: { rows: 2 } }]);
+});
+
+it("stops comparing configs after a quarter of a second, as a comparison stops everything else of core", async () => {
+  await assign(0, first);
+  await assign(1, await publishTestConfig(test, 3));
+  let elapsed = 0;
+  const clock = {
+    ...test.core.clock,
+    now: () => test.clock.now(),
+    monotonic: () => {
+      elapsed += 200;
+      return elapsed;
+    },
+  };
+  const { from } = await previewRollout({ ...test.core, clock }, { configId: second, query: "" });
+  const diffs = from.flatMap(({ config, diff }) => (config === null ? [] : [diff !== null]));
+  expect(diffs).toEqual([true, false]);
 });
