@@ -5,14 +5,17 @@ import { declareCommands, groupSummaries } from "./commands/index.ts";
 import type { Commands } from "./terminal/command.ts";
 import { describeProblem } from "./terminal/describe-problem.ts";
 import { CommandFailure, type ExitCode, exitCodes } from "./terminal/exit-codes.ts";
-import { formats } from "./terminal/output.ts";
+import { formats, withoutControls } from "./terminal/output.ts";
 import type { Terminal } from "./terminal/terminal.ts";
 
 /** The width of help that goes to a file. */
 const helpColumns = 80;
 
 /** Runs one command line and returns its exit code (docs/admin.md). Data goes to stdout, everything else to stderr. */
-export const runAdmin = async (args: readonly string[], terminal: Terminal): Promise<number> => {
+export const runAdmin = async (args: readonly string[], given: Terminal): Promise<number> => {
+  // Messages quote the server.
+  const write = (text: string) => given.err.write(text.split("\n").map(withoutControls).join("\n"));
+  const terminal: Terminal = { ...given, err: { write } };
   let exitCode: ExitCode = exitCodes.ok;
   const program = new Command("svc-admin")
     .description("Administers a collector fleet: policies, tokens, configs, hosts and the audit log")

@@ -1,4 +1,13 @@
-import { existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import {
+  closeSync,
+  existsSync,
+  lstatSync,
+  openSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { createAdminUser } from "./admin.ts";
@@ -75,6 +84,39 @@ describe("policies and tokens", () => {
     const before = (await json<unknown[]>("tokens", "list")).length;
     expect((await script.run("tokens", "create", "--policy", policy.id, "--out", nowhere)).exitCode).toBe(2);
     expect((await json<unknown[]>("tokens", "list")).length).toBe(before);
+  });
+
+  it("R6: a token replaces a planted link or open file, and is written to neither", async () => {
+    const [target, link] = [join(scratch.home, "target"), join(scratch.home, "link")];
+    writeFileSync(target, "untouched", { mode: 0o644 });
+    symlinkSync(target, link);
+    const open = openSync(target, "r");
+    for (const out of [link, target]) {
+      expect((await script.run("tokens", "create", "--policy", policy.id, "--out", out)).exitCode).toBe(0);
+      expect(lstatSync(out).mode & 0o170777).toBe(0o100600);
+      expect(readFileSync(out, "utf8")).toMatch(/^svcbt_/);
+    }
+    expect(readFileSync(open, "utf8")).toBe("untouched");
+    closeSync(open);
+  });
+
+  it("writes no control characters of a server to stderr", async () => {
+    const fetch = async () =>
+      Response.json(
+        {
+          type: "about:blank",
+          title: "Forbidden",
+          status: 403,
+          code: "forbidden",
+          detail: "no\u001b]0;pwned\u0007\u009b31m",
+          action: "none",
+          request_id: "x",
+        },
+        { status: 403, headers: { "Content-Type": "application/problem+json" } },
+      );
+    const { err } = await createAdminUser({ fetch, env }).run("policies", "list");
+    expect(err).toContain("no\ufffd]0;pwned");
+    expect(err).not.toMatch(/(?!\n)\p{Cc}/u);
   });
 
   it("simulates an enrollment: the rule that decides, and no use of the token", async () => {

@@ -1,12 +1,17 @@
-import { chmodSync, readFileSync, writeFileSync } from "node:fs";
+import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { sha256 } from "../../kit/bytes.ts";
 import { CommandFailure, exitCodes } from "./exit-codes.ts";
 
-/** Writes a file that only the person may read. Throws where it cannot. */
+/**
+ * Replaces a file by a new one that only the person may read: nothing is written through a link, or to a file that somebody else has open.
+ * Throws where it cannot.
+ */
 export const writeTokenFile = (path: string, content: string): void => {
+  const temporary = `${path}.${process.pid}`;
   try {
-    writeFileSync(path, content, { mode: 0o600 });
-    chmodSync(path, 0o600);
+    rmSync(temporary, { force: true });
+    writeFileSync(temporary, content, { mode: 0o600, flag: "wx" });
+    renameSync(temporary, path);
   } catch (cause) {
     throw new CommandFailure(exitCodes.usage, `${path} cannot be written`, { cause });
   }
