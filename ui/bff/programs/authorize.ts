@@ -14,7 +14,11 @@ export const authorizePath = "/cli/authorize";
 const AuthorizationRequest = v.object({
   response_type: v.literal("code"),
   client_id: v.literal("svc-admin"),
-  redirect_uri: v.pipe(v.string(), v.regex(/^http:\/\/127\.0\.0\.1:\d{1,5}\/[\w./-]{0,200}$/)),
+  redirect_uri: v.pipe(
+    v.string(),
+    v.regex(/^http:\/\/127\.0\.0\.1:\d{1,5}\/[\w./-]{0,200}$/),
+    v.check((uri) => URL.canParse(uri)),
+  ),
   code_challenge: v.pipe(v.string(), v.regex(/^[A-Za-z0-9_-]{43}$/)),
   code_challenge_method: v.literal("S256"),
   state: v.pipe(v.string(), v.regex(/^[A-Za-z0-9_-]{16,128}$/)),

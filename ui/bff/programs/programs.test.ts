@@ -49,6 +49,13 @@ const whoami = async (bearer: string) => {
 };
 
 describe("the consent page", () => {
+  it("rejects a redirect to a port that does not exist", async () => {
+    const redirect_uri = "http://127.0.0.1:99999/callback";
+    const page = await fetchWeb(`/cli/authorize?${new URLSearchParams({ ...request, redirect_uri })}`, asPerson());
+    expect(page.status).toBe(400);
+    expect((await decide("allow", { ...request, redirect_uri })).status).toBe(400);
+  });
+
   it("asks a person who is signed in, and sends others to sign in and back", async () => {
     const path = `/cli/authorize?${new URLSearchParams(request)}`;
     const anonymous = await fetchWeb(path);
