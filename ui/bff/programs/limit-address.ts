@@ -13,8 +13,8 @@ export interface AddressLimit {
 export const tokenLimit: AddressLimit = { burst: 200, perSecond: 20 };
 /** A person asks for a device's codes once. */
 export const deviceLimit: AddressLimit = { burst: 20, perSecond: 0.5 };
-/** Tokens of workloads that core did not accept. Core counts those of web as of one address, and audits 30 at once. */
-const exchangeRefusalLimit: AddressLimit = { burst: 10, perSecond: 0.05 };
+/** Tokens of workloads that core did not accept. As wide: the others of an address, such as an edge's, may be valid. */
+const exchangeRefusalLimit = tokenLimit;
 
 /**
  * Limits the requests of one address, an IPv6 /64, in this process. Answers 429 `slow_down` in the form of RFC 6749 (5.2) with
