@@ -35,7 +35,7 @@ export const rollout = pgTable(
     state: text("state").$type<RolloutState>().notNull(),
     /** The number of the current wave, from 1. */
     wave: integer("wave").notNull(),
-    /** The share of a wave's assigned targets that may fail. */
+    /** The share of a wave's targets, without the skipped ones, that may fail. */
     maxFailedPercent: doublePrecision("max_failed_percent").notNull(),
     conditions: text("conditions").array().$type<RolloutCondition[]>().notNull(),
     onBreach: text("on_breach").$type<"pause" | "roll_back">().notNull(),

@@ -44,7 +44,7 @@ export const WaveBody = v.union(
 /** A wave as requested. */
 export type WaveBody = v.InferOutput<typeof WaveBody>;
 
-/** The gate: the share of a wave's assigned hosts that may fail, and the conditions that count. */
+/** The gate: the share of a wave's hosts, without the skipped ones, that may fail, and the conditions that count. */
 export const Gate = v.strictObject({
   max_failed_percent: Percent,
   states: v.pipe(

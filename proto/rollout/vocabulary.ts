@@ -31,8 +31,9 @@ export const targetReasons = ["apply_desired_config_off", "revoked", "reassigned
 export type TargetReason = (typeof targetReasons)[number];
 
 /**
- * The conditions by which a target fails, if they began since it was assigned: `rolled_back`: the host went back to its last known good
- * config by itself, or rejected the config; `not_applied`: it sends heartbeats and still does not run the config.
+ * The conditions by which a target fails, if they began since it was assigned: `config_invalid`: the host rejects the config, or reports
+ * another invalid one; `rolled_back`: it returned to another config by itself; `not_applied`: it sends heartbeats and still does not run
+ * the config.
  */
 export const rolloutConditions = ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"] as const;
 

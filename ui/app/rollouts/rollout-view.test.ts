@@ -74,11 +74,11 @@ describe("a rollout in words", () => {
 
   it("says what the gate allows, and what exceeded it", () => {
     expect(gateSentence(rollout({}))).toBe(
-      "At most 5 % of a wave's assigned hosts may fail (stale, config not applied); otherwise the rollout pauses.",
+      "At most 5 % of a wave's hosts may fail (stale, config not applied); otherwise the rollout pauses.",
     );
     const breach = { wave: 1, failed: 1, failed_percent: 33.333, at: "2026-11-20T10:10:00.000Z", evidence: [] };
     expect(breachSentence(rollout({ breach }))).toBe(
-      "In wave 1, 1 host failed: 33.3 % of those assigned, and the gate allows 5 %.",
+      "In wave 1, 1 host failed: 33.3 % of the wave, and the gate allows 5 %.",
     );
   });
 });

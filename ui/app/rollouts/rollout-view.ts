@@ -3,6 +3,7 @@ import {
   endedStates,
   type RolloutCondition,
   type RolloutState,
+  rolloutStates,
   type TargetReason,
   type TargetStatus,
   targetStatuses,
@@ -33,7 +34,7 @@ export const stateShapes: Readonly<Record<RolloutState, ShapeName>> = {
 };
 
 /** The states of rollouts that have not ended. */
-export const openStates: readonly RolloutState[] = ["running", "soaking", "paused", "rolling_back"];
+export const openStates: readonly RolloutState[] = rolloutStates.filter((state) => !endedStates.includes(state));
 
 /** The statuses of targets in words. */
 export const statusWords: Readonly<Record<TargetStatus, string>> = {
@@ -141,7 +142,7 @@ export const waveSentence = (wave: RolloutWave, state: RolloutState, zone: TimeZ
 
 /** Returns the gate in words. */
 export const gateSentence = ({ gate, on_breach: onBreach }: Pick<Rollout, "gate" | "on_breach">): string =>
-  `At most ${gate.max_failed_percent} % of a wave's assigned hosts may fail (${gate.states
+  `At most ${gate.max_failed_percent} % of a wave's hosts may fail (${gate.states
     .map((state) => conditionWords[state])
     .join(", ")}); otherwise the rollout ${onBreach === "pause" ? "pauses" : "rolls back"}.`;
 
@@ -149,7 +150,7 @@ export const gateSentence = ({ gate, on_breach: onBreach }: Pick<Rollout, "gate"
 export const breachSentence = ({ breach, gate }: Pick<Rollout, "breach" | "gate">): string =>
   breach === null
     ? ""
-    : `In wave ${breach.wave}, ${formatCountOf(breach.failed, "host")} failed: ${roundedPercent(breach.failed_percent)} % of those assigned, and the gate allows ${gate.max_failed_percent} %.`;
+    : `In wave ${breach.wave}, ${formatCountOf(breach.failed, "host")} failed: ${roundedPercent(breach.failed_percent)} % of the wave, and the gate allows ${gate.max_failed_percent} %.`;
 
 const roundedPercent = (percent: number): number => Math.round(percent * 10) / 10;
 
