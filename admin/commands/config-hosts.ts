@@ -73,7 +73,7 @@ export const rollBackConfig: Action<RollbackOptions> = async (terminal, options,
   const columns = columnsOf<(typeof planned)[number]>("identity", "outcome", "config", "hash");
   if (changed.length === 0) {
     await printRows(terminal, { format: options.output, columns, rows: planned });
-    throw new CommandFailure(exitCodes.refused, "no host has a config to go back to: nothing was changed");
+    throw new CommandFailure(exitCodes.refused, "no host has a config to roll back to: nothing was changed");
   }
   await confirm(terminal, options, `${namedHosts(hosts)}.\n${describePlan(planned)}`);
   const rows = await inBatches(terminal, hosts, rollBack);

@@ -6,8 +6,6 @@ import { count, interval, parseDuration, severalOf } from "./options.ts";
 /** A wave as typed: how far the rollout has got with it, and how long it soaks. */
 export type Wave = { soak_seconds: number } & ({ percent: number } | { count: number });
 
-const wavesByDefault = "5%:10m 25%:10m 100%:10m";
-
 const parseWave = (text: string): Wave => {
   const [, number, percent, soak] = /^(\d{1,9}(?:\.\d{1,3})?)(%?)(?::(\w+))?$/.exec(text) ?? [];
   if (number === undefined || (percent === "" && number.includes(".")))
@@ -15,6 +13,11 @@ const parseWave = (text: string): Wave => {
   const soakSeconds = soak === undefined ? 0 : parseDuration(soak);
   return { ...(percent === "%" ? { percent: Number(number) } : { count: Number(number) }), soak_seconds: soakSeconds };
 };
+
+const defaultWavesText = "5%:10m 25%:10m 100%:10m";
+
+/** The waves of `rollouts create` without `--wave`. */
+export const defaultWaves: readonly Wave[] = defaultWavesText.split(" ").map(parseWave);
 
 const parsePercent = (text: string): number => {
   const [, number] = /^(\d{1,3}(?:\.\d{1,3})?)%?$/.exec(text) ?? [];
@@ -32,7 +35,7 @@ export const declareRollouts = (add: Commands["add"]): void => {
     options: [
       new Option(
         "--wave <wave>",
-        `share or number of hosts so far, and the wait after it; ${wavesByDefault} by default`,
+        `share or number of hosts so far, and the wait after it; ${defaultWavesText} by default`,
       ).argParser((text, before: readonly Wave[] = []) => [...before, parseWave(text)]),
       new Option("--max-failed <percent>", "the share of a wave's hosts that may fail")
         .argParser(parsePercent)

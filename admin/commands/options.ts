@@ -3,8 +3,10 @@ import { parseDuration as secondsOf } from "../../proto/fleet-health/query-langu
 
 /** The reason of a change, for the audit log. */
 export const reason = () => new Option("--reason <code>", "why, as a code for the audit log: leaked, decommissioned");
+
 /** An option that takes a whole number. */
 export const count = (flags: string, description: string) => new Option(flags, description).argParser(parseCount);
+
 /** An option that may be repeated; its value is a list. */
 export const several = (flags: string, description: string) =>
   new Option(flags, `${description}; repeatable`).argParser((value: string, before: string[] = []) => [

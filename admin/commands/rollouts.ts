@@ -14,7 +14,7 @@ import {
   rollBackRollout,
 } from "../../client/index.ts";
 import { writeDuration } from "../../proto/fleet-health/query-language/duration.ts";
-import { endedStates } from "../../proto/rollout/vocabulary.ts";
+import { endedStates, rolloutConditions } from "../../proto/rollout/vocabulary.ts";
 import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
@@ -23,7 +23,7 @@ import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { type Column, createRowPrinter, printRecord, printRows, withoutControls } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import type { Wave } from "./declare-rollouts.ts";
+import { defaultWaves, type Wave } from "./declare-rollouts.ts";
 import { describePreview, previewOf } from "./preview.ts";
 
 type Rollout = GetRolloutResponse;
@@ -39,25 +39,11 @@ interface CreateOptions {
   interval: number;
 }
 
-const wavesByDefault: Wave[] = [
-  { percent: 5, soak_seconds: 600 },
-  { percent: 25, soak_seconds: 600 },
-  { percent: 100, soak_seconds: 600 },
-];
-
-const allConditions: NonNullable<CreateOptions["condition"]> = [
-  "config_invalid",
-  "stale",
-  "rolled_back",
-  "queue_at_risk",
-  "not_applied",
-];
-
 /** `svc-admin rollouts create`: shows the preview and the waves, asks, and starts. */
 export const createOneRollout: Action<CreateOptions> = async (terminal, options, configId = "", ...words) => {
   const client = connect(terminal, options);
   const preview = await previewOf(terminal, client, { configId, words });
-  const { wave: waves = wavesByDefault, maxFailed, condition = allConditions, onBreach } = options;
+  const { wave: waves = [...defaultWaves], maxFailed, condition = [...rolloutConditions], onBreach } = options;
   const reaction = onBreach === "pause" ? "pauses" : "rolls back";
   const plan = [
     describePreview(preview),
@@ -200,22 +186,21 @@ const follow = async (
     }
     shown = seen;
     const stops = options.stopAtPause === true && rollout.state === "paused";
-    if (rollout.state !== "completed") exitCode = exitCodes.partial;
-    else exitCode = exitCodes.ok;
+    exitCode = rollout.state === "completed" ? exitCodes.ok : exitCodes.partial;
     return stops || endedStates.includes(rollout.state);
   });
   return exitCode;
 };
 
-/** Says on stderr why a rollout does not go on, and what an admin may do. */
+/** Writes to stderr why a rollout has stopped, and what an admin may do. */
 const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: Rollout): void => {
   if (reason === null || state === "running" || state === "soaking" || state === "completed") return;
-  const say = (text: string) => err.write(`${withoutControls(text)}\n`);
-  say(`${state}: ${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`);
+  const write = (text: string) => err.write(`${withoutControls(text)}\n`);
+  write(`${state}: ${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`);
   if (breach !== null && reason.code === "gate_breached")
     for (const { identity, condition, detail } of breach.evidence.slice(0, 5))
-      say(`  ${identity}: ${condition}${detail === "" ? "" : `, ${detail}`}`);
-  if (state === "paused") say(`  svc-admin rollouts resume ${id}, or roll-back, or abort`);
+      write(`  ${identity}: ${condition}${detail === "" ? "" : `, ${detail}`}`);
+  if (state === "paused") write(`  svc-admin rollouts resume ${id}, or roll-back, or abort`);
 };
 
 type Control = typeof pauseRollout | typeof resumeRollout | typeof abortRollout | typeof rollBackRollout;

@@ -44,7 +44,10 @@ export const logout: Action<object> = async (terminal) => {
   const { error } = await revokeOperatorSession({ client, path: { id: session.session_id } });
   // 401: the session had ended before.
   if (error === undefined || error.code === "unauthenticated") terminal.err.write("Signed out.\n");
-  else terminal.err.write(`Signed out here. Core could not be told: ${error.detail}\n`);
+  else
+    terminal.err.write(
+      `Signed out here; core did not end the session, which expires within the hour: ${error.detail}\n`,
+    );
   return undefined;
 };
 
