@@ -3,7 +3,7 @@ import { createGroup, deleteGroup, replaceGroup, updateGroup } from "../domain/s
 import { parseOperations } from "../domain/scim/parse-scim.ts";
 import type { ScimCore } from "../domain/scim/push.ts";
 import { readGroup, readGroups } from "../domain/scim/read.ts";
-import { listMessage, listQueryOf, withFilterFault } from "./list-query.ts";
+import { listMessage, listQueryOf } from "./list-query.ts";
 import type { ScimReply, ScimRouteDefinition } from "./scim-route.ts";
 import { groupView, locationOf, type Projection, project } from "./views.ts";
 
@@ -28,7 +28,7 @@ export const groupRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] =>
       summary: "Groups that match a filter, by page",
       handle: async ({ query, projection }) => {
         const page = listQueryOf(query);
-        const { rows, total } = await withFilterFault(() => readGroups(core, page, hasMembers(projection)));
+        const { rows, total } = await readGroups(core, page, hasMembers(projection));
         const resources = rows.map(({ group, members }) => project(groupView(group, members), projection));
         return { status: 200, body: listMessage(total, page, resources) };
       },

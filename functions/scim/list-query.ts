@@ -23,16 +23,6 @@ export const listQueryOf = (query: URLSearchParams): ListQuery => {
   return { filter: filter === null || filter.trim() === "" ? null : filterOf(filter), offset: start - 1, limit: count };
 };
 
-/** Runs a query with a filter. Throws `scim_filter_invalid` for one that core does not support. */
-export const withFilterFault = async <Result>(run: () => Promise<Result>): Promise<Result> => {
-  try {
-    return await run();
-  } catch (error) {
-    if (!(error instanceof Error && error.name === "UnsupportedFilter")) throw error;
-    throw new Problem("scim_filter_invalid", { detail: `The filter is not supported: ${error.message}`, cause: error });
-  }
-};
-
 /** Returns a list as a SCIM message. */
 export const listMessage = (
   total: number,

@@ -3,7 +3,7 @@ import { parseOperations } from "../domain/scim/parse-scim.ts";
 import type { ScimCore } from "../domain/scim/push.ts";
 import { readUser, readUsers } from "../domain/scim/read.ts";
 import { createUser, deleteUser, replaceUser, updateUser } from "../domain/scim/users.ts";
-import { listMessage, listQueryOf, withFilterFault } from "./list-query.ts";
+import { listMessage, listQueryOf } from "./list-query.ts";
 import type { ScimRouteDefinition } from "./scim-route.ts";
 import { locationOf, project, userView } from "./views.ts";
 
@@ -19,7 +19,7 @@ export const userRoutesOf = (core: ScimCore): readonly ScimRouteDefinition[] => 
     summary: "Users that match a filter, by page",
     handle: async ({ query, projection }) => {
       const page = listQueryOf(query);
-      const { rows, total } = await withFilterFault(() => readUsers(core, page));
+      const { rows, total } = await readUsers(core, page);
       const resources = rows.map((row) => project(userView(row), projection));
       return { status: 200, body: listMessage(total, page, resources) };
     },

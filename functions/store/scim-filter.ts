@@ -1,4 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
+import { lowerAscii } from "../../kit/lower-ascii.ts";
 import type { ScimAttribute, ScimFilter, ScimValue } from "../../proto/scim/filter.ts";
 
 /** How a filter compares an attribute. `key`: text without case, in a column of its own. */
@@ -100,6 +101,6 @@ const sidesOf = (type: FilterColumn["type"], column: SQL, value: ScimValue): [SQ
   }
   if (value.includes("\0") || !value.isWellFormed()) throw fits;
   if (type === "exact") return [column, sql`${value}::text`];
-  if (type === "key") return [column, sql`${value.replace(/[A-Z]+/g, (letters) => letters.toLowerCase())}::text`];
+  if (type === "key") return [column, sql`${lowerAscii(value)}::text`];
   return [sql`lower(${column})`, sql`lower(${value}::text)`];
 };

@@ -3,7 +3,9 @@
  * neither a reused address nor an alias inherits anything; only people in the snapshot and in the domain are active, and held people,
  * who gain no scope.
  */
+
 import type { PersonStatus } from "../../../drizzle/schema/operator.ts";
+import { lowerAscii } from "../../../kit/lower-ascii.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
 import type { DirectorySnapshot, DirectoryUser } from "../../directory/snapshot.ts";
 
@@ -137,6 +139,7 @@ const stateOf = (
   user: DirectoryUser,
   { domain, scopes }: { domain: string; scopes: readonly Scope[] },
 ): PersonState => {
+  // The local part loses its case too, as in the directory.
   const primaryEmail = lowerAscii(user.primaryEmail);
   const status = statusOf(user, isInDomain(primaryEmail, domain));
   return {
@@ -152,12 +155,6 @@ const statusOf = ({ suspended, archived }: DirectoryUser, isMember: boolean): Pe
   if (archived) return "archived";
   return isMember ? "active" : "unverified";
 };
-
-/**
- * Lowers ASCII letters alone: Unicode lowers the Kelvin sign to an ASCII `k`, which would make a look-alike equal to the domain. Local
- * parts lose their case too, as in the directory.
- */
-const lowerAscii = (text: string): string => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 
 const isInDomain = (email: string, domain: string): boolean => {
   const parts = email.split("@");

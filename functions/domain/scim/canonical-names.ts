@@ -15,6 +15,3 @@ export const withCanonicalNames = (value: unknown): unknown => {
     Object.entries(value).map(([name, member]) => [canonicalName(name), withCanonicalNames(member)]),
   );
 };
-
-/** Lowers ASCII letters alone, so that no other letter of Unicode equals one of them. */
-export const asciiKey = (text: string): string => text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());

@@ -1,4 +1,5 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
+import { lowerAscii } from "../../../kit/lower-ascii.ts";
 import { ScimGroupInput, type ScimOperation } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database.ts";
@@ -15,7 +16,6 @@ import {
 } from "../../store/scim-groups.ts";
 import { findScimUserIds } from "../../store/scim-users.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import { asciiKey } from "./canonical-names.ts";
 import { roleGroups } from "./directory-user.ts";
 import { parseScim } from "./parse-scim.ts";
 import { type GroupChange, groupChangeOf } from "./patch-group.ts";
@@ -110,7 +110,7 @@ const memberIds = async (tx: Executor, groupId: string): Promise<string[]> =>
 const rowOf = (
   { displayName, externalId }: Pick<ScimGroupRow, "displayName" | "externalId">,
   kept: Pick<ScimGroupRow, "id" | "createdAt" | "updatedAt">,
-): ScimGroupRow => ({ ...kept, displayName, displayNameKey: asciiKey(displayName), externalId });
+): ScimGroupRow => ({ ...kept, displayName, displayNameKey: lowerAscii(displayName), externalId });
 
 const isRole = ({ displayNameKey }: ScimGroupRow): boolean =>
   Object.values(roleGroups).some((name) => name === displayNameKey);

@@ -28,7 +28,7 @@ export interface Pushed<Result> {
 
 /**
  * Runs a write of SCIM resources and applies it to people, in one transaction with its audit event. Writes run one at a time across all
- * cores. Nothing is held back: each push names what it changes (docs/directory.md).
+ * cores. Never held: each push names what it changes (docs/scim.md).
  */
 export const push = <Result>(
   core: ScimCore,
@@ -78,10 +78,6 @@ const applyToPeople = async (
     failures: 0,
     missingGroups,
   });
-  const isFirst = false;
-  await recordAudits(
-    tx,
-    core,
-    syncEntry(directory.domain, { snapshot, changes, missingGroups, isFirst, push: origin }),
-  );
+  const entry = syncEntry(directory.domain, { snapshot, changes, missingGroups, isFirst: false, push: origin });
+  await recordAudits(tx, core, entry);
 };

@@ -1,3 +1,5 @@
+import { Problem } from "../../problems.ts";
+import { UnsupportedFilter } from "../../store/scim-filter.ts";
 import { findScimMembers, listScimGroups, type ScimGroupRow, type ScimMemberRow } from "../../store/scim-groups.ts";
 import { listScimUsers, type ScimList, type ScimPage, type ScimUserRow } from "../../store/scim-users.ts";
 import { findGroup } from "./groups.ts";
@@ -21,18 +23,28 @@ export const readGroup = async (core: Reading, id: string, withMembers: boolean)
   return { group, members: withMembers ? await findScimMembers(core.db, [id]) : [] };
 };
 
-/** Returns one page of the users. Throws `UnsupportedFilter`. */
-export const readUsers = ({ db }: Reading, page: ScimPage): Promise<ScimList<ScimUserRow>> => listScimUsers(db, page);
+/** Returns one page of the users. Throws `scim_filter_invalid` for a filter that core does not support. */
+export const readUsers = ({ db }: Reading, page: ScimPage): Promise<ScimList<ScimUserRow>> =>
+  withFilterProblem(() => listScimUsers(db, page));
 
-/** Returns one page of the groups. Throws `UnsupportedFilter`. */
+/** Returns one page of the groups. Throws `scim_filter_invalid` for a filter that core does not support. */
 export const readGroups = async (
   { db }: Reading,
   page: ScimPage,
   withMembers: boolean,
 ): Promise<ScimList<GroupWithMembers>> => {
-  const { rows, total } = await listScimGroups(db, page);
+  const { rows, total } = await withFilterProblem(() => listScimGroups(db, page));
   const ids = rows.map(({ id }) => id);
   const members = withMembers && ids.length > 0 ? await findScimMembers(db, ids) : [];
   const byGroup = Map.groupBy(members, ({ groupId }) => groupId);
   return { rows: rows.map((group) => ({ group, members: byGroup.get(group.id) ?? [] })), total };
+};
+
+const withFilterProblem = async <Result>(list: () => Promise<Result>): Promise<Result> => {
+  try {
+    return await list();
+  } catch (error) {
+    if (!(error instanceof UnsupportedFilter)) throw error;
+    throw new Problem("scim_filter_invalid", { detail: `The filter is not supported: ${error.message}`, cause: error });
+  }
 };

@@ -1,4 +1,5 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
+import { lowerAscii } from "../../../kit/lower-ascii.ts";
 import { type ScimOperation, ScimUserInput } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database.ts";
@@ -11,7 +12,6 @@ import {
   updateScimUser,
 } from "../../store/scim-users.ts";
 import type { Origin } from "../audit/audit-log.ts";
-import { asciiKey } from "./canonical-names.ts";
 import { subjectOf } from "./directory-user.ts";
 import { parseScim } from "./parse-scim.ts";
 import { patchUser } from "./patch-user.ts";
@@ -87,7 +87,7 @@ const rowOf = (
 ): ScimUserRow => ({
   ...kept,
   userName,
-  userNameKey: asciiKey(userName),
+  userNameKey: lowerAscii(userName),
   externalId,
   active: active ?? kept.active,
   displayName,
