@@ -13,12 +13,15 @@ export interface PresentConfig {
   hosts: number;
 }
 
-/** Groups the hosts that a rollout can change by their assigned config, those with the most hosts first, and counts the groups. */
+/**
+ * Groups the hosts that a rollout can change by their assigned config and counts them: the group of `configId` first, which no limit cuts
+ * off, then those with the most hosts.
+ */
 export const findPresentConfigs = async (
   db: Executor,
   filter: FleetFilter,
   rules: FleetRules,
-  limit: number,
+  { configId, limit }: { configId: string; limit: number },
 ): Promise<PresentConfig[]> => {
   const rows = await db.execute<{
     hosts: number;
@@ -34,7 +37,7 @@ export const findPresentConfigs = async (
       left join config_assignment a on a.identity_id = f.identity_id and a.ended_at is null
       where f.skipped is null group by 1
     ) grouped left join collector_config c on c.id = grouped.config_id
-    order by grouped.hosts desc, c.id limit ${limit}`);
+    order by c.id is not distinct from ${configId}::uuid desc, grouped.hosts desc, c.id limit ${limit}`);
   return rows.map(({ hosts, id, name, hash, yaml }) => ({
     hosts,
     config: id === null || hash === null || yaml === null ? null : { id, name, configHash: hash, yaml },

@@ -28,7 +28,7 @@ export const previewRollout = async (
   if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
   const rules = await readFleetRules(core);
   const [present, refused, versions, refusing, overlaps] = [
-    await findPresentConfigs(db, filter, rules, previewMax),
+    await findPresentConfigs(db, filter, rules, { configId, limit: previewMax + 1 }),
     await findRefusedHosts(db, filter, rules, previewMax),
     await countCandidates(db, filter, rules),
     await findRefusingVersions(db, config.configHash, { past: true }),
@@ -36,7 +36,7 @@ export const previewRollout = async (
   ];
   const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
   const hostsOf = new Map(versions.map(({ version, hosts }) => [version, hosts]));
-  const changing = present.filter((each) => each.config?.id !== config.id);
+  const changing = present.filter((each) => each.config?.id !== config.id).slice(0, previewMax);
   const unchanged = present.find((each) => each.config?.id === config.id)?.hosts ?? 0;
   const diffsFrom = clock.monotonic();
   const diffWith = (before: Text): string | null =>

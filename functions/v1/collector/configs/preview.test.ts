@@ -4,7 +4,10 @@ import type { Rollout, RolloutPreview } from "../../../../proto/rollout/rollout.
 import { createTestCore } from "../../../../tests/core.ts";
 import { readCsv } from "../../../../tests/csv.ts";
 import { createDrivenFleet, publishTestConfig } from "../../../../tests/rollout.ts";
+import { readFleetRules } from "../../../domain/fleet/report.ts";
+import { parseFilter } from "../../../domain/rollout/create.ts";
 import { previewRollout } from "../../../domain/rollout/preview.ts";
+import { findPresentConfigs } from "../../../store/rollout-preview.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -108,4 +111,11 @@ it("stops comparing configs after a quarter of a second, as a comparison stops e
   const { from } = await previewRollout({ ...test.core, clock }, { configId: second, query: "" });
   const diffs = from.flatMap(({ config, diff }) => (config === null ? [] : [diff !== null]));
   expect(diffs).toEqual([true, false]);
+});
+
+it("counts the hosts that have the config already, however many other configs there are", async () => {
+  const filter = parseFilter("", test.clock.now());
+  const rules = await readFleetRules({ ...test.core, clock: test.clock });
+  const groups = await findPresentConfigs(test.db, filter, rules, { configId: second, limit: 1 });
+  expect(groups).toMatchObject([{ config: { id: second }, hosts: 1 }]);
 });
