@@ -18,7 +18,7 @@ interface SeededRollout {
   wave: number;
   /** Minutes from its start until now. */
   age: number;
-  /** Every how manieth of the hosts of the first waves failed; 0 for none. */
+  /** One host in this many of the started waves failed; 0 for none. */
   failedEvery: number;
   /** The wave whose hosts have not all applied the config. */
   openWave?: number;

@@ -32,8 +32,11 @@ export type Advance = "more" | "idle" | "busy";
 /** A host that sends heartbeats has this long to run its new config, and at least six intervals. */
 const applySecondsMin = 600;
 
+/** Failed targets in the audit event of a breach; the rollout keeps up to `evidenceMax`. */
+const auditedEvidenceMax = 10;
+
 /**
- * Takes one step of a rollout in one transaction: reads what its hosts report, judges the gate, and then assigns a batch, starts a soak, a
+ * Takes one step of a rollout in one transaction: reads what its hosts report, evaluates the gate, and then assigns a batch, starts a soak, a
  * wave or a reversal, or ends the rollout. Idempotent: each step depends on the rows alone, so a kill between two steps loses nothing.
  */
 export const advanceRollout = (core: RolloutCore, rolloutId: string): Promise<Advance> =>
@@ -76,7 +79,7 @@ class Step {
     if (this.#row.state === "rolling_back") return this.#revert();
     await this.#observe();
     if (this.#row.state === "paused") return "idle";
-    if (await this.#judge()) return "more";
+    if (await this.#evaluateGate()) return "more";
     return this.#row.state === "soaking" ? this.#soak() : this.#run();
   }
 
@@ -89,7 +92,7 @@ class Step {
   }
 
   /** Pauses or rolls back the rollout if too many targets of a wave have failed. Returns whether it did. */
-  async #judge(): Promise<boolean> {
+  async #evaluateGate(): Promise<boolean> {
     const { id: rolloutId, maxFailedPercent, gateFrom: since, onBreach } = this.#row;
     const waves = await findWaves(this.#tx, rolloutId);
     for (const { wave, failed } of await countFailedSince(this.#tx, { rolloutId }, since)) {
@@ -221,6 +224,3 @@ class Step {
     });
   }
 }
-
-/** The breach itself has more. */
-const auditedEvidenceMax = 10;

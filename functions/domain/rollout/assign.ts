@@ -50,7 +50,7 @@ export const assignNext = async (tx: Executor, needs: Needs, row: RolloutRow, co
       ? { target, change: { ...change, assignmentId: target.openAssignmentId } }
       : { target, change, configId: config.id };
   });
-  await carryOut(tx, needs, row, decisions);
+  await applyDecisions(tx, needs, row, decisions);
   return decisions.length;
 };
 
@@ -69,11 +69,16 @@ export const revertNext = async (tx: Executor, needs: Needs, row: RolloutRow): P
       ? { target, change }
       : { target, change, configId: target.previousConfigId };
   });
-  await carryOut(tx, needs, row, decisions);
+  await applyDecisions(tx, needs, row, decisions);
   return decisions.length;
 };
 
-const carryOut = async (tx: Executor, needs: Needs, row: RolloutRow, decisions: readonly Decision[]): Promise<void> => {
+const applyDecisions = async (
+  tx: Executor,
+  needs: Needs,
+  row: RolloutRow,
+  decisions: readonly Decision[],
+): Promise<void> => {
   if (decisions.length === 0) return;
   const at = new Date(needs.clock.now());
   const changed = decisions.filter(({ configId }) => configId !== undefined);
