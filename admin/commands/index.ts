@@ -3,7 +3,7 @@ import type { Commands } from "../terminal/command.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
 import { count, interval, parseDuration, parseLabel, reason, several } from "./options.ts";
 
-/** What the commands of each group are about. */
+/** The description of each group of commands, for `--help`. */
 export const groupSummaries: Readonly<Record<string, string>> = {
   sessions: "Sessions of programs: list, revoke",
   policies: "Enrollment policies: list, show, create, freeze",

@@ -88,7 +88,7 @@ export const init: Action<InitOptions> = async (terminal, options) => {
   return undefined;
 };
 
-/** What to do about a step that only the configuration can take. The others are taken here. */
+/** The advice for each step that needs a change of configuration. `init` takes the others itself. */
 const remedies: Partial<Record<GetSetupResponse["steps"][number]["step"], string>> = {
   directory: "see svc-admin directory status and docs/directory.md",
   signer: "set SVC_ENROLLMENT_CA_CERT_FILE and SVC_ENROLLMENT_CA_KEY_FILE of core, or a signer's command",

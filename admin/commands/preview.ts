@@ -7,10 +7,10 @@ import { printRecord, withoutControls } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { fleetQueryOf } from "./fleet.ts";
 
-/** What a rollout would meet. */
+/** The preview of a rollout, as core reports it. */
 type Preview = PreviewRolloutResponse;
 
-/** Asks core what a rollout of a config to the hosts of a query would meet. Throws for a fault in the query, with its place. */
+/** Asks core for the preview of a rollout of a config to the hosts of a query. Throws for a fault in the query, with its place. */
 export const previewOf = async (
   terminal: Pick<Terminal, "clock">,
   client: FleetClient,

@@ -792,7 +792,7 @@ export const exportRolloutTargets = <ThrowOnError extends boolean = false>(optio
 });
 
 /**
- * What a rollout of the config to the hosts of a query would change, and which hosts it could not
+ * The preview of a rollout: the hosts that it would change, and those that it would skip with the reason
  */
 export const previewRollout = <ThrowOnError extends boolean = false>(options: Options<PreviewRolloutData, ThrowOnError>): RequestResult<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError> => options.client.get<PreviewRolloutResponses, PreviewRolloutErrors, ThrowOnError>({
     security: [{

@@ -14,7 +14,7 @@ import type { RolloutCondition, RolloutState, TargetReason, TargetStatus } from 
 import { jsonText, timestamp } from "./columns.ts";
 import { collectorConfig } from "./config.ts";
 
-/** What exceeded the gate: one wave, and the first of its failed targets. */
+/** The breach of the gate: the wave, and the first of its failed targets. */
 export interface StoredBreach {
   wave: number;
   failed: number;

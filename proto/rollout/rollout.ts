@@ -105,7 +105,7 @@ export const RolloutEvidence = v.strictObject({
 /** A target that failed. */
 export type RolloutEvidence = v.InferOutput<typeof RolloutEvidence>;
 
-/** What exceeded the gate. */
+/** The breach of the gate. */
 export const RolloutBreach = v.strictObject({
   wave: v.number(),
   failed: v.number(),
@@ -115,7 +115,7 @@ export const RolloutBreach = v.strictObject({
   evidence: v.array(RolloutEvidence),
 });
 
-/** What exceeded the gate. */
+/** The breach of the gate. */
 export type RolloutBreach = v.InferOutput<typeof RolloutBreach>;
 
 /** A rollout. */

@@ -14,7 +14,7 @@ import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { assignLocked } from "./desired-config.ts";
 
-/** What hosts go back to: the config that they last reported as good, or the one that was desired before. */
+/** The config that hosts get back: the one that they last reported as good, or the one that was desired before. */
 export const rollbackTargets = ["last_known_good", "previous"] as const;
 
 /** One of `rollbackTargets`. */

@@ -9,7 +9,7 @@ import type { PolicyRow, TokenTerms } from "../../store/policies.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
 import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 
-/** What a rule found: a sentence for operators, and the refusal unless the use passes. */
+/** The result of a rule: a sentence for operators, and the refusal unless the use passes. */
 export interface Finding {
   detail: string;
   refusal: EnrollmentRefusal | null;

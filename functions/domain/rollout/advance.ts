@@ -26,7 +26,7 @@ import { fleetThresholds } from "../fleet/report.ts";
 import { assignNext, revertNext, rolloutActor } from "./assign.ts";
 import type { RolloutCore } from "./create.ts";
 
-/** What one step of a rollout did: `more`: the next step may follow at once; `idle`: it waits; `busy`: another core advances rollouts. */
+/** The result of one step of a rollout: `more`: the next step may follow at once; `idle`: it waits; `busy`: another core advances rollouts. */
 export type Advance = "more" | "idle" | "busy";
 
 /** A host that sends heartbeats has this long to run its new config, and at least six intervals. */
@@ -146,7 +146,7 @@ class Step {
     return "more";
   }
 
-  /** Completes the wave when it has soaked, and goes on with the next one, or completes the rollout. */
+  /** Completes a wave that has soaked, and starts the next one; after the last wave, completes the rollout. */
   async #soak(): Promise<Advance> {
     const wave = await this.#wave();
     if (wave.soakUntil !== null && wave.soakUntil > this.#now) return "idle";

@@ -21,7 +21,7 @@ export const rolloutActor: Actor = { type: "system", id: "rollouts", display: "r
 /** Hosts per transaction: enough to share its cost, few enough that their heartbeats do not wait for it. */
 const batchMax = 200;
 
-/** What becomes of one target, and the assignment that is made for it. */
+/** The new status of one target, and the assignment that it gets. */
 interface Decision {
   target: LockedTarget;
   change: TargetChange;
