@@ -1,20 +1,13 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdtemp, open, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
-import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
+import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { type Bench, readBenchOptions, rounded } from "./bench.ts";
-import { type BenchCredentials, writeCollector } from "./collector-files.ts";
-import { type BenchProcess, cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
+import { type Sink, startSink, waitForEnvelopes, withCollector, withFolder, writeLines } from "./collector-run.ts";
+import { type BenchProcess, cpuSecondsOf, memoryOf } from "./processes.ts";
 import { exportSpans, spansRequest } from "./span-exporter.ts";
 
 const spansPerRequest = 100;
-const lineBytes = 200;
 const lines = 600_000;
 const idleSeconds = 10;
 
@@ -58,15 +51,6 @@ export const collectorBench: Bench = async (args) => {
   };
 };
 
-const withFolder = async <Result>(use: (folder: string) => Promise<Result>): Promise<Result> => {
-  const folder = await mkdtemp(join(tmpdir(), "bench-collector-"));
-  try {
-    return await use(folder);
-  } finally {
-    await rm(folder, { recursive: true });
-  }
-};
-
 const floorSeconds = 3;
 const perTransaction = 64;
 
@@ -92,57 +76,6 @@ const storeRate = async (folder: string, payloads: readonly Uint8Array[]): Promi
     database.close();
   }
 };
-
-/** The server that collectors forward to; see sink.ts. */
-interface Sink extends AsyncDisposable {
-  endpoint: string;
-  tls: BenchCredentials & { ca: string };
-  /** Returns the number of envelopes received so far. */
-  received(): Promise<number>;
-}
-
-const startSink = async (): Promise<Sink> => {
-  const child = spawn(process.execPath, [fileURLToPath(new URL("sink.ts", import.meta.url))], {
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  const output = createInterface({ input: child.stdout });
-  const nextRecord = async () => {
-    const [line] = await once(output, "line");
-    return JSON.parse(String(line));
-  };
-  const { endpoint, tls }: Pick<Sink, "endpoint" | "tls"> = await nextRecord();
-  return {
-    endpoint,
-    tls,
-    received: async () => {
-      const record = nextRecord();
-      child.stdin.write("?\n");
-      const { envelopes }: { envelopes: number } = await record;
-      return envelopes;
-    },
-    [Symbol.asyncDispose]: async () => {
-      child.stdin.end();
-      await once(child, "exit");
-    },
-  };
-};
-
-/** Runs a collector with these `sources` (YAML) as a process of its own. */
-const withCollector = <Result>(
-  { tls, endpoint }: Sink,
-  sources: string,
-  use: (collector: BenchProcess) => Promise<Result>,
-): Promise<Result> =>
-  withFolder(async (folder) => {
-    const config = await writeCollector(folder, { tls, endpoint, sources });
-    const args = [programPaths["svc-collector"], "run", "--config", config];
-    const collector = await startProcess(args, "collector runs");
-    try {
-      return await use(collector);
-    } finally {
-      await collector.stop();
-    }
-  });
 
 const usageOf = ({ pid }: BenchProcess, elapsedSeconds: number) => ({
   cpu_cores: rounded(cpuSecondsOf(pid) / elapsedSeconds, 2),
@@ -181,7 +114,7 @@ const measureSpans = (sink: Sink, { requests, seconds, ...load }: SpanLoad) =>
 
 const measureLines = async (sink: Sink, folder: string) => {
   const path = join(folder, "app.log");
-  await writeLines(path);
+  await writeLines(path, lines);
   const before = await sink.received();
   return withCollector(sink, `  - {type: file, include: [${path}], start_at: beginning}`, async (collector) => {
     const startedAt = performance.now();
@@ -206,22 +139,3 @@ const measureIdle = (sink: Sink, folder: string) =>
       return { mb: memoryOf(pid).nowMb, cpu_percent: rounded((cpuSeconds / idleSeconds) * 100, 2) };
     },
   );
-
-const writeLines = async (path: string): Promise<void> => {
-  await using file = await open(path, "w");
-  const perWrite = 10_000;
-  for (let from = 0; from < lines; from += perWrite) {
-    let text = "";
-    for (let line = from; line < from + perWrite; line++)
-      text += `${`2026-11-20T12:00:00.000Z INFO order ${line} was paid in ${line % 977} ms by customer ${line * 7}`.padEnd(lineBytes - 1, ".")}\n`;
-    await file.write(text);
-  }
-};
-
-const waitForEnvelopes = async (sink: Sink, count: number): Promise<void> => {
-  const deadline = performance.now() + 120_000;
-  while ((await sink.received()) < count) {
-    if (performance.now() > deadline) throw new Error("the sink did not receive all envelopes within two minutes");
-    await sleep(20);
-  }
-};
