@@ -34,6 +34,7 @@ import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
 import { withConfigError } from "./node/with-config-error.ts";
 import { checksOf } from "./ops/core-checks.ts";
+import { figuresOf } from "./ops/figures.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { startChat } from "./start-chat.ts";
@@ -91,7 +92,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   const stop = new AbortController();
   let jobs: Promise<unknown> = Promise.resolve();
   try {
-    const metrics = createMetrics();
+    const metrics = createMetrics(log);
     metrics.gauge("core_database_connections", "Connections of the pools that are open", servers.count);
     metrics.gauge(
       "core_database_connections_max",
@@ -147,19 +148,15 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
         metrics,
         stop,
       }));
-    const ops = opsRoutesOf({
-      config,
-      clock: core.clock,
-      log,
-      metrics: metrics.render,
-      checks: checksOf(core, {
-        pendingMigrations: async () => pendingMigrations(database.sql, await readMigrations()),
-        clock: databaseClock,
-        ingest,
-        files,
-        license,
-      }),
+    const checks = checksOf(core, {
+      pendingMigrations: async () => pendingMigrations(database.sql, await readMigrations()),
+      clock: databaseClock,
+      ingest,
+      files,
+      license,
     });
+    for (const figure of figuresOf(core, { checks, certificates: files.certificates })) metrics.figure(figure);
+    const ops = opsRoutesOf({ config, clock: core.clock, log, metrics: metrics.render, checks });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
     // Before "ready", so that no signal that follows it ends the process at once.

@@ -5,6 +5,7 @@ import { ConfigError } from "../../kit/env.ts";
 import type { Log } from "../../kit/log.ts";
 import { runEvery } from "../../kit/run-every.ts";
 import type { CoreConfig, IngestConfig, SignerConfig } from "../config.ts";
+import type { OwnCertificate } from "../ops/figures.ts";
 import { type Authority, hasIssued, readAuthorities } from "../signer/authority.ts";
 import { type ClientCertificateReader, createClientCertificateReader } from "../signer/certificate.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
@@ -26,6 +27,8 @@ export interface FollowedSigner {
 export interface FollowedFiles {
   signing: FollowedSigner | null;
   tls: Reloaded<TlsMaterial> | null;
+  /** Returns core's own certificates that are in use. */
+  certificates(): OwnCertificate[];
   /** Reloads the files that have changed; see `ReloadedFiles`. */
   check(): Promise<void>;
 }
@@ -46,6 +49,10 @@ export const followFiles = async (
   return {
     signing,
     tls,
+    certificates: () => [
+      ...(signing ? [{ name: "enrollment_ca" as const, notAfter: signing.signer.notAfter() }] : []),
+      ...(tls ? [{ name: "ingest_server" as const, notAfter: tls.current().certNotAfter }] : []),
+    ],
     // In sequence: where a CA is replaced in both places at once, each must read the other's new file.
     check: async () => {
       await signing?.files.check();
@@ -90,6 +97,7 @@ const followSigner = async (config: SignerConfig, ingest: IngestConfig | null, n
     signer: {
       sign: (request) => current().signer.sign(request),
       faultAt: (now) => current().signer.faultAt(now),
+      notAfter: () => current().signer.notAfter(),
     },
     clientCertificates: { read: (der) => current().reader.read(der) },
     authorities: () => current().authorities,

@@ -1,7 +1,10 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
+import type { Log } from "../../kit/log.ts";
+import { singleFlight } from "../../kit/single-flight.ts";
 import type { DirectoryObserver, Observer } from "../core.ts";
 import type { IngestObserver } from "../ingest/accept-frame.ts";
 import type { CommitObserver } from "../ingest/committer.ts";
+import type { Figure } from "../ops/figures.ts";
 
 /** Core's metrics, counted by prom-client in a registry of their own. */
 export interface Metrics {
@@ -10,6 +13,8 @@ export interface Metrics {
   observeDirectory: DirectoryObserver;
   /** Adds a gauge that `read` supplies at each scrape. */
   gauge(name: `core_${string}`, help: string, read: () => number): void;
+  /** Adds a figure that is read at each scrape; scrapes that overlap share one read. */
+  figure(figure: Figure): void;
   /** Returns the text that Prometheus scrapes, and its media type. */
   render(): Promise<{ type: string; content: string }>;
 }
@@ -18,7 +23,7 @@ export interface Metrics {
 const durationBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /** Creates the metrics, with those of the process and of the event loop. Labels never hold a host (docs/operate.md). */
-export const createMetrics = (): Metrics => {
+export const createMetrics = (log: Log): Metrics => {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry });
@@ -45,8 +50,9 @@ export const createMetrics = (): Metrics => {
     observeIngest: createIngestObserver(registers),
     observeDirectory: createDirectoryObserver(registers),
     gauge: (name, help, read) => {
-      const figure: Gauge = new Gauge({ name, help, registers, collect: () => figure.set(read()) });
+      const value: Gauge = new Gauge({ name, help, registers, collect: () => value.set(read()) });
     },
+    figure: (figure) => addFigure(figure, registers, log),
     observe: {
       httpRequest: ({ route, method, status }, seconds) =>
         requests.observe({ route, method: known(method), status }, seconds),
@@ -54,8 +60,26 @@ export const createMetrics = (): Metrics => {
       heartbeat: (outcome) => heartbeats.inc({ outcome }),
       ...createChatObserver(registers),
     },
-    render: async () => ({ type: registry.contentType, content: await registry.metrics() }),
+    render: singleFlight(async () => ({ type: registry.contentType, content: await registry.metrics() })),
   };
+};
+
+/** A figure that cannot be read loses its samples, never the whole scrape: that would hide the other metrics when they matter. */
+const addFigure = ({ name, help, labels, read }: Figure, registers: Registry[], log: Log): void => {
+  const gauge: Gauge = new Gauge({
+    name,
+    help,
+    labelNames: [...labels],
+    registers,
+    collect: async () => {
+      gauge.reset();
+      try {
+        for (const { labels: values, value } of await read()) gauge.set(values, value);
+      } catch (err) {
+        log.warn({ metric: name, err }, "a metric cannot be read");
+      }
+    },
+  });
 };
 
 const createChatObserver = (registers: Registry[]): Pick<Observer, "chatTurn" | "chatToolCall" | "chatFirstEvent"> => {

@@ -15,6 +15,8 @@ export interface TlsFiles {
 /** The contents of those files. */
 export interface TlsMaterial {
   cert: Buffer;
+  /** When the first of its chain expires, milliseconds since the epoch: clients reject the listener from then on. */
+  certNotAfter: number;
   key: Buffer;
   ca: Buffer;
 }
@@ -24,23 +26,24 @@ export interface TlsMaterial {
  * certificate, when the key is open to group or world, or when it is not the certificate's.
  */
 export const readTlsFiles = async ({ serverCertFile, serverKeyFile, clientCaFile }: TlsFiles): Promise<TlsMaterial> => {
-  const cert = await withConfigError("SVC_INGEST_SERVER_CERT_FILE", () => readCertificates(serverCertFile));
-  const ca = await withConfigError("SVC_INGEST_CLIENT_CA_FILE", () => readCertificates(clientCaFile));
+  const { pem: cert, notAfter } = await withConfigError("SVC_INGEST_SERVER_CERT_FILE", () =>
+    readCertificates(serverCertFile),
+  );
+  const { pem: ca } = await withConfigError("SVC_INGEST_CLIENT_CA_FILE", () => readCertificates(clientCaFile));
   const key = await withConfigError("SVC_INGEST_SERVER_KEY_FILE", () => {
     const pem = readKeyFile(serverKeyFile);
     checkPair(cert, pem);
     return pem;
   });
-  return { cert, key, ca };
+  return { cert, certNotAfter: notAfter, key, ca };
 };
 
 /** OpenSSL would accept a bundle without a certificate, and then reject every client. */
-const readCertificates = (path: string): Buffer => {
+const readCertificates = (path: string): { pem: Buffer; notAfter: number } => {
   const pem = readFileSync(path);
   const certificates = decodePemBundle(pem.toString("latin1"), "CERTIFICATE");
   if (certificates === undefined || certificates.length === 0) throw new Error("holds no certificate in PEM");
-  for (const der of certificates) readCertificate(der);
-  return pem;
+  return { pem, notAfter: Math.min(...certificates.map((der) => readCertificate(der).notAfter)) };
 };
 
 const checkPair = (cert: Buffer, key: Buffer): void => {

@@ -192,7 +192,7 @@ describe("licensing", () => {
 
 describe("metrics", () => {
   it("count requests by route pattern, and no caller chooses a label", async () => {
-    const { observe, observeIngest, observeDirectory, gauge, render } = createMetrics();
+    const { observe, observeIngest, observeDirectory, gauge, render } = createMetrics(createTestLog());
     observe.httpRequest({ route: "/v1/whoami", method: "GET", status: 200 }, 0.003);
     observe.httpRequest({ route: "unmatched", method: "X-RANDOM-1", status: 404 }, 0.001);
     observe.enroll("issued");

@@ -50,6 +50,7 @@ export const createExternalCommand = (options: {
     },
     faultAt: (now) =>
       ending(now) ? "the trust bundle expires in less than 300 seconds, or has expired" : command.fault(),
+    notAfter: () => bundleEnd,
   };
 };
 

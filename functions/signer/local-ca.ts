@@ -83,6 +83,7 @@ export const createLocalCa = async (options: {
       };
     },
     faultAt: (now) => (ending(now) ? "the CA certificate expires in less than 300 seconds, or has expired" : undefined),
+    notAfter: () => authority.notAfter,
   };
 };
 

@@ -33,6 +33,8 @@ export interface Signer {
   sign(request: SigningRequest): Promise<IssuedCertificate>;
   /** Why `sign` would fail at `now`, for an operator; undefined when no fault is known. */
   faultAt(now: number): string | undefined;
+  /** Returns when the authority that signs expires, milliseconds since the epoch. */
+  notAfter(): number;
 }
 
 /** Why a signer issued nothing, for the log and the audit event alone; free of secrets. */

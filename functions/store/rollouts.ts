@@ -1,4 +1,4 @@
-import { and, desc, eq, inArray, isNull, lt, type SQL, sql } from "drizzle-orm";
+import { and, count, desc, eq, inArray, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
 import { rollout, rolloutTarget, rolloutWave } from "../../drizzle/schema/rollout.ts";
 import type { RolloutState } from "../../proto/rollout/vocabulary.ts";
@@ -76,6 +76,16 @@ export const updateWave = async (
 export const findOpenRollouts = async (db: Executor): Promise<string[]> => {
   const rows = await db.select({ id: rollout.id }).from(rollout).where(isNull(rollout.endedAt)).orderBy(rollout.id);
   return rows.map(({ id }) => id);
+};
+
+/** Counts the rollouts that have not ended; a state without one is absent. */
+export const countOpenRollouts = async (db: Executor): Promise<ReadonlyMap<RolloutState, number>> => {
+  const rows = await db
+    .select({ state: rollout.state, count: count() })
+    .from(rollout)
+    .where(isNull(rollout.endedAt))
+    .groupBy(rollout.state);
+  return new Map(rows.map((row) => [row.state, row.count]));
 };
 
 /** Selects rollouts; an absent part does not filter. */

@@ -1,0 +1,78 @@
+import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
+import type { Core } from "../core.ts";
+import { readFleetRules } from "../domain/fleet/report.ts";
+import { summarizeFleet } from "../store/fleet-report.ts";
+import { countOpenRollouts } from "../store/rollouts.ts";
+import { type Check, runChecks } from "./readiness.ts";
+
+/** A figure that is read when Prometheus asks for it, instead of counted as things happen. */
+export interface Figure {
+  name: `core_${string}`;
+  help: string;
+  labels: readonly string[];
+  /** Returns its samples; a figure whose read throws has none in that scrape. */
+  read(): Promise<readonly Sample[]> | readonly Sample[];
+}
+
+/** One value of a figure, with a value for each of its labels. */
+export interface Sample {
+  labels: Readonly<Record<string, string>>;
+  value: number;
+}
+
+/** A certificate that core uses: the authority that signs, and the first of the ingest listener's chain to expire. */
+export interface OwnCertificate {
+  name: "enrollment_ca" | "ingest_server";
+  /** Milliseconds since the epoch. */
+  notAfter: number;
+}
+
+/** Returns the figures that alerts and the dashboard need (docs/alerts.md): readiness, own certificates, hosts, rollouts. */
+export const figuresOf = (
+  core: Pick<Core, "db" | "reports" | "clock" | "config" | "log">,
+  parts: { checks: Readonly<Record<string, readonly Check[]>>; certificates(): readonly OwnCertificate[] },
+): readonly Figure[] => [
+  {
+    name: "core_check_ready",
+    help: "Checks of the readiness endpoints: 1 ready, 0 not ready; absent when not configured",
+    labels: ["endpoint", "check"],
+    read: async () => (await Promise.all(Object.entries(parts.checks).map(readChecks(core)))).flat(),
+  },
+  {
+    name: "core_certificate_expiry_timestamp_seconds",
+    help: "When a certificate that core uses expires",
+    labels: ["certificate"],
+    read: () => parts.certificates().map(({ name, notAfter }) => sample({ certificate: name }, notAfter / 1000)),
+  },
+  {
+    name: "core_hosts",
+    help: "Hosts of the fleet, by state as on /fleet",
+    labels: ["state"],
+    read: async () => {
+      const { byState } = await summarizeFleet(core.reports, await readFleetRules({ ...core, db: core.reports }), {});
+      return fleetStates.map((state) => sample({ state }, byState.get(state) ?? 0));
+    },
+  },
+  {
+    name: "core_rollouts",
+    help: "Rollouts that have not ended, by state",
+    labels: ["state"],
+    read: async () => {
+      const counts = await countOpenRollouts(core.reports);
+      const open = rolloutStates.filter((state) => !endedStates.includes(state));
+      return open.map((state) => sample({ state }, counts.get(state) ?? 0));
+    },
+  },
+];
+
+const sample = (labels: Sample["labels"], value: number): Sample => ({ labels, value });
+
+const readChecks =
+  (tools: Pick<Core, "clock" | "log">) =>
+  async ([endpoint, checks]: [string, readonly Check[]]): Promise<Sample[]> => {
+    const report = await runChecks(checks, tools);
+    return report.checks
+      .filter(({ status }) => status !== "disabled")
+      .map(({ name, status }) => sample({ endpoint, check: name }, status === "ready" ? 1 : 0));
+  };
