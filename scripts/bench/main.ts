@@ -13,6 +13,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   health: async () => (await import("./health.ts")).healthBench,
   heartbeat: async () => (await import("./heartbeat.ts")).heartbeatBench,
   ingest: async () => (await import("./ingest.ts")).ingestBench,
+  peers: async () => (await import("./peers.ts")).peersBench,
   start: async () => (await import("./start.ts")).startBench,
   ui: async () => (await import("./ui.ts")).uiBench,
 };

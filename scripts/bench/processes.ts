@@ -54,23 +54,41 @@ export const memoryOf = (pid: number): { nowMb: number; peakMb: number } => {
 /** Clock ticks of /proc, the same on every Linux. */
 const ticksPerSecond = 100;
 
-/** Returns the CPU seconds that a process and all its children, ended ones included, have used. */
-export const cpuSecondsOf = (pid: number): number => {
-  let ticks = ticksOf(pid)?.withEndedChildren ?? 0;
-  for (const name of readdirSync("/proc")) {
-    const child = /^\d+$/.test(name) ? ticksOf(Number(name)) : undefined;
-    if (child?.parent === pid) ticks += child.withEndedChildren;
-  }
-  return ticks / ticksPerSecond;
+/** A process as /proc shows it. */
+export interface ProcessTimes {
+  pid: number;
+  parent: number;
+  /** CPU time in clock ticks, that of children which have ended and were waited for included. */
+  ticks: number;
+}
+
+/** Returns the CPU seconds that a process and all its descendants, ended ones included, have used. */
+export const cpuSecondsOf = (pid: number, processes: readonly ProcessTimes[] = readProcesses()): number => {
+  const treeTicks = (root: ProcessTimes): number =>
+    processes.filter(({ parent }) => parent === root.pid).reduce((sum, child) => sum + treeTicks(child), root.ticks);
+  const root = processes.find((process) => process.pid === pid);
+  return root === undefined ? 0 : treeTicks(root) / ticksPerSecond;
 };
 
-const ticksOf = (pid: number): { parent: number; withEndedChildren: number } | undefined => {
+const readProcesses = (): ProcessTimes[] =>
+  readdirSync("/proc").flatMap((name) => (/^\d+$/.test(name) ? readTimes(name) : []));
+
+const readTimes = (name: string): ProcessTimes[] => {
   try {
-    // The name, in parentheses, may contain spaces.
-    const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1)?.split(" ") ?? [];
-    const [parent = 0, ...times] = [fields[1], ...fields.slice(11, 15)].map(Number);
-    return { parent, withEndedChildren: times.reduce((sum, ticks) => sum + ticks, 0) };
+    return [parseProcessTimes(readFileSync(`/proc/${name}/stat`, "utf8"))];
   } catch {
-    return undefined;
+    // It has ended since its name was read.
+    return [];
   }
+};
+
+/** Parses a /proc/<pid>/stat. The name of the program, in parentheses, may contain spaces and parentheses. */
+export const parseProcessTimes = (stat: string): ProcessTimes => {
+  const fields = stat.slice(stat.lastIndexOf(") ") + 2).split(" ");
+  const times = fields.slice(11, 15).map(Number);
+  return {
+    pid: Number.parseInt(stat, 10),
+    parent: Number(fields[1]),
+    ticks: times.reduce((sum, ticks) => sum + ticks, 0),
+  };
 };
