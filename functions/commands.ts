@@ -1,16 +1,18 @@
 import type { CoreConfig } from "./config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
-import { createDatabaseServers } from "./node/database-servers.ts";
+import { createCoreServers } from "./node/database-servers.ts";
 import { withDatabaseFaults } from "./node/prepare-database.ts";
 import { connectDatabase } from "./store/database.ts";
 
 /** Recomputes the audit chain and prints the result as one JSON object. */
 export const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
-  const url = config.databaseUrl.reveal();
+  const { sessions } = createCoreServers(config);
   // Without a deadline: one transaction reads the whole log.
-  const database = connectDatabase({ url, servers: createDatabaseServers(url), connectionsMax: 1, deadlineMs: 0 });
+  const database = connectDatabase({ ...sessions, connectionsMax: 1, deadlineMs: 0 });
   try {
-    const { ok, checked, headSeq, headHash, fault } = await withDatabaseFaults(() => verifyAudit(database.db));
+    const { ok, checked, headSeq, headHash, fault } = await withDatabaseFaults(sessions.variable, () =>
+      verifyAudit(database.db),
+    );
     process.stdout.write(`${JSON.stringify({ ok, checked, head_seq: headSeq, head_hash: headHash, fault })}\n`);
     return ok ? 0 : 1;
   } finally {

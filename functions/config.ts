@@ -57,6 +57,8 @@ export interface CoreConfig {
   /** The address that the HTTP listener binds to; null for every interface. */
   httpHost: string | null;
   databaseUrl: Secret;
+  /** Where statements keep a session; then `databaseUrl` may lead to a pooler in transaction mode. Null: `databaseUrl` itself. */
+  databaseSessionUrl: Secret | null;
   tenantId: string;
   authTokenSecret: Secret;
   /** Accepted beside `authTokenSecret`, and signs nothing: the previous secret, or the next one. */
@@ -108,6 +110,7 @@ export const coreVariables = {
   PORT: v.optional(IntegerVariable(0, 65535), "8080"),
   SVC_HTTP_HOST: v.optional(HostVariable),
   SVC_DATABASE_URL: DatabaseUrlVariable,
+  SVC_DATABASE_SESSION_URL: v.optional(DatabaseUrlVariable),
   SVC_TENANT_ID: UuidVariable,
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
   SVC_AUTH_TOKEN_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
@@ -156,6 +159,7 @@ export const coreVariables = {
 /** Variables whose value may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
 export const coreFileForms = [
   "SVC_DATABASE_URL",
+  "SVC_DATABASE_SESSION_URL",
   "SVC_AUTH_TOKEN_SECRET",
   "SVC_AUTH_TOKEN_SECRET_PREVIOUS",
   "SVC_OPS_BEARER_TOKEN",
@@ -194,6 +198,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     port: values.PORT,
     httpHost: values.SVC_HTTP_HOST ?? null,
     databaseUrl: values.SVC_DATABASE_URL,
+    databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
     tenantId: values.SVC_TENANT_ID,
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
     authTokenSecretPrevious: values.SVC_AUTH_TOKEN_SECRET_PREVIOUS ?? null,

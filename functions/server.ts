@@ -20,7 +20,8 @@ import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { runRollouts } from "./jobs/run-rollouts.ts";
-import { createDatabaseServers, type DatabaseServers } from "./node/database-servers.ts";
+import { type CoreDatabases, openCoreDatabases } from "./node/core-databases.ts";
+import { createCoreServers, type NamedServers } from "./node/database-servers.ts";
 import { followFiles, watchFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
@@ -39,7 +40,6 @@ import { opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { startChat } from "./start-chat.ts";
 import { findCertificateStates } from "./store/certificates.ts";
-import { type ConnectedDatabase, callDeadlineMs, connectDatabase, connectionsMaxDefault } from "./store/database.ts";
 import { createDirectoryLock } from "./store/directory-lock.ts";
 import { revocationChannel } from "./store/identities.ts";
 import { pendingMigrations } from "./store/migrate.ts";
@@ -50,10 +50,6 @@ const shutdownGraceMs = 7_000;
 const closeSeconds = 2;
 /** The PATH of an external signer if the environment has none. */
 const defaultPath = "/usr/local/bin:/usr/bin:/bin";
-/** A report runs two queries concurrently. */
-const reportConnectionsMax = 4;
-/** A job that waits for a lock leaves connections to the others. */
-const jobConnectionsMax = 4;
 const probeIntervalMs = 1000;
 const partitionIntervalMs = 3_600_000;
 
@@ -75,29 +71,19 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     path: process.env.PATH ?? defaultPath,
   });
   const license = await readLicense(config);
-  const url = config.databaseUrl.reveal();
-  const servers = createDatabaseServers(url);
-  await prepareDatabase(url, { servers, tenantId: config.tenantId, clock: systemClock, log });
-  const database = connectDatabase({ url, servers });
-  const reports = connectDatabase({ url, servers, connectionsMax: reportConnectionsMax });
-  const background = connectDatabase({
-    url,
-    servers,
-    connectionsMax: jobConnectionsMax,
-    deadlineMs: callDeadlineMs.jobs,
-    applicationName: "svc-server jobs",
-  });
-  const closeDatabase = (seconds: number) =>
-    Promise.all([database, reports, background].map(({ close }) => close(seconds)));
+  const servers = createCoreServers(config);
+  await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
+  const databases = openCoreDatabases(servers);
+  const { requests: database, reports, jobs: background } = databases;
   const stop = new AbortController();
   let jobs: Promise<unknown> = Promise.resolve();
   try {
     const metrics = createMetrics(log);
-    metrics.gauge("core_database_connections", "Connections of the pools that are open", servers.count);
+    metrics.gauge("core_database_connections", "Connections of the pools that are open", databases.connections.count);
     metrics.gauge(
       "core_database_connections_max",
       "Connections that the pools open at most",
-      () => connectionsMaxDefault + reportConnectionsMax + jobConnectionsMax,
+      () => databases.connections.max,
     );
     const base = {
       config,
@@ -117,7 +103,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       (await startChat(base, {
         config: config.chat,
         jobs: background,
-        locate: servers.locate,
+        locate: servers.sessions.servers.locate,
         stopping: stop.signal,
       }));
     const core: Core = { ...base, chat: chat?.chat ?? null };
@@ -142,9 +128,9 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
         config: config.ingest,
         tls: files.tls,
         routes,
-        database,
+        databases,
         jobs: { core: jobCore, clock: databaseClock },
-        servers,
+        sessions: servers.sessions,
         metrics,
         stop,
       }));
@@ -163,31 +149,31 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
     // Last, so that serving never waits for the directory.
-    const directory = startDirectorySync(jobCore, { metrics, servers, signal: stop.signal });
+    const directory = startDirectorySync(jobCore, { metrics, sessions: servers.sessions, signal: stop.signal });
     log.info({ signal: await stopped }, "stopping");
     stop.abort();
-    const timer = setTimeout(() => void closeDatabase(0), shutdownGraceMs);
+    const timer = setTimeout(() => void databases.close(0), shutdownGraceMs);
     await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory, chat?.close()]);
     clearTimeout(timer);
   } finally {
     stop.abort();
     // After a failed start the jobs' first statements run: postgres.js does not end a pool whose statements still wait for a connection.
     await withTimeout(closeSeconds * 1000, systemClock, jobs).catch(() => undefined);
-    await closeDatabase(closeSeconds);
+    await databases.close(closeSeconds);
   }
   log.info({}, "stopped");
 };
 
 const startDirectorySync = (
   core: Core,
-  { metrics, servers, signal }: { metrics: Metrics; servers: DatabaseServers; signal: AbortSignal },
+  { metrics, sessions, signal }: { metrics: Metrics; sessions: NamedServers; signal: AbortSignal },
 ): Promise<void> =>
   runDirectorySync(
     {
       core,
       readKeyFile: (path) => readKeyFile(path).toString("utf8"),
       readTrustedFile: (path) => readTrustedFile(path).toString("utf8"),
-      exclusively: createDirectoryLock({ url: core.config.databaseUrl.reveal(), servers }),
+      exclusively: createDirectoryLock(sessions),
       observe: metrics.observeDirectory,
     },
     signal,
@@ -200,14 +186,14 @@ const startIngest = async (
     config: IngestConfig;
     tls: Reloaded<TlsMaterial>;
     routes: readonly Route[];
-    database: ConnectedDatabase;
+    databases: CoreDatabases;
     jobs: { core: Core; clock: DatabaseClock };
-    servers: DatabaseServers;
+    sessions: NamedServers;
     metrics: Metrics;
     stop: AbortController;
   },
 ): Promise<RunningIngest> => {
-  const { config, tls, routes, database, jobs: background, servers, metrics, stop } = needs;
+  const { config, tls, routes, databases, jobs: background, sessions, metrics, stop } = needs;
   const { db, clock, entropy, log } = core;
   const keepPartitions = () =>
     maintainIngestPartitions(background.core, {
@@ -218,7 +204,7 @@ const startIngest = async (
   const ingest = createIngest({
     config,
     hostIdBytesMax: core.config.hostIdBytesMax,
-    databaseUrl: servers.locate,
+    databaseUrl: sessions.servers.locate,
     db,
     // Its rows are dropped by the database's clock.
     clock: { ...clock, now: background.clock.now },
@@ -231,7 +217,7 @@ const startIngest = async (
       use: (certificate) => markUsed(core, certificate),
       refused: (failure) => recordAuthFailure(core, failure),
     },
-    onRevocation: (callback) => database.sql.listen(revocationChannel, callback, callback),
+    onRevocation: (callback) => databases.listen(revocationChannel, callback, callback),
   });
   metrics.gauge(
     "core_ingest_in_flight_bytes",

@@ -73,7 +73,7 @@ const createTools = async (
 ): Promise<Pick<CreatedChatSql, "sql" | "offReason"> & Partial<CreatedChatSql>> => {
   if (!config.sqlToolEnabled) return { sql: null, offReason: "SVC_CHAT_SQL_TOOL_ENABLED is false" };
   const { createChatSql } = await import("./chat-sql/create-chat-sql.ts");
-  const created = await withDatabaseFaults(() =>
+  const created = await withDatabaseFaults("SVC_DATABASE_URL", () =>
     createChatSql({
       db: jobs.db,
       locate,

@@ -124,6 +124,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         const { signer, clientCertificates } = await signingOf(env);
         const database = connectDatabase({
           url: config.databaseUrl.reveal(),
+          pooled: config.databaseSessionUrl !== null,
           connectionsMax: connectionsPerRequest,
           // Each request opens its own connections: a burst waits for them, and a slow request delays no other.
           connectTimeoutSeconds: 10,

@@ -98,6 +98,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   PORT: integer(8080, 0, 65535),
   SVC_HTTP_HOST: host,
   SVC_DATABASE_URL: databaseUrl(required),
+  SVC_DATABASE_SESSION_URL: databaseUrl(undefined),
   SVC_TENANT_ID: uuid,
   SVC_AUTH_TOKEN_SECRET: hmacKey,
   SVC_AUTH_TOKEN_SECRET_PREVIOUS: previousHmacKey,

@@ -2,6 +2,7 @@ import type { Socket } from "node:net";
 import { Client } from "pg";
 import { splitDatabaseUrl } from "../../kit/database-url.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
+import type { CoreConfig } from "../config.ts";
 import { destroyClient } from "../store/copy-transaction.ts";
 import type { DropConnections, SharedServers } from "../store/database.ts";
 import { openDatabaseSocket } from "./database-socket.ts";
@@ -13,6 +14,40 @@ export interface DatabaseServers extends SharedServers {
   /** Returns how many sockets of the pools are open or being opened. */
   count(): number;
 }
+
+/** The variables that name core's servers. */
+export type DatabaseVariable = "SVC_DATABASE_URL" | "SVC_DATABASE_SESSION_URL";
+
+/** The servers of a variable. */
+export interface NamedServers {
+  variable: DatabaseVariable;
+  url: string;
+  servers: DatabaseServers;
+}
+
+/**
+ * Core's servers: for requests and jobs, and for what keeps a session: LISTEN, advisory locks of a session, prepared statements, COPY,
+ * migrations. The same without SVC_DATABASE_SESSION_URL.
+ */
+export interface CoreServers {
+  requests: NamedServers;
+  sessions: NamedServers;
+}
+
+/** Creates the servers that the configuration names. */
+export const createCoreServers = ({
+  databaseUrl,
+  databaseSessionUrl,
+}: Pick<CoreConfig, "databaseUrl" | "databaseSessionUrl">): CoreServers => {
+  const serversOf = (variable: DatabaseVariable, url: string) => ({
+    variable,
+    url,
+    servers: createDatabaseServers(url),
+  });
+  const requests = serversOf("SVC_DATABASE_URL", databaseUrl.reveal());
+  if (databaseSessionUrl === null) return { requests, sessions: requests };
+  return { requests, sessions: serversOf("SVC_DATABASE_SESSION_URL", databaseSessionUrl.reveal()) };
+};
 
 const probeTimeoutMs = 2_000;
 

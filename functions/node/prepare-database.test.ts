@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { ConfigError } from "../../kit/env.ts";
+import { Secret } from "../../kit/secret.ts";
 import { testTenantId } from "../../scripts/lab/people.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import { startTcpProxy } from "../../tests/fakes/tcp-proxy.ts";
 import { connectDatabase } from "../store/database.ts";
-import { createDatabaseServers } from "./database-servers.ts";
+import { createCoreServers, createDatabaseServers } from "./database-servers.ts";
 import { prepareDatabase } from "./prepare-database.ts";
 
 let database: TestDatabase;
@@ -16,9 +17,9 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 const prepare = async (url: string): Promise<string> => {
-  const servers = createDatabaseServers(url);
-  const options = { servers, tenantId: testTenantId, clock: systemClock, log: createTestLog() };
-  return prepareDatabase(url, options).then(
+  const servers = createCoreServers({ databaseUrl: new Secret(url), databaseSessionUrl: null });
+  const options = { tenantId: testTenantId, clock: systemClock, log: createTestLog() };
+  return prepareDatabase(servers, options).then(
     () => "prepared",
     (error: unknown) => {
       if (!(error instanceof ConfigError)) throw error;
@@ -55,7 +56,7 @@ describe("prepareDatabase", () => {
     const { sql } = database.connect();
     await sql`create function public.pg_backend_pid() returns int language sql as 'select 4711'`;
     const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}?options=${encodeURIComponent("-csearch_path=public,pg_catalog")}`;
-    expect(await prepare(url)).toMatch(/SVC_DATABASE_URL.*pooler in transaction mode/);
+    expect(await prepare(url)).toMatch(/SVC_DATABASE_SESSION_URL: is required.*pooler in transaction mode/);
     await sql`drop function public.pg_backend_pid`;
     await proxy.close();
   });

@@ -6,7 +6,7 @@ import { startTcpProxy } from "../../tests/fakes/tcp-proxy.ts";
 import { createDatabaseServers } from "../node/database-servers.ts";
 import { openDatabaseSocket } from "../node/database-socket.ts";
 import { databaseCheck } from "../ops/checks.ts";
-import { connectDatabase, type DatabaseOptions } from "./database.ts";
+import { connectDatabase, type DatabaseOptions, executePrepared } from "./database.ts";
 import { databaseProblem } from "./database-problem.ts";
 
 let database: TestDatabase;
@@ -190,6 +190,17 @@ describe("deadlines", () => {
     expect(databaseProblem(error)?.code).toBe("database_unavailable");
     proxy.rewrite(null);
     await sql.begin((tx) => tx`select 1`);
+    await close();
+  });
+
+  it("D9: sets the timeouts of a transaction in it, and leaves nothing in the session, for a pooler", async () => {
+    const { sql, db, close } = connectDatabase({ url: database.url, connectionsMax: 1, pooled: true });
+    const timeouts = `select setting from pg_settings where name in ('statement_timeout', 'lock_timeout') order by name`;
+    const within = await sql.begin((tx) => tx.unsafe(timeouts));
+    expect(within.map(({ setting }) => setting)).toEqual(["4000", "4500"]);
+    await executePrepared(db, text`select ${1}::int as one`);
+    expect((await sql.unsafe(timeouts)).map(({ setting }) => setting)).toEqual(["0", "0"]);
+    expect(await sql.unsafe("select name from pg_prepared_statements")).toEqual([]);
     await close();
   });
 

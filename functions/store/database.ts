@@ -1,7 +1,7 @@
 import { type Query, type SQL, sql } from "drizzle-orm";
 import type { PgDatabase } from "drizzle-orm/pg-core";
 import { drizzle, type PostgresJsDatabase, type PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
-import postgres, { type Sql } from "postgres";
+import postgres, { type Sql, type TransactionSql } from "postgres";
 import * as schema from "../../drizzle/schema/index.ts";
 import { splitDatabaseUrl } from "../../kit/database-url.ts";
 
@@ -50,6 +50,11 @@ export interface DatabaseOptions {
   deadlineMs?: number;
   /** Refuses servers that accept no writes. Default true. */
   writes?: boolean;
+  /**
+   * Leaves nothing in a session, for a pooler in transaction mode: prepares no statement, and sets timeouts for each transaction. A single
+   * statement has those of the role; past `deadlineMs` its connection is closed all the same. Default false.
+   */
+  pooled?: boolean;
   /** On Node `openDatabaseSocket` of functions/node, for TCP_NODELAY. */
   openSocket?: OpenSocket;
   /** In place of `openSocket`, where several pools use one URL. */
@@ -70,7 +75,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
   // `servers` chooses among several servers; without it, the first is used.
   const [first = options.url] = splitDatabaseUrl(options.url).servers;
   const { url, host } = splitUnixSocket(first);
-  const { servers, deadlineMs = callDeadlineMs.api, connectTimeoutSeconds = 3 } = options;
+  const { servers, deadlineMs = callDeadlineMs.api, connectTimeoutSeconds = 3, pooled = false } = options;
   const drop: DropConnections = (cause, all) => (client as PatchedSql).drop(cause, all);
   const openSocket = servers?.open ?? options.openSocket;
   const settings = {
@@ -86,7 +91,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     onnotice: () => undefined,
     // Options of postgres.js that its types leave out, and those of patches/.
     ...(openSocket === undefined ? {} : { socket: openSocket }),
-    setup: timeoutsOfSession(deadlineMs),
+    ...(pooled ? { prepare: false } : { setup: setTimeouts("session", deadlineMs) }),
     deadline: deadlineMs,
     max_waiting: waitingMax,
     is_fatal: ({ code, severity }: ServerError) => code === readOnlyTransaction || isEnd(severity),
@@ -94,6 +99,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     onfault: (cause: Error & { code?: string }) => (servers?.leave ?? drop)(cause, concernsServer(cause.code)),
   };
   const client: Sql = postgres(url, settings);
+  if (pooled) beginWith(client, setTimeouts("local", deadlineMs));
   const leave = servers?.join(drop);
   return {
     db: openDatabase(client),
@@ -120,13 +126,25 @@ const acceptsNoWrites = ({ in_hot_standby, default_transaction_read_only }: Serv
 const concernsServer = (code: string | undefined): boolean => code === readOnlyTransaction || code === "SERVER_REFUSED";
 
 /**
- * Returns statements that set a session's timeouts, shorter than the deadline of its calls where there is one: an error of the server
- * costs no connection. By SET: a pooler refuses them in the startup message.
+ * Returns statements that set the timeouts of a session, or of a transaction (`local`), shorter than the deadline of its calls where there
+ * is one: an error of the server costs no connection. By SET: a pooler refuses them in the startup message.
  */
-export const timeoutsOfSession = (deadlineMs: number): string => {
+const setTimeouts = (scope: "session" | "local", deadlineMs: number): string => {
   const idle = deadlineMs === 0 ? 0 : idleInTransactionMs;
-  return `set statement_timeout = ${Math.floor(deadlineMs * 0.9)}; set lock_timeout = ${Math.floor(deadlineMs * 0.8)};
-    set idle_in_transaction_session_timeout = ${idle}`;
+  return `set ${scope} statement_timeout = ${Math.floor(deadlineMs * 0.9)}; set ${scope} lock_timeout = ${Math.floor(deadlineMs * 0.8)};
+    set ${scope} idle_in_transaction_session_timeout = ${idle}`;
+};
+
+/** Makes each transaction of a client send `statements` first. They need no round trip: nothing waits for their answer. */
+const beginWith = (client: Sql, statements: string): void => {
+  const { begin } = client;
+  type Work = (tx: TransactionSql) => unknown;
+  const beginSet = (options: string | Work, work: Work = options as Work) =>
+    begin(typeof options === "string" ? options : "", (tx) => {
+      tx.unsafe(statements).execute();
+      return work(tx);
+    });
+  client.begin = beginSet as typeof begin;
 };
 
 /** After it, the server releases the locks of a core that is stopped or unreachable. */

@@ -15,7 +15,7 @@ import type { WebContext } from "./request.ts";
 import type { WebUi } from "./web.ts";
 
 const shutdownGraceMs = 10_000;
-/** Only sign-ins query the database. */
+/** Only sign-ins query the database, with single statements: web needs to know nothing of a pooler. */
 const databaseConnectionsMax = 4;
 
 const usage = `svc-web: the operator UI of the collector fleet
@@ -50,6 +50,7 @@ const serve = async (config: WebConfig, log: Log): Promise<void> => {
     url: config.databaseUrl.reveal(),
     connectionsMax: databaseConnectionsMax,
     applicationName: "svc-web",
+    pooled: true,
     writes: false,
     openSocket: openDatabaseSocket,
   });

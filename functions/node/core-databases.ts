@@ -1,0 +1,49 @@
+import type { Sql } from "postgres";
+import { type ConnectedDatabase, callDeadlineMs, connectDatabase, connectionsMaxDefault } from "../store/database.ts";
+import type { CoreServers } from "./database-servers.ts";
+
+/** Core's pools. */
+export interface CoreDatabases {
+  requests: ConnectedDatabase;
+  /** So that reports cannot starve requests. */
+  reports: ConnectedDatabase;
+  jobs: ConnectedDatabase;
+  /** Listens for notifications, on a connection of its own. */
+  listen: Sql["listen"];
+  /** The open connections, and how many the pools open at most. */
+  connections: { count(): number; max: number };
+  /** Waits up to `seconds` for running queries, then closes every connection. */
+  close(seconds: number): Promise<unknown>;
+}
+
+/** A report runs two queries concurrently. */
+const reportConnectionsMax = 4;
+/** A job that waits for a lock leaves connections to the others. */
+const jobConnectionsMax = 4;
+
+/** Opens core's pools; they connect with their first statement. Behind a pooler in transaction mode only `listen` keeps a session. */
+export const openCoreDatabases = ({ requests: at, sessions }: CoreServers): CoreDatabases => {
+  const pooled = sessions !== at;
+  const requests = connectDatabase({ ...at, pooled });
+  const reports = connectDatabase({ ...at, pooled, connectionsMax: reportConnectionsMax });
+  const jobs = connectDatabase({
+    ...at,
+    pooled,
+    connectionsMax: jobConnectionsMax,
+    deadlineMs: callDeadlineMs.jobs,
+    applicationName: "svc-server jobs",
+  });
+  const listening = pooled ? connectDatabase({ ...sessions, connectionsMax: 1 }) : requests;
+  return {
+    requests,
+    reports,
+    jobs,
+    listen: listening.sql.listen,
+    connections: {
+      count: () => at.servers.count() + (pooled ? sessions.servers.count() : 0),
+      max: connectionsMaxDefault + reportConnectionsMax + jobConnectionsMax,
+    },
+    close: (seconds) =>
+      Promise.all([...new Set([requests, reports, jobs, listening])].map(({ close }) => close(seconds))),
+  };
+};
