@@ -1,13 +1,13 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import { createMemo, createSignal, Match, Show, Switch } from "solid-js";
+import { createMemo, createSignal, Show } from "solid-js";
 import { AuditEventPage, type AuditEventView } from "../../../proto/audit-event.ts";
 import { createReport } from "../api/create-report.ts";
-import { Freshness } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { AuditFilters } from "./audit-filters.tsx";
@@ -55,7 +55,7 @@ export const AuditPage = () => {
 };
 
 const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => void }) => {
-  const { api, times } = usePageContext();
+  const { api } = usePageContext();
   const [paused, setPaused] = createSignal(false);
   const report = createReport({
     api,
@@ -92,17 +92,9 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
   );
   return (
     <>
-      <div class="page-head">
-        <h1>Audit</h1>
+      <PageHead title="Audit" report={report} paused={paused()} onPause={setPaused}>
         <ChainStatus />
-        <Freshness
-          report={report}
-          paused={paused()}
-          zone={times.zone()}
-          onPause={() => setPaused(!paused())}
-          onRefresh={report.refresh}
-        />
-      </div>
+      </PageHead>
       <AuditFilters view={props.view} onChange={props.onChange} />
       <div class="page-tools">
         {pager("Pages of events")}
@@ -115,39 +107,32 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
           </a>
         </div>
       </div>
-      <Switch
-        fallback={
-          <p class="page-loading" role="status">
-            Loading
-          </p>
-        }
+      <Loaded
+        report={report}
+        what="events"
+        heading
+        instead={{ href: "/audit", words: "Show all events" }}
+        value={page()}
       >
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<h2>The events could not be loaded</h2>} problem={problem()} onRetry={report.refresh}>
-              <a class="button" href="/audit">
-                Show all events
-              </a>
-            </LoadFailure>
-          )}
-        </Match>
-        <Match when={page()?.items.length === 0}>
-          <section class="notice">
-            <h2>No event matches</h2>
-            <Show when={nextPath()} fallback={<p>Change or clear the filters above.</p>}>
-              {(path) => (
-                <>
-                  <p>The newest 5,000 events under the other filters do not hold this text. Older ones may.</p>
-                  <a class="button" href={path()}>
-                    Search older events
-                  </a>
-                </>
-              )}
-            </Show>
-          </section>
-        </Match>
-        <Match when={page()}>
-          {(known) => (
+        {(known) => (
+          <Show
+            when={known().items.length > 0}
+            fallback={
+              <section class="notice">
+                <h2>No event matches</h2>
+                <Show when={nextPath()} fallback={<p>Change or clear the filters above.</p>}>
+                  {(path) => (
+                    <>
+                      <p>The newest 5,000 events under the other filters do not hold this text. Older ones may.</p>
+                      <a class="button" href={path()}>
+                        Search older events
+                      </a>
+                    </>
+                  )}
+                </Show>
+              </section>
+            }
+          >
             <div class="shown" data-shown={report.phase()}>
               <RecordTable
                 label="Audit events, newest first"
@@ -157,9 +142,9 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
               />
               <Show when={known().items.length > 20}>{pager("Pages of events, below")}</Show>
             </div>
-          )}
-        </Match>
-      </Switch>
+          </Show>
+        )}
+      </Loaded>
     </>
   );
 };

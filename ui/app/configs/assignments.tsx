@@ -1,12 +1,12 @@
 import { useLocation } from "@solidjs/router";
-import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import { AssignmentPage, type ConfigAssignment } from "../../../proto/fleet-health/config-report.ts";
 import type { Rollout } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -136,21 +136,14 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
           </p>
         )}
       </Show>
-      <Switch fallback={<p class="page-loading">Loading</p>}>
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<p>The hosts could not be loaded.</p>} problem={problem()} onRetry={report.refresh}>
-              <a class="button" href={`/configs/${props.configId}`}>
-                Show all assignments
-              </a>
-            </LoadFailure>
-          )}
-        </Match>
-        <Match when={page()?.items.length === 0}>
-          <p class="quiet">No assignment matches.</p>
-        </Match>
-        <Match when={page()}>
-          {(known) => (
+      <Loaded
+        report={report}
+        what="hosts"
+        instead={{ href: `/configs/${props.configId}`, words: "Show all assignments" }}
+        value={page()}
+      >
+        {(known) => (
+          <Show when={known().items.length > 0} fallback={<p class="quiet">No assignment matches.</p>}>
             <div class="shown" data-shown={report.phase()}>
               <RecordTable label="Assigned hosts, newest first" columns={columns} rows={known().items} />
               <ListPager
@@ -162,9 +155,9 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
                 noun="assignment"
               />
             </div>
-          )}
-        </Match>
-      </Switch>
+          </Show>
+        )}
+      </Loaded>
     </section>
   );
 };

@@ -1,7 +1,7 @@
-import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import { ConfigDetail } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { diffOf } from "./config-diff.ts";
@@ -40,67 +40,41 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
         </h2>
         <CompareChoice configId={props.config.id} chosen={props.otherId} />
       </div>
-      <Switch
-        fallback={
-          <p class="page-loading" role="status">
-            Loading
-          </p>
-        }
-      >
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure
-              title={
-                <p>
-                  {problem().status === 404
-                    ? "There is no such config to compare with."
-                    : "The other config could not be loaded."}
-                </p>
-              }
-              problem={problem()}
-              onRetry={report.refresh}
-            />
-          )}
-        </Match>
-        <Match when={lines()?.length === 0}>
-          <p>The texts are equal.</p>
-        </Match>
-        <Match when={lines()}>
-          {(known) => (
-            <>
-              <p>
-                {formatCountOf(counted("added"), "line")} added, {formatCountOf(counted("removed"), "line")} removed.
-              </p>
-              {/* A region that scrolls must be reachable by keyboard (WCAG 2.1.1). */}
-              <section class="code" aria-label="Changed lines" tabindex="0">
-                <ol class="diff-lines">
-                  <For each={known()}>
-                    {(line) => (
-                      <Show
-                        when={line.kind !== "skipped" && line}
-                        fallback={
-                          <li data-kind="skipped">
-                            {`… ${formatCountOf(line.kind === "skipped" ? line.lines : 0, "unchanged line")}`}
-                          </li>
-                        }
-                      >
-                        {(shown) => (
-                          <li data-kind={shown().kind}>
-                            <span class="diff-number">{shown().before}</span>
-                            <span class="diff-number">{shown().after}</span>
-                            <span class="diff-sign">{signs[shown().kind]}</span>
-                            {plainText(shown().text)}
-                          </li>
-                        )}
-                      </Show>
-                    )}
-                  </For>
-                </ol>
-              </section>
-            </>
-          )}
-        </Match>
-      </Switch>
+      <Loaded report={report} what="other config" missing="There is no such config to compare with" value={lines()}>
+        {(known) => (
+          <Show when={known().length > 0} fallback={<p>The texts are equal.</p>}>
+            <p>
+              {formatCountOf(counted("added"), "line")} added, {formatCountOf(counted("removed"), "line")} removed.
+            </p>
+            {/* A region that scrolls must be reachable by keyboard (WCAG 2.1.1). */}
+            <section class="code" aria-label="Changed lines" tabindex="0">
+              <ol class="diff-lines">
+                <For each={known()}>
+                  {(line) => (
+                    <Show
+                      when={line.kind !== "skipped" && line}
+                      fallback={
+                        <li data-kind="skipped">
+                          {`… ${formatCountOf(line.kind === "skipped" ? line.lines : 0, "unchanged line")}`}
+                        </li>
+                      }
+                    >
+                      {(shown) => (
+                        <li data-kind={shown().kind}>
+                          <span class="diff-number">{shown().before}</span>
+                          <span class="diff-number">{shown().after}</span>
+                          <span class="diff-sign">{signs[shown().kind]}</span>
+                          {plainText(shown().text)}
+                        </li>
+                      )}
+                    </Show>
+                  )}
+                </For>
+              </ol>
+            </section>
+          </Show>
+        )}
+      </Loaded>
       <p>
         <a href={`/configs/${props.config.id}`}>Show the whole text</a>
       </p>

@@ -1,14 +1,15 @@
 import { useLocation, useParams } from "@solidjs/router";
-import { createMemo, createSignal, ErrorBoundary, For, lazy, Match, Show, Suspense, Switch } from "solid-js";
+import { createMemo, createSignal, ErrorBoundary, For, lazy, Show, Suspense } from "solid-js";
 import { type AssignmentBatch, ConfigDetail } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
-import { Freshness } from "../design/freshness.tsx";
-import { LoadFailure, PartFailed } from "../design/load-failure.tsx";
+import { PartFailed } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { formatBytes, formatCount, plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
 import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { Assignments } from "./assignments.tsx";
@@ -25,7 +26,7 @@ const ConfigDiff = lazy(async () => ({ default: (await import("./config-diff-vie
 
 /** `/configs/{id}`: one published config, whether its rollout finished and which hosts are left, its assignments, text and diffs. */
 export const ConfigPage = () => {
-  const { api, times } = usePageContext();
+  const { api } = usePageContext();
   const route = useParams<{ id: string }>();
   const location = useLocation();
   const [paused, setPaused] = createSignal(false);
@@ -46,76 +47,53 @@ export const ConfigPage = () => {
   const asOf = () => report.answer()?.at ?? 0;
   return (
     <div class="page">
-      <div class="page-head">
-        <h1>{named() ?? "Config"}</h1>
-        <Freshness
-          report={report}
-          paused={paused()}
-          zone={times.zone()}
-          onPause={() => setPaused(!paused())}
-          onRefresh={report.refresh}
-        />
-      </div>
-      <Switch
-        fallback={
-          <p class="page-loading" role="status">
-            Loading
-          </p>
-        }
+      <PageHead title={named() ?? "Config"} report={report} paused={paused()} onPause={setPaused} />
+      <Loaded
+        report={report}
+        what="config"
+        heading
+        missing="No such config"
+        instead={{ href: "/configs", words: "Show all configs" }}
+        value={config()}
       >
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure
-              title={<h2>{problem().status === 404 ? "No such config" : "The config could not be loaded"}</h2>}
-              problem={problem()}
-              onRetry={report.refresh}
-            >
-              <a class="button" href="/configs">
-                Show all configs
-              </a>
-            </LoadFailure>
-          )}
-        </Match>
-        <Match when={config()}>
-          {(known) => (
-            <>
-              <div class="config-head">
-                <p class="config-hash">
-                  <code>{known().config_hash}</code>
-                  <CopyButton text={known().config_hash} what="the hash" />
-                </p>
-                <p class="quiet">
-                  Published <Time at={known().created_at} asOf={asOf()} /> by{" "}
-                  {known().created_by_email ?? known().created_by} · {formatBytes(known().size_bytes)} ·{" "}
-                  <a href={`/audit?${new URLSearchParams({ target: known().id })}`}>audit events</a>
-                </p>
-              </div>
-              <Rollout config={known()} />
-              <section class="rollout-panel" aria-labelledby="rollouts">
-                <h2 id="rollouts">Rollouts in waves</h2>
-                <RolloutsOf
-                  of="config_id"
-                  id={known().id}
-                  what="this config"
-                  none="This config has not been rolled out in waves."
-                />
-              </section>
-              <Preview configId={known().id} />
-              <Batches config={known()} asOf={asOf()} />
-              <Show when={compared()} fallback={<ConfigText yaml={known().yaml} configId={known().id} />}>
-                {(other) => (
-                  <ErrorBoundary fallback={<PartFailed what="The comparison" />}>
-                    <Suspense fallback={<p class="page-loading">Loading</p>}>
-                      <ConfigDiff config={known()} otherId={other()} />
-                    </Suspense>
-                  </ErrorBoundary>
-                )}
-              </Show>
-              <Assignments configId={known().id} paused={paused()} />
-            </>
-          )}
-        </Match>
-      </Switch>
+        {(known) => (
+          <>
+            <div class="config-head">
+              <p class="config-hash">
+                <code>{known().config_hash}</code>
+                <CopyButton text={known().config_hash} what="the hash" />
+              </p>
+              <p class="quiet">
+                Published <Time at={known().created_at} asOf={asOf()} /> by{" "}
+                {known().created_by_email ?? known().created_by} · {formatBytes(known().size_bytes)} ·{" "}
+                <a href={`/audit?${new URLSearchParams({ target: known().id })}`}>audit events</a>
+              </p>
+            </div>
+            <Rollout config={known()} />
+            <section class="rollout-panel" aria-labelledby="rollouts">
+              <h2 id="rollouts">Rollouts in waves</h2>
+              <RolloutsOf
+                of="config_id"
+                id={known().id}
+                what="this config"
+                none="This config has not been rolled out in waves."
+              />
+            </section>
+            <Preview configId={known().id} />
+            <Batches config={known()} asOf={asOf()} />
+            <Show when={compared()} fallback={<ConfigText yaml={known().yaml} configId={known().id} />}>
+              {(other) => (
+                <ErrorBoundary fallback={<PartFailed what="The comparison" />}>
+                  <Suspense fallback={<p class="page-loading">Loading</p>}>
+                    <ConfigDiff config={known()} otherId={other()} />
+                  </Suspense>
+                </ErrorBoundary>
+              )}
+            </Show>
+            <Assignments configId={known().id} paused={paused()} />
+          </>
+        )}
+      </Loaded>
     </div>
   );
 };

@@ -1,8 +1,8 @@
 import { useNavigate } from "@solidjs/router";
-import { createSignal, For, Match, Show, Switch } from "solid-js";
+import { createSignal, For, Show } from "solid-js";
 import { ConfigPage } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -59,43 +59,28 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
           </button>
         }
       >
-        <Switch fallback={<p class="page-loading">Loading</p>}>
-          <Match when={report.phase() === "failed" && report.state().problem}>
-            {(problem) => (
-              <LoadFailure
-                title={<p>The configs could not be loaded.</p>}
-                problem={problem()}
-                onRetry={report.refresh}
-              />
-            )}
-          </Match>
-          <Match when={others()?.length === 0}>
-            <p class="quiet">No other config has been published.</p>
-          </Match>
-          <Match when={others()}>
-            {(configs) => (
-              <>
-                <label>
-                  Compare with
-                  <select class="input" name="compare" autofocus>
-                    <For each={configs()}>
-                      {(config) => (
-                        <option value={config.id} selected={config.id === props.chosen}>
-                          {plainText(configName(config))},{" "}
-                          {formatTimestamp(config.created_at, times.zone()).slice(0, 16)},{" "}
-                          {config.config_hash.slice(0, 6)}
-                        </option>
-                      )}
-                    </For>
-                  </select>
-                </label>
-                <button class="button" type="submit">
-                  Compare
-                </button>
-              </>
-            )}
-          </Match>
-        </Switch>
+        <Loaded report={report} what="configs" value={others()}>
+          {(configs) => (
+            <Show when={configs().length > 0} fallback={<p class="quiet">No other config has been published.</p>}>
+              <label>
+                Compare with
+                <select class="input" name="compare" autofocus>
+                  <For each={configs()}>
+                    {(config) => (
+                      <option value={config.id} selected={config.id === props.chosen}>
+                        {plainText(configName(config))}, {formatTimestamp(config.created_at, times.zone()).slice(0, 16)}
+                        , {config.config_hash.slice(0, 6)}
+                      </option>
+                    )}
+                  </For>
+                </select>
+              </label>
+              <button class="button" type="submit">
+                Compare
+              </button>
+            </Show>
+          )}
+        </Loaded>
       </Show>
     </form>
   );

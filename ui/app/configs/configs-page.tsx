@@ -1,18 +1,19 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import { createMemo, createSignal, For, Match, Show, Switch } from "solid-js";
+import { createMemo, createSignal, For, Show } from "solid-js";
 import {
   ConfigPage as ConfigRows,
   type ListedConfig,
   UnstoredConfigs,
 } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
-import { Freshness, OldNotice } from "../design/freshness.tsx";
+import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { HostFigure, RolloutBar, RolloutSentence } from "./rollout-parts.tsx";
@@ -24,7 +25,7 @@ const refreshIntervalMs = 15_000;
 
 /** `/configs`: the published configs, newest first, and whether each one's rollout finished. */
 export const ConfigsPage = () => {
-  const { api, times } = usePageContext();
+  const { api } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const [paused, setPaused] = createSignal(false);
@@ -118,16 +119,7 @@ export const ConfigsPage = () => {
   );
   return (
     <div class="page">
-      <div class="page-head">
-        <h1>Configs</h1>
-        <Freshness
-          report={report}
-          paused={paused()}
-          zone={times.zone()}
-          onPause={() => setPaused(!paused())}
-          onRefresh={report.refresh}
-        />
-      </div>
+      <PageHead title="Configs" report={report} paused={paused()} onPause={setPaused} />
       <form
         class="search-form"
         onSubmit={(event) => {
@@ -159,46 +151,39 @@ export const ConfigsPage = () => {
           <Icon name="export" /> CSV
         </a>
       </div>
-      <Switch
-        fallback={
-          <p class="page-loading" role="status">
-            Loading
-          </p>
-        }
+      <Loaded
+        report={report}
+        what="configs"
+        heading
+        instead={{ href: "/configs", words: "Show all configs" }}
+        value={page()}
       >
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<h2>The configs could not be loaded</h2>} problem={problem()} onRetry={report.refresh}>
-              <a class="button" href="/configs">
-                Show all configs
-              </a>
-            </LoadFailure>
-          )}
-        </Match>
-        <Match when={page()?.items.length === 0}>
-          <section class="notice">
-            <h2>{text() === "" ? "No config has been published" : "No config matches"}</h2>
-            <p>
-              {text() === ""
-                ? "An administrator publishes configs through the API. Hosts may still run configs of their own, below."
-                : "Search for a part of the name, or for the first characters of the hash."}
-            </p>
-            <Show when={text() !== ""}>
-              <a class="button" href="/configs">
-                Show all configs
-              </a>
-            </Show>
-          </section>
-        </Match>
-        <Match when={page()}>
-          {(known) => (
+        {(known) => (
+          <Show
+            when={known().items.length > 0}
+            fallback={
+              <section class="notice">
+                <h2>{text() === "" ? "No config has been published" : "No config matches"}</h2>
+                <p>
+                  {text() === ""
+                    ? "An administrator publishes configs through the API. Hosts may still run configs of their own, below."
+                    : "Search for a part of the name, or for the first characters of the hash."}
+                </p>
+                <Show when={text() !== ""}>
+                  <a class="button" href="/configs">
+                    Show all configs
+                  </a>
+                </Show>
+              </section>
+            }
+          >
             <div class="shown" data-shown={report.phase()}>
               <RecordTable label="Configs, newest first" columns={columns} rows={known().items} />
               <Show when={known().items.length > 20}>{pager("Pages of configs, below")}</Show>
             </div>
-          )}
-        </Match>
-      </Switch>
+          </Show>
+        )}
+      </Loaded>
       <Unstored paused={paused()} />
     </div>
   );
@@ -219,40 +204,33 @@ const Unstored = (props: { paused: boolean }) => {
     <section class="panel rollout-panel" aria-labelledby="unstored">
       <h2 id="unstored">Running, never published</h2>
       <OldNotice report={report} what="These hashes are" paused={props.paused} />
-      <Switch fallback={<p class="page-loading">Loading</p>}>
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<p>The hashes could not be loaded.</p>} problem={problem()} onRetry={report.refresh} />
-          )}
-        </Match>
-        <Match when={found()?.hashes === 0}>
-          <p class="quiet">Every config that a host reports has been published here.</p>
-        </Match>
-        <Match when={found()}>
-          {(known) => (
-            <>
-              <p>
-                {formatCountOf(known().hashes, "hash", "hashes")} that hosts run and core never stored: configs that
-                were written on the host.
-                <Show when={known().hashes > known().items.length}>
-                  {" "}
-                  The {formatCount(known().items.length)} with the most hosts:
-                </Show>
-              </p>
-              <ul>
-                <For each={known().items}>
-                  {(item) => (
-                    <li>
-                      <a href={runningPath(item.config_hash)}>{formatCountOf(item.running, "host")}</a>{" "}
-                      <code title={item.config_hash}>{item.config_hash.slice(0, 12)}</code>
-                    </li>
-                  )}
-                </For>
-              </ul>
-            </>
-          )}
-        </Match>
-      </Switch>
+      <Loaded report={report} what="hashes" value={found()}>
+        {(known) => (
+          <Show
+            when={known().hashes > 0}
+            fallback={<p class="quiet">Every config that a host reports has been published here.</p>}
+          >
+            <p>
+              {formatCountOf(known().hashes, "hash", "hashes")} that hosts run and core never stored: configs that were
+              written on the host.
+              <Show when={known().hashes > known().items.length}>
+                {" "}
+                The {formatCount(known().items.length)} with the most hosts:
+              </Show>
+            </p>
+            <ul>
+              <For each={known().items}>
+                {(item) => (
+                  <li>
+                    <a href={runningPath(item.config_hash)}>{formatCountOf(item.running, "host")}</a>{" "}
+                    <code title={item.config_hash}>{item.config_hash.slice(0, 12)}</code>
+                  </li>
+                )}
+              </For>
+            </ul>
+          </Show>
+        )}
+      </Loaded>
     </section>
   );
 };

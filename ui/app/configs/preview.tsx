@@ -1,12 +1,12 @@
 import { useLocation, useNavigate } from "@solidjs/router";
-import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
 import { RolloutPreview } from "../../../proto/rollout/rollout.ts";
 import { createReport } from "../api/create-report.ts";
 import { deviceOf } from "../audit/event-view.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
@@ -69,18 +69,9 @@ export const Preview = (props: { configId: string }) => {
       </Show>
       <Show when={query() !== undefined && faults().length === 0}>
         <OldNotice report={report} what="This preview is" />
-        <Switch fallback={<p class="page-loading">Loading</p>}>
-          <Match when={report.phase() === "failed" && report.state().problem}>
-            {(problem) => (
-              <LoadFailure
-                title={<p>The preview could not be loaded.</p>}
-                problem={problem()}
-                onRetry={report.refresh}
-              />
-            )}
-          </Match>
-          <Match when={report.current()}>{(known) => <Result preview={known()} />}</Match>
-        </Switch>
+        <Loaded report={report} what="preview" value={report.current()}>
+          {(known) => <Result preview={known()} />}
+        </Loaded>
       </Show>
     </section>
   );

@@ -2,10 +2,10 @@ import { useLocation } from "@solidjs/router";
 import { createMemo, createSignal, For, Show } from "solid-js";
 import { EnrollmentReport } from "../../../proto/operator/enrollment.ts";
 import { createReport } from "../api/create-report.ts";
-import { Freshness } from "../design/freshness.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { formatCount } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import {
   parseEnrollmentView,
@@ -23,7 +23,7 @@ import "./enrollment.css";
 
 /** `/enrollment`: which tokens enroll hosts now, under which policies, and what was rejected in the last day. */
 export const EnrollmentPage = () => {
-  const { api, times } = usePageContext();
+  const { api } = usePageContext();
   const location = useLocation();
   const [paused, setPaused] = createSignal(false);
   createPageTitle(() => "Enrollment");
@@ -39,16 +39,7 @@ export const EnrollmentPage = () => {
   const asOf = () => report.answer()?.at ?? 0;
   return (
     <div class="page">
-      <div class="page-head">
-        <h1>Enrollment</h1>
-        <Freshness
-          report={report}
-          paused={paused()}
-          zone={times.zone()}
-          onPause={() => setPaused(!paused())}
-          onRefresh={report.refresh}
-        />
-      </div>
+      <PageHead title="Enrollment" report={report} paused={paused()} onPause={setPaused} />
       <Show
         when={view().unknown}
         fallback={

@@ -1,11 +1,11 @@
-import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import { type ListedPolicy, PolicyPage } from "../../../proto/operator/enrollment.ts";
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LabelLinks } from "../design/label-links.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -132,55 +132,49 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
   return (
     <>
       <OldNotice report={report} what="These policies are" paused={props.paused} />
-      <Switch fallback={<p class="page-loading">Loading</p>}>
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<p>The policies could not be loaded.</p>} problem={problem()} onRetry={report.refresh}>
-              <a class="button" href="/enrollment">
-                Show all policies
-              </a>
-            </LoadFailure>
-          )}
-        </Match>
-        <Match when={page()}>
-          {(known) => (
-            <>
-              <div class="page-tools">
-                <ListPager
-                  label="Pages of policies"
-                  rows={known().items.length}
-                  isContinued={props.view.policyCursor !== undefined}
-                  firstPath={pathOf()}
-                  nextPath={known().next_cursor === null ? undefined : pathOf(known().next_cursor ?? undefined)}
-                  noun="policy"
-                  nouns="policies"
-                />
-                <a
-                  class="button"
-                  href={`${listPath}/export.csv${props.view.policies.size === 0 ? "" : `?${props.view.policies}`}`}
-                  download=""
-                >
-                  <Icon name="export" /> CSV of the policies
-                </a>
-              </div>
-              <Show
-                when={known().items.length > 0}
-                fallback={
-                  <p class="quiet">
-                    {props.view.policies.size === 0
-                      ? "No policy has been created. An administrator creates one through the API."
-                      : "No policy matches."}
-                  </p>
-                }
+      <Loaded
+        report={report}
+        what="policies"
+        instead={{ href: "/enrollment", words: "Show all policies" }}
+        value={page()}
+      >
+        {(known) => (
+          <>
+            <div class="page-tools">
+              <ListPager
+                label="Pages of policies"
+                rows={known().items.length}
+                isContinued={props.view.policyCursor !== undefined}
+                firstPath={pathOf()}
+                nextPath={known().next_cursor === null ? undefined : pathOf(known().next_cursor ?? undefined)}
+                noun="policy"
+                nouns="policies"
+              />
+              <a
+                class="button"
+                href={`${listPath}/export.csv${props.view.policies.size === 0 ? "" : `?${props.view.policies}`}`}
+                download=""
               >
-                <div class="shown" data-shown={report.phase()}>
-                  <RecordTable label="Enrollment policies, newest first" columns={columns} rows={known().items} />
-                </div>
-              </Show>
-            </>
-          )}
-        </Match>
-      </Switch>
+                <Icon name="export" /> CSV of the policies
+              </a>
+            </div>
+            <Show
+              when={known().items.length > 0}
+              fallback={
+                <p class="quiet">
+                  {props.view.policies.size === 0
+                    ? "No policy has been created. An administrator creates one through the API."
+                    : "No policy matches."}
+                </p>
+              }
+            >
+              <div class="shown" data-shown={report.phase()}>
+                <RecordTable label="Enrollment policies, newest first" columns={columns} rows={known().items} />
+              </div>
+            </Show>
+          </>
+        )}
+      </Loaded>
     </>
   );
 };

@@ -1,10 +1,10 @@
-import { createMemo, Match, Show, Switch } from "solid-js";
+import { createMemo, Show } from "solid-js";
 import { type ListedToken, TokenPage } from "../../../proto/operator/enrollment.ts";
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatUntil, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -114,60 +114,43 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
   return (
     <>
       <OldNotice report={report} what="These tokens are" paused={props.paused} />
-      <Switch
-        fallback={
-          <p class="page-loading" role="status">
-            Loading
-          </p>
-        }
-      >
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<p>The tokens could not be loaded.</p>} problem={problem()} onRetry={report.refresh}>
-              <a class="button" href="/enrollment">
-                Show all tokens
-              </a>
-            </LoadFailure>
-          )}
-        </Match>
-        <Match when={page()}>
-          {(known) => (
-            <>
-              <div class="page-tools">
-                <ListPager
-                  label="Pages of tokens"
-                  rows={known().items.length}
-                  isContinued={props.view.tokenCursor !== undefined}
-                  firstPath={pathOf()}
-                  nextPath={known().next_cursor === null ? undefined : pathOf(known().next_cursor ?? undefined)}
-                  noun="token"
-                />
-                <a
-                  class="button"
-                  href={`${listPath}/export.csv${props.view.tokens.size === 0 ? "" : `?${props.view.tokens}`}`}
-                  download=""
-                >
-                  <Icon name="export" /> CSV of the tokens
-                </a>
-              </div>
-              <Show
-                when={known().items.length > 0}
-                fallback={
-                  <p class="quiet">
-                    {props.view.tokens.size === 0
-                      ? "No token has been created. An administrator creates one through the API."
-                      : "No token matches."}
-                  </p>
-                }
+      <Loaded report={report} what="tokens" instead={{ href: "/enrollment", words: "Show all tokens" }} value={page()}>
+        {(known) => (
+          <>
+            <div class="page-tools">
+              <ListPager
+                label="Pages of tokens"
+                rows={known().items.length}
+                isContinued={props.view.tokenCursor !== undefined}
+                firstPath={pathOf()}
+                nextPath={known().next_cursor === null ? undefined : pathOf(known().next_cursor ?? undefined)}
+                noun="token"
+              />
+              <a
+                class="button"
+                href={`${listPath}/export.csv${props.view.tokens.size === 0 ? "" : `?${props.view.tokens}`}`}
+                download=""
               >
-                <div class="shown" data-shown={report.phase()}>
-                  <RecordTable label="Bootstrap tokens, newest first" columns={columns} rows={known().items} />
-                </div>
-              </Show>
-            </>
-          )}
-        </Match>
-      </Switch>
+                <Icon name="export" /> CSV of the tokens
+              </a>
+            </div>
+            <Show
+              when={known().items.length > 0}
+              fallback={
+                <p class="quiet">
+                  {props.view.tokens.size === 0
+                    ? "No token has been created. An administrator creates one through the API."
+                    : "No token matches."}
+                </p>
+              }
+            >
+              <div class="shown" data-shown={report.phase()}>
+                <RecordTable label="Bootstrap tokens, newest first" columns={columns} rows={known().items} />
+              </div>
+            </Show>
+          </>
+        )}
+      </Loaded>
     </>
   );
 };

@@ -1,8 +1,8 @@
-import { createMemo, Match, Show, Switch } from "solid-js";
+import { createMemo, Show } from "solid-js";
 import { CertificatePage, type CertificateView } from "../../../proto/operator/certificate.ts";
 import { createReport } from "../api/create-report.ts";
 import { shortened } from "../audit/event-view.ts";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { formatUntil } from "../format/format.ts";
@@ -54,27 +54,16 @@ export const Certificates = (props: { id: string }) => {
   return (
     <section class="drawer-section" id="certificates" aria-labelledby="certificates-title">
       <h3 id="certificates-title">Certificates</h3>
-      <Switch fallback={<p class="page-loading">Loading</p>}>
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure
-              title={<p>The certificates could not be loaded.</p>}
-              problem={problem()}
-              onRetry={report.refresh}
-            />
-          )}
-        </Match>
-        <Match when={page()}>
-          {(known) => (
-            <>
-              <RecordTable label="Certificates, newest first" columns={columns} rows={known().items} />
-              <Show when={known().next_cursor !== null}>
-                <p class="drawer-quiet">The newest 100 certificates. The API lists all of them.</p>
-              </Show>
-            </>
-          )}
-        </Match>
-      </Switch>
+      <Loaded report={report} what="certificates" value={page()}>
+        {(known) => (
+          <>
+            <RecordTable label="Certificates, newest first" columns={columns} rows={known().items} />
+            <Show when={known().next_cursor !== null}>
+              <p class="drawer-quiet">The newest 100 certificates. The API lists all of them.</p>
+            </Show>
+          </>
+        )}
+      </Loaded>
     </section>
   );
 };

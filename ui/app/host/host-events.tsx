@@ -1,13 +1,13 @@
-import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
 import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { type AuditView, auditExportPath, auditPath, changeView, eventsPath } from "../audit/audit-view.ts";
 import { EventActor, EventWhat } from "../audit/event-parts.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import "../audit/audit.css";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
 import { formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
@@ -77,55 +77,44 @@ export const HostEvents = (props: {
           </a>
         </div>
       </div>
-      <Switch fallback={<p class="page-loading">Loading</p>}>
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<p>The events could not be loaded.</p>} problem={problem()} onRetry={report.refresh} />
-          )}
-        </Match>
-        <Match when={page()?.items.length === 0}>
-          <p class="drawer-quiet">{none[props.kind]}</p>
-        </Match>
-        <Match when={page()}>
-          {(known) => (
-            <>
-              <ol class="timeline">
-                <For each={props.kind === "all" ? known().items : known().items.slice(0, 5)}>
-                  {(event, index) => (
-                    <li data-failed={event.outcome === "failure" ? "" : undefined}>
-                      <p class="drawer-quiet">
-                        <Time at={event.occurred_at} asOf={asOf()} /> ·{" "}
-                        <EventActor event={event} names={known().names} />
-                      </p>
-                      <EventWhat event={event} names={known().names} />
-                      <Show when={outcomeOf(index(), event.action)}>
-                        {(outcome) => <p class="drawer-quiet">{outcome()}</p>}
-                      </Show>
-                    </li>
-                  )}
-                </For>
-              </ol>
-              <Show
-                when={props.kind === "all"}
-                fallback={
-                  <Show when={known().items.length > 5}>
-                    <a href={auditPath(changeView(view(), {}))}>Older ones</a>
-                  </Show>
-                }
-              >
-                <ListPager
-                  label="Pages of the timeline"
-                  rows={known().items.length}
-                  isContinued={props.cursor !== undefined}
-                  firstPath={hostPath()}
-                  nextPath={known().next_cursor === null ? undefined : hostPath(known().next_cursor)}
-                  noun="event"
-                />
-              </Show>
-            </>
-          )}
-        </Match>
-      </Switch>
+      <Loaded report={report} what="events" value={page()}>
+        {(known) => (
+          <Show when={known().items.length > 0} fallback={<p class="drawer-quiet">{none[props.kind]}</p>}>
+            <ol class="timeline">
+              <For each={props.kind === "all" ? known().items : known().items.slice(0, 5)}>
+                {(event, index) => (
+                  <li data-failed={event.outcome === "failure" ? "" : undefined}>
+                    <p class="drawer-quiet">
+                      <Time at={event.occurred_at} asOf={asOf()} /> · <EventActor event={event} names={known().names} />
+                    </p>
+                    <EventWhat event={event} names={known().names} />
+                    <Show when={outcomeOf(index(), event.action)}>
+                      {(outcome) => <p class="drawer-quiet">{outcome()}</p>}
+                    </Show>
+                  </li>
+                )}
+              </For>
+            </ol>
+            <Show
+              when={props.kind === "all"}
+              fallback={
+                <Show when={known().items.length > 5}>
+                  <a href={auditPath(changeView(view(), {}))}>Older ones</a>
+                </Show>
+              }
+            >
+              <ListPager
+                label="Pages of the timeline"
+                rows={known().items.length}
+                isContinued={props.cursor !== undefined}
+                firstPath={hostPath()}
+                nextPath={known().next_cursor === null ? undefined : hostPath(known().next_cursor)}
+                noun="event"
+              />
+            </Show>
+          </Show>
+        )}
+      </Loaded>
     </section>
   );
 };

@@ -3,7 +3,6 @@ import { createMemo, createResource, createSignal, For, Match, Show, Switch } fr
 import { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { createReport } from "../api/create-report.ts";
-import { Freshness } from "../design/freshness.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks } from "../design/label-links.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
@@ -12,6 +11,7 @@ import { Detail } from "../fleet/drawer/detail.tsx";
 import { plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
 import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Certificates } from "./certificates.tsx";
 import { HostEvents } from "./host-events.tsx";
@@ -40,7 +40,7 @@ const decoded = (segment: string): string => {
 };
 
 const Host = (props: { id: string }) => {
-  const { api, times } = usePageContext();
+  const { api } = usePageContext();
   const [paused, setPaused] = createSignal(false);
   const location = useLocation();
   const cursor = () => new URLSearchParams(location.search).get("cursor") ?? undefined;
@@ -65,16 +65,12 @@ const Host = (props: { id: string }) => {
         {(known) => (
           <div class="page host">
             <header class="host-head">
-              <div class="page-head">
-                <h1>{plainText(known().item.device_id)}</h1>
-                <Freshness
-                  report={report}
-                  paused={paused()}
-                  zone={times.zone()}
-                  onPause={() => setPaused(!paused())}
-                  onRefresh={report.refresh}
-                />
-              </div>
+              <PageHead
+                title={plainText(known().item.device_id)}
+                report={report}
+                paused={paused()}
+                onPause={setPaused}
+              />
               <p class="host-state">
                 <StateMark state={known().item.state} />
                 <a href={`/fleet?id=${props.id}`}>Show it in the fleet</a>

@@ -1,11 +1,11 @@
-import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
 import { createReport } from "../api/create-report.ts";
 import { type AuditView, auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventActor, EventWhat } from "../audit/event-parts.tsx";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 import "../audit/audit.css";
@@ -38,38 +38,27 @@ export const RolloutEvents = (props: { id: string; paused: boolean }) => {
         </div>
       </div>
       <OldNotice report={report} what="These events are" paused={props.paused} />
-      <Switch fallback={<p class="page-loading">Loading</p>}>
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<p>The events could not be loaded.</p>} problem={problem()} onRetry={report.refresh} />
-          )}
-        </Match>
-        <Match when={page()?.items.length === 0}>
-          <p class="quiet">No events recorded.</p>
-        </Match>
-        <Match when={page()}>
-          {(known) => (
-            <>
-              <ol class="timeline">
-                <For each={known().items}>
-                  {(event) => (
-                    <li data-failed={event.outcome === "failure" ? "" : undefined}>
-                      <p class="quiet">
-                        <Time at={event.occurred_at} asOf={asOf()} /> ·{" "}
-                        <EventActor event={event} names={known().names} />
-                      </p>
-                      <EventWhat event={event} names={known().names} />
-                    </li>
-                  )}
-                </For>
-              </ol>
-              <Show when={known().next_cursor}>
-                <a href={auditPath(view())}>Older events</a>
-              </Show>
-            </>
-          )}
-        </Match>
-      </Switch>
+      <Loaded report={report} what="events" value={page()}>
+        {(known) => (
+          <Show when={known().items.length > 0} fallback={<p class="quiet">No events recorded.</p>}>
+            <ol class="timeline">
+              <For each={known().items}>
+                {(event) => (
+                  <li data-failed={event.outcome === "failure" ? "" : undefined}>
+                    <p class="quiet">
+                      <Time at={event.occurred_at} asOf={asOf()} /> · <EventActor event={event} names={known().names} />
+                    </p>
+                    <EventWhat event={event} names={known().names} />
+                  </li>
+                )}
+              </For>
+            </ol>
+            <Show when={known().next_cursor}>
+              <a href={auditPath(view())}>Older events</a>
+            </Show>
+          </Show>
+        )}
+      </Loaded>
     </section>
   );
 };

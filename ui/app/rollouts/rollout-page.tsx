@@ -1,12 +1,12 @@
 import { useLocation, useParams } from "@solidjs/router";
-import { createMemo, createSignal, For, Match, Show, Switch } from "solid-js";
+import { createMemo, createSignal, For, Show } from "solid-js";
 import { Rollout } from "../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
-import { Freshness } from "../design/freshness.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { Breach } from "./breach.tsx";
@@ -28,7 +28,7 @@ import "./rollouts.css";
 
 /** `/rollouts/{id}`: one rollout: where it is and why, its waves, what breached the gate, its hosts, and what happened. */
 export const RolloutPage = () => {
-  const { api, times } = usePageContext();
+  const { api } = usePageContext();
   const route = useParams<{ id: string }>();
   const location = useLocation();
   const [paused, setPaused] = createSignal(false);
@@ -57,73 +57,46 @@ export const RolloutPage = () => {
   const asOf = () => report.answer()?.at ?? 0;
   return (
     <div class="page">
-      <div class="page-head">
-        <h1>{named() ?? "Rollout"}</h1>
-        <Freshness
-          report={report}
-          paused={paused()}
-          zone={times.zone()}
-          onPause={() => setPaused(!paused())}
-          onRefresh={report.refresh}
-        />
-      </div>
-      <Switch
-        fallback={
-          <p class="page-loading" role="status">
-            Loading
-          </p>
-        }
+      <PageHead title={named() ?? "Rollout"} report={report} paused={paused()} onPause={setPaused} />
+      <Loaded
+        report={report}
+        what="rollout"
+        heading
+        missing="No such rollout"
+        instead={{ href: "/rollouts", words: "Show all rollouts" }}
+        value={rollout()}
       >
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure
-              title={
-                <h2>
-                  {[404, 422].includes(problem().status ?? 0) ? "No such rollout" : "The rollout could not be loaded"}
-                </h2>
-              }
-              problem={problem()}
-              onRetry={report.refresh}
-            >
-              <a class="button" href="/rollouts">
-                Show all rollouts
-              </a>
-            </LoadFailure>
-          )}
-        </Match>
-        <Match when={rollout()}>
-          {(known) => (
-            <>
-              <div class="shown rollout-part" data-shown={report.phase()}>
-                <Summary rollout={known()} asOf={asOf()} />
-                <Show when={known().breach}>
-                  {(breach) => <Breach rollout={known()} breach={breach()} asOf={asOf()} />}
-                </Show>
-                <Waves rollout={known()} />
-                <Commands rollout={known()} />
-              </div>
-              <RolloutEvents id={known().id} paused={paused()} />
-              <Show
-                when={view()}
-                fallback={
-                  <section class="notice" role="alert">
-                    <h2>Hosts</h2>
-                    <p>
-                      This link has a filter that the page does not understand: <code>{fault()}</code>. No hosts are
-                      shown, because others than those it meant could appear.
-                    </p>
-                    <a class="button" href={`/rollouts/${known().id}`}>
-                      Show all hosts
-                    </a>
-                  </section>
-                }
-              >
-                {(shown) => <Targets rollout={known()} view={shown()} paused={paused()} />}
+        {(known) => (
+          <>
+            <div class="shown rollout-part" data-shown={report.phase()}>
+              <Summary rollout={known()} asOf={asOf()} />
+              <Show when={known().breach}>
+                {(breach) => <Breach rollout={known()} breach={breach()} asOf={asOf()} />}
               </Show>
-            </>
-          )}
-        </Match>
-      </Switch>
+              <Waves rollout={known()} />
+              <Commands rollout={known()} />
+            </div>
+            <RolloutEvents id={known().id} paused={paused()} />
+            <Show
+              when={view()}
+              fallback={
+                <section class="notice" role="alert">
+                  <h2>Hosts</h2>
+                  <p>
+                    This link has a filter that the page does not understand: <code>{fault()}</code>. No hosts are
+                    shown, because others than those it meant could appear.
+                  </p>
+                  <a class="button" href={`/rollouts/${known().id}`}>
+                    Show all hosts
+                  </a>
+                </section>
+              }
+            >
+              {(shown) => <Targets rollout={known()} view={shown()} paused={paused()} />}
+            </Show>
+          </>
+        )}
+      </Loaded>
     </div>
   );
 };

@@ -1,8 +1,8 @@
-import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import { RolloutPage } from "../../../proto/rollout/rollout.ts";
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
@@ -34,51 +34,37 @@ export const RolloutsOf = (props: {
   return (
     <>
       <OldNotice report={report} what="These rollouts are" />
-      <Switch fallback={<p class="page-loading">Loading</p>}>
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure
-              title={<p>The rollouts could not be loaded.</p>}
-              problem={problem()}
-              onRetry={report.refresh}
-            />
-          )}
-        </Match>
-        <Match when={page()?.items.length === 0}>
-          <p class="quiet">{props.none}</p>
-        </Match>
-        <Match when={page()}>
-          {(known) => (
-            <>
-              <ul class="rollouts-of">
-                <For each={known().items}>
-                  {(rollout) => (
-                    <li>
-                      <RolloutStateMark state={rollout.state} />
-                      <span>
-                        <a class="rollout-name" href={`/rollouts/${rollout.id}`}>
-                          {plainText(rollout.config.name ?? rollout.config.config_hash.slice(0, 12))}
-                          <span class="visually-hidden">, started {rollout.created_at}</span>
-                        </a>{" "}
-                        to <code>{plainText(filterWords(rollout.filter))}</code>:{" "}
-                        <TargetFigure rolloutId={rollout.id} counts={rollout} figure="applied" of="hosts applied it" />{" "}
-                        of <TargetFigure rolloutId={rollout.id} counts={rollout} figure="targets" of="hosts in all" />{" "}
-                        applied
-                        <span class="second-line">
-                          <Time at={rollout.created_at} asOf={asOf()} /> by {plainText(rollout.created_by_name)}
-                        </span>
+      <Loaded report={report} what="rollouts" value={page()}>
+        {(known) => (
+          <Show when={known().items.length > 0} fallback={<p class="quiet">{props.none}</p>}>
+            <ul class="rollouts-of">
+              <For each={known().items}>
+                {(rollout) => (
+                  <li>
+                    <RolloutStateMark state={rollout.state} />
+                    <span>
+                      <a class="rollout-name" href={`/rollouts/${rollout.id}`}>
+                        {plainText(rollout.config.name ?? rollout.config.config_hash.slice(0, 12))}
+                        <span class="visually-hidden">, started {rollout.created_at}</span>
+                      </a>{" "}
+                      to <code>{plainText(filterWords(rollout.filter))}</code>:{" "}
+                      <TargetFigure rolloutId={rollout.id} counts={rollout} figure="applied" of="hosts applied it" /> of{" "}
+                      <TargetFigure rolloutId={rollout.id} counts={rollout} figure="targets" of="hosts in all" />{" "}
+                      applied
+                      <span class="second-line">
+                        <Time at={rollout.created_at} asOf={asOf()} /> by {plainText(rollout.created_by_name)}
                       </span>
-                    </li>
-                  )}
-                </For>
-              </ul>
-              <Show when={known().next_cursor !== null}>
-                <a href={`/rollouts?${query()}`}>All rollouts of {props.what}</a>
-              </Show>
-            </>
-          )}
-        </Match>
-      </Switch>
+                    </span>
+                  </li>
+                )}
+              </For>
+            </ul>
+            <Show when={known().next_cursor !== null}>
+              <a href={`/rollouts?${query()}`}>All rollouts of {props.what}</a>
+            </Show>
+          </Show>
+        )}
+      </Loaded>
     </>
   );
 };

@@ -1,14 +1,14 @@
 import { useLocation } from "@solidjs/router";
-import { createMemo, createSignal, For, Match, Show, Switch } from "solid-js";
+import { createMemo, createSignal, For, Show } from "solid-js";
 import { type Rollout, RolloutPage } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
-import { Freshness } from "../design/freshness.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { RolloutStateMark, TargetBar, TargetFigure } from "./rollout-parts.tsx";
@@ -29,7 +29,7 @@ const choices: readonly { words: string; states: readonly RolloutState[] }[] = [
 
 /** `/rollouts`: the rollouts, newest first, and how far each one is. */
 export const RolloutsPage = () => {
-  const { api, times } = usePageContext();
+  const { api } = usePageContext();
   const location = useLocation();
   const [paused, setPaused] = createSignal(false);
   createPageTitle(() => "Rollouts");
@@ -130,16 +130,7 @@ export const RolloutsPage = () => {
   ];
   return (
     <div class="page">
-      <div class="page-head">
-        <h1>Rollouts</h1>
-        <Freshness
-          report={report}
-          paused={paused()}
-          zone={times.zone()}
-          onPause={() => setPaused(!paused())}
-          onRefresh={report.refresh}
-        />
-      </div>
+      <PageHead title="Rollouts" report={report} paused={paused()} onPause={setPaused} />
       <nav class="chips" aria-label="Rollouts by state">
         <For each={choices}>
           {({ words, states }) => (
@@ -163,41 +154,38 @@ export const RolloutsPage = () => {
           </p>
         )}
       </Show>
-      <Switch
-        fallback={
-          <p class="page-loading" role="status">
-            Loading
-          </p>
-        }
+      <Loaded
+        report={report}
+        what="rollouts"
+        heading
+        instead={{ href: "/rollouts", words: "Show all rollouts" }}
+        value={page()}
       >
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<h2>The rollouts could not be loaded</h2>} problem={problem()} onRetry={report.refresh}>
-              <a class="button" href="/rollouts">
-                Show all rollouts
-              </a>
-            </LoadFailure>
-          )}
-        </Match>
-        <Match when={page()?.items.length === 0 && isFiltered()}>
-          <section class="notice">
-            <h2>No rollout matches</h2>
-            <a class="button" href="/rollouts">
-              Show all rollouts
-            </a>
-          </section>
-        </Match>
-        <Match when={page()?.items.length === 0}>
-          <section class="notice">
-            <h2>No config has been rolled out in waves</h2>
-            <p>
-              An administrator starts a rollout with <code>svc-admin rollouts create</code>. The page of a{" "}
-              <a href="/configs">config</a> shows before which hosts would change.
-            </p>
-          </section>
-        </Match>
-        <Match when={page()}>
-          {(known) => (
+        {(known) => (
+          <Show
+            when={known().items.length > 0}
+            fallback={
+              <Show
+                when={isFiltered()}
+                fallback={
+                  <section class="notice">
+                    <h2>No config has been rolled out in waves</h2>
+                    <p>
+                      An administrator starts a rollout with <code>svc-admin rollouts create</code>. The page of a{" "}
+                      <a href="/configs">config</a> shows before which hosts would change.
+                    </p>
+                  </section>
+                }
+              >
+                <section class="notice">
+                  <h2>No rollout matches</h2>
+                  <a class="button" href="/rollouts">
+                    Show all rollouts
+                  </a>
+                </section>
+              </Show>
+            }
+          >
             <div class="shown rollout-part" data-shown={report.phase()}>
               <RecordTable
                 label="Rollouts, newest first"
@@ -214,9 +202,9 @@ export const RolloutsPage = () => {
                 noun="rollout"
               />
             </div>
-          )}
-        </Match>
-      </Switch>
+          </Show>
+        )}
+      </Loaded>
     </div>
   );
 };

@@ -1,11 +1,11 @@
-import { createMemo, For, Match, Show, Switch } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import { type Rollout, type RolloutTarget, RolloutTargetPage } from "../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { LoadFailure } from "../design/load-failure.tsx";
+import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -160,21 +160,14 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
           <Icon name="export" /> CSV
         </a>
       </div>
-      <Switch fallback={<p class="page-loading">Loading</p>}>
-        <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => (
-            <LoadFailure title={<p>The hosts could not be loaded.</p>} problem={problem()} onRetry={report.refresh}>
-              <a class="button" href={`/rollouts/${props.rollout.id}`}>
-                Show all hosts
-              </a>
-            </LoadFailure>
-          )}
-        </Match>
-        <Match when={page()?.items.length === 0}>
-          <p class="quiet">No host matches.</p>
-        </Match>
-        <Match when={page()}>
-          {(known) => (
+      <Loaded
+        report={report}
+        what="hosts"
+        instead={{ href: `/rollouts/${props.rollout.id}`, words: "Show all hosts" }}
+        value={page()}
+      >
+        {(known) => (
+          <Show when={known().items.length > 0} fallback={<p class="quiet">No host matches.</p>}>
             <div class="shown rollout-part" data-shown={report.phase()}>
               <RecordTable
                 label="Hosts in the order of the waves"
@@ -192,9 +185,9 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
                 order="first to last"
               />
             </div>
-          )}
-        </Match>
-      </Switch>
+          </Show>
+        )}
+      </Loaded>
     </section>
   );
 };
