@@ -173,7 +173,7 @@ const startDirectorySync = (
       core,
       readKeyFile: (path) => readKeyFile(path).toString("utf8"),
       readTrustedFile: (path) => readTrustedFile(path).toString("utf8"),
-      exclusively: createDirectoryLock(sessions),
+      exclusively: createDirectoryLock({ ...sessions, clock: core.clock }),
       observe: metrics.observeDirectory,
     },
     signal,

@@ -9,6 +9,7 @@ import { parseServiceAccount } from "../functions/directory/service-account.ts";
 import { type DirectorySyncNeeds, syncDirectory } from "../functions/jobs/sync-directory.ts";
 import { openDatabaseSocket } from "../functions/node/database-socket.ts";
 import { createDirectoryLock } from "../functions/store/directory-lock.ts";
+import { systemClock } from "../kit/clock.ts";
 import { type DirectoryUser, directoryDomain, usualDirectory } from "../scripts/lab/directory-people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
 import { startFaultyDirectory } from "./fakes/faulty-directory.ts";
@@ -47,7 +48,11 @@ export const setUpDirectorySync = async () => {
         apiUrl: directory.url,
         signal: ending,
       });
-    const exclusively = createDirectoryLock({ url: test.databaseUrl, openSocket: openDatabaseSocket });
+    const exclusively = createDirectoryLock({
+      url: test.databaseUrl,
+      openSocket: openDatabaseSocket,
+      clock: systemClock,
+    });
     const observe = { ended: (outcome: string) => void observed.push(outcome), snapshot: () => undefined };
     return syncDirectory({ ...test.core, read, exclusively, observe, ...needs }, { isFirst, signal: stop });
   };

@@ -1,0 +1,120 @@
+import { once } from "node:events";
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { status } from "@grpc/grpc-js";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
+import { encodePem } from "../../proto/pem.ts";
+import { enrollTestCollector, identityPrefix } from "../../tests/collector.ts";
+import { createTestCore, type TestCore } from "../../tests/core.ts";
+import { startTcpProxy, type TcpProxy } from "../../tests/fakes/tcp-proxy.ts";
+import { connectForeign, openForward } from "../../tests/grpc-client.ts";
+import { startTestIngest } from "../../tests/ingest.ts";
+import { createDatabaseServers } from "../node/database-servers.ts";
+import { findCertificateStates } from "../store/certificates.ts";
+import { connectDatabase } from "../store/database.ts";
+import { revocationChannel } from "../store/identities.ts";
+
+/*
+ * A revocation ends the open streams of every replica within 5 s, also on one whose connections to the database fail, by the machine's
+ * clock.
+ */
+let core: TestCore;
+let token: string;
+beforeAll(async () => {
+  core = await createTestCore();
+  core.clock.set(systemClock.now());
+  const policy = { name: "all", allowed_identity_prefixes: [identityPrefix] };
+  const { body } = await core.api("POST", "/v1/collector/enrollment-policies", { as: "admin", body: policy });
+  const tokens = `/v1/collector/enrollment-policies/${body.id}/tokens`;
+  token = String((await core.api("POST", tokens, { as: "admin", body: { max_uses: 0 } })).body.token);
+});
+afterAll(() => core.close());
+
+/** The connections of a replica: one for notifications, and the pool that rechecks. */
+interface Connections {
+  notifications: TcpProxy;
+  pool: TcpProxy;
+}
+
+/** Starts a replica that reaches the database through two proxies, with core's usual timeouts; it has no other connections. */
+const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) => {
+  const { hostname, port, pathname } = new URL(core.databaseUrl);
+  const connect = async () => {
+    const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
+    const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
+    const database = connectDatabase({ url, servers: createDatabaseServers(url) });
+    onTestEnd(async () => {
+      await database.close(0);
+      await proxy.close();
+    });
+    return { proxy, database };
+  };
+  const [notifications, pool] = [await connect(), await connect()];
+  const replica = await startTestIngest({
+    config: { requireEnrollment: true },
+    ca: core.ca,
+    database: core.database,
+    needs: {
+      certificates: {
+        find: (fingerprints) => findCertificateStates(pool.database.db, fingerprints),
+        use: async () => undefined,
+        refused: async () => undefined,
+      },
+      onRevocation: (callback) => notifications.database.sql.listen(revocationChannel, callback, callback),
+    },
+  });
+  onTestEnd(() => replica.close());
+  return { replica, connections: { notifications: notifications.proxy, pool: pool.proxy } satisfies Connections };
+};
+
+const faults: Record<string, (connections: Connections) => void> = {
+  "has no fault": () => undefined,
+  "lost its notifications": ({ notifications }) => {
+    notifications.target("/nowhere");
+    notifications.reset();
+  },
+  "receives no notifications on a connection that stays open": ({ notifications }) => notifications.swallow(true),
+  "has a pool whose connections are half-open": ({ pool, notifications }) => {
+    pool.swallowOpen();
+    notifications.swallow(true);
+  },
+  "has a pool whose server answers nothing": ({ pool, notifications }) => {
+    pool.swallow(true);
+    notifications.swallow(true);
+  },
+  "cannot reach the database": ({ pool, notifications }) => {
+    for (const proxy of [pool, notifications]) {
+      proxy.target("/nowhere");
+      proxy.reset();
+    }
+  },
+};
+
+describe("G4: a revocation ends an open stream within 5 s on a replica that", () => {
+  it.concurrent.for(Object.entries(faults))("%s", async ([name, fail], { onTestFinished }) => {
+    const ends: (() => Promise<unknown>)[] = [];
+    onTestFinished(async () => {
+      for (const end of ends.reverse()) await end();
+    });
+    const { replica, connections } = await startReplica((work) => void ends.push(work));
+    const host = await enrollTestCollector(core, { token, deviceId: name.replaceAll(" ", "-") });
+    const cert = encodePem(host.certificate, "CERTIFICATE");
+    const client = connectForeign(replica, { cert, key: host.key.pem, der: host.certificate });
+    ends.push(async () => client.close());
+    const stream = openForward(client);
+    stream.call.write({ open: { host_id: host.identity, queue_id: Buffer.alloc(16, 9) } });
+    await once(stream.call, "data");
+    const lag = monitorEventLoopDelay();
+    lag.enable();
+    fail(connections);
+    const revokedAt = performance.now();
+    await core.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, {
+      as: "admin",
+      body: { reason_code: "stolen" },
+    });
+    const { error } = await stream.ended;
+    expect([status.PERMISSION_DENIED, status.UNAVAILABLE]).toContain(error?.code);
+    // A machine that does not run this process delays it by as much.
+    expect(performance.now() - revokedAt).toBeLessThan(5_000 + lag.max / 1e6);
+  });
+});
