@@ -17,10 +17,10 @@ const goal = 0.5;
 /** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
 const roundsMax = 5;
 /** Core limits the handshakes of a remote address. */
-const hostsPerAddress = 250;
+export const hostsPerAddress = 250;
 
 /** A heartbeat, ready to send. */
-interface SignedHeartbeat {
+export interface SignedHeartbeat {
   host: BenchHost;
   data: Buffer;
   signature: Buffer;
@@ -119,7 +119,8 @@ export const heartbeatBench: Bench = async (args) => {
   }
 };
 
-const signHeartbeat = (host: BenchHost, sentAt: number): SignedHeartbeat => {
+/** Signs the heartbeat of a healthy collector at `sentAt`. */
+export const signHeartbeat = (host: BenchHost, sentAt: number): SignedHeartbeat => {
   const body = heartbeatBody(sentAt);
   const { identity, certificateSha256 } = host;
   const payload = proofPayload({

@@ -3,14 +3,14 @@ import { type ConnectionOptions, connect } from "node:tls";
 
 /** A kept HTTP/1.1 connection over TLS, for one request at a time. */
 export interface HttpsSender {
-  /** Sends a POST with a JSON body; resolves with the status and the body of the response. */
+  /** Sends a POST with a JSON body, unless `headers` name another type; resolves with the status and the body of the response. */
   post(path: string, body: string | Uint8Array, headers?: string): Promise<{ status: number; text: string }>;
   close(): void;
 }
 
 /**
  * Connects to `localhost`, as cheaply as possible, so that the bench measures core: it writes the request itself and understands responses with
- * a Content-Length alone. `localAddress` spreads the connections over loopback addresses, because core limits the handshakes of each.
+ * a Content-Length, or in chunks that it leaves as they are. `localAddress` spreads the connections over loopback addresses, because core limits the handshakes of each.
  */
 export const connectHttps = async (options: {
   port: number;
@@ -30,12 +30,12 @@ export const connectHttps = async (options: {
     const end = received.indexOf("\r\n\r\n");
     if (end < 0) return;
     const head = received.toString("latin1", 0, end);
-    const length = /\r\ncontent-length: (\d+)/i.exec(head)?.[1];
-    if (length === undefined) return fail(new Error(`a response without a length: ${head}`));
     const from = end + 4;
-    if (received.length < from + Number(length)) return;
-    const text = received.toString("utf8", from, from + Number(length));
-    received = received.subarray(from + Number(length));
+    const bytes = bodyBytes(head, received.subarray(from));
+    if (bytes === undefined) return;
+    if (Number.isNaN(bytes)) return fail(new Error(`a response without a length: ${head}`));
+    const text = received.toString("utf8", from, from + bytes);
+    received = received.subarray(from + bytes);
     const done = waiting;
     waiting = undefined;
     done?.resolve({ status: Number(head.slice(9, 12)), text });
@@ -54,10 +54,21 @@ export const connectHttps = async (options: {
     post: (path, body, headers = "") => {
       waiting = Promise.withResolvers();
       const bytes = typeof body === "string" ? Buffer.from(body) : body;
-      const head = `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n${headers}Content-Length: ${bytes.length}\r\n\r\n`;
+      const type = headers.includes("Content-Type:") ? "" : "Content-Type: application/json\r\n";
+      const head = `POST ${path} HTTP/1.1\r\nHost: localhost\r\n${type}${headers}Content-Length: ${bytes.length}\r\n\r\n`;
       socket.write(Buffer.concat([Buffer.from(head, "latin1"), bytes]));
       return waiting.promise;
     },
     close: () => socket.destroy(),
   };
+};
+
+const lastChunk = Buffer.from("0\r\n\r\n");
+
+/** Returns the bytes of the body that `received` begins with; undefined while it is incomplete, NaN if the head has no length. */
+const bodyBytes = (head: string, received: Buffer): number | undefined => {
+  const length = /\r\ncontent-length: (\d+)/i.exec(head)?.[1];
+  if (length !== undefined) return received.length < Number(length) ? undefined : Number(length);
+  if (!/\r\ntransfer-encoding: chunked/i.test(head)) return Number.NaN;
+  return received.subarray(-lastChunk.length).equals(lastChunk) ? received.length : undefined;
 };

@@ -6,11 +6,10 @@ import { type RunningProgram, startProgram } from "./peer-process.ts";
 /** How otelcol keeps what it has acknowledged: in memory, or in a file that it syncs. */
 export type OtelcolQueue = "memory" | "synced-file";
 
-/** The receivers section of a config (YAML, indented by two), and its pipeline. */
+/** The receivers section of a config (YAML, indented by two), and the receiver of each pipeline. */
 export interface OtelcolSource {
   receivers: string;
-  pipeline: "traces" | "logs";
-  receiver: string;
+  pipelines: Readonly<Partial<Record<"traces" | "logs", string>>>;
 }
 
 /** Starts otelcol between a source and a sink, with its files in `folder`. Its exporter compresses with gzip, as ours does. */
@@ -22,14 +21,17 @@ export const startOtelcol = async (
 ): Promise<RunningProgram> => {
   const storage = join(folder, "storage");
   await mkdir(storage, { recursive: true });
-  const { receivers, pipeline, receiver } = source;
   const synced = queue === "synced-file";
+  const pipelines = Object.entries(source.pipelines).map(
+    ([kind, receiver]) =>
+      `    ${kind}: {receivers: [${receiver}], processors: [${synced ? "" : "batch"}], exporters: [otlp]}`,
+  );
   const files = {
     "tls.crt": tls.cert,
     "tls.key": tls.key,
     "ca.pem": tls.ca,
     "otelcol.yaml": `receivers:
-${receivers}
+${source.receivers}
 processors:
   batch: {}
 exporters:
@@ -43,7 +45,7 @@ service:
   extensions: [${synced ? "file_storage" : ""}]
   telemetry: {metrics: {level: none}}
   pipelines:
-    ${pipeline}: {receivers: [${receiver}], processors: [${synced ? "" : "batch"}], exporters: [otlp]}
+${pipelines.join("\n")}
 `,
   };
   await mkdir(folder, { recursive: true });

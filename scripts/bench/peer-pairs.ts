@@ -17,6 +17,11 @@ export type OpenPair = (context: PairContext) => Promise<Pair>;
 /** The pairs by name, thinnest first; loaded on use. */
 export const pairs = {
   spans: async () => (await import("./peer-spans.ts")).openSpans,
+  lines: async () => (await import("./peer-lines.ts")).openLines,
+  idle: async () => (await import("./peer-idle.ts")).openIdle,
+  certificates: async () => (await import("./peer-certificates.ts")).openCertificates,
+  heartbeats: async () => (await import("./peer-heartbeats.ts")).openHeartbeats,
+  rows: async () => (await import("./peer-rows.ts")).openRows,
 } as const satisfies Readonly<Record<string, () => Promise<OpenPair>>>;
 
 /** The name of a pair. */

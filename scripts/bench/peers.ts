@@ -15,12 +15,7 @@ export const peersBench: Bench = async (args) => {
   const { seconds, rounds } = options;
   const go = await findGo();
   if (go === undefined) console.error("there is no Go on this machine: only the floors are measured");
-  const versions: Partial<Record<PeerName, string>> = {};
-  const peers = async (name: PeerName) => {
-    if (go === undefined) return undefined;
-    versions[name] = recipes[name].version;
-    return buildPeer(name, go);
-  };
+  const { peers, versions } = createPeers(go);
   const compared: Record<string, unknown> = {};
   const goals: ReturnType<typeof checkGoals> = [];
   const table = [tableHead];
@@ -39,6 +34,22 @@ export const peersBench: Bench = async (args) => {
     goals.push(...checkGoals(pair.goals, results));
   }
   console.log(table.join("\n"));
+  return { ...summarizeGoals(goals), details: { compared, goals, versions, go: go !== undefined, seconds, rounds } };
+};
+
+/** Returns what pairs get as `peers`, and the versions that they asked for. Without Go there is no peer. */
+export const createPeers = (go: string | undefined, build: typeof buildPeer = buildPeer) => {
+  const versions: Partial<Record<PeerName, string>> = {};
+  const peers = async (name: PeerName): Promise<string | undefined> => {
+    if (go === undefined) return undefined;
+    versions[name] = recipes[name].version;
+    return build(name, go);
+  };
+  return { peers, versions };
+};
+
+/** The figures of the bench: how many goals are met. Nothing fails where nothing was compared. */
+export const summarizeGoals = (goals: readonly { met: boolean }[]) => {
   const met = goals.filter((goal) => goal.met).length;
   return {
     figure: met,
@@ -47,7 +58,6 @@ export const peersBench: Bench = async (args) => {
     ratio: goals.length === 0 ? 1 : rounded(met / goals.length, 2),
     goal: goals.length,
     ok: met === goals.length,
-    details: { compared, goals, versions, go: go !== undefined, seconds, rounds },
   };
 };
 
