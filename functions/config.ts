@@ -83,6 +83,8 @@ export interface CoreConfig {
   chat: ChatConfig | null;
   /** The worker runs on Cloudflare, which sets `CF-Connecting-IP` itself. */
   onCloudflare: boolean;
+  /** From SIGTERM until core closes its listeners; it is not ready meanwhile. */
+  shutdownDelaySeconds: number;
   logLevel: string;
 }
 
@@ -153,6 +155,7 @@ export const coreVariables = {
   ),
   ...chatVariables,
   SVC_ON_CLOUDFLARE: v.optional(BooleanVariable, "false"),
+  SVC_SHUTDOWN_DELAY: v.optional(DurationVariable(0, 300), "1s"),
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
 
@@ -233,6 +236,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     chatEnabled: values.SVC_CHAT_ENABLED,
     chat: chatConfigOf(values),
     onCloudflare: values.SVC_ON_CLOUDFLARE,
+    shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
     logLevel: values.SVC_LOG_LEVEL,
   };
   const known = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`), ...variablesOfOthers];

@@ -45,7 +45,7 @@ import { revocationChannel } from "./store/identities.ts";
 import { pendingMigrations } from "./store/migrate.ts";
 import { routesOf } from "./v1/index.ts";
 
-/** Requests, frames and jobs in flight have this long to finish, then lose their connections: core exits within ten seconds. */
+/** Requests, frames and jobs in flight have this long to finish, then lose their connections: core exits within ten seconds of the delay. */
 const shutdownGraceMs = 7_000;
 const closeSeconds = 2;
 /** The PATH of an external signer if the environment has none. */
@@ -76,6 +76,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   const databases = openCoreDatabases(servers);
   const { requests: database, reports, jobs: background } = databases;
   const stop = new AbortController();
+  let isStopping = false;
   let jobs: Promise<unknown> = Promise.resolve();
   try {
     const metrics = createMetrics(log);
@@ -140,6 +141,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       ingest,
       files,
       license,
+      isStopping: () => isStopping,
     });
     for (const figure of figuresOf(core, { checks, certificates: files.certificates })) metrics.figure(figure);
     const ops = opsRoutesOf({ config, clock: core.clock, log, metrics: metrics.render, checks });
@@ -151,6 +153,8 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     // Last, so that serving never waits for the directory.
     const directory = startDirectorySync(jobCore, { metrics, sessions: servers.sessions, signal: stop.signal });
     log.info({ signal: await stopped }, "stopping");
+    isStopping = true;
+    await systemClock.sleep(config.shutdownDelaySeconds * 1000);
     stop.abort();
     const timer = setTimeout(() => void databases.close(0), shutdownGraceMs);
     await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory, chat?.close()]);

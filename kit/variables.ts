@@ -62,10 +62,11 @@ export const IntegerVariable = (min: number, max: number = Number.MAX_SAFE_INTEG
 const unitSeconds: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400 };
 
 /** A duration: an integer followed by s, m, h or d. Its output is in seconds. */
-export const DurationVariable = (minSeconds = 1) =>
+export const DurationVariable = (minSeconds = 1, maxSeconds = Number.POSITIVE_INFINITY) =>
   v.pipe(
     v.string(),
     v.check((text) => /^\d{1,9}[smhd]$/.test(text), "must be a whole number followed by s, m, h or d, for example 30m"),
     v.transform((text) => Number(text.slice(0, -1)) * (unitSeconds[text.slice(-1)] ?? 1)),
     v.check((seconds) => seconds >= minSeconds, `must be at least ${minSeconds}s`),
+    v.check((seconds) => seconds <= maxSeconds, `must be at most ${maxSeconds}s`),
   );

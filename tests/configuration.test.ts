@@ -99,6 +99,16 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_HTTP_HOST: host,
   SVC_DATABASE_URL: databaseUrl(required),
   SVC_DATABASE_SESSION_URL: databaseUrl(undefined),
+  SVC_SHUTDOWN_DELAY: {
+    unset: 1,
+    accepts: { "0s": 0, "300s": 300, "5m": 300 },
+    rejects: {
+      "301s": "must be at most 300s",
+      "1h": "must be at most 300s",
+      "5": "must be a whole number",
+      "-1s": "must be",
+    },
+  },
   SVC_TENANT_ID: uuid,
   SVC_AUTH_TOKEN_SECRET: hmacKey,
   SVC_AUTH_TOKEN_SECRET_PREVIOUS: previousHmacKey,

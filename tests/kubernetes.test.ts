@@ -20,7 +20,7 @@ const manifests = folders.flatMap(({ path, data }) =>
   data.map((manifest) => ({ name: `${path}: ${manifest.kind} ${manifest.metadata?.name}`, manifest })),
 );
 const pods = [
-  { name: "core", image: "svc-core", pod: podOf(server, "core"), shutdownSeconds: 10 },
+  { name: "core", image: "svc-core", pod: podOf(server, "core"), shutdownSeconds: 11 },
   { name: "web", image: "svc-web", pod: podOf(server, "web"), shutdownSeconds: 10 },
   { name: "collector", image: "svc-collector", pod: podOf(collector, "collector"), shutdownSeconds: 10 },
 ];

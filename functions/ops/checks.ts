@@ -20,6 +20,12 @@ const acceptsNoWrites = "the server accepts no writes: it is a standby, or defau
 /** The oldest supported major version. */
 const serverVersionMin = 15;
 
+/** Core was told to stop: balancers must choose another one before it closes its listeners. */
+export const stoppingCheck = (isStopping: () => boolean): Check => ({
+  name: "stopping",
+  find: () => (isStopping() ? notReady("core stops and accepts requests for a moment") : ready("core serves")),
+});
+
 /** The database answers, accepts writes and is recent enough. */
 export const databaseCheck = (db: Database): Check => ({
   name: "database",

@@ -12,6 +12,7 @@ import {
   licenseCheck,
   migrationsCheck,
   signerCheck,
+  stoppingCheck,
 } from "./checks.ts";
 import type { Check } from "./readiness.ts";
 
@@ -22,6 +23,7 @@ export interface CheckedParts {
   ingest: { health(): { healthy: boolean; detail: string } } | null;
   files: { signing: { files: ReloadedFiles } | null; tls: ReloadedFiles | null };
   license: LicenseSource | null;
+  isStopping(): boolean;
 }
 
 type ReloadedFiles = Parameters<typeof filesCheck>[1];
@@ -29,12 +31,13 @@ type ReloadedFiles = Parameters<typeof filesCheck>[1];
 /** Returns the checks of `/readyz`, `/readyz/ingest` and `/readyz/licensing`. */
 export const checksOf = (
   core: Core,
-  { pendingMigrations, clock, ingest, files, license }: CheckedParts,
+  { pendingMigrations, clock, ingest, files, license, isStopping }: CheckedParts,
 ): Record<"core" | "ingest" | "licensing", readonly Check[]> => {
   const { db } = core;
   const { signing, tls } = files;
   return {
     core: [
+      stoppingCheck(isStopping),
       databaseCheck(db),
       clockCheck(clock),
       migrationsCheck(pendingMigrations),
@@ -45,6 +48,7 @@ export const checksOf = (
     ],
     ingest: ingest
       ? [
+          stoppingCheck(isStopping),
           databaseCheck(db),
           durabilityCheck(db),
           committerCheck(ingest.health),

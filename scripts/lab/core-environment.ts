@@ -10,6 +10,7 @@ export const coreEnvironment = (databaseUrl: string) => ({
   SVC_DIRECTORY_DOMAIN: "example.test",
   SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
   SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere",
+  SVC_SHUTDOWN_DELAY: "0s",
 });
 
 /** Returns the environment of a core on loopback with a lab's certificates. Ports are free ones unless given. */

@@ -6,7 +6,7 @@ export interface TcpProxy {
   port: number;
   /** Connects later connections to this Unix socket, or to this port of 127.0.0.1. */
   target(to: string | number): void;
-  /** Swallows every byte in both directions, of open connections and of later ones; no connection is closed. */
+  /** Swallows every byte in both directions, of open connections and of later ones; neither side learns that the other closes one. */
   swallow(isSwallowing: boolean): void;
   /** Swallows what connections that are open now send and receive; later ones work. */
   swallowOpen(): void;
@@ -24,6 +24,7 @@ export const startTcpProxy = async (to: string | number): Promise<TcpProxy> => {
   let target = to;
   let isSwallowing = false;
   let edit: ((bytes: Buffer) => Buffer) | null = null;
+  const silent = new Set<Socket>();
   const open = new Map<Socket, { upstream: Socket; isSwallowed: boolean }>();
   const server = createServer((client) => {
     const upstream = connect(typeof target === "string" ? { path: target } : { host: "127.0.0.1", port: target });
@@ -39,7 +40,9 @@ export const startTcpProxy = async (to: string | number): Promise<TcpProxy> => {
     const end = () => {
       open.delete(client);
       client.destroy();
-      upstream.destroy();
+      // The server must not learn that its client has closed the connection.
+      if (isLost()) silent.add(upstream.on("close", () => silent.delete(upstream)));
+      else upstream.destroy();
     };
     client.on("close", end).on("error", end);
     upstream.on("close", () => {
@@ -73,6 +76,7 @@ export const startTcpProxy = async (to: string | number): Promise<TcpProxy> => {
     count: () => open.size,
     async close() {
       server.close();
+      for (const upstream of silent) upstream.destroy();
       for (const [client, { upstream }] of open) {
         client.destroy();
         upstream.destroy();
