@@ -1,5 +1,6 @@
 import { createContextKey } from "@connectrpc/connect";
 import type { Clock } from "../../kit/clock.ts";
+import { groupCalls } from "../../kit/group-calls.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
 import type { IdentityResult } from "../../proto/identity.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
@@ -59,6 +60,9 @@ export interface Admission {
   expiryFault(caller: Caller): Problem | undefined;
 }
 
+/** Certificates of one query. */
+const lookupsMax = 128;
+
 /** Makes the admission; with `requireEnrollment` a caller also needs an active certificate row and an active identity row. */
 export const createAdmission = ({
   clock,
@@ -74,11 +78,19 @@ export const createAdmission = ({
 
   const recordRefusal = (identity: string, reason: ProblemCode, state: CertificateState | undefined) =>
     certificates.refused({ identity, reason, ...(state ? { certificateId: state.certificateId } : {}) });
-  // Calls that arrive together share a query, however many there are.
-  const findState = singleFlight(
-    async (fingerprint: string) => (await certificates.find([fingerprint])).get(fingerprint),
-    (fingerprint) => fingerprint,
-  );
+  // Calls that arrive together share a query, however many there are, and whether of one certificate or of several.
+  const findInGroup = groupCalls<string, CertificateState | undefined>({
+    run: async (fingerprints) => {
+      const states = await certificates.find(fingerprints);
+      return fingerprints.map((fingerprint) => states.get(fingerprint));
+    },
+    keyOf: (fingerprint) => fingerprint,
+    concurrency: 2,
+    itemsMax: lookupsMax,
+    // A fingerprint cannot fail alone.
+    isolate: () => false,
+  });
+  const findState = singleFlight(findInGroup, (fingerprint) => fingerprint);
 
   return {
     async check({ identity, fingerprintSha256 }) {

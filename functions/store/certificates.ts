@@ -1,4 +1,4 @@
-import { and, desc, eq, gt, inArray, isNull, ne } from "drizzle-orm";
+import { and, desc, eq, gt, isNull, ne } from "drizzle-orm";
 import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
 import { anyOf, insertRows, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
@@ -193,7 +193,7 @@ export const findCertificateStates = async (
     .from(certificate)
     .innerJoin(collectorIdentity, eq(certificate.identityId, collectorIdentity.id))
     .where(
-      inArray(
+      anyOf(
         certificate.fingerprintSha256,
         fingerprints.map((fingerprint) => Uint8Array.fromHex(fingerprint)),
       ),
