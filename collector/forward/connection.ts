@@ -7,6 +7,7 @@ import { Code, ConnectError, type Transport } from "@connectrpc/connect";
 import { compressionGzip, createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
+import { createResumeTls } from "../identity/resume-tls.ts";
 
 /** PEM of the collector's credentials, and of the authorities that core's certificate must chain to. */
 export interface ForwarderTls {
@@ -51,34 +52,26 @@ export const createConnector = (
   };
 };
 
-/**
- * Makes TLS connections to one server that resume the previous session, at half the cost for both ends; a server that does not know
- * it makes a full handshake. For one set of credentials only: a session is bound to the certificate of its handshake.
- */
+/** Makes TLS connections to one server that resume the previous session: see `createResumeTls`. */
 const createResumingConnection = (
   url: URL,
   options: Pick<ConnectionOptions, "cert" | "key" | "ca" | "minVersion"> & { servername?: string },
 ): (() => TLSSocket) => {
   const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
   const port = Number(url.port || 443);
-  let session: Buffer | undefined;
-  return () => {
-    const servername = options.servername ?? (isIP(host) === 0 ? host : undefined);
-    const socket = connect({
-      ...options,
-      host,
-      port,
-      ALPNProtocols: ["h2"],
-      ...(servername === undefined ? {} : { servername }),
-      ...(session === undefined ? {} : { session }),
-    });
-    // Used once: the server sends another.
-    session = undefined;
-    socket.on("session", (fresh) => {
-      session = fresh;
-    });
-    return socket;
-  };
+  const resume = createResumeTls();
+  const servername = options.servername ?? (isIP(host) === 0 ? host : undefined);
+  return () =>
+    resume((session) =>
+      connect({
+        ...options,
+        host,
+        port,
+        ALPNProtocols: ["h2"],
+        ...(servername === undefined ? {} : { servername }),
+        ...session,
+      }),
+    );
 };
 
 /**

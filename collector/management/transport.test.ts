@@ -1,5 +1,6 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { type ManagementServer, startManagementServer } from "../../tests/fakes/management-server.ts";
+import { createResumeTls } from "../identity/resume-tls.ts";
 import { postJson, type TransportOptions } from "./transport.ts";
 
 const servers: ManagementServer[] = [];
@@ -59,6 +60,15 @@ describe.each([
     await expect(postJson(to(server), request)).rejects.toMatchObject({
       failure: { code: "unreachable", action: "retry" },
     });
+  });
+
+  it("resumes the TLS session of the request before, as often as it is known, and none of another transport", async () => {
+    const server = await startServer({ http2 });
+    const kept = to(server, { resume: createResumeTls() });
+    for (let count = 0; count < 3; count++) await postJson(kept, request);
+    await postJson(to(server), request);
+    await postJson(to(server, { resume: createResumeTls() }), request);
+    expect(server.calls.map(({ isResumed }) => isResumed)).toEqual([false, true, true, false, false]);
   });
 
   it("reads at most 1 MiB", async () => {

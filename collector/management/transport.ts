@@ -2,9 +2,10 @@ import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { checkServerIdentity, connect as connectTls } from "node:tls";
+import { checkServerIdentity, connect as connectTls, type PeerCertificate } from "node:tls";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Credentials } from "../identity/credentials.ts";
+import type { ResumeTls } from "../identity/resume-tls.ts";
 import { ManagementError, type ManagementFailure, type ManagementResponse } from "./management-error.ts";
 
 /** How core is reached. */
@@ -17,6 +18,8 @@ export interface TransportOptions {
   serverName: string | undefined;
   /** The timeout of the whole exchange. */
   timeoutMs: number;
+  /** Resumes the TLS session of the previous request. All requests then present the same credentials. */
+  resume?: ResumeTls;
 }
 
 type PemCredentials = Pick<Credentials, "certificatePem" | "keyPem">;
@@ -95,17 +98,19 @@ const openConnection = (url: URL, options: TransportOptions, credentials: PemCre
     return { socket, protocol: promise };
   }
   const name = options.serverName ?? host;
-  const socket = connectTls({
+  const settings = {
     host,
     port: Number(url.port || 443),
     // TLS does not allow an address as server name; the check of the certificate still uses it.
     ...(isIP(name) === 0 ? { servername: name } : {}),
-    checkServerIdentity: (_host, certificate) => checkServerIdentity(name, certificate),
+    checkServerIdentity: (_host: string, certificate: PeerCertificate) => checkServerIdentity(name, certificate),
     ALPNProtocols: ["h2", "http/1.1"],
-    minVersion: "TLSv1.2",
+    minVersion: "TLSv1.2" as const,
     ...(options.caPem === undefined ? {} : { ca: options.caPem }),
     ...(credentials === undefined ? {} : { cert: credentials.certificatePem, key: credentials.keyPem }),
-  });
+  };
+  const connect = (session: { session?: Buffer } = {}) => connectTls({ ...settings, ...session });
+  const socket = options.resume === undefined ? connect() : options.resume(connect);
   socket.once("secureConnect", () => resolve(socket.alpnProtocol === "h2" ? "h2" : "http/1.1"));
   socket.once("error", reject);
   return { socket, protocol: promise };

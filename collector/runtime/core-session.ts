@@ -13,6 +13,7 @@ import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { createForwarder, type Forwarder, type ForwarderStatus } from "../forward/forwarder.ts";
 import { type IdentityDirectory, identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
+import { createResumeTls } from "../identity/resume-tls.ts";
 import { callDesiredConfig, callHeartbeat } from "../management/calls.ts";
 import { createHeartbeatSender, type HeartbeatStatus } from "../management/heartbeat-sender.ts";
 import { createSentAt, type ManagementCaller } from "../management/signed-request.ts";
@@ -81,7 +82,8 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   };
   const renewal = () => renewals?.status() ?? renewalNotConfigured;
   const { buffer, management } = loaded.config;
-  const transport = transportOf(loaded, callTimeoutMs);
+  // Heartbeats come each minute: most of what one costs core would be the handshake.
+  const transport = { ...transportOf(loaded, callTimeoutMs), resume: createResumeTls() };
   const callerFor = (purpose: "heartbeat" | "config_desired"): ManagementCaller => ({
     credentials: loaded.credentials,
     sentAt: createSentAt(join(buffer.dir, `sent-at.${purpose}`), env),

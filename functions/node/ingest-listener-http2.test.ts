@@ -12,6 +12,7 @@ import { connectForeign, type ForeignClient, submit } from "../../tests/grpc-cli
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 import { connectRaw, dataFrames, frameTypes, http2Frame, postHeaders, resetStream } from "../../tests/raw-http2.ts";
 import { rejectedFrames } from "../../tests/rejected-frames.ts";
+import { callerLimits } from "./ingest-connections.ts";
 
 let test: TestIngest;
 const clients: ForeignClient[] = [];
@@ -276,6 +277,16 @@ describe.each(ingestPaths)("ingest over raw HTTP/2, on the $path", ({ fastPath }
     const chunks: Buffer[] = [];
     for await (const chunk of response) chunks.push(chunk as Buffer);
     expect(JSON.parse(Buffer.concat(chunks).toString())).toEqual(expected);
+  });
+
+  it("keeps an idle HTTP/1.1 connection as long as an HTTP/2 one", async () => {
+    const certificate = await test.client({});
+    const socket = connectTls({ host: "localhost", port: test.port, ca: test.caPem, ...certificate });
+    await once(socket, "secureConnect");
+    socket.write("POST /v1/collector/heartbeat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}");
+    const [answer] = await once(socket, "data");
+    socket.destroy();
+    expect(String(answer)).toContain(`\r\nKeep-Alive: timeout=${callerLimits.idleMs / 1000}\r\n`);
   });
 
   it("answers an invalid HTTP/1.1 request with a problem document", async () => {

@@ -1,9 +1,10 @@
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
 import { connect as connectHttp2 } from "node:http2";
-import type { TLSSocket } from "node:tls";
+import { connect as connectTls, type TLSSocket } from "node:tls";
 import { status } from "@grpc/grpc-js";
 import { afterEach, describe, expect, it } from "vitest";
+import { createResumeTls } from "../../collector/identity/resume-tls.ts";
 import { frame, newQueue, open } from "../../tests/frames.ts";
 import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../tests/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
@@ -102,5 +103,38 @@ describe.each(ingestPaths)("ingest under load, failure and reload, on the $path"
     expect(renewed.tls.fault()).toBeUndefined();
     expect(await presented()).toBe(next.der.toHex());
     await renewed.close();
+  });
+
+  it("knows the certificate of a resumed TLS session, and resumes none after a change of its files", async () => {
+    const core = await startTestIngest({ needs: { fastPath } });
+    const certificate = await core.client({});
+    const resume = createResumeTls();
+    const request = "POST /v1/collector/heartbeat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
+    const post = async () => {
+      const socket = resume((session) =>
+        connectTls({
+          host: "localhost",
+          servername: "localhost",
+          port: core.port,
+          ca: core.caPem,
+          ...certificate,
+          ...session,
+        }),
+      );
+      await once(socket, "secureConnect");
+      socket.write(request);
+      const [answer] = await once(socket, "data");
+      const isResumed = socket.isSessionReused();
+      socket.destroy();
+      return [isResumed, String(answer).includes(certificate.der.toHex())];
+    };
+    const answers = [await post(), await post(), await post()];
+    const next = await core.issueServer();
+    await writeFile(core.files.serverCertFile, next.cert);
+    await writeFile(core.files.serverKeyFile, next.key);
+    await core.tls.check();
+    answers.push(await post(), await post());
+    expect(answers).toEqual([false, true, true, false, true].map((isResumed) => [isResumed, true]));
+    await core.close();
   });
 });

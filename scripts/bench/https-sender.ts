@@ -53,6 +53,7 @@ export const connectHttps = async (options: {
   return {
     post: (path, body, headers = "") => {
       waiting = Promise.withResolvers();
+      if (socket.destroyed) fail(new Error("core closed the connection before the request"));
       const bytes = typeof body === "string" ? Buffer.from(body) : body;
       const type = headers.includes("Content-Type:") ? "" : "Content-Type: application/json\r\n";
       const head = `POST ${path} HTTP/1.1\r\nHost: localhost\r\n${type}${headers}Content-Length: ${bytes.length}\r\n\r\n`;

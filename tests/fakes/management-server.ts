@@ -22,6 +22,8 @@ export interface ManagementCall {
   body: Record<string, unknown>;
   /** DER of the client certificate of the TLS connection. */
   certificate: Uint8Array | undefined;
+  /** The TLS connection resumed an earlier session. */
+  isResumed: boolean;
 }
 
 /** A response, whose object is sent as JSON. `cut` closes the connection instead, after the request was read. */
@@ -72,6 +74,7 @@ export const startManagementServer = async (
       authorization: request.headers.authorization,
       body: JSON.parse(text),
       certificate: certificate && new Uint8Array(certificate),
+      isResumed: socket.isSessionReused(),
     };
     calls.push(call);
     const reply = await answer(call);
