@@ -48,12 +48,20 @@ afterAll(async () => {
 });
 
 const waiting = { clock: systemClock, signal: new AbortController().signal };
-const modes: { mode: PoolMode; settings: Record<string, string | number>; withSessionUrl: boolean }[] = [
-  { mode: "session", settings: { default_pool_size: 60 }, withSessionUrl: false },
-  { mode: "transaction", settings: { default_pool_size: 5 }, withSessionUrl: true },
+interface PooledDeployment {
+  mode: PoolMode;
+  settings: Record<string, string | number>;
+  withSessionUrl: boolean;
+  /** Core's role; `owner_session` only owns the database, as on a managed server. */
+  role: "postgres" | "owner_session";
+}
+const deployments: PooledDeployment[] = [
+  { mode: "session", settings: { default_pool_size: 60 }, withSessionUrl: false, role: "owner_session" },
+  { mode: "transaction", settings: { default_pool_size: 5 }, withSessionUrl: true, role: "postgres" },
 ];
 
-describe.for(modes)("core and web behind PgBouncer in $mode mode", ({ mode, settings, withSessionUrl }) => {
+describe.for(deployments)("core and web behind PgBouncer in $mode mode", (deployment) => {
+  const { mode, settings, withSessionUrl, role } = deployment;
   let pooler: RunningPgBouncer;
   let database: ConnectedDatabase;
   let core: Program;
@@ -71,14 +79,15 @@ describe.for(modes)("core and web behind PgBouncer in $mode mode", ({ mode, sett
 
   beforeAll(async () => {
     const admin = connectDatabase({ url: server.url(), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
-    await admin.sql.unsafe(`create database ${mode}`);
+    await admin.sql.unsafe(`create role owner_${mode} login`);
+    await admin.sql.unsafe(`create database ${mode} owner ${role}`);
     await admin.sql.unsafe(`create role web_${mode} login; alter role web_${mode} set statement_timeout = '5s'`);
     await admin.close();
     database = connectDatabase({ url: server.url(mode), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
     cleanup.defer(() => database.close());
-    pooler = await startPgBouncer(server.url(), { mode, settings, roles: [`web_${mode}`] });
+    pooler = await startPgBouncer(server.url(), { mode, settings, roles: [`web_${mode}`, `owner_${mode}`] });
     cleanup.defer(() => pooler.stop());
-    const url = pooler.url(server.url(mode));
+    const url = pooler.url(server.url(mode)).replace("//postgres@", `//${role}@`);
     env = {
       ...labCoreEnvironment({ databaseUrl: url, pki, authTokenSecret: secret }),
       ...(withSessionUrl ? { SVC_DATABASE_SESSION_URL: server.tcpUrl(mode) } : {}),
@@ -123,7 +132,7 @@ describe.for(modes)("core and web behind PgBouncer in $mode mode", ({ mode, sett
       IDP_CLIENT_SECRET: identityProvider.clientSecret,
       SVC_API_URL: `${coreUrl}/v1`,
       SVC_AUTH_TOKEN_SECRET: secret,
-      SVC_DATABASE_URL: url.replace("//postgres@", `//web_${mode}@`),
+      SVC_DATABASE_URL: url.replace(`//${role}@`, `//web_${mode}@`),
       SVC_TENANT_ID: testTenantId,
     });
     cleanup.defer(async () => void (await stopProgram(web)));

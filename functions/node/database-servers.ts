@@ -6,6 +6,7 @@ import type { CoreConfig } from "../config.ts";
 import { destroyClient } from "../store/copy-transaction.ts";
 import type { DropConnections, SharedServers } from "../store/database.ts";
 import { openDatabaseSocket } from "./database-socket.ts";
+import { readDatabaseTls } from "./database-tls.ts";
 
 /** The servers of one URL, shared by the pools of a process. */
 export interface DatabaseServers extends SharedServers {
@@ -42,7 +43,7 @@ export const createCoreServers = ({
   const serversOf = (variable: DatabaseVariable, url: string) => ({
     variable,
     url,
-    servers: createDatabaseServers(url),
+    servers: createDatabaseServers(url, variable),
   });
   const requests = serversOf("SVC_DATABASE_URL", databaseUrl.reveal());
   if (databaseSessionUrl === null) return { requests, sessions: requests };
@@ -53,9 +54,13 @@ const probeTimeoutMs = 2_000;
 
 /**
  * Chooses among the servers of a URL (docs/operate.md). One server is used as it is. Several are asked in turn, and the first that
- * accepts writes is used until one of its connections fails.
+ * accepts writes is used until one of its connections fails. Throws `ConfigError` with `variable` when a file for TLS cannot be read.
  */
-export const createDatabaseServers = (url: string): DatabaseServers => {
+export const createDatabaseServers = (
+  url: string,
+  variable: DatabaseVariable = "SVC_DATABASE_URL",
+): DatabaseServers => {
+  const tls = readDatabaseTls(url, variable);
   const urls = splitDatabaseUrl(url).servers;
   const pools = new Set<DropConnections>();
   const [only = url] = urls;
@@ -76,6 +81,7 @@ export const createDatabaseServers = (url: string): DatabaseServers => {
     return socket.once("close", () => (count -= 1));
   };
   return {
+    tls,
     locate,
     count: () => count,
     open: (target) => {

@@ -3,7 +3,7 @@ import type { PgDatabase } from "drizzle-orm/pg-core";
 import { drizzle, type PostgresJsDatabase, type PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
 import postgres, { type Sql, type TransactionSql } from "postgres";
 import * as schema from "../../drizzle/schema/index.ts";
-import { splitDatabaseUrl } from "../../kit/database-url.ts";
+import { type DatabaseTls, splitDatabaseUrl, withoutTlsParameters } from "../../kit/database-url.ts";
 
 /** Core's database: a pool on Node, one client per request in workerd. */
 export type Database = PostgresJsDatabase<typeof schema>;
@@ -23,6 +23,8 @@ export type DropConnections = (cause: Error, all: boolean) => void;
 /** The servers that several pools share. What one pool learns about the server in use, every pool acts on. */
 export interface SharedServers {
   open: OpenSocket;
+  /** TLS as `tls.connect` of node:tls takes it; undefined without TLS. */
+  readonly tls?: object | undefined;
   /** Registers a pool. Returns the function that removes it. */
   join(drop: DropConnections): () => void;
   /** Reports a fault of the server in use; `all` when none of its connections is of use. */
@@ -73,13 +75,15 @@ export interface ConnectedDatabase {
 /** Creates the client of every query of core except COPY. */
 export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => {
   // `servers` chooses among several servers; without it, the first is used.
-  const [first = options.url] = splitDatabaseUrl(options.url).servers;
-  const { url, host } = splitUnixSocket(first);
+  const split = splitDatabaseUrl(options.url);
+  const { url, host } = splitUnixSocket(withoutTlsParameters(split.servers[0] ?? options.url));
   const { servers, deadlineMs = callDeadlineMs.api, connectTimeoutSeconds = 3, pooled = false } = options;
   const drop: DropConnections = (cause, all) => (client as PatchedSql).drop(cause, all);
   const openSocket = servers?.open ?? options.openSocket;
   const settings = {
     ...(host === undefined ? {} : { host }),
+    // Without `servers`, which read files, the runtime's CAs decide.
+    ssl: servers?.tls ?? tlsWithoutFiles(split.tls),
     max: options.connectionsMax ?? connectionsMaxDefault,
     // Saves a round trip at each connect, and behaves the same in workerd.
     fetch_types: false,
@@ -110,6 +114,9 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     },
   };
 };
+
+const tlsWithoutFiles = (tls: DatabaseTls | undefined) =>
+  tls === undefined ? false : tls.mode === "require" ? ("require" as const) : ("verify-full" as const);
 
 /** As patched by patches/. */
 type PatchedSql = Sql & { drop: DropConnections };

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
-import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { createDatabaseServers } from "../../functions/node/database-servers.ts";
 import { listenHttp } from "../../functions/node/http-listener.ts";
 import { listenFor, runConfigured, stopSignal } from "../../functions/node/run-configured.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
@@ -46,13 +46,14 @@ const remoteAddressOf = (c: WebContext): string => {
 
 /** Serves until SIGTERM or SIGINT, then waits for running requests and closes the database last. */
 const serve = async (config: WebConfig, log: Log): Promise<void> => {
+  const url = config.databaseUrl.reveal();
   const database = connectDatabase({
-    url: config.databaseUrl.reveal(),
+    url,
+    servers: createDatabaseServers(url),
     connectionsMax: databaseConnectionsMax,
     applicationName: "svc-web",
     pooled: true,
     writes: false,
-    openSocket: openDatabaseSocket,
   });
   try {
     limitOutgoingRequests();

@@ -1,0 +1,31 @@
+import { readFileSync } from "node:fs";
+import type { ConnectionOptions } from "node:tls";
+import { splitDatabaseUrl } from "../../kit/database-url.ts";
+import { fileFault } from "../../kit/describe-error.ts";
+import { ConfigError } from "../../kit/env.ts";
+
+/**
+ * Reads the files that a URL names for TLS. Returns options of `tls.connect`; undefined without TLS. Throws `ConfigError` with `variable`
+ * for a file that cannot be read.
+ */
+export const readDatabaseTls = (url: string, variable: string): ConnectionOptions | undefined => {
+  const { tls, servers } = splitDatabaseUrl(url);
+  if (tls === undefined) return undefined;
+  const read = (parameter: string, path: string): string => {
+    try {
+      return readFileSync(path, "utf8");
+    } catch (cause) {
+      throw new ConfigError([{ variable, message: `has a file in ${parameter} that ${fileFault(cause)}` }]);
+    }
+  };
+  const [only = "", ...others] = servers;
+  return {
+    ...(tls.rootCertFile ? { ca: read("sslrootcert", tls.rootCertFile) } : {}),
+    ...(tls.certFile ? { cert: read("sslcert", tls.certFile) } : {}),
+    ...(tls.keyFile ? { key: read("sslkey", tls.keyFile) } : {}),
+    ...(tls.mode === "require" ? { rejectUnauthorized: false } : {}),
+    ...(tls.mode === "verify-ca" ? { checkServerIdentity: () => undefined } : {}),
+    // What a certificate is verified for when the host is an address. Of several servers by address none is accepted.
+    ...(others.length === 0 ? { host: new URL(only).hostname.replace(/^\[|\]$/g, "") } : {}),
+  };
+};
