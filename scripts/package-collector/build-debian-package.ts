@@ -1,11 +1,21 @@
 import { execFileSync } from "node:child_process";
-import { chmod, copyFile, mkdir, readdir, rm, writeFile } from "node:fs/promises";
+import { chmod, copyFile, mkdir, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const packaging = fileURLToPath(new URL("../../packaging/", import.meta.url));
 const license = fileURLToPath(new URL("../../LICENSE", import.meta.url));
 const architectures: Partial<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
+
+/** What the files of the installed package may have together: the goal of docs/performance.md. */
+export const installedBytesMax = 120_000_000;
+
+/** A package that was built. */
+export interface BuiltPackage {
+  path: string;
+  /** Of all files that it installs. */
+  installedBytes: number;
+}
 
 /** The contents of the package. */
 export interface DebianPackage {
@@ -17,10 +27,13 @@ export interface DebianPackage {
 }
 
 /**
- * Builds the Debian package below `dir` with dpkg-deb, every file owned by root; returns its path. With SOURCE_DATE_EPOCH in the
- * environment the same contents give the same bytes.
+ * Builds the Debian package below `dir` with dpkg-deb, every file owned by root. With SOURCE_DATE_EPOCH in the environment the same
+ * contents give the same bytes. Throws if the files to install are larger than `installedBytesMax`.
  */
-export const buildDebianPackage = async (dir: string, { executable, completions, version, notices }: DebianPackage) => {
+export const buildDebianPackage = async (
+  dir: string,
+  { executable, completions, version, notices }: DebianPackage,
+): Promise<BuiltPackage> => {
   const tree = join(dir, "debian");
   const architecture = architectures[process.arch] ?? process.arch;
   await rm(tree, { recursive: true, force: true });
@@ -39,6 +52,9 @@ export const buildDebianPackage = async (dir: string, { executable, completions,
   await place("usr/share/fish/vendor_completions.d/svc-collector.fish", { text: completions.fish });
   await place("usr/share/doc/svc-collector/copyright", { from: license });
   await place("usr/share/doc/svc-collector/THIRD-PARTY-NOTICES", { text: notices });
+  const installedBytes = await bytesBelow(tree);
+  if (installedBytes > installedBytesMax)
+    throw new Error(`the package would install ${installedBytes} bytes; at most ${installedBytesMax} are allowed`);
   for (const script of ["postinst", "prerm", "postrm"])
     await place(`DEBIAN/${script}`, { from: join(packaging, "debian", script) }, 0o755);
   await place("DEBIAN/control", {
@@ -47,6 +63,7 @@ Version: ${version.replace("-", "~")}
 Architecture: ${architecture}
 Section: net
 Priority: optional
+Installed-Size: ${Math.ceil(installedBytes / 1024)}
 Maintainer: svc-collector maintainers <maintainers@example.invalid>
 Depends: libc6 (>= 2.28), libstdc++6, libgcc-s1, libatomic1, adduser
 Description: telemetry collector
@@ -65,5 +82,12 @@ Description: telemetry collector
     env: { ...process.env, DPKG_DEB_THREADS_MAX: "1" },
     stdio: ["ignore", "ignore", "inherit"],
   });
-  return output;
+  return { path: output, installedBytes };
+};
+
+const bytesBelow = async (folder: string): Promise<number> => {
+  const entries = await readdir(folder, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile());
+  const sizes = await Promise.all(files.map(async (file) => (await stat(join(file.parentPath, file.name))).size));
+  return sizes.reduce((sum, size) => sum + size, 0);
 };

@@ -1,14 +1,15 @@
 import { execFileSync } from "node:child_process";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Metafile } from "esbuild";
+import { copyStripped } from "../strip-elf.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /**
- * Builds the collector and Node as one file at `<dir>/svc-collector`; returns its path and what its script was made of. It reads no
- * options for Node from the environment. The same sources give the same bytes, whatever `dir` is.
+ * Builds the collector and Node, without its symbols, as one file at `<dir>/svc-collector`; returns its path and what its script was
+ * made of. It reads no options for Node from the environment. The same sources give the same bytes, whatever `dir` is.
  */
 export const buildExecutable = async (
   dir: string,
@@ -30,11 +31,13 @@ export const buildExecutable = async (
     logOverride: { "empty-import-meta": "silent" },
   });
   await writeFile(join(dir, "COMMIT"), commit);
+  copyStripped(process.execPath, join(dir, "node"));
   await writeFile(
     join(dir, "sea.json"),
     JSON.stringify({
       // Relative, because the executable contains the name.
       main: "svc-collector.cjs",
+      executable: "node",
       output: "svc-collector",
       disableExperimentalSEAWarning: true,
       // A code cache differs in each build; a start without it takes 30 ms more.
@@ -44,5 +47,6 @@ export const buildExecutable = async (
     }),
   );
   execFileSync(process.execPath, ["--build-sea", "sea.json"], { cwd: dir, stdio: ["ignore", "ignore", "inherit"] });
+  await rm(join(dir, "node"));
   return { executable: join(dir, "svc-collector"), metafile };
 };

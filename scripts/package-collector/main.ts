@@ -56,7 +56,7 @@ const checked = values.check
       executable: await withLab({ name: "package" }, (context, cleanup) =>
         checkExecutable(executable, context, cleanup),
       ),
-      debian_package: debianPackage === null ? null : await checkPackage(debianPackage),
+      debian_package: debianPackage === null ? null : await checkPackage(debianPackage.path),
     }
   : null;
 const ok = checked === null || (checked.executable.ok && checked.debian_package?.ok !== false);
@@ -69,7 +69,10 @@ console.log(
       version_seconds: medianSeconds(executable, ["--version"]),
       diag_seconds: medianSeconds(executable, ["diag", "--config", "/nonexistent.yaml"]),
     },
-    debian_package: debianPackage === null ? null : await sizeOf(debianPackage),
+    debian_package:
+      debianPackage === null
+        ? null
+        : { ...(await sizeOf(debianPackage.path)), installed_bytes: debianPackage.installedBytes },
     checked,
   }),
 );

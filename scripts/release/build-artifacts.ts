@@ -84,7 +84,7 @@ const packCollector = async (release: ReleaseBuild): Promise<BuiltArtifact[]> =>
   const packages = [...(await packagesOf(root, shippedFiles(metafile))), ...(await nodePackages())];
   const notices = printNotices(packages);
   const completions = await createCompletions();
-  const debianPackage = await buildDebianPackage(work, { executable, completions, version, notices });
+  const { path: debianPackage } = await buildDebianPackage(work, { executable, completions, version, notices });
   await copyFile(debianPackage, join(out, basename(debianPackage)));
   const platform = `${process.platform}-${process.arch}`;
   return [
