@@ -26,6 +26,8 @@ export interface Sink extends AsyncDisposable {
   tls: BenchCredentials & { ca: string };
   /** Returns the number of envelopes received so far. */
   received(): Promise<number>;
+  /** Closes new connections at once from now on, or no longer. */
+  setRefusing(refusing: boolean): Promise<void>;
 }
 
 /** Starts a sink as a process of its own: `sink.ts`, or another program that prints the same lines. */
@@ -39,15 +41,17 @@ export const startSink = async (program = new URL("sink.ts", import.meta.url)): 
     return JSON.parse(String(line));
   };
   const { endpoint, tls }: Pick<Sink, "endpoint" | "tls"> = await nextRecord();
+  const ask = async (command: string): Promise<number> => {
+    const record = nextRecord();
+    child.stdin.write(`${command}\n`);
+    const { envelopes }: { envelopes: number } = await record;
+    return envelopes;
+  };
   return {
     endpoint,
     tls,
-    received: async () => {
-      const record = nextRecord();
-      child.stdin.write("?\n");
-      const { envelopes }: { envelopes: number } = await record;
-      return envelopes;
-    },
+    received: () => ask("?"),
+    setRefusing: async (refusing) => void (await ask(refusing ? "refuse" : "accept")),
     [Symbol.asyncDispose]: async () => {
       child.stdin.end();
       await once(child, "exit");

@@ -4,6 +4,7 @@
  */
 import { createSecureServer, type ServerHttp2Stream } from "node:http2";
 import type { AddressInfo } from "node:net";
+import { createInterface } from "node:readline";
 import { gunzipSync } from "node:zlib";
 import { createTestCa } from "../lab-ca/test-pki.ts";
 import { issueBenchCredentials } from "./collector-files.ts";
@@ -19,7 +20,8 @@ const server = createSecureServer({
   rejectUnauthorized: true,
   settings: { initialWindowSize: 4 * 1024 * 1024 },
 });
-server.on("session", (session) => session.setLocalWindowSize(16 * 1024 * 1024));
+const far = { refusing: false };
+server.on("session", (session) => (far.refusing ? session.destroy() : session.setLocalWindowSize(16 * 1024 * 1024)));
 server.on("stream", (stream: ServerHttp2Stream) => {
   const chunks: Buffer[] = [];
   stream.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -38,5 +40,9 @@ server.on("stream", (stream: ServerHttp2Stream) => {
 await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
 const tls = { ...(await issueBenchCredentials(ca, { type: "url", value: "https://fleet.test/d/1" })), ca: ca.pem };
 console.log(JSON.stringify({ endpoint: `127.0.0.1:${(server.address() as AddressInfo).port}`, tls }));
-process.stdin.on("data", () => console.log(JSON.stringify(received)));
+createInterface(process.stdin).on("line", (command) => {
+  if (command === "refuse") far.refusing = true;
+  if (command === "accept") far.refusing = false;
+  console.log(JSON.stringify(received));
+});
 process.stdin.on("end", () => process.exit());

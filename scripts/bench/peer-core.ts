@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
 import { type IngestCore, prepareIngestCore } from "../lab/ingest-core.ts";
@@ -16,6 +17,8 @@ export interface PeerCore extends AsyncDisposable {
   /** CPU seconds so far, of each process. */
   cpu(): { core: number; postgres: number; edge: number };
   peakMb(): number;
+  /** Kills core with SIGKILL; resolves once it has ended. */
+  kill(): Promise<void>;
 }
 
 /** Starts core from its bundle on a durable PostgreSQL. `seed` fills the database before core starts. */
@@ -52,6 +55,11 @@ export const startPeerCore = async ({
       edge: cpuSecondsOf(edge.pid),
     }),
     peakMb: () => memoryOf(corePid).peakMb,
+    kill: async () => {
+      const ended = once(core.process, "exit");
+      core.process.kill("SIGKILL");
+      await ended;
+    },
     [Symbol.asyncDispose]: () => resources.disposeAsync(),
   };
 };

@@ -42,7 +42,7 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
     {
       name: "svc-collector",
       kind: "ours",
-      guarantees: "position and lines synced together; a kill -9 loses nothing",
+      guarantees: "position and lines synced together",
       measure: () =>
         withFolder((folder) => {
           const source = `  - {type: file, include: ["${join(folder, "*.log")}"], start_at: beginning}`;
@@ -79,8 +79,8 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
         }),
     });
     sides.push(
-      otelcol(synced, "synced-file", "position and queue synced; a kill -9 loses nothing"),
-      otelcol("otelcol, batch processor", "memory", "position and queue in memory; a kill -9 loses or repeats"),
+      otelcol(synced, "synced-file", "position and queue synced"),
+      otelcol("otelcol, batch processor", "memory", "position and queue in memory"),
     );
   }
   return { work: "1,000 lines of 200 bytes", sides, goals: [{ peer: synced, figure: "cpu_ms", atMost: 1 }] };

@@ -14,6 +14,14 @@ export interface Side {
   guarantees: string;
   /** Does the work once and returns what it cost. */
   measure(): Promise<Figures>;
+  /** Does the work, kills the program with SIGKILL, starts it again where it keeps anything, and returns what was lost. */
+  kill?(): Promise<Losses>;
+}
+
+/** What a program acknowledged before it was killed, and how much of it never arrived. */
+export interface Losses {
+  acknowledged: number;
+  lost: number;
 }
 
 /** The quotient of our figure by a peer's that a pair must reach. */
@@ -36,26 +44,34 @@ export interface Pair {
 export interface SideResult {
   side: Pick<Side, "name" | "kind" | "guarantees">;
   figures: Figures;
+  /** What each round measured. */
+  rounds: readonly Figures[];
   /** Medians of the quotients of our figures by this side's, round by round; empty for our side. */
   oursDividedBy: Figures;
   /** Highest minus lowest of the quotients of CPU time, divided by their median. */
   spread: number;
+  killed: Losses | null;
 }
 
-/** Measures the sides one after the other, `rounds` times: a neighbour that slows the machine slows all of them. */
+/** Measures the sides one after the other, `rounds` times: a neighbour that slows the machine slows all of them. Then kills each that can be killed, once. */
 export const measurePair = async ({ sides }: Pick<Pair, "sides">, rounds: number): Promise<SideResult[]> => {
   const samples = sides.map((side) => ({ side, rounds: [] as Figures[] }));
   for (let round = 0; round < rounds; round++)
     for (const { side, rounds: measured } of samples) measured.push(await side.measure());
+  const killed = new Map<Side, Losses>();
+  for (const side of sides) if (side.kill !== undefined) killed.set(side, await side.kill());
   const ours = samples.find(({ side }) => side.kind === "ours")?.rounds ?? [];
-  return samples.map(({ side: { name, kind, guarantees }, rounds: theirs }) => {
+  return samples.map(({ side, rounds: theirs }) => {
+    const { name, kind, guarantees } = side;
     const quotients = kind === "ours" ? [] : theirs.map((figures, round) => divide(ours[round] ?? {}, figures));
     const cpu = quotients.flatMap((quotient) => Object.entries(quotient).find(([name]) => isCpu(name))?.[1] ?? []);
     return {
       side: { name, kind, guarantees },
       figures: medians(theirs),
+      rounds: theirs,
       oursDividedBy: medians(quotients),
       spread: cpu.length === 0 ? 0 : (Math.max(...cpu) - Math.min(...cpu)) / median(cpu),
+      killed: killed.get(side) ?? null,
     };
   });
 };

@@ -13,7 +13,7 @@ import { connectSender } from "./ingest-sender.ts";
 import { libpqKeywords } from "./libpq-keywords.ts";
 import { startPeerCore } from "./peer-core.ts";
 import { type CpuParts, microsecondsOf } from "./peer-cpu.ts";
-import type { Figures, Pair, Side } from "./peer-pair.ts";
+import type { Figures, Losses, Pair, Side } from "./peer-pair.ts";
 import type { PairContext } from "./peer-pairs.ts";
 import { startProgram } from "./peer-process.ts";
 import { cpuSecondsOf, memoryOf } from "./processes.ts";
@@ -24,16 +24,21 @@ const framesInFlight = 16;
 const perSecond = 60_000;
 /** Of the time, before it is measured. */
 const warmUpShare = 1 / 3;
+const killAfterMs = 1_000;
 
 /** A row of 200 bytes of payload into PostgreSQL, from requests of 200 over TLS. */
 export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
   const core = defer(await startPeerCore());
-  const coreSide = async (): Promise<Figures> => {
+  const openStream = async () => {
     const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
     const credentials = await core.files.client(hostId);
     const sender = await connectSender({ port: core.ingestPort, ca: core.ca, ...credentials });
     const stream = await sender.openStream({ hostId, envelopesOfFrame: rowsOfRequest, payloadBytes, framesInFlight });
     await empty(core.database, "ingest_envelope");
+    return { sender, stream };
+  };
+  const coreSide = async (): Promise<Figures> => {
+    const { sender, stream } = await openStream();
     stream.run(() => undefined);
     await sleep(seconds * warmUpShare * 1000);
     const [before, acknowledged, startedAt] = [core.cpu(), stream.acknowledged(), performance.now()];
@@ -66,6 +71,15 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
       kind: "ours",
       guarantees: "synced and deduplicated before the ack",
       measure: coreSide,
+      kill: async () => {
+        const { sender, stream } = await openStream();
+        stream.run(() => undefined);
+        await sleep(killAfterMs);
+        await core.kill();
+        await sleep(killAfterMs);
+        sender.close();
+        return lossesOf(stream.acknowledged(), await countRows(core.database, "ingest_envelope"));
+      },
     },
     floor,
   ];
@@ -139,11 +153,29 @@ const openTelegraf = async (program: string, seconds: number, defer: PairContext
       free.push(sender);
     });
   };
+  const kill = async (): Promise<Losses> => {
+    await empty(database, "log");
+    let acknowledged = 0;
+    const sendOn = async (sender: HttpsSender) => {
+      for (;;) {
+        const { status } = await sender.post("/telegraf", bodyOf(), "Content-Type: text/plain\r\n");
+        if (status === 200) acknowledged += rowsOfRequest;
+      }
+    };
+    // Each ends with the error of its connection.
+    const sending = Promise.allSettled(connections.map(sendOn));
+    await sleep(killAfterMs);
+    await running.stop("SIGKILL");
+    await sending;
+    await sleep(killAfterMs);
+    return lossesOf(acknowledged, await countRows(database, "log"));
+  };
   const cpu = () => ({ telegraf: cpuSecondsOf(running.pid), postgres: cpuSecondsOf(database.pid) });
   return {
     name: telegrafName,
     kind: "peer",
-    guarantees: "OK from memory; a kill -9 loses what is queued",
+    guarantees: "OK from memory",
+    kill,
     measure: async () => {
       await empty(database, "log");
       const rows = requestsOf(seconds) * rowsOfRequest;
@@ -169,6 +201,17 @@ const empty = async ({ sql }: EmbeddedDatabase, table: string): Promise<void> =>
   await sql`checkpoint`;
 };
 
+const countRows = async ({ sql }: EmbeddedDatabase, table: string): Promise<number> => {
+  const [counted] = await sql<{ rows: number }[]>`select count(*)::float8 as rows from ${sql(table)}`;
+  return counted?.rows ?? 0;
+};
+
+/** More rows than were acknowledged is no loss: the kill came between commit and ack. */
+const lossesOf = (acknowledged: number, kept: number): Losses => ({
+  acknowledged,
+  lost: Math.max(0, acknowledged - kept),
+});
+
 const requestsOf = (seconds: number): number => Math.ceil((seconds * perSecond) / rowsOfRequest);
 
 const quietMs = 1_000;
@@ -177,17 +220,16 @@ const quietMs = 1_000;
  * Resolves when the table has `rows` rows, with the time and the CPU time when it last grew: looking at its size costs PostgreSQL little,
  * counting it a lot.
  */
-const stored = async ({ sql }: EmbeddedDatabase, rows: number, cpu: () => CpuParts) => {
+const stored = async (database: EmbeddedDatabase, rows: number, cpu: () => CpuParts) => {
   let bytes = -1;
   let last = { at: performance.now(), cpuSeconds: cpu() };
   for (const deadline = performance.now() + 60_000; performance.now() < deadline; await sleep(50)) {
-    const [size] = await sql<{ bytes: number }[]>`select pg_relation_size('log')::float8 as bytes`;
+    const [size] = await database.sql<{ bytes: number }[]>`select pg_relation_size('log')::float8 as bytes`;
     if (size?.bytes !== bytes) {
       bytes = size?.bytes ?? 0;
       last = { at: performance.now(), cpuSeconds: cpu() };
     } else if (performance.now() - last.at > quietMs) {
-      const [counted] = await sql<{ rows: number }[]>`select count(*)::float8 as rows from log`;
-      if (counted?.rows === rows) return last;
+      if ((await countRows(database, "log")) === rows) return last;
     }
   }
   throw new Error(`${rows} rows were acknowledged and are not stored after a minute`);

@@ -1,106 +1,119 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { constants, gzipSync } from "node:zlib";
-import { bundlePrograms } from "../bundle/bundle-programs.ts";
+import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
 import { findPorts } from "../ports.ts";
-import { type Sink, startSink, waitForEnvelopes, withCollector, withFolder } from "./collector-run.ts";
+import { writeCollector } from "./collector-files.ts";
+import { type Sink, startSink, waitForEnvelopes, withFolder } from "./collector-run.ts";
+import { type KilledAgent, measureLosses } from "./peer-losses.ts";
 import { type OtelcolQueue, startOtelcol } from "./peer-otelcol.ts";
 import type { Figures, Pair, Side } from "./peer-pair.ts";
 import type { PairContext } from "./peer-pairs.ts";
-import { cpuSecondsOf, memoryOf } from "./processes.ts";
+import { cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
 import { exportSpans, spansRequest } from "./span-exporter.ts";
 
 const spansPerRequest = 100;
 const load = { connections: 4, inFlight: 16 };
 /** Of the time, before it is measured: until the compilers of both sides have seen the work. */
 const warmUpShare = 1 / 3;
+const synced = "otelcol, file_storage with fsync";
+
+/** An agent that receives spans over OTLP/gRPC. */
+interface Agent extends KilledAgent {
+  pid: number;
+  address: string;
+}
 
 /** 1,000 spans in OTLP/gRPC requests of 100, received, queued, compressed, sent over mutual TLS and acknowledged. */
 export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
   await bundlePrograms(undefined, ["svc-collector"]);
   const requests = Array.from({ length: 32 }, (_, seed) => spansRequest(spansPerRequest, seed));
-  const ourSink = defer(await startSink());
-  const ours: Side = {
-    name: "svc-collector",
-    kind: "ours",
-    guarantees: "synced before OK; a kill -9 loses nothing",
+
+  /** `countedPerRequest`: how many the sink counts for a request. */
+  const createSide = (
+    described: Pick<Side, "name" | "kind" | "guarantees">,
+    start: (folder: string) => Promise<Agent>,
+    { sink, countedPerRequest }: { sink: Sink; countedPerRequest: number },
+  ): Side => ({
+    ...described,
     measure: () =>
-      withCollector(ourSink, '  - {type: otlp, grpc: {listen: "127.0.0.1:0"}}', ({ pid, records }) =>
-        measureSpans({
-          address: String(records.find(({ transport }) => transport === "grpc")?.address),
-          pid,
-          sink: ourSink,
-          unitsPerRequest: 1,
+      withFolder(async (folder) => {
+        const { address, pid, stop } = await start(folder);
+        const deliver = async (loadSeconds: number): Promise<number> => {
+          const received = await sink.received();
+          const signal = AbortSignal.timeout(Math.ceil(loadSeconds * 1000));
+          const { accepted } = await exportSpans(address, requests, load, signal);
+          await waitForEnvelopes(sink, received + accepted * countedPerRequest);
+          return accepted;
+        };
+        try {
+          await deliver(seconds * warmUpShare);
+          const [cpuBefore, startedAt] = [cpuSecondsOf(pid), performance.now()];
+          const thousands = ((await deliver(seconds)) * spansPerRequest) / 1000;
+          return {
+            cpu_ms: ((cpuSecondsOf(pid) - cpuBefore) * 1000) / thousands,
+            spans_per_second: (thousands * 1000) / ((performance.now() - startedAt) / 1000),
+            peak_mb: memoryOf(pid).peakMb,
+          };
+        } finally {
+          await stop();
+        }
+      }),
+    kill: () =>
+      withFolder((folder) =>
+        measureLosses({
+          start: () => start(folder),
+          send: async ({ address }, signal) => {
+            const { accepted } = await exportSpans(address, requests, load, signal);
+            return accepted * spansPerRequest;
+          },
+          sink,
+          unitsPerCounted: spansPerRequest / countedPerRequest,
         }),
       ),
+  });
+
+  const ourSink = defer(await startSink());
+  const startOurs = async (folder: string): Promise<Agent> => {
+    const sources = '  - {type: otlp, grpc: {listen: "127.0.0.1:0"}}';
+    const config = await writeCollector(folder, { ...ourSink, sources });
+    const args = [programPaths["svc-collector"], "run", "--config", config];
+    const { pid, records, stop } = await startProcess(args, "collector runs");
+    return { pid, stop, address: String(records.find(({ transport }) => transport === "grpc")?.address) };
   };
-  const measureSpans = async (target: Target): Promise<Figures> => {
-    const { address, pid, sink, unitsPerRequest } = target;
-    const deliver = async (loadSeconds: number): Promise<number> => {
-      const received = await sink.received();
-      const { accepted } = await exportSpans(
-        address,
-        requests,
-        load,
-        AbortSignal.timeout(Math.ceil(loadSeconds * 1000)),
-      );
-      await waitForEnvelopes(sink, received + accepted * unitsPerRequest);
-      return accepted;
-    };
-    await deliver(seconds * warmUpShare);
-    const cpuBefore = cpuSecondsOf(pid);
-    const startedAt = performance.now();
-    const thousands = ((await deliver(seconds)) * spansPerRequest) / 1000;
-    return {
-      cpu_ms: ((cpuSecondsOf(pid) - cpuBefore) * 1000) / thousands,
-      spans_per_second: (thousands * 1000) / ((performance.now() - startedAt) / 1000),
-      peak_mb: memoryOf(pid).peakMb,
-    };
-  };
-  const floor: Side = {
-    name: "node:sqlite, gzip",
-    kind: "floor",
-    guarantees: "stores the requests, synced, and compresses; no network",
-    measure: () => withFolder(async (folder) => measureStore(folder, requests)),
-  };
-  const sides = [ours, floor];
+  const sides = [
+    createSide({ name: "svc-collector", kind: "ours", guarantees: "synced before OK" }, startOurs, {
+      sink: ourSink,
+      countedPerRequest: 1,
+    }),
+    {
+      name: "node:sqlite, gzip",
+      kind: "floor" as const,
+      guarantees: "stores the requests, synced, and compresses; no network",
+      measure: () => withFolder(async (folder) => measureStore(folder, requests)),
+    },
+  ];
   const program = await peers("otelcol");
   if (program !== undefined) {
     const theirSink = defer(await startSink(new URL("otlp-sink.ts", import.meta.url)));
-    const otelcol = (name: string, queue: OtelcolQueue, guarantees: string): Side => ({
-      name,
-      kind: "peer",
-      guarantees,
-      measure: () =>
-        withFolder(async (folder) => {
-          const [port] = await findPorts(1);
-          const address = `127.0.0.1:${port}`;
-          const receivers = `  otlp: {protocols: {grpc: {endpoint: "${address}"}}}`;
-          const source = { receivers, pipelines: { traces: "otlp" } };
-          const running = await startOtelcol(program, folder, theirSink, { queue, source });
-          try {
-            return await measureSpans({ address, pid: running.pid, sink: theirSink, unitsPerRequest: spansPerRequest });
-          } finally {
-            await running.stop();
-          }
-        }),
-    });
+    const startTheirs =
+      (queue: OtelcolQueue) =>
+      async (folder: string): Promise<Agent> => {
+        const [port] = await findPorts(1);
+        const address = `127.0.0.1:${port}`;
+        const receivers = `  otlp: {protocols: {grpc: {endpoint: "${address}"}}}`;
+        const source = { receivers, pipelines: { traces: "otlp" } };
+        return { address, ...(await startOtelcol(program, folder, theirSink, { queue, source })) };
+      };
+    const target = { sink: theirSink, countedPerRequest: spansPerRequest };
+    const peer = (name: string, guarantees: string) => ({ name, kind: "peer" as const, guarantees });
     sides.push(
-      otelcol("otelcol, file_storage with fsync", "synced-file", "synced before OK; a kill -9 loses nothing"),
-      otelcol("otelcol, batch processor", "memory", "OK from memory; a kill -9 loses what is queued"),
+      createSide(peer(synced, "synced before OK"), startTheirs("synced-file"), target),
+      createSide(peer("otelcol, batch processor", "OK from memory"), startTheirs("memory"), target),
     );
   }
-  const peer = "otelcol, file_storage with fsync";
-  return { work: "1,000 spans", sides, goals: [{ peer, figure: "cpu_ms", atMost: 1 }] };
+  return { work: "1,000 spans", sides, goals: [{ peer: synced, figure: "cpu_ms", atMost: 1 }] };
 };
-
-interface Target {
-  address: string;
-  pid: number;
-  sink: Sink;
-  /** How many the sink counts for a request. */
-  unitsPerRequest: number;
-}
 
 const transactions = 150;
 

@@ -3,13 +3,15 @@ import { type Figures, isCpu, type SideResult } from "./peer-pair.ts";
 /** Formats the results of a pair as the rows of a Markdown table, ours first; the quotients are ours divided by that side's. */
 export const formatPair = (work: string, results: readonly SideResult[]): string =>
   results
-    .map(({ side, figures, oursDividedBy }) =>
+    .map(({ side, figures, oursDividedBy, killed }) =>
       row([
         work,
         side.kind === "floor" ? `floor: ${side.name}` : side.name,
         formatFigures(figures, formatFigure),
         formatFigures(oursDividedBy, (_, value) => significant(value)),
-        side.guarantees,
+        killed === null
+          ? side.guarantees
+          : `${side.guarantees}; lost ${killed.lost.toLocaleString("en-US")} of ${killed.acknowledged.toLocaleString("en-US")}`,
       ]),
     )
     .join("\n");

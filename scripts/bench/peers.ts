@@ -24,12 +24,15 @@ export const peersBench: Bench = async (args) => {
     const open = await pairs[name]();
     const pair = await open({ seconds, peers, defer: (resource) => resources.use(resource) });
     const results = await measurePair(pair, rounds);
-    table.push(formatPair(pair.work, results));
-    compared[name] = results.map(({ side, figures, oursDividedBy, spread }) => ({
+    const rows = formatPair(pair.work, results);
+    console.error(rows);
+    table.push(rows);
+    compared[name] = results.map(({ side, figures, oursDividedBy, spread, killed }) => ({
       ...side,
       figures: roundFigures(figures),
       ours_divided_by: roundFigures(oursDividedBy),
       spread: rounded(spread, 2),
+      killed,
     }));
     goals.push(...checkGoals(pair.goals, results));
   }

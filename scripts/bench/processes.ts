@@ -8,8 +8,8 @@ export interface BenchProcess {
   pid: number;
   /** The records that it logged until it was ready. */
   records: Readonly<Record<string, unknown>>[];
-  /** SIGTERM; resolves once it has ended. */
-  stop(): Promise<void>;
+  /** Sends a signal, SIGTERM unless given; resolves once it has ended. */
+  stop(signal?: NodeJS.Signals): Promise<void>;
 }
 
 /** Starts a program under this Node; resolves when it logs `message`, and rejects with its output if it ends before. */
@@ -37,8 +37,8 @@ export const startProcess = async (
   return {
     pid: child.pid ?? 0,
     records,
-    stop: async () => {
-      child.kill("SIGTERM");
+    stop: async (signal = "SIGTERM") => {
+      child.kill(signal);
       await ended;
     },
   };

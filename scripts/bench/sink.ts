@@ -1,10 +1,11 @@
 /**
  * The far end of the collector bench, as a process of its own: an ingest service that acknowledges every frame and keeps nothing.
  * Prints one line of JSON with its endpoint and a client's credentials, then for each line on stdin how many envelopes and bytes it
- * has received.
+ * has received. From the line `refuse` to the line `accept` it closes new connections at once.
  */
 import { createSecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
+import { createInterface } from "node:readline";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestCa } from "../lab-ca/test-pki.ts";
@@ -38,9 +39,14 @@ const server = createSecureServer(
   },
   connectNodeAdapter({ routes }),
 );
-server.on("session", (session) => session.setLocalWindowSize(16 * 1024 * 1024));
+const far = { refusing: false };
+server.on("session", (session) => (far.refusing ? session.destroy() : session.setLocalWindowSize(16 * 1024 * 1024)));
 await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
 const tls = { ...(await issueBenchCredentials(ca, { type: "url", value: hostId })), ca: ca.pem };
 console.log(JSON.stringify({ endpoint: `127.0.0.1:${(server.address() as AddressInfo).port}`, tls, hostId }));
-process.stdin.on("data", () => console.log(JSON.stringify(received)));
+createInterface(process.stdin).on("line", (command) => {
+  if (command === "refuse") far.refusing = true;
+  if (command === "accept") far.refusing = false;
+  console.log(JSON.stringify(received));
+});
 process.stdin.on("end", () => process.exit());

@@ -84,6 +84,7 @@ export const exportSpans = async (
 
   const runs = Array.from({ length: load.connections }, async () => {
     const session = connect(`http://${address}`);
+    session.on("error", () => undefined);
     await once(session, "connect");
     await Promise.all(Array.from({ length: load.inFlight }, () => worker(session)));
     session.destroy();
