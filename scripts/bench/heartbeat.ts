@@ -9,6 +9,7 @@ import { prepareIngestCore } from "../lab/ingest-core.ts";
 import { quantile } from "../lab/quantile.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, ratedFigures, readBenchOptions, rounded, runAll } from "./bench.ts";
+import { createCollectorSender } from "./collector-sender.ts";
 import { type BenchHost, enrollBenchHosts } from "./enrolled-hosts.ts";
 import { connectHttps, type HttpsSender } from "./https-sender.ts";
 import { cpuSecondsOf, memoryOf } from "./processes.ts";
@@ -17,7 +18,7 @@ const goal = 0.5;
 /** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
 const roundsMax = 5;
 /** Core limits the handshakes of a remote address. */
-export const hostsPerAddress = 250;
+export const hostsPerAddress = 50;
 
 /** A heartbeat, ready to send. */
 export interface SignedHeartbeat {
@@ -31,11 +32,18 @@ export interface SignedHeartbeat {
  * Measures signed, stored heartbeats through the ingest listener: core is a process of its own on a durable PostgreSQL, and each of
  * `--hosts` collectors has a TLS connection of its own, with its certificate. They report once a round, `--in-flight` at a time, for
  * `--rounds` rounds, after one to warm up. The floor is how many of the same signatures one core verifies, measured between the rounds.
- * `--program` is the main file of another core, to compare with.
+ * With `--connections resumed` each heartbeat has an HTTP/2 connection of its own that resumes the TLS session of the one before, as a
+ * collector's does; `new` makes a full handshake each time. `--program` is the main file of another core, to compare with.
  */
 export const heartbeatBench: Bench = async (args) => {
-  const options = readBenchOptions(args, { hosts: 3000, rounds: roundsMax, "in-flight": 512, program: "" });
-  const { hosts: count, rounds, "in-flight": inFlight, program } = options;
+  const options = readBenchOptions(args, {
+    hosts: 3000,
+    rounds: roundsMax,
+    "in-flight": 512,
+    connections: "kept",
+    program: "",
+  });
+  const { hosts: count, rounds, "in-flight": inFlight, connections, program } = options;
   if (rounds > roundsMax) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
   await using database = await openEmbeddedDatabase();
   const env = { SVC_INGEST_REQUIRE_ENROLLMENT: "true" };
@@ -69,8 +77,10 @@ export const heartbeatBench: Bench = async (args) => {
         key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
         localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
       };
+      if (connections !== "kept")
+        senders[index] = createCollectorSender(target, { resumes: connections === "resumed" });
       // On a busy machine a handshake may exceed core's deadline: like a collector, connect again.
-      senders[index] = await connectHttps(target).catch(() => connectHttps(target));
+      else senders[index] = await connectHttps(target).catch(() => connectHttps(target));
     });
     await sendAll(hosts.map((host) => signHeartbeat(host, systemClock.now())));
     const floorRates: number[] = [];
@@ -101,6 +111,7 @@ export const heartbeatBench: Bench = async (args) => {
         hosts: count,
         rounds,
         in_flight: inFlight,
+        connections,
         seconds: rounded(seconds, 2),
         cpu_us_each: {
           core: microsecondsEach(cpu.core),
