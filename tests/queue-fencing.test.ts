@@ -3,10 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
 import { it } from "vitest";
-import { decodeEnvelope } from "../collector/queue/envelope.ts";
 import type { Queue } from "../collector/queue/queue.ts";
 import { decideOpen } from "../functions/ingest/open-queue.ts";
-import { openTestQueue, testRecord } from "./queue.ts";
+import { decodeRecords, openTestQueue, testRecord } from "./queue.ts";
 
 /*
  * A model of core and its senders, with the collector's real queue on disk and core's real decision. Machines may be killed, restored
@@ -107,10 +106,10 @@ const createMachine = (scenario: Scenario, from?: string) => {
   };
   start(from);
   const read = (beyond: number, maxRecords: number) =>
-    queue.read(beyond, { maxRecords, maxBytes: 1e9 }).map(({ sequence, envelope }) => ({
-      sequence,
-      text: new TextDecoder().decode(decodeEnvelope(envelope).payload),
-    }));
+    queue
+      .read(beyond, { maxRecords, maxBytes: 1e9 })
+      .flatMap(({ envelopes }) => decodeRecords(envelopes))
+      .map(({ sequence, payload }) => ({ sequence, text: new TextDecoder().decode(payload) }));
   const fork = () => {
     core.forked.add(queue.queueId.toHex());
     queue.fork();

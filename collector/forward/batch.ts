@@ -1,11 +1,11 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Queue } from "../queue/queue.ts";
-import type { QueuedRecord } from "../queue/record.ts";
+import type { QueuedRecords } from "../queue/record.ts";
 
 /** Limits of a frame, which is sent when it reaches either, or `lingerMs` after its first record was read. */
 export interface BatchLimits {
   maxEnvelopes: number;
-  /** The limit of `QueuedRecord.bytes`, which is at least the encoded size. A larger record is a frame of its own. */
+  /** The limit of `QueuedRecords.bytes`, which is at least the encoded size. A larger record is a frame of its own. */
   maxBytes: number;
   lingerMs: number;
 }
@@ -17,22 +17,24 @@ export const nextBatch = async (
   limits: BatchLimits,
   clock: Clock,
   signal: AbortSignal,
-): Promise<QueuedRecord[]> => {
+): Promise<QueuedRecords[]> => {
   const { maxEnvelopes, maxBytes, lingerMs } = limits;
-  const batch: QueuedRecord[] = [];
+  const batch: QueuedRecords[] = [];
+  let envelopes = 0;
   let bytes = 0;
   let seen = sequence;
   let linger: AbortController | undefined;
   while (linger?.signal.aborted !== true) {
     signal.throwIfAborted();
-    const found = queue.read(seen, { maxRecords: maxEnvelopes - batch.length, maxBytes: maxBytes - bytes });
-    for (const record of found) {
-      if (batch.length > 0 && bytes + record.bytes > maxBytes) return batch;
-      batch.push(record);
-      bytes += record.bytes;
-      seen = record.sequence;
+    const found = queue.read(seen, { maxRecords: maxEnvelopes - envelopes, maxBytes: maxBytes - bytes });
+    for (const records of found) {
+      if (batch.length > 0 && bytes + records.bytes > maxBytes) return batch;
+      batch.push(records);
+      envelopes += records.lastSequence - records.firstSequence + 1;
+      bytes += records.bytes;
+      seen = records.lastSequence;
     }
-    if (batch.length >= maxEnvelopes || bytes >= maxBytes) return batch;
+    if (envelopes >= maxEnvelopes || bytes >= maxBytes) return batch;
     if (found.length > 0) continue;
     // No record is left up to here: those removed in between must not wake this loop again.
     seen = queue.lastSequence;

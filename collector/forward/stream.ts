@@ -10,7 +10,7 @@ import {
   IngestService,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { Queue } from "../queue/queue.ts";
-import type { QueuedRecord } from "../queue/record.ts";
+import type { QueuedRecords } from "../queue/record.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
@@ -100,14 +100,14 @@ export const runStream = async (
         slot = Promise.withResolvers();
         await slot.promise;
       }
-      const records = await nextBatch(queue, sent, options.batch, clock, end.signal);
+      const batch = await nextBatch(queue, sent, options.batch, clock, end.signal);
       const previous = sent;
-      const frame = frameOf(records, previous);
+      const frame = frameOf(batch, previous);
       inFlight.push(frame);
       sent = frame.lastSequence;
       queue.markSent(sent);
       answerDueSince ??= clock.monotonic();
-      yield encodeFrame({ hostId: options.hostId, queueId, previousSequence: previous }, records);
+      yield encodeFrame({ hostId: options.hostId, queueId, previousSequence: previous }, batch);
     }
   };
 
@@ -117,7 +117,7 @@ export const runStream = async (
     answerDueSince = null;
     cursor = committed;
     const [oldest] = queue.read(0, { maxRecords: 1, maxBytes: 0 });
-    sent = Math.min(cursor, (oldest?.sequence ?? Number.POSITIVE_INFINITY) - 1);
+    sent = Math.min(cursor, (oldest?.firstSequence ?? Number.POSITIVE_INFINITY) - 1);
     options.onOpened();
     opened.resolve();
   };
@@ -179,11 +179,11 @@ const removeThrough = (queue: Queue, sequence: number): void => {
   queue.ack(sequence, { lingerMs: ackLingerMs }).catch(() => undefined);
 };
 
-const frameOf = (records: readonly QueuedRecord[], previous: number): SentFrame => ({
-  firstSequence: records[0]?.sequence ?? previous,
-  lastSequence: records.at(-1)?.sequence ?? previous,
-  records: records.length,
-  bytes: records.reduce((sum, { bytes }) => sum + bytes, 0),
+const frameOf = (batch: readonly QueuedRecords[], previous: number): SentFrame => ({
+  firstSequence: batch[0]?.firstSequence ?? previous,
+  lastSequence: batch.at(-1)?.lastSequence ?? previous,
+  records: batch.reduce((sum, { firstSequence, lastSequence }) => sum + lastSequence - firstSequence + 1, 0),
+  bytes: batch.reduce((sum, { bytes }) => sum + bytes, 0),
 });
 
 /**
@@ -192,12 +192,12 @@ const frameOf = (records: readonly QueuedRecord[], previous: number): SentFrame 
  */
 const encodeFrame = (
   head: { hostId: string; queueId: Uint8Array<ArrayBuffer>; previousSequence: number },
-  records: readonly QueuedRecord[],
+  batch: readonly QueuedRecords[],
 ): ForwardRequest => {
   const previousSequence = BigInt(head.previousSequence);
   const begin = toBinary(FrameSchema, create(FrameSchema, { ...head, previousSequence }));
-  const length = records.reduce((sum, { envelope }) => sum + envelope.length, begin.length);
-  const parts = [new BinaryWriter().uint32(length).finish(), begin, ...records.map(({ envelope }) => envelope)];
+  const length = batch.reduce((sum, { envelopes }) => sum + envelopes.length, begin.length);
+  const parts = [new BinaryWriter().uint32(length).finish(), begin, ...batch.map(({ envelopes }) => envelopes)];
   const request = create(ForwardRequestSchema);
   const { number: no } = ForwardRequestSchema.field.frame;
   request.$unknown = [{ no, wireType: WireType.LengthDelimited, data: Buffer.concat(parts) }];

@@ -1,22 +1,29 @@
 import type { DatabaseSync, SQLOutputValue } from "node:sqlite";
-import { type Block, type BlockRecord, encodeBlock, joinBlock, recordsOf } from "./block.ts";
-import type { MeasuredRecord } from "./envelope.ts";
+import {
+  type Block,
+  type BlockEncoder,
+  type BlockRecord,
+  createBlockMemory,
+  joinBlock,
+  recordCount,
+  recordsOf,
+} from "./block.ts";
+import { type BlockReader, createBlockReader } from "./block-reader.ts";
 import { bytesOf, MalformedRowError, numberOf } from "./format.ts";
-import type { QueuedRecord } from "./record.ts";
 
 /** The table `block`, which holds the records. Blocks do not overlap. Call its changing members inside a transaction. */
 export interface BlockTable {
-  /** Stores the records under consecutive sequences from `firstSequence`. */
-  insert(records: readonly MeasuredRecord[], firstSequence: number, ageMs: number): void;
+  /** Stores what is added to the encoder, under consecutive sequences from `firstSequence`. */
+  insertFrom(firstSequence: number, ageMs: number): BlockEncoder;
   /** Removes every record at or below `sequence`; returns their number and the sum of their sizes. */
   deleteThrough(sequence: number): { records: number; bytes: number };
   /** Removes and returns one record, corrupt or not; null if there is none. */
-  take(sequence: number): QueuedRecord | null;
+  take(sequence: number): BlockRecord | null;
   /**
    * Returns records above `sequence` in order, up to either bound, and always the first one. A record whose checksum is wrong is left
    * out, and its sequence is in `corrupt`.
    */
-  read(sequence: number, recordsMax: number, bytesMax: number): { records: QueuedRecord[]; corrupt: number[] };
+  read(sequence: number, recordsMax: number, bytesMax: number): Pick<BlockReader, "found" | "corrupt">;
   /** Returns the `ageMs` of the oldest record; null if there is none. */
   oldestAgeMs(): number | null;
   /** Returns the first sequence that was stored at or after `ageMs`; null if there is none. */
@@ -25,20 +32,15 @@ export interface BlockTable {
 
 interface Row {
   readonly sequence: number;
+  readonly last: number;
   readonly bytes: number;
   readonly ageMs: number;
-  readonly records: readonly BlockRecord[];
+  readonly block: Block;
 }
-
-/**
- * Records of one transaction share blocks up to this size: few rows for many lines, and little to rewrite when core acknowledges a
- * part of one.
- */
-export const blockBytesMax = 64 * 1024;
 
 /** Prepares the statements for an open database. */
 export const createBlockTable = (database: DatabaseSync): BlockTable => {
-  const insertRow = database.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?)");
+  const insertRow = database.prepare("INSERT INTO block VALUES (?, ?, ?, ?, ?, ?, ?)");
   const sumThrough = database.prepare(
     `SELECT coalesce(sum(last_sequence - sequence + 1), 0) AS records, coalesce(sum(bytes), 0) AS bytes FROM block
      WHERE sequence <= ?1 AND last_sequence <= ?1`,
@@ -56,17 +58,19 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   const selectOldest = database.prepare("SELECT age_ms FROM block ORDER BY sequence LIMIT 1");
   const selectSince = database.prepare("SELECT sequence FROM block WHERE age_ms >= ? ORDER BY sequence LIMIT 1");
 
-  /** One buffer for all blocks: SQLite copies it, and garbage by the megabyte costs more than the encoding. */
-  const scratch = Buffer.allocUnsafeSlow(blockBytesMax);
+  const encodeBlocks = createBlockMemory();
+
+  /** The last row that was read: a frame often ends inside a block, where the next one begins. */
+  let recent: Row | undefined;
 
   const insertBlock = (
-    { index, envelopes }: Block,
+    { index, envelopes, checksum }: Block,
     first: number,
     last: number,
     bytes: number,
     ageMs: number,
   ): void => {
-    insertRow.run(first, last, bytes, ageMs, index, envelopes);
+    insertRow.run(first, last, bytes, ageMs, checksum, index, envelopes);
   };
 
   const rowAround = (sequence: number): Row | null => {
@@ -74,8 +78,25 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
     return row === undefined ? null : rowOf(row);
   };
 
+  /** Returns the rows that have records from `sequence` on, in order. */
+  const rowsFrom = function* (sequence: number): Generator<Row> {
+    let last = 0;
+    if (recent !== undefined && recent.sequence <= sequence && sequence <= recent.last) {
+      last = recent.last;
+      yield recent;
+    }
+    for (const found of selectFrom.iterate(Math.max(sequence, last + 1))) {
+      const row = rowOf(found);
+      if (row.sequence <= last) throw new MalformedRowError("the blocks overlap or are out of order");
+      last = row.last;
+      recent = row;
+      yield row;
+    }
+  };
+
   /** Replaces a block by one block for each run of kept records. Returns the sum of the removed sizes. */
   const reduce = (row: Row, ...kept: (readonly BlockRecord[])[]): number => {
+    recent = undefined;
     deleteRow.run(row.sequence);
     let removed = row.bytes;
     for (const records of kept) {
@@ -89,51 +110,35 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   };
 
   return {
-    insert: (records, firstSequence, ageMs) =>
-      insertBlock(
-        encodeBlock(records, firstSequence, scratch),
-        firstSequence,
-        firstSequence + records.length - 1,
-        sumBytes(records),
-        ageMs,
-      ),
+    insertFrom: (firstSequence, ageMs) =>
+      encodeBlocks(firstSequence, (block, first, last, bytes) => insertBlock(block, first, last, bytes, ageMs)),
     deleteThrough: (sequence) => {
       const sums = sumThrough.get(sequence);
       const removed = { records: numberOf(sums?.records), bytes: numberOf(sums?.bytes) };
       deleteRows.run(sequence);
+      if (recent !== undefined && recent.last <= sequence) recent = undefined;
       const row = rowAround(sequence);
       if (row === null) return removed;
-      const kept = row.records.filter((record) => record.sequence > sequence);
-      removed.records += row.records.length - kept.length;
+      const kept = recordsOf(row.block, row.sequence).filter((record) => record.sequence > sequence);
+      removed.records += row.last - row.sequence + 1 - kept.length;
       removed.bytes += reduce(row, kept);
       return removed;
     },
     take: (sequence) => {
       const row = rowAround(sequence);
-      const taken = row?.records[sequence - row.sequence];
-      if (row === null || taken === undefined) return null;
-      const before = row.records.slice(0, sequence - row.sequence);
-      const after = row.records.slice(sequence - row.sequence + 1);
-      return { sequence, envelope: taken.envelope, bytes: reduce(row, before, after) };
+      if (row === null) return null;
+      const records = recordsOf(row.block, row.sequence);
+      const taken = records[sequence - row.sequence];
+      if (taken === undefined) return null;
+      const before = records.slice(0, sequence - row.sequence);
+      const after = records.slice(sequence - row.sequence + 1);
+      return { ...taken, bytes: reduce(row, before, after) };
     },
     read: (sequence, recordsMax, bytesMax) => {
-      const records: QueuedRecord[] = [];
-      const corrupt: number[] = [];
-      let last = 0;
-      let bytes = 0;
-      for (const found of selectFrom.iterate(sequence + 1)) {
-        const row = rowOf(found);
-        if (row.sequence <= last) throw new MalformedRowError("the blocks overlap or are out of order");
-        for (const record of row.records) {
-          last = record.sequence;
-          if (last <= sequence) continue;
-          bytes += record.bytes;
-          if (records.length > 0 && (records.length >= recordsMax || bytes > bytesMax)) return { records, corrupt };
-          if (record.isIntact) records.push(record);
-          else corrupt.push(last);
-        }
-      }
-      return { records, corrupt };
+      const reader = createBlockReader(recordsMax, bytesMax);
+      for (const row of rowsFrom(sequence + 1))
+        if (!reader.take(row.block, row.sequence, Math.max(sequence + 1, row.sequence))) break;
+      return reader;
     },
     oldestAgeMs: () => {
       const row = selectOldest.get();
@@ -148,10 +153,14 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
 
 const rowOf = (row: Record<string, SQLOutputValue>): Row => {
   const [sequence, last] = [numberOf(row.sequence), numberOf(row.last_sequence)];
-  const records = recordsOf({ index: bytesOf(row.record_index), envelopes: bytesOf(row.envelopes) }, sequence);
-  if (records.length !== last - sequence + 1)
+  const block = {
+    index: bytesOf(row.record_index),
+    envelopes: bytesOf(row.envelopes),
+    checksum: numberOf(row.checksum),
+  };
+  if (recordCount(block) !== last - sequence + 1)
     throw new MalformedRowError("a block does not have the records that its row names");
-  return { sequence, bytes: numberOf(row.bytes), ageMs: numberOf(row.age_ms), records };
+  return { sequence, last, bytes: numberOf(row.bytes), ageMs: numberOf(row.age_ms), block };
 };
 
 const sumBytes = (records: readonly { readonly bytes: number }[]): number =>

@@ -10,7 +10,7 @@ import { QueueCorruptError, QueueVersionError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
 import type { Checkpoint } from "./record.ts";
 
-const formatVersion = 5;
+const formatVersion = 6;
 
 /** A row of `block` holds the records from `sequence` to `last_sequence` (block.ts); `bytes` is the sum of their sizes. */
 const tables = `
@@ -24,7 +24,7 @@ CREATE TABLE state (
 ) STRICT;
 CREATE TABLE block (
   sequence INTEGER PRIMARY KEY, last_sequence INTEGER NOT NULL, bytes INTEGER NOT NULL, age_ms INTEGER NOT NULL,
-  record_index BLOB NOT NULL, envelopes BLOB NOT NULL
+  checksum INTEGER NOT NULL, record_index BLOB NOT NULL, envelopes BLOB NOT NULL
 ) STRICT;
 CREATE TABLE dead_letter (
   id INTEGER PRIMARY KEY, sequence INTEGER NOT NULL, queue_id BLOB NOT NULL, code TEXT NOT NULL, message TEXT NOT NULL,

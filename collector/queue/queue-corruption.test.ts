@@ -235,8 +235,8 @@ describe("Q10: a queue of another format", () => {
 
   it.each([
     ["older", 1, "WAL"],
-    ["older", 3, "DELETE"],
-    ["newer", 6, "WAL"],
+    ["older", 5, "DELETE"],
+    ["newer", 7, "WAL"],
     ["newer", 99, "DELETE"],
   ])(
     "(%s: %i, journal %s) is refused with a clear message, and nothing changes on disk",
@@ -248,12 +248,12 @@ describe("Q10: a queue of another format", () => {
         expect(() => open({ onQuarantined: () => expect.fail("the file is intact") })).toThrow(
           expect.objectContaining({
             name: "QueueVersionError",
-            message: expect.stringContaining(`has format ${format}, and this collector reads format 5 alone`),
+            message: expect.stringContaining(`has format ${format}, and this collector reads format 6 alone`),
           }),
         );
       expect(snapshot()).toEqual(before);
       expect(() => readQueueStats(dir, { ...limits, clock: { now: Date.now } })).toThrow("has format");
-      change("PRAGMA user_version = 5");
+      change("PRAGMA user_version = 6");
       expect(open().stats().records).toBe(60);
     },
   );

@@ -65,7 +65,7 @@ it("Q6: behaves like its model under any order of appends, acks, dead letters, e
           const sequenceAt = Math.max(0, model.next - 1 - back);
           if (what === "append") {
             const records = sizes.map((size, index) => recordOf(`${step}/${index}`, size));
-            const total = records.reduce((sum, record) => sum + measureRecord(record).bytes, 0);
+            const total = records.reduce((sum, record) => sum + measureRecord(record), 0);
             const checkpoints = [{ source: "s", key: "k", value: `${step}` }];
             const outcome = await queue.append(records, { checkpoints, signal: AbortSignal.abort() }).catch((error) => {
               if (error instanceof QueueFullError) return "full";
@@ -79,7 +79,7 @@ it("Q6: behaves like its model under any order of appends, acks, dead letters, e
               for (const record of records)
                 model.records.push({
                   sequence: model.next++,
-                  bytes: measureRecord(record).bytes,
+                  bytes: measureRecord(record),
                   storedAt: clock.monotonic(),
                   payload: new TextDecoder().decode(record.payload),
                 });

@@ -49,8 +49,33 @@ describe("append and read", () => {
   it("reads up to either bound, and at least one record", async () => {
     const queue = open();
     await queue.append([record("a", 1000), record("b", 1000), record("c", 1000)]);
-    const read = (maxRecords: number, maxBytes: number) => queue.read(0, { maxRecords, maxBytes }).length;
+    const read = (maxRecords: number, maxBytes: number) => queue.read(0, { maxRecords, maxBytes }).at(-1)?.lastSequence;
     expect([read(2, 1e6), read(10, 2500), read(10, 1)]).toEqual([2, 2, 1]);
+  });
+
+  it("continues inside a block, also after a record of it became a dead letter or was acknowledged", async () => {
+    const queue = open();
+    await queue.append(["a", "b", "c", "d", "e", "f"].map((text) => record(text)));
+    await queue.append([record("g")]);
+    const read = (beyond: number, maxRecords: number) =>
+      queue.read(beyond, { maxRecords, maxBytes: 1e6 }).map((found) => [found.firstSequence, found.lastSequence]);
+    expect(read(0, 2)).toEqual([[1, 2]]);
+    expect(read(2, 2)).toEqual([[3, 4]]);
+    queue.moveToDeadLetters(5, "code", "message");
+    expect([read(2, 9), read(3, 1), read(4, 9)]).toEqual([
+      [
+        [3, 4],
+        [6, 6],
+        [7, 7],
+      ],
+      [[4, 4]],
+      [
+        [6, 6],
+        [7, 7],
+      ],
+    ]);
+    await queue.ack(6);
+    expect([read(0, 9), read(5, 9), read(7, 9)]).toEqual([[[7, 7]], [[7, 7]], []]);
   });
 
   it("never uses a sequence twice, also when a restart found the queue empty", async () => {

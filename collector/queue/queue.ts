@@ -12,10 +12,10 @@
  */
 import { acquireFileLock } from "../files/lock.ts";
 import { createAgeClock } from "./age.ts";
-import { type MeasuredRecord, measureRecord } from "./envelope.ts";
+import { batchRecords } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import { createQueueDirectory, queueFiles } from "./files.ts";
-import type { Checkpoint, NewRecord, QueuedRecord } from "./record.ts";
+import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
 import { createQueueSessions, type QueueSessions } from "./sessions.ts";
 import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
@@ -34,9 +34,12 @@ export interface Queue extends QueueSessions {
    * every record is then counted and the checkpoints are stored (they are not if the disk itself cannot be written). After any other
    * rejection nothing was stored and the call may be repeated.
    */
-  append(records: readonly NewRecord[], options?: AppendOptions): Promise<AppendOutcome>;
-  /** Returns records above `sequence` in order, within both bounds; the first one also if it alone is over `maxBytes`. */
-  read(sequence: number, limits: { maxRecords: number; maxBytes: number }): QueuedRecord[];
+  append(records: readonly NewRecord[] | RecordBatch, options?: AppendOptions): Promise<AppendOutcome>;
+  /**
+   * Returns records above `sequence` in order, within both bounds; the first one also if it alone is over `maxBytes`. The envelopes are
+   * views of what was read from the database.
+   */
+  read(sequence: number, limits: { maxRecords: number; maxBytes: number }): QueuedRecords[];
   /** Resolves when `lastSequence` is above `sequence`; rejects with the signal's reason. */
   waitBeyond(sequence: number, signal: AbortSignal): Promise<void>;
   /**
@@ -74,7 +77,8 @@ export interface QueueOptions extends QueueLimits, RecoveringStoreOptions {
 }
 
 interface Append {
-  readonly records: readonly MeasuredRecord[];
+  readonly batch: RecordBatch;
+  /** The size of the batch. */
   readonly total: number;
   readonly checkpoints: readonly Checkpoint[];
   readonly dropped: number;
@@ -171,8 +175,8 @@ export const openQueue = (options: QueueOptions): Queue => {
     try {
       write((transaction) => {
         if (acking.length > 0) deleteAcked(transaction);
-        for (const { records, checkpoints, dropped } of appends) {
-          for (const record of records) transaction.insert(record);
+        for (const { batch, checkpoints, dropped } of appends) {
+          transaction.insert(batch);
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
           transaction.state.droppedRecords += dropped;
         }
@@ -182,9 +186,9 @@ export const openQueue = (options: QueueOptions): Queue => {
     } catch (error) {
       for (const { reject } of acking) reject(error);
       const drops = options.dropNewestOnFull && isDiskUnwritable(error);
-      for (const { records, dropped, resolve, reject } of appends) {
+      for (const { batch, dropped, resolve, reject } of appends) {
         if (drops) {
-          unsavedDrops += records.length + dropped;
+          unsavedDrops += batch.count + dropped;
           resolve("dropped");
         } else reject(error);
       }
@@ -229,14 +233,14 @@ export const openQueue = (options: QueueOptions): Queue => {
     append: async (records, { checkpoints = [], signal, isWanted } = {}) => {
       if (closed) throw new QueueClosedError();
       const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
-      const measured = records.map(measureRecord);
-      const total = measured.reduce((sum, { bytes }) => sum + bytes, 0);
-      const append: Append = { records: measured, total, checkpoints, dropped: 0, isWanted, resolve, reject };
+      const batch = "count" in records ? records : batchRecords(records);
+      const total = batch.bytes;
+      const append: Append = { batch, total, checkpoints, dropped: 0, isWanted, resolve, reject };
       if (waiting.length > 0 || !fits(total)) dropExpired();
       if (waiting.length === 0 && fits(total)) {
         admit(append);
       } else if (options.dropNewestOnFull || total > maxDiskUsageBytes) {
-        admit({ ...append, records: [], total: 0, dropped: records.length });
+        admit({ ...append, batch: batchRecords([]), total: 0, dropped: batch.count });
       } else if (signal?.aborted) {
         reject(new QueueFullError({ cause: signal.reason }));
       } else {
@@ -248,8 +252,8 @@ export const openQueue = (options: QueueOptions): Queue => {
     read: (sequence, { maxRecords, maxBytes }) => {
       dropExpired();
       for (;;) {
-        const { records, corrupt } = store.read(sequence, maxRecords, maxBytes);
-        if (corrupt.length === 0 || !removeCorrupt(corrupt)) return records;
+        const { found, corrupt } = store.read(sequence, maxRecords, maxBytes);
+        if (corrupt.length === 0 || !removeCorrupt(corrupt)) return found;
         options.onCorruptRecords?.(corrupt);
       }
     },

@@ -1,3 +1,5 @@
+import type { EnvelopeWriter } from "./envelope-writer.ts";
+
 /** A record as a source appends it: an envelope (docs/protocol.md) without its sequence. Immutable. */
 export interface NewRecord {
   /** 1 to 64 characters of `[a-z0-9_]`. */
@@ -10,14 +12,26 @@ export interface NewRecord {
   readonly payload: Uint8Array;
 }
 
-/** A record in the queue. */
-export interface QueuedRecord {
-  /** Rises from 1; a queue never uses one twice. */
-  readonly sequence: number;
-  /** The record's size against the queue's cap; more than the length of `envelope`. */
+/** Records that are appended together, in order. Immutable until the append has settled. */
+export interface RecordBatch {
+  readonly count: number;
+  /** The sum of their sizes. */
   readonly bytes: number;
-  /** The encoded record, as it is sent: a field `envelopes` of a `Frame`, with its tag and length. */
-  readonly envelope: Uint8Array;
+  /** Returns the size of record `index` against the queue's cap: more than its envelope has under any sequence. */
+  sizeOf(index: number): number;
+  /** Writes record `index` as the envelope `sequence`. The writer has room for `sizeOf(index)` bytes. */
+  write(writer: EnvelopeWriter, index: number, sequence: number): void;
+}
+
+/** Records in the queue with consecutive sequences. */
+export interface QueuedRecords {
+  /** Rises from 1; a queue never uses one twice. */
+  readonly firstSequence: number;
+  readonly lastSequence: number;
+  /** The sum of their sizes against the queue's cap; more than the length of `envelopes`. */
+  readonly bytes: number;
+  /** The encoded records, as they are sent: fields `envelopes` of a `Frame`, each with its tag and length. */
+  readonly envelopes: Uint8Array;
 }
 
 /** A source's position in one of its inputs. A null `value` deletes the key. */

@@ -8,8 +8,9 @@
  */
 import { DatabaseSync } from "node:sqlite";
 import { createPrivateFileSync } from "../files/private-files.ts";
-import { type BlockTable, blockBytesMax, createBlockTable } from "./block-table.ts";
-import { decodeEnvelope, type MeasuredRecord } from "./envelope.ts";
+import type { BlockEncoder } from "./block.ts";
+import { type BlockTable, createBlockTable } from "./block-table.ts";
+import { decodeEnvelope } from "./envelope.ts";
 import { isDiskUnwritable, QueueCorruptError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
 import {
@@ -21,14 +22,14 @@ import {
   readCheckpoints,
   readState,
 } from "./format.ts";
-import type { Checkpoint, NewRecord } from "./record.ts";
+import type { Checkpoint, NewRecord, RecordBatch } from "./record.ts";
 
 /** The changes of one transaction. */
 export interface QueueTransaction {
   /** The state as this transaction will commit it. */
   readonly state: QueueState;
-  /** Stores a record under the next sequence. */
-  insert(record: MeasuredRecord): void;
+  /** Stores the records under the next sequences. */
+  insert(batch: RecordBatch): void;
   /** Removes every record at or below `sequence` and returns their number. None may be of this transaction. */
   deleteThrough(sequence: number): number;
   /** Moves a record to the dead letters and trims these to their bounds; false if there is no such record. */
@@ -99,25 +100,14 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
   for (const checkpoint of readCheckpoints(database)) mirror(checkpoint);
   let uncommitted: Checkpoint[] = [];
 
-  /** Groups records into blocks; `write` stores the last one. */
-  const createBlockWriter = (draft: QueueState) => {
-    let records: MeasuredRecord[] = [];
-    let bytes = 0;
-    const write = () => {
-      if (records.length > 0) blocks.insert(records, draft.nextSequence - records.length, draft.ageMs);
-      records = [];
-      bytes = 0;
+  const insertInto =
+    (draft: QueueState, encoder: BlockEncoder): QueueTransaction["insert"] =>
+    (batch) => {
+      for (let index = 0; index < batch.count; index++) encoder.add(batch, index);
+      draft.nextSequence += batch.count;
+      draft.records += batch.count;
+      draft.bytes += batch.bytes;
     };
-    const add = (measured: MeasuredRecord) => {
-      if (bytes + measured.bytes > blockBytesMax) write();
-      records.push(measured);
-      bytes += measured.bytes;
-      draft.nextSequence += 1;
-      draft.records += 1;
-      draft.bytes += measured.bytes;
-    };
-    return { add, write };
-  };
 
   const changesOf = (draft: QueueState, insert: QueueTransaction["insert"]): QueueTransaction => ({
     state: draft,
@@ -158,9 +148,9 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
       uncommitted = [];
       begin.run();
       try {
-        const writer = createBlockWriter(draft);
-        change(changesOf(draft, writer.add));
-        writer.write();
+        const encoder = blocks.insertFrom(draft.nextSequence, draft.ageMs);
+        change(changesOf(draft, insertInto(draft, encoder)));
+        encoder.end();
         saveState(draft);
         commit.run();
       } catch (error) {

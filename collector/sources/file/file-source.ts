@@ -55,7 +55,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   const counts = { lines: 0, dropped: 0, failures: 0 };
   const counted: Queue["append"] = async (records, options) => {
     const outcome = await append(records, options);
-    counts[outcome === "stored" ? "lines" : "dropped"] += records.length;
+    counts[outcome === "stored" ? "lines" : "dropped"] += "count" in records ? records.count : records.length;
     return outcome;
   };
 

@@ -1,22 +1,15 @@
 import type { FileHandle } from "node:fs/promises";
 
-/** A line, or a piece of one that is longer than `lineBytesMax`. */
-export interface Line {
-  /** The offset of its first byte in the file. */
-  readonly offset: number;
-  /** Without its line end (`\n` or `\r\n`). */
-  readonly bytes: Uint8Array;
-  /** Whether more of the same line follows. */
-  readonly partial: boolean;
-}
-
 /** The lines of one read. */
 export interface Lines {
-  readonly lines: readonly Line[];
+  /** Where each line starts and ends in `chunk`, in turn, without its line end (`\n` or `\r\n`). */
+  readonly bounds: readonly number[];
+  /** Whether the only one is a piece of a line that is longer than `lineBytesMax`, of which more follows. */
+  readonly partial: boolean;
   /** The offset after the last line, where the next read starts. */
   readonly next: number;
   /** All bytes that were read, from the offset on. */
-  readonly chunk: Uint8Array;
+  readonly chunk: Buffer;
 }
 
 /** The size of the read buffer: some thousand lines. */
@@ -26,33 +19,34 @@ const newline = 0x0a;
 const carriageReturn = 0x0d;
 
 /**
- * Reads the complete lines of a file from `offset` on: those of one read into `buffer`, of which they are views, as far as `admits`
- * returns true (the first one always). Leaves a line without its end for later, unless `final`. Splits lines of more than 1 MiB.
+ * Reads the complete lines of a file from `offset` on: those of one read into `buffer`, as far as `admits` returns true for their
+ * lengths (the first one always). Leaves a line without its end for later, unless `final`. A line of more than 1 MiB is split, and each
+ * piece returned alone.
  */
 export const readLines = async (
   file: FileHandle,
   offset: number,
-  options: { final: boolean; admits(line: Line): boolean; buffer: Buffer },
+  options: { final: boolean; admits(length: number): boolean; buffer: Buffer },
 ): Promise<Lines> => {
   let chunk = await readAt(file, offset, options.buffer);
   if (chunk.length === options.buffer.length && !chunk.includes(newline))
     chunk = await readAt(file, offset, Buffer.allocUnsafe(lineBytesMax + 2));
-  const lines: Line[] = [];
+  const bounds: number[] = [];
   let start = 0;
   while (start < chunk.length) {
     const found = chunk.indexOf(newline, start);
-    const end = found === -1 ? chunk.length : found;
-    const tooLong = end - start > lineBytesMax + 1;
-    if (found === -1 && !tooLong && !options.final) break;
-    const line: Line = tooLong
-      ? { offset: offset + start, bytes: chunk.subarray(start, start + lineBytesMax), partial: true }
-      : { offset: offset + start, bytes: withoutCarriageReturn(chunk.subarray(start, end)), partial: false };
-    if (lines.length > 0 && !options.admits(line)) break;
-    if (lines.length === 0) options.admits(line);
-    lines.push(line);
-    start = tooLong ? start + lineBytesMax : found === -1 ? end : found + 1;
+    const stop = found === -1 ? chunk.length : found;
+    if (stop - start > lineBytesMax + 1) {
+      if (bounds.length > 0) break;
+      return { bounds: [start, start + lineBytesMax], partial: true, next: offset + start + lineBytesMax, chunk };
+    }
+    if (found === -1 && !options.final) break;
+    const end = stop > start && chunk[stop - 1] === carriageReturn ? stop - 1 : stop;
+    if (!options.admits(end - start) && bounds.length > 0) break;
+    bounds.push(start, end);
+    start = found === -1 ? stop : found + 1;
   }
-  return { lines, next: offset + start, chunk };
+  return { bounds, partial: false, next: offset + start, chunk };
 };
 
 /** Fills `buffer` from `offset` on and returns the filled part, which is shorter only at the end of the file. */
@@ -65,6 +59,3 @@ export const readAt = async (file: FileHandle, offset: number, buffer: Buffer): 
   }
   return buffer.subarray(0, filled);
 };
-
-const withoutCarriageReturn = (line: Uint8Array): Uint8Array =>
-  line.at(-1) === carriageReturn ? line.subarray(0, -1) : line;

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
+import { decodeRecords, encodeBlock } from "../../../tests/queue.ts";
 import { positionAt } from "./position.ts";
 import { createTail } from "./tail.ts";
 
@@ -29,8 +30,10 @@ it("does not read from the old offset of a file that is rewritten between the ch
     await real.stat(),
     await positionAt(real, { path }, 0),
     {
-      append: async (records) => {
-        lines.push(...records.map(({ payload }) => new TextDecoder().decode(payload)));
+      append: async (batch) => {
+        if (!("count" in batch)) expect.fail("a tail appends lines");
+        const { envelopes } = encodeBlock(batch, 1);
+        lines.push(...decodeRecords(envelopes).map(({ payload }) => new TextDecoder().decode(payload)));
         return "stored";
       },
       clock: systemClock,

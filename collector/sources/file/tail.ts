@@ -1,9 +1,8 @@
 import type { Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
-import { measureRecord } from "../../queue/envelope.ts";
-import type { NewRecord } from "../../queue/record.ts";
+import { batchLines, measureLineOverhead } from "../../queue/line-batch.ts";
 import type { SourceDependencies } from "../source.ts";
-import { type Line, readLines } from "./lines.ts";
+import { readLines } from "./lines.ts";
 import { fileKey, hasSameHead, type Position, positionAt, positionIn, savePosition } from "./position.ts";
 
 /**
@@ -42,20 +41,7 @@ export const createTail = (
   let exhausted = false;
   let changedAt = clock.monotonic();
 
-  const recordOf = (line: Line, observedAtMs: number): NewRecord => {
-    const attributes = { "file.path": path, "file.offset": `${line.offset}` };
-    return {
-      kind: "log_line",
-      observedAtMs,
-      source,
-      attributes: line.partial ? { ...attributes, "file.partial": "true" } : attributes,
-      payload: line.bytes,
-    };
-  };
-
-  /** The most that a line adds to its own length in the queue. */
-  const empty: Line = { offset: Number.MAX_SAFE_INTEGER, bytes: new Uint8Array(), partial: true };
-  const lineOverheadBytes = measureRecord(recordOf(empty, clock.now())).bytes + 4;
+  const lineOverheadBytes = measureLineOverhead({ source, path, observedAtMs: clock.now() });
 
   const restartFile = async () => {
     log.info({ source, path }, "the file was truncated; reading it from its start");
@@ -63,17 +49,15 @@ export const createTail = (
   };
 
   const store = async (final: boolean, signal: AbortSignal): Promise<boolean> => {
-    const records: NewRecord[] = [];
     let bytes = 0;
-    const observedAtMs = clock.now();
-    const admits = (line: Line): boolean => {
-      bytes += lineOverheadBytes + line.bytes.length;
-      if (records.length > 0 && bytes > batchBytesMax) return false;
-      records.push(recordOf(line, observedAtMs));
-      return true;
+    const admits = (length: number): boolean => {
+      bytes += lineOverheadBytes + length;
+      return bytes <= batchBytesMax;
     };
-    const { next, chunk } = await readLines(file, position.offset, { final, admits, buffer });
-    if (records.length === 0) return false;
+    const observedAtMs = clock.now();
+    const { offset } = position;
+    const { bounds, partial, next, chunk } = await readLines(file, offset, { final, admits, buffer });
+    if (bounds.length === 0) return false;
     const moved =
       position.offset === 0 ? positionIn(chunk, start, next) : await positionAt(file, start, next, position);
     // After the read: a file that was rewritten since the last check must not be continued from the old offset.
@@ -81,7 +65,8 @@ export const createTail = (
       await restartFile();
       return true;
     }
-    await append(records, { checkpoints: [{ source: checkpointSource, key, value: savePosition(moved) }], signal });
+    const lines = batchLines({ source, path, observedAtMs, buffer: chunk, offset, bounds, partial });
+    await append(lines, { checkpoints: [{ source: checkpointSource, key, value: savePosition(moved) }], signal });
     position = moved;
     return true;
   };

@@ -177,7 +177,7 @@ describe("createHostMetricsSource", () => {
   it("skips and counts readings while the queue is full, without waiting, and continues when there is room", async () => {
     const clock = createTestClock();
     const filler = testRecord("full", 5_000);
-    const queue = openTestQueue(dir, { clock, maxDiskUsageBytes: measureRecord(filler).bytes + 100 });
+    const queue = openTestQueue(dir, { clock, maxDiskUsageBytes: measureRecord(filler) + 100 });
     await queue.append([filler]);
     const log = createTestLog();
     const dependencies = { append: queue.append, clock, log };

@@ -1,0 +1,108 @@
+import { beginEnvelope, overheadBytes } from "./envelope.ts";
+import {
+  attributeLength,
+  type EnvelopeWriter,
+  field,
+  fieldLength,
+  writeAttribute,
+  writeNumber,
+  writeObservedAt,
+  writeText,
+} from "./envelope-writer.ts";
+import type { RecordBatch } from "./record.ts";
+
+/** Lines of one file, as they lie in the buffer that they were read into. */
+export interface FileLines {
+  /** The name of the source. */
+  readonly source: string;
+  readonly path: string;
+  readonly observedAtMs: number;
+  readonly buffer: Buffer;
+  /** The offset of the buffer's first byte in the file. */
+  readonly offset: number;
+  /** Where each line starts and ends in the buffer, in turn, without its line end. */
+  readonly bounds: readonly number[];
+  /** Whether they are pieces of a longer line, of which more follows. */
+  readonly partial: boolean;
+}
+
+const offsetName = "file.offset";
+
+/**
+ * Makes a batch of lines: records of kind `log_line` with the attributes `file.path` and `file.offset`, and `file.partial` for pieces.
+ * There is no object for a line: what all of them share is encoded once, and copied before each one's offset and text.
+ */
+export const batchLines = (lines: FileLines): RecordBatch => {
+  const { buffer, offset, bounds } = lines;
+  const shared = encodeShared(lines);
+  const startOf = (index: number): number => bounds[2 * index] ?? 0;
+  const endOf = (index: number): number => bounds[2 * index + 1] ?? 0;
+  const sizeOf = (index: number): number =>
+    sizeOfLine(shared.length, offset + startOf(index), endOf(index) - startOf(index));
+  const count = bounds.length / 2;
+  let bytes = 0;
+  for (let index = 0; index < count; index++) bytes += sizeOf(index);
+  return {
+    count,
+    bytes,
+    sizeOf,
+    write: (writer, index, sequence) => {
+      const [start, end] = [startOf(index), endOf(index)];
+      beginEnvelope(writer, sizeOf(index), sequence);
+      shared.copy(writer.buffer, writer.at);
+      writer.at += shared.length;
+      writeOffset(writer, offset + start);
+      writeNumber(writer, field.payload, end - start);
+      buffer.copy(writer.buffer, writer.at, start, end);
+      writer.at += end - start;
+    },
+  };
+};
+
+/** Returns the most that a line of this file adds to its own length in the queue. */
+export const measureLineOverhead = (file: Pick<FileLines, "source" | "path" | "observedAtMs">): number =>
+  sizeOfLine(encodeShared({ ...file, partial: true }).length, Number.MAX_SAFE_INTEGER, 0) + 4;
+
+const sizeOfLine = (sharedBytes: number, offset: number, length: number): number =>
+  overheadBytes + sharedBytes + fieldLength(attributeLength(offsetName.length, digitsOf(offset))) + fieldLength(length);
+
+/** Encodes the fields that the lines of a batch have in common, except the last one of `file.offset`. */
+const encodeShared = ({
+  source,
+  path,
+  observedAtMs,
+  partial,
+}: Omit<FileLines, "buffer" | "offset" | "bounds">): Buffer => {
+  const writer = { buffer: Buffer.allocUnsafe(256 + 3 * (source.length + path.length)), at: 0 };
+  writeText(writer, field.kind, "log_line");
+  writeObservedAt(writer, observedAtMs);
+  writeText(writer, field.source, source);
+  writeAttribute(writer, "file.path", path);
+  if (partial) writeAttribute(writer, "file.partial", "true");
+  return writer.buffer.subarray(0, writer.at);
+};
+
+const offsetNameBytes = Buffer.from(offsetName);
+
+const writeOffset = (writer: EnvelopeWriter, offset: number): void => {
+  const digits = digitsOf(offset);
+  writeNumber(writer, field.attribute, attributeLength(offsetName.length, digits));
+  writeNumber(writer, field.attributeName, offsetName.length);
+  offsetNameBytes.copy(writer.buffer, writer.at);
+  writer.at += offsetName.length;
+  writeNumber(writer, field.attributeValue, digits);
+  writer.at += digits;
+  let rest = offset;
+  for (let at = writer.at - 1; at >= writer.at - digits; at--) {
+    writer.buffer[at] = digitZero + (rest % 10);
+    rest = Math.floor(rest / 10);
+  }
+};
+
+const digitZero = 0x30;
+
+const digitsOf = (value: number): number => {
+  let digits = 1;
+  for (let limit = 10; value >= limit; limit *= 10) digits += 1;
+  return digits;
+};
