@@ -1,10 +1,11 @@
 import { constants, createGzip, type Gzip, type ZlibReset } from "node:zlib";
+import { freeBytes } from "./free-bytes.ts";
 
 /** Most compressed frames are smaller: one chunk, since zlib returns to the event loop for each. */
 const chunkBytes = 64 * 1024;
 
 /**
- * Makes a gzip compressor for one message after the other; each call must wait for the one before. It uses zlib's fastest level:
+ * Makes a gzip compressor for one message after the other; each call must wait for the one before, and frees its message. It uses zlib's fastest level:
  * telemetry becomes a tenth larger than at the default level, in a third of the time. All messages share one zlib state. A state for
  * each message is a quarter of a megabyte of garbage outside the heap, and V8 collects all garbage for every ten megabytes of that.
  */
@@ -20,6 +21,7 @@ export const createCompressor = (): ((message: Uint8Array) => Promise<Uint8Array
     gzip.flush(constants.Z_FINISH, () => {
       gzip.off("error", reject);
       gzip.reset();
+      freeBytes(message);
       const [first = Buffer.alloc(0), ...others] = chunks;
       chunks = [];
       resolve(others.length === 0 ? first : Buffer.concat([first, ...others]));

@@ -12,6 +12,7 @@ import {
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
+import { freeBytes } from "./free-bytes.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
 export class QueueForkedError extends Error {
@@ -107,7 +108,11 @@ export const runStream = async (
       sent = frame.lastSequence;
       queue.markSent(sent);
       answerDueSince ??= clock.monotonic();
-      yield encodeFrame({ hostId: options.hostId, queueId, previousSequence: previous }, batch);
+      const encoded = encodeFrame({ hostId: options.hostId, queueId, previousSequence: previous }, batch);
+      freeBatch(batch);
+      yield requestOf(encoded);
+      // The next one is asked for when this one is serialized.
+      freeBytes(encoded);
     }
   };
 
@@ -186,20 +191,34 @@ const frameOf = (batch: readonly QueuedRecords[], previous: number): SentFrame =
   bytes: batch.reduce((sum, { bytes }) => sum + bytes, 0),
 });
 
-/**
- * Encodes a request with a frame of these records. Their envelopes go into the frame as the queue stores them, and the frame into the
- * request as an unknown field, which the library writes unchanged.
- */
+/** Encodes a frame of these records, after its length. Their envelopes go into it as the queue stores them. */
 const encodeFrame = (
   head: { hostId: string; queueId: Uint8Array<ArrayBuffer>; previousSequence: number },
   batch: readonly QueuedRecords[],
-): ForwardRequest => {
+): Uint8Array<ArrayBuffer> => {
   const previousSequence = BigInt(head.previousSequence);
   const begin = toBinary(FrameSchema, create(FrameSchema, { ...head, previousSequence }));
   const length = batch.reduce((sum, { envelopes }) => sum + envelopes.length, begin.length);
   const parts = [new BinaryWriter().uint32(length).finish(), begin, ...batch.map(({ envelopes }) => envelopes)];
+  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
+};
+
+/** Frees what a copied batch was read into, except that of its last records: the queue reads on in it. */
+const freeBatch = (batch: readonly QueuedRecords[]): void => {
+  const kept = batch.at(-1)?.envelopes.buffer;
+  for (const { envelopes } of batch) if (envelopes.buffer !== kept) freeBytes(envelopes, { whole: true });
+};
+
+/** Makes a request of an encoded frame: an unknown field, which the library writes unchanged. */
+const requestOf = (data: Uint8Array): ForwardRequest => {
   const request = create(ForwardRequestSchema);
   const { number: no } = ForwardRequestSchema.field.frame;
-  request.$unknown = [{ no, wireType: WireType.LengthDelimited, data: Buffer.concat(parts) }];
+  request.$unknown = [{ no, wireType: WireType.LengthDelimited, data }];
   return request;
 };

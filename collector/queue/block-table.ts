@@ -60,7 +60,7 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
 
   const encodeBlocks = createBlockMemory();
 
-  /** The last row that was read: a frame often ends inside a block, where the next one begins. */
+  /** The last row that was read: a frame often ends inside a block, where the next one begins. Its reader may have freed it. */
   let recent: Row | undefined;
 
   const insertBlock = (
@@ -81,7 +81,7 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   /** Returns the rows that have records from `sequence` on, in order. */
   const rowsFrom = function* (sequence: number): Generator<Row> {
     let last = 0;
-    if (recent !== undefined && recent.sequence <= sequence && sequence <= recent.last) {
+    if (recent !== undefined && !isFreed(recent.block) && recent.sequence <= sequence && sequence <= recent.last) {
       last = recent.last;
       yield recent;
     }
@@ -162,6 +162,8 @@ const rowOf = (row: Record<string, SQLOutputValue>): Row => {
     throw new MalformedRowError("a block does not have the records that its row names");
   return { sequence, last, bytes: numberOf(row.bytes), ageMs: numberOf(row.age_ms), block };
 };
+
+const isFreed = ({ envelopes }: Block): boolean => envelopes.length === 0;
 
 const sumBytes = (records: readonly { readonly bytes: number }[]): number =>
   records.reduce((sum, { bytes }) => sum + bytes, 0);

@@ -61,6 +61,9 @@ describe("append and read", () => {
       queue.read(beyond, { maxRecords, maxBytes: 1e6 }).map((found) => [found.firstSequence, found.lastSequence]);
     expect(read(0, 2)).toEqual([[1, 2]]);
     expect(read(2, 2)).toEqual([[3, 4]]);
+    for (const { envelopes } of queue.read(2, { maxRecords: 1, maxBytes: 1e6 }))
+      if (envelopes.buffer instanceof ArrayBuffer) envelopes.buffer.transfer(0);
+    expect(read(3, 2)).toEqual([[4, 5]]);
     queue.moveToDeadLetters(5, "code", "message");
     expect([read(2, 9), read(3, 1), read(4, 9)]).toEqual([
       [

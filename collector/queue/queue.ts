@@ -35,10 +35,7 @@ export interface Queue extends QueueSessions {
    * rejection nothing was stored and the call may be repeated.
    */
   append(records: readonly NewRecord[] | RecordBatch, options?: AppendOptions): Promise<AppendOutcome>;
-  /**
-   * Returns records above `sequence` in order, within both bounds; the first one also if it alone is over `maxBytes`. The envelopes are
-   * views of what was read from the database.
-   */
+  /** Returns records above `sequence` in order, within both bounds; the first one also if it alone is over `maxBytes`. */
   read(sequence: number, limits: { maxRecords: number; maxBytes: number }): QueuedRecords[];
   /** Resolves when `lastSequence` is above `sequence`; rejects with the signal's reason. */
   waitBeyond(sequence: number, signal: AbortSignal): Promise<void>;
@@ -78,7 +75,6 @@ export interface QueueOptions extends QueueLimits, RecoveringStoreOptions {
 
 interface Append {
   readonly batch: RecordBatch;
-  /** The size of the batch. */
   readonly total: number;
   readonly checkpoints: readonly Checkpoint[];
   readonly dropped: number;

@@ -30,7 +30,10 @@ export interface QueuedRecords {
   readonly lastSequence: number;
   /** The sum of their sizes against the queue's cap; more than the length of `envelopes`. */
   readonly bytes: number;
-  /** The encoded records, as they are sent: fields `envelopes` of a `Frame`, each with its tag and length. */
+  /**
+   * The encoded records, as they are sent: fields `envelopes` of a `Frame`, each with its tag and length. A view of memory that is of
+   * this reader, but which the queue reads again if the last call returned a part of it.
+   */
   readonly envelopes: Uint8Array;
 }
 
