@@ -22,7 +22,7 @@ export interface AppOptions {
  * renders every error.
  */
 export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOptions): Hono<HttpEnv> => {
-  const { clock, log, observe } = core;
+  const { clock, log, observe, tracer } = core;
   const entropy = pooledEntropy(core.entropy);
   const app = new Hono<HttpEnv>();
 
@@ -33,7 +33,21 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
     c.set("peer", peer);
     c.set("origin", { requestId, remoteAddress: peer.remoteAddress });
     const startedAt = clock.monotonic();
-    await next();
+    await tracer.serve(
+      {
+        name: c.req.method,
+        kind: "server",
+        facts: { "http.request.method": c.req.method, "svc.request_id": requestId },
+      },
+      c.req.header("traceparent"),
+      async (span) => {
+        await next();
+        const route = c.get("route") ?? "unmatched";
+        span.rename(`${c.req.method} ${route}`);
+        span.set({ "http.route": route, "http.response.status_code": c.res.status });
+        if (c.res.status >= 500) span.fail();
+      },
+    );
     c.res.headers.set("X-Request-Id", requestId);
     const seconds = (clock.monotonic() - startedAt) / 1000;
     const labels = { route: c.get("route") ?? "unmatched", method: c.req.method, status: c.res.status };

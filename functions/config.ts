@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "../kit/confidential-url.ts";
 import { ConfigError, type ConfigFault, type Environment, parseVariables, warnOfUnknown } from "../kit/env.ts";
 import type { Secret } from "../kit/secret.ts";
+import { type TracesConfig, tracesConfigOf, tracesFaults, tracesVariables } from "../kit/tracing/config.ts";
 import {
   BooleanVariable,
   DatabaseUrlVariable,
@@ -85,6 +86,8 @@ export interface CoreConfig {
   onCloudflare: boolean;
   /** From SIGTERM until core closes its listeners; it is not ready meanwhile. */
   shutdownDelaySeconds: number;
+  /** Null: nothing is recorded. */
+  traces: TracesConfig | null;
   logLevel: string;
 }
 
@@ -154,6 +157,7 @@ export const coreVariables = {
     v.pipe(TextVariable, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
   ),
   ...chatVariables,
+  ...tracesVariables,
   SVC_ON_CLOUDFLARE: v.optional(BooleanVariable, "false"),
   SVC_SHUTDOWN_DELAY: v.optional(DurationVariable(0, 300), "1s"),
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
@@ -167,6 +171,7 @@ export const coreFileForms = [
   "SVC_AUTH_TOKEN_SECRET_PREVIOUS",
   "SVC_OPS_BEARER_TOKEN",
   "SVC_LICENSE",
+  "SVC_TRACES_HEADERS",
   ...directoryFileForms,
   ...chatFileForms,
 ];
@@ -193,6 +198,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
   ingestFaults(resolved, faults);
   chatFaults(resolved, faults);
+  tracesFaults(resolved, faults);
   if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
     faults.push({ variable: "SVC_LICENSE_PUBLIC_KEY_FILE", message: "is required when SVC_LICENSE is set" });
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
@@ -235,6 +241,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
     chatEnabled: values.SVC_CHAT_ENABLED,
     chat: chatConfigOf(values),
+    traces: tracesConfigOf(values),
     onCloudflare: values.SVC_ON_CLOUDFLARE,
     shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
     logLevel: values.SVC_LOG_LEVEL,

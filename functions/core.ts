@@ -1,6 +1,7 @@
 import type { Clock } from "../kit/clock.ts";
 import type { Entropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
+import type { Tracer } from "../kit/tracing/tracer.ts";
 import type { CoreConfig } from "./config.ts";
 import type { Chat } from "./domain/chat/chat.ts";
 import type { ClientCertificateReader } from "./signer/certificate.ts";
@@ -49,6 +50,7 @@ export interface Core {
   entropy: Entropy;
   log: Log;
   observe: Observer;
+  tracer: Tracer;
   /** Signature checks and digests: node:crypto on Node, WebCrypto in workerd. */
   cryptography: Cryptography;
   /** Null without a configured enrollment signer; the routes for collectors do not exist then. */

@@ -3,7 +3,9 @@ import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import { runEvery } from "../kit/run-every.ts";
+import { createTracer } from "../kit/tracing/create-tracer.ts";
 import { withTimeout } from "../kit/with-timeout.ts";
+import packageJson from "../package.json" with { type: "json" };
 import { createApp } from "./app.ts";
 import { verifyAuditLog } from "./commands.ts";
 import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
@@ -73,7 +75,8 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   const license = await readLicense(config);
   const servers = createCoreServers(config);
   await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
-  const databases = openCoreDatabases(servers);
+  const tracer = await createTracer(config.traces, { name: "svc-server", version: packageJson.version });
+  const databases = openCoreDatabases(servers, tracer);
   const { requests: database, reports, jobs: background } = databases;
   const stop = new AbortController();
   let isStopping = false;
@@ -94,6 +97,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
       entropy: systemEntropy,
       log,
       observe: metrics.observe,
+      tracer,
       cryptography,
       signer: files.signing?.signer ?? null,
       clientCertificates:
@@ -164,6 +168,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     // After a failed start the jobs' first statements run: postgres.js does not end a pool whose statements still wait for a connection.
     await withTimeout(closeSeconds * 1000, systemClock, jobs).catch(() => undefined);
     await databases.close(closeSeconds);
+    await tracer.close();
   }
   log.info({}, "stopped");
 };

@@ -6,6 +6,7 @@ import type { Environment } from "../kit/env.ts";
 import type { Log } from "../kit/log.ts";
 import { oneLine } from "../kit/log.ts";
 import { isRequestId } from "../kit/request-id.ts";
+import { untraced } from "../kit/tracing/tracer.ts";
 import { createApp } from "./app.ts";
 import { type CoreConfig, parseCoreConfig } from "./config.ts";
 import { type Core, type Observer, unobserved } from "./core.ts";
@@ -149,6 +150,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           entropy,
           log,
           observe,
+          tracer: untraced,
           cryptography,
           signer: signer && wrapSigner(signer),
           clientCertificates,

@@ -94,6 +94,28 @@ const confidentialUrl: Behavior = {
   rejects: { "http://api.example.com": "must be an https:// URL", nowhere: "must be an https:// URL" },
 };
 
+const traces = {
+  SVC_TRACES_URL: {
+    unset: undefined,
+    accepts: { "http://127.0.0.1:4318/v1/traces": "http://127.0.0.1:4318/v1/traces" },
+    rejects: { "127.0.0.1:4318": "must be an http or https URL" },
+  },
+  SVC_TRACES_HEADERS: {
+    unset: undefined,
+    accepts: { "api-key=a=b,tenant=c": "api-key=a=b,tenant=c" },
+    rejects: { "api-key": "must be name=value", "a=b,": "must be name=value" },
+  },
+  SVC_TRACES_SAMPLE_PERCENT: {
+    unset: 1,
+    accepts: { "0": 0, "0.1": 0.1, "100": 100 },
+    rejects: {
+      "101": "must be a number from 0 to 100",
+      "-1": "must be a number from 0 to 100",
+      "1%": "must be a number from 0 to 100",
+    },
+  },
+} satisfies Record<string, Behavior>;
+
 const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   PORT: integer(8080, 0, 65535),
   SVC_HTTP_HOST: host,
@@ -233,6 +255,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     rejects: { "two words": "must be 1 to 128 printable ASCII characters" },
   },
   SVC_ON_CLOUDFLARE: boolean(false),
+  ...traces,
   SVC_LOG_LEVEL: logLevel,
 };
 
@@ -290,6 +313,7 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
     rejects: { nowhere: "must be an http or https URL" },
   },
   SVC_INFERENCE_CHAT_MODEL: text(undefined, "a-model"),
+  ...traces,
   SVC_LOG_LEVEL: logLevel,
 };
 

@@ -17,6 +17,7 @@ import type { Signer } from "../functions/signer/signer.ts";
 import type { Database } from "../functions/store/database.ts";
 import { routesOf } from "../functions/v1/index.ts";
 import type { Environment } from "../kit/env.ts";
+import { untraced } from "../kit/tracing/tracer.ts";
 import { mintBridgeToken, type PersonName, people, seedPeople, testTenantId } from "../scripts/lab/people.ts";
 import { createTestCa, type TestCa } from "../scripts/lab-ca/test-pki.ts";
 import { undocumented } from "./conformance.ts";
@@ -115,7 +116,8 @@ const usualEnvironment: Environment = {
  */
 export const createTestCore = async (options: TestCoreOptions = {}): Promise<TestCore> => {
   const database = await createTestDatabase();
-  const { db } = database.connect();
+  const traced = options.core?.tracer && { tracer: options.core.tracer };
+  const { db } = database.connect(traced);
   const clock = createTestClock(options.now);
   const log = createTestLog();
   const { observe, observations } = createTestObserver();
@@ -132,8 +134,20 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const signer = options.wrapSigner?.(localCa) ?? localCa;
   const entropy = createSeededEntropy();
   const clientCertificates = createClientCertificateReader({ authorities, cryptography });
-  const reports = database.connect().db;
-  const base = { config, db, reports, clock, entropy, log, observe, cryptography, signer, clientCertificates };
+  const reports = database.connect(traced).db;
+  const base = {
+    config,
+    db,
+    reports,
+    clock,
+    entropy,
+    log,
+    observe,
+    tracer: untraced,
+    cryptography,
+    signer,
+    clientCertificates,
+  };
   const usual: Core = { ...base, chat: config.chat && (await createTestChat()) };
   const core: Core = { ...usual, ...options.core };
   await seedPeople(db, clock.now());

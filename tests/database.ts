@@ -1,6 +1,6 @@
 import { inject } from "vitest";
 import { openDatabaseSocket } from "../functions/node/database-socket.ts";
-import { type ConnectedDatabase, connectDatabase } from "../functions/store/database.ts";
+import { type ConnectedDatabase, connectDatabase, type DatabaseOptions } from "../functions/store/database.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -13,7 +13,7 @@ declare module "vitest" {
 export interface TestDatabase {
   url: string;
   /** Connects with TCP_NODELAY as core does; closed by `drop`. */
-  connect(): ConnectedDatabase;
+  connect(options?: Pick<DatabaseOptions, "tracer">): ConnectedDatabase;
   /** Drops it and its connections. */
   drop(): Promise<void>;
 }
@@ -28,8 +28,8 @@ export const createTestDatabase = async (from?: Pick<TestDatabase, "url">): Prom
   const connections: ConnectedDatabase[] = [];
   return {
     url,
-    connect() {
-      const connection = connectForTest(url, 4);
+    connect(options) {
+      const connection = connectForTest(url, 4, options);
       connections.push(connection);
       return connection;
     },
@@ -41,8 +41,13 @@ export const createTestDatabase = async (from?: Pick<TestDatabase, "url">): Prom
 };
 
 /** Connects with longer timeouts than core's, for a busy machine. */
-const connectForTest = (url: string, connectionsMax: number): ConnectedDatabase =>
+const connectForTest = (
+  url: string,
+  connectionsMax: number,
+  options: Pick<DatabaseOptions, "tracer"> = {},
+): ConnectedDatabase =>
   connectDatabase({
+    ...options,
     url,
     connectionsMax,
     connectTimeoutSeconds: 60,

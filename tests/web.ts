@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { listenHttp } from "../functions/node/http-listener.ts";
 import type { Clock } from "../kit/clock.ts";
 import type { Environment } from "../kit/env.ts";
+import { type Tracer, untraced } from "../kit/tracing/tracer.ts";
 import { type IdentityProvider, startIdentityProvider } from "../scripts/lab/identity-provider.ts";
 import { type PersonName, people } from "../scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "../scripts/lab/user-agent.ts";
@@ -53,6 +54,7 @@ export interface TestWebOptions {
   ui?: WebUi;
   /** A clock to use instead, such as `systemClock` for a page that counts seconds. */
   clock?: Clock;
+  tracer?: Tracer;
   /** The database that web reads, instead of core's connection. */
   db?: (core: TestCore) => Web["db"];
 }
@@ -128,6 +130,7 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
     clock,
     entropy: core.core.entropy,
     log,
+    tracer: options.tracer ?? untraced,
     fetch: overCore(core),
     ui: options.ui ?? fixture,
   };

@@ -1,4 +1,5 @@
 import type { Sql } from "postgres";
+import type { Tracer } from "../../kit/tracing/tracer.ts";
 import { type ConnectedDatabase, callDeadlineMs, connectDatabase, connectionsMaxDefault } from "../store/database.ts";
 import type { CoreServers } from "./database-servers.ts";
 
@@ -22,10 +23,10 @@ const reportConnectionsMax = 4;
 const jobConnectionsMax = 4;
 
 /** Opens core's pools; they connect with their first statement. Behind a pooler in transaction mode only `listen` keeps a session. */
-export const openCoreDatabases = ({ requests: at, sessions }: CoreServers): CoreDatabases => {
+export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, tracer: Tracer): CoreDatabases => {
   const pooled = sessions !== at;
-  const requests = connectDatabase({ ...at, pooled });
-  const reports = connectDatabase({ ...at, pooled, connectionsMax: reportConnectionsMax });
+  const requests = connectDatabase({ ...at, pooled, tracer });
+  const reports = connectDatabase({ ...at, pooled, tracer, connectionsMax: reportConnectionsMax });
   const jobs = connectDatabase({
     ...at,
     pooled,

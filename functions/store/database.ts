@@ -4,6 +4,8 @@ import { drizzle, type PostgresJsDatabase, type PostgresJsQueryResultHKT } from 
 import postgres, { type Sql, type TransactionSql } from "postgres";
 import * as schema from "../../drizzle/schema/index.ts";
 import { type DatabaseTls, splitDatabaseUrl, withoutTlsParameters } from "../../kit/database-url.ts";
+import type { Tracer } from "../../kit/tracing/tracer.ts";
+import { traceStatements } from "./trace-statements.ts";
 
 /** Core's database: a pool on Node, one client per request in workerd. */
 export type Database = PostgresJsDatabase<typeof schema>;
@@ -57,6 +59,8 @@ export interface DatabaseOptions {
    * statement has those of the role; past `deadlineMs` its connection is closed all the same. Default false.
    */
   pooled?: boolean;
+  /** Records the statements of operations that it records. */
+  tracer?: Tracer;
   /** On Node `openDatabaseSocket` of functions/node, for TCP_NODELAY. */
   openSocket?: OpenSocket;
   /** In place of `openSocket`, where several pools use one URL. */
@@ -103,7 +107,12 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     onfault: (cause: Error & { code?: string }) => (servers?.leave ?? drop)(cause, concernsServer(cause.code)),
   };
   const client: Sql = postgres(url, settings);
-  if (pooled) beginWith(client, setTimeouts("local", deadlineMs));
+  const { tracer } = options;
+  if (pooled) prepareTransactions(client, (tx) => void tx.unsafe(setTimeouts("local", deadlineMs)).execute());
+  if (tracer) {
+    traceStatements(client, tracer);
+    prepareTransactions(client, (tx) => traceStatements(tx, tracer));
+  }
   const leave = servers?.join(drop);
   return {
     db: openDatabase(client),
@@ -142,16 +151,16 @@ const setTimeouts = (scope: "session" | "local", deadlineMs: number): string => 
     set ${scope} idle_in_transaction_session_timeout = ${idle}`;
 };
 
-/** Makes each transaction of a client send `statements` first. They need no round trip: nothing waits for their answer. */
-const beginWith = (client: Sql, statements: string): void => {
+/** Makes each transaction of a client begin with `prepare`. It awaits nothing: what it sends needs no round trip of its own. */
+const prepareTransactions = (client: Sql, prepare: (tx: TransactionSql) => void): void => {
   const { begin } = client;
   type Work = (tx: TransactionSql) => unknown;
-  const beginSet = (options: string | Work, work: Work = options as Work) =>
+  const beginPrepared = (options: string | Work, work: Work = options as Work) =>
     begin(typeof options === "string" ? options : "", (tx) => {
-      tx.unsafe(statements).execute();
+      prepare(tx);
       return work(tx);
     });
-  client.begin = beginSet as typeof begin;
+  client.begin = beginPrepared as typeof begin;
 };
 
 /** After it, the server releases the locks of a core that is stopped or unreachable. */

@@ -5,6 +5,7 @@ import type { HttpContext, Peer } from "../../functions/http/request.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import { createClientCertificateReader } from "../../functions/signer/certificate.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
+import { untraced } from "../../kit/tracing/tracer.ts";
 import { coreEnvironment } from "./core-environment.ts";
 
 /** The options of a core in this process; without a signer it enrolls no host. */
@@ -26,6 +27,7 @@ export const createInProcessCore = ({ env, ...dependencies }: InProcessCoreOptio
     entropy: systemEntropy,
     log: { debug: silent, info: silent, warn: silent, error: console.error },
     observe: unobserved,
+    tracer: untraced,
     cryptography,
     signer: null,
     clientCertificates: createClientCertificateReader({ authorities: [], cryptography }),

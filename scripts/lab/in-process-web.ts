@@ -41,10 +41,10 @@ export const openWeb = async (core: Core, { url, ui }: { url: string; ui: WebUi 
     },
     () => "",
   );
-  const { db, clock, entropy, log } = core;
+  const { db, clock, entropy, log, tracer } = core;
   const send = openApp(core);
   const fetch: Web["fetch"] = (path, init) => send(new Request(path, init));
-  const web: Web = { config, db, clock, entropy, log, fetch, ui };
+  const web: Web = { config, db, clock, entropy, log, fetch, tracer, ui };
   app = createWebApp(web, { remoteAddressOf: () => "127.0.0.1" });
   const sessions = createSessions(web);
   return {

@@ -172,7 +172,7 @@ export const parts: readonly Part[] = [
   {
     name: "web",
     paths: ["ui/bff/main.ts", "ui/bff/server.ts"],
-    imports: [...leaves, "bff", "node", "store"],
+    imports: [...leaves, "bff", "node", "store", "version"],
     node: true,
     environment: true,
   },

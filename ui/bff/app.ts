@@ -1,5 +1,6 @@
 import { Hono } from "hono";
 import { etag } from "hono/etag";
+import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
 import { uuidv7 } from "../../kit/entropy.ts";
 import { isRequestId } from "../../kit/request-id.ts";
@@ -35,7 +36,7 @@ const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath];
  * every error.
  */
 export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono<WebEnv> => {
-  const { config, clock, entropy, log } = web;
+  const { config, clock, entropy, log, tracer } = web;
   const app = new Hono<WebEnv>();
   const sessions = createSessions(web);
   const core = createCoreClient(web);
@@ -54,7 +55,18 @@ export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono
     c.set("requestId", isRequestId(given) ? given : uuidv7({ clock, entropy }));
     c.set("remoteAddress", remoteAddressOf(c));
     const startedAt = clock.monotonic();
-    await next();
+    // A browser's own trace is not continued: anybody could choose what is recorded.
+    const { method } = c.req;
+    await tracer.serve(
+      { name: method, kind: "server", facts: { "http.request.method": method, "svc.request_id": c.get("requestId") } },
+      undefined,
+      async (span) => {
+        await next();
+        span.rename(`${method} ${routePath(c)}`);
+        span.set({ "http.route": routePath(c), "http.response.status_code": c.res.status });
+        if (c.res.status >= 500) span.fail();
+      },
+    );
     const { headers, status } = c.res;
     headers.set("X-Request-Id", c.get("requestId"));
     if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");

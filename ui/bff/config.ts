@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { ConfigError, type Environment, parseVariables, warnOfUnknown } from "../../kit/env.ts";
 import type { Secret } from "../../kit/secret.ts";
+import { type TracesConfig, tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
 import {
   BooleanVariable,
   DatabaseUrlVariable,
@@ -48,6 +49,8 @@ export interface WebConfig {
   tenantId: string;
   /** Whether the page offers chat: a model is set, as core has chat only then. */
   chatEnabled: boolean;
+  /** Null: nothing is recorded. */
+  traces: TracesConfig | null;
   logLevel: string;
 }
 
@@ -101,6 +104,7 @@ export const webVariables = {
   SVC_INFERENCE_API_KEY: v.optional(SecretVariable),
   SVC_INFERENCE_BASE_URL: v.optional(webUrl),
   SVC_INFERENCE_CHAT_MODEL: v.optional(TextVariable),
+  ...tracesVariables,
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
 
@@ -112,6 +116,7 @@ export const webFileForms = [
   "SVC_AUTH_TOKEN_SECRET",
   "SVC_DATABASE_URL",
   "SVC_INFERENCE_API_KEY",
+  "SVC_TRACES_HEADERS",
 ];
 
 /** Variables of core, which may be in the same env file. */
@@ -126,7 +131,12 @@ export interface ParsedWebConfig {
 
 /** Parses web's environment (docs/configuration.md). Throws one `ConfigError` that names every invalid variable and quotes no value. */
 export const parseWebConfig = (env: Environment, readFile: (path: string) => string): ParsedWebConfig => {
-  const { faults, values } = parseVariables(env, { variables: webVariables, fileForms: webFileForms, readFile });
+  const {
+    env: resolved,
+    faults,
+    values,
+  } = parseVariables(env, { variables: webVariables, fileForms: webFileForms, readFile });
+  tracesFaults(resolved, faults);
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
   const { origin, protocol } = new URL(values.WEBAUTH_URL);
@@ -150,6 +160,7 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
     databaseUrl: values.SVC_DATABASE_URL,
     tenantId: values.SVC_TENANT_ID,
     chatEnabled: values.SVC_CHAT_ENABLED && values.SVC_INFERENCE_CHAT_MODEL !== undefined,
+    traces: tracesConfigOf(values),
     logLevel: values.SVC_LOG_LEVEL,
   };
   const known = [...Object.keys(webVariables), ...webFileForms.map((name) => `${name}_FILE`)];

@@ -56,7 +56,12 @@ const headersTimeoutMs = 5_000;
 const WhoamiResponse = v.object(Whoami.entries);
 
 /** Creates the client of `SVC_API_URL`. */
-export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | "clock" | "fetch">): CoreClient => {
+export const createCoreClient = ({
+  config,
+  clock,
+  fetch,
+  tracer,
+}: Pick<Web, "config" | "clock" | "fetch" | "tracer">): CoreClient => {
   const signBridgeToken = createBridge({ config, clock });
 
   const call: CoreClient["call"] = async ({
@@ -67,11 +72,13 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
     signal: browser,
     ...rest
   }) => {
+    const traced = tracer.start({ name: `${method} core`, kind: "client", facts: { "http.request.method": method } });
     // The only headers that core receives: no cookie, address or other header of the browser.
     const headers: Record<string, string> = {
       Authorization: rest.authorization ?? `Bearer ${await signBridgeToken(userId)}`,
       Accept: rest.accept ?? "application/json",
       "X-Request-Id": requestId,
+      ...(traced === undefined ? {} : { traceparent: traced.traceparent }),
       ...(rest.body === undefined ? {} : { "Content-Type": rest.contentType ?? "application/json" }),
       ...(rest.ifNoneMatch === undefined ? {} : { "If-None-Match": rest.ifNoneMatch }),
     };
@@ -94,6 +101,7 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
         ...(rest.body === undefined ? {} : { body: rest.body }),
       });
     } catch (cause) {
+      traced?.span.fail(cause);
       if (!isLate) throw new WebProblem("core_unavailable", { cause });
       throw new WebProblem("core_unavailable", {
         detail: `Core did not answer within ${headersTimeoutMs / 1000} s`,
@@ -101,6 +109,7 @@ export const createCoreClient = ({ config, clock, fetch }: Pick<Web, "config" | 
       });
     } finally {
       answered.abort();
+      traced?.span.end();
     }
   };
 

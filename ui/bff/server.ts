@@ -8,6 +8,8 @@ import { connectDatabase } from "../../functions/store/database.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
+import { createTracer } from "../../kit/tracing/create-tracer.ts";
+import packageJson from "../../package.json" with { type: "json" };
 import { createWebApp } from "./app.ts";
 import { parseWebConfig, type WebConfig } from "./config.ts";
 import { limitOutgoingRequests } from "./limit-outgoing-requests.ts";
@@ -58,12 +60,14 @@ const serve = async (config: WebConfig, log: Log): Promise<void> => {
   try {
     limitOutgoingRequests();
     const ui = await findUi(log);
-    const web = { config, db: database.db, clock: systemClock, entropy: systemEntropy, log, fetch, ui };
+    const tracer = await createTracer(config.traces, { name: "svc-web", version: packageJson.version });
+    const web = { config, db: database.db, clock: systemClock, entropy: systemEntropy, log, fetch, tracer, ui };
     const app = createWebApp(web, { remoteAddressOf });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
     log.info({ port: http.port, origin: config.origin }, "ready");
     log.info({ signal: await stopSignal() }, "stopping");
     await http.close(shutdownGraceMs);
+    await tracer.close();
   } finally {
     await database.close();
   }

@@ -3,6 +3,7 @@ import type { PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
+import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { WebConfig } from "./config.ts";
 
 /** Web's database, of which it selects only `authentication_identity` and `person`. */
@@ -27,6 +28,7 @@ export interface Web {
   entropy: Entropy;
   log: Log;
   fetch: Fetch;
+  tracer: Tracer;
   /** Undefined when the UI is not built. */
   ui: WebUi | undefined;
 }

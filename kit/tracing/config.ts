@@ -1,0 +1,65 @@
+import * as v from "valibot";
+import { isConfidentialUrl } from "../confidential-url.ts";
+import type { ConfigFault, Environment } from "../env.ts";
+import { Secret } from "../secret.ts";
+import { TextVariable } from "../variables.ts";
+
+/** Where spans go, and how many traces are recorded. */
+export interface TracesConfig {
+  url: string;
+  headers: Record<string, string>;
+  /** Of the traces that start in this program. */
+  samplePercent: number;
+}
+
+const url = v.pipe(
+  TextVariable,
+  v.check((value) => /^https?:\/\//.test(value) && URL.canParse(value), "must be an http or https URL"),
+);
+const headers = v.pipe(
+  TextVariable,
+  v.regex(/^[\w-]+=[^,\s]+(,[\w-]+=[^,\s]+)*$/, "must be name=value, several separated by commas"),
+  v.transform((text) => new Secret(text)),
+);
+const percent = v.pipe(
+  TextVariable,
+  v.regex(/^\d{1,3}(\.\d{1,4})?$/, "must be a number from 0 to 100"),
+  v.transform(Number),
+  v.maxValue(100, "must be a number from 0 to 100"),
+);
+
+/** The variables of traces, the same for core and web. */
+export const tracesVariables = {
+  SVC_TRACES_URL: v.optional(url),
+  SVC_TRACES_HEADERS: v.optional(headers),
+  SVC_TRACES_SAMPLE_PERCENT: v.optional(percent, "1"),
+};
+
+interface TracesValues {
+  SVC_TRACES_URL?: string | undefined;
+  SVC_TRACES_HEADERS?: Secret | undefined;
+  SVC_TRACES_SAMPLE_PERCENT: number;
+}
+
+/** Returns the configuration of traces; null without a URL: nothing is recorded. */
+export const tracesConfigOf = (values: TracesValues): TracesConfig | null =>
+  values.SVC_TRACES_URL === undefined
+    ? null
+    : {
+        url: values.SVC_TRACES_URL,
+        headers: headersOf(values.SVC_TRACES_HEADERS?.reveal() ?? ""),
+        samplePercent: values.SVC_TRACES_SAMPLE_PERCENT,
+      };
+
+/** Adds the faults between these variables. */
+export const tracesFaults = (env: Environment, faults: ConfigFault[]): void => {
+  const { SVC_TRACES_URL: address, SVC_TRACES_HEADERS: secret } = env;
+  if (secret && !address)
+    faults.push({ variable: "SVC_TRACES_URL", message: "is required when SVC_TRACES_HEADERS is set" });
+  if (secret && address && !isConfidentialUrl(address))
+    faults.push({ variable: "SVC_TRACES_URL", message: "must be https while SVC_TRACES_HEADERS is set" });
+};
+
+/** Reads `name=value,name=value`, as OTEL_EXPORTER_OTLP_HEADERS has it. */
+const headersOf = (text: string): Record<string, string> =>
+  Object.fromEntries(text === "" ? [] : text.split(",").map((pair) => pair.split(/=(.*)/s, 2)));

@@ -1,0 +1,12 @@
+import type { TracesConfig } from "./config.ts";
+import { type Tracer, untraced } from "./tracer.ts";
+
+/** Returns the tracer of a configuration. The SDK of OpenTelemetry is loaded only if there is one. */
+export const createTracer = async (
+  config: TracesConfig | null,
+  service: { name: string; version: string },
+): Promise<Tracer> => {
+  if (config === null) return untraced;
+  const { createOtlpTracer } = await import("./otlp-tracer.ts");
+  return createOtlpTracer(config, service);
+};

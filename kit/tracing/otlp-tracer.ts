@@ -1,0 +1,88 @@
+import { type Context, type Span as OtelSpan, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
+import { AsyncLocalStorageContextManager } from "@opentelemetry/context-async-hooks";
+import { W3CTraceContextPropagator } from "@opentelemetry/core";
+import { OTLPTraceExporter } from "@opentelemetry/exporter-trace-otlp-proto";
+import { resourceFromAttributes } from "@opentelemetry/resources";
+import {
+  BatchSpanProcessor,
+  ParentBasedSampler,
+  TraceIdRatioBasedSampler,
+  TracerProvider,
+} from "@opentelemetry/sdk-trace";
+import { systemClock } from "../clock.ts";
+import { withTimeout } from "../with-timeout.ts";
+import type { TracesConfig } from "./config.ts";
+import type { Span, SpanStart, Tracer } from "./tracer.ts";
+
+const closeMs = 2000;
+/** With its retries. Their timer keeps the process alive: a stop takes this long at most. */
+const exportMs = 3000;
+const kinds = { server: SpanKind.SERVER, client: SpanKind.CLIENT } as const;
+
+/**
+ * Creates a tracer that sends spans by OTLP over HTTP in batches, off the path of requests; spans that the receiver does not take in time
+ * are dropped. Samples one in so many of the traces that start here, and follows the caller's decision for the others.
+ */
+export const createOtlpTracer = (
+  { url, headers, samplePercent }: TracesConfig,
+  { name, version }: { name: string; version: string },
+): Tracer => {
+  const exporter = new OTLPTraceExporter({ url, headers, timeoutMillis: exportMs });
+  const provider = new TracerProvider({
+    resource: resourceFromAttributes({ "service.name": name, "service.version": version }),
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(samplePercent / 100) }),
+    spanProcessors: [new BatchSpanProcessor({ exporter })],
+  });
+  const tracer = provider.getTracer(name, version);
+  // Not registered globally: no library of this process reports spans of its own.
+  const contexts = new AsyncLocalStorageContextManager().enable();
+  const propagator = new W3CTraceContextPropagator();
+
+  const startIn = (context: Context, { name: spanName, kind, facts = {} }: SpanStart) =>
+    tracer.startSpan(spanName, { kind: kinds[kind], attributes: facts }, context);
+  return {
+    serve: (start, traceparent, work) => {
+      const caller = propagator.extract(ROOT_CONTEXT, { traceparent }, carrier);
+      const otelSpan = startIn(caller, start);
+      const span = spanOf(otelSpan);
+      return contexts.with(trace.setSpan(caller, otelSpan), async () => {
+        try {
+          return await work(span);
+        } catch (error) {
+          span.fail(error);
+          throw error;
+        } finally {
+          span.end();
+        }
+      });
+    },
+    start: (start) => {
+      const context = contexts.active();
+      if (trace.getSpan(context)?.isRecording() !== true) return undefined;
+      const otelSpan = startIn(context, start);
+      const fields: Record<string, string> = {};
+      propagator.inject(trace.setSpan(context, otelSpan), fields, carrier);
+      return { span: spanOf(otelSpan), traceparent: fields.traceparent ?? "" };
+    },
+    close: () => withTimeout(closeMs, systemClock, provider.shutdown()).catch(() => undefined),
+  };
+};
+
+const spanOf = (span: OtelSpan): Span => ({
+  rename: (name) => void span.updateName(name),
+  set: (facts) => void span.setAttributes(facts),
+  fail: (error) => {
+    span.setStatus({ code: SpanStatusCode.ERROR });
+    if (error instanceof Error) span.setAttribute("error.type", error.name);
+  },
+  end: () => span.end(),
+});
+
+/** Reads and writes the fields of W3C Trace Context in a plain object. */
+const carrier = {
+  keys: (fields: object) => Object.keys(fields),
+  get: (fields: Readonly<Record<string, string | undefined>>, key: string) => fields[key],
+  set: (fields: Record<string, string>, key: string, value: string) => {
+    fields[key] = value;
+  },
+};
