@@ -14,6 +14,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   heartbeat: async () => (await import("./heartbeat.ts")).heartbeatBench,
   ingest: async () => (await import("./ingest.ts")).ingestBench,
   peers: async () => (await import("./peers.ts")).peersBench,
+  ratchet: async () => (await import("./ratchet.ts")).ratchetBench,
   start: async () => (await import("./start.ts")).startBench,
   ui: async () => (await import("./ui.ts")).uiBench,
 };
