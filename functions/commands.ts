@@ -1,6 +1,7 @@
 import type { CoreConfig } from "./config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
 import { createCoreServers } from "./node/database-servers.ts";
+import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { withDatabaseFaults } from "./node/prepare-database.ts";
 import { connectDatabase } from "./store/database.ts";
 
@@ -11,7 +12,7 @@ export const verifyAuditLog = async (config: CoreConfig): Promise<number> => {
   const database = connectDatabase({ ...sessions, connectionsMax: 1, deadlineMs: 0 });
   try {
     const { ok, checked, headSeq, headHash, fault } = await withDatabaseFaults(sessions.variable, () =>
-      verifyAudit(database.db),
+      verifyAudit(database.db, createNodeCryptography()),
     );
     process.stdout.write(`${JSON.stringify({ ok, checked, head_seq: headSeq, head_hash: headHash, fault })}\n`);
     return ok ? 0 : 1;

@@ -36,8 +36,8 @@ beforeAll(async () => {
     as: "admin",
     body: { reason_code: "laptop_lost" },
   });
-  await chainAuditEvents(core.db);
-  await verifyChain({ db: core.db, clock: systemClock });
+  await chainAuditEvents(core.core);
+  await verifyChain({ ...core.core, clock: systemClock });
 });
 afterAll(async () => {
   await browser?.close();

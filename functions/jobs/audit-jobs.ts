@@ -5,7 +5,6 @@ import { verifyChain } from "../domain/audit/verify-chain.ts";
 import { flushRefusalCounts } from "../domain/enrollment/refuse.ts";
 import type { AuditLink } from "../store/audit.ts";
 import { findHead, findPendingEvents, insertLinks, tryLockAppender } from "../store/audit.ts";
-import type { Database } from "../store/database.ts";
 
 const chainIntervalMs = 1000;
 const refusalsIntervalMs = 10_000;
@@ -17,14 +16,14 @@ const headIntervalMs = 3_600_000;
  * refused enrollments, and logs the chain's head, so that a copy of the log can confirm it.
  */
 export const runAuditJobs = async (
-  core: Pick<Core, "db" | "clock" | "entropy" | "log">,
+  core: Pick<Core, "db" | "clock" | "entropy" | "log" | "cryptography">,
   signal: AbortSignal,
 ): Promise<void> => {
   const { db, clock, log } = core;
   const job = { clock, signal, log };
   await Promise.all([
     runEvery({ name: "audit chain", intervalMs: chainIntervalMs, ...job }, async () => {
-      await chainAuditEvents(db);
+      await chainAuditEvents(core);
       return undefined;
     }),
     runEvery({ name: "refused enrollments", intervalMs: refusalsIntervalMs, ...job }, async () => {
@@ -50,7 +49,10 @@ const batchMax = 500;
  * Appends every committed event to the hash chain, batch by batch; one core at a time. A kill leaves complete batches. Returns undefined
  * when there was nothing to do.
  */
-export const chainAuditEvents = async (db: Database): Promise<{ chained: number } | undefined> => {
+export const chainAuditEvents = async ({
+  db,
+  cryptography,
+}: Pick<Core, "db" | "cryptography">): Promise<{ chained: number } | undefined> => {
   let chained = 0;
   for (;;) {
     const count = await db.transaction(async (tx) => {
@@ -62,7 +64,7 @@ export const chainAuditEvents = async (db: Database): Promise<{ chained: number 
       for (const { event } of pending) {
         const seq: number = (head?.seq ?? 0) + 1;
         const prevHash: Uint8Array = head?.hash ?? genesisHash;
-        head = { seq, eventId: event.id, prevHash, hash: await chainHash(seq, prevHash, event) };
+        head = { seq, eventId: event.id, prevHash, hash: await chainHash(cryptography, { seq, prevHash, event }) };
         links.push(head);
       }
       await insertLinks(tx, links);

@@ -1,7 +1,7 @@
-import { and, asc, count, desc, eq, gt, inArray, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import { auditChain, auditEvent, auditPending, auditVerification } from "../../drizzle/schema/audit.ts";
 import type { Executor } from "./database.ts";
-import { insertRows } from "./query-parts.ts";
+import { anyOf, insertRows } from "./query-parts.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
@@ -56,13 +56,9 @@ export const findPendingEvents = (db: Executor, limit: number) =>
 
 /** Inserts links and removes their events from the pending ones. */
 export const insertLinks = async (db: Executor, links: readonly AuditLink[]): Promise<void> => {
-  await db.insert(auditChain).values([...links]);
-  await db.delete(auditPending).where(
-    inArray(
-      auditPending.eventId,
-      links.map((link) => link.eventId),
-    ),
-  );
+  const eventIds = links.map((link) => link.eventId);
+  const chained = db.delete(auditPending).where(anyOf(auditPending.eventId, eventIds));
+  await Promise.all([insertRows(db, auditChain, links), chained.prepare("delete_pending").execute()]);
 };
 
 /** Finds the links after `seq` with their events, in order. A deleted event is null. */

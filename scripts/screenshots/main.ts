@@ -253,7 +253,7 @@ try {
   if (fleet.now !== now) throw new Error("the fleet has another timestamp");
   await seedEnrollment(database.db, new Date(now));
   await seedWaveRollouts(database.db, { now: new Date(now), entropy: core.entropy });
-  await chainAuditEvents(database.db);
+  await chainAuditEvents(core);
   // Returns undefined once all events are verified.
   while (await verifyChain(core));
   for (const picture of [...picturesOf(fleet), ...recordPictures(fleet)].filter(isWanted)) await take(picture);

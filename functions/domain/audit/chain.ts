@@ -1,11 +1,15 @@
 import canonicalize from "canonicalize";
 import type { AuditChainFaultKind } from "../../../drizzle/schema/audit.ts";
-import { equalBytes, sha256 } from "../../../kit/bytes.ts";
+import { equalBytes } from "../../../kit/bytes.ts";
+import type { Cryptography } from "../../signer/cryptography.ts";
 import { type AuditEventRow, countUnchainedEvents, findLinksAfter, type LinkedEvent } from "../../store/audit.ts";
 import type { Database } from "../../store/database.ts";
 
 /** An event as the database stores it. */
 export type StoredAuditEvent = Required<AuditEventRow>;
+
+/** The digests of the platform. */
+export type Digests = Pick<Cryptography, "sha256Hex">;
 
 /** The hash before the first event. */
 export const genesisHash = new Uint8Array(32);
@@ -14,9 +18,12 @@ export const genesisHash = new Uint8Array(32);
  * Returns the hash of an event in the chain: SHA-256 over `svc-audit-v1`, the previous hash in hex and the RFC 8785 form of the event
  * with its `seq`, joined by line feeds. To edit, remove or insert an event, one must rewrite every hash after it.
  */
-export const chainHash = (seq: number, prevHash: Uint8Array, event: StoredAuditEvent): Promise<Uint8Array> => {
+export const chainHash = async (
+  { sha256Hex }: Digests,
+  { seq, prevHash, event }: { seq: number; prevHash: Uint8Array; event: StoredAuditEvent },
+): Promise<Uint8Array> => {
   const form = canonicalize({ ...event, occurredAt: event.occurredAt.toISOString(), seq });
-  return sha256(`svc-audit-v1\n${prevHash.toHex()}\n${form}`);
+  return Uint8Array.fromHex(await sha256Hex(`svc-audit-v1\n${prevHash.toHex()}\n${form}`));
 };
 
 /** A fault of the chain, at a sequence. */
@@ -39,6 +46,7 @@ export const chainStart: ChainPosition = { seq: 0, hash: genesisHash };
 
 /** Recomputes links from the one after `position`. Returns the last correct one, and the first fault. */
 export const checkLinks = async (
+  digests: Digests,
   position: ChainPosition,
   links: readonly LinkedEvent[],
 ): Promise<ChainPosition & { fault: ChainFault | null }> => {
@@ -48,7 +56,8 @@ export const checkLinks = async (
     if (link.seq !== seq + 1) return found("gap");
     if (!equalBytes(link.prevHash, hash)) return found("chain_broken");
     if (event === null) return found("event_missing");
-    if (!equalBytes(await chainHash(link.seq, hash, event), link.hash)) return found("event_edited");
+    if (!equalBytes(await chainHash(digests, { seq: link.seq, prevHash: hash, event }), link.hash))
+      return found("event_edited");
     seq = link.seq;
     hash = link.hash;
   }
@@ -67,7 +76,7 @@ export interface AuditVerification {
 const batch = 1000;
 
 /** Recomputes the whole chain in one snapshot. Detects edits, removals, insertions and gaps. */
-export const verifyAudit = (db: Database): Promise<AuditVerification> =>
+export const verifyAudit = (db: Database, digests: Digests): Promise<AuditVerification> =>
   db.transaction(
     async (tx) => {
       let position = chainStart;
@@ -80,7 +89,7 @@ export const verifyAudit = (db: Database): Promise<AuditVerification> =>
       });
       for (;;) {
         const links = await findLinksAfter(tx, position.seq, batch);
-        const { fault, ...checked } = await checkLinks(position, links);
+        const { fault, ...checked } = await checkLinks(digests, position, links);
         position = checked;
         if (fault !== null) return found(fault);
         if (links.length < batch) break;

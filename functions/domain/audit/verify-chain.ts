@@ -12,7 +12,7 @@ import {
   updateVerification,
 } from "../../store/audit.ts";
 import type { Executor } from "../../store/database.ts";
-import { type ChainFault, type ChainPosition, chainStart, checkLinks } from "./chain.ts";
+import { type ChainFault, type ChainPosition, chainStart, checkLinks, type Digests } from "./chain.ts";
 
 /** Links that one call recomputes at most: some 100 ms of work. */
 const linksMax = 2000;
@@ -31,14 +31,18 @@ export interface ChainCheck {
  * ones again. Stores how far it came, so that the cores of a database share the work. A fault is final: nothing is verified after it.
  * Returns undefined when there was nothing to do, or while another core is at it.
  */
-export const verifyChain = ({ db, clock }: Pick<Core, "db" | "clock">): Promise<ChainCheck | undefined> =>
+export const verifyChain = ({
+  db,
+  clock,
+  cryptography,
+}: Pick<Core, "db" | "clock" | "cryptography">): Promise<ChainCheck | undefined> =>
   db.transaction(async (tx) => {
     const now = new Date(clock.now());
     const state = await tryLockVerification(tx, firstState(now));
     if (state === undefined || state.faultKind !== null) return undefined;
     const rewritten = await findRewritten(tx, state);
     if (rewritten !== null) return stopAt(tx, state, rewritten, 0);
-    const { fault, checked, ...position } = await checkAfter(tx, state, linksMax);
+    const { fault, checked, ...position } = await checkAfter(tx, cryptography, state, linksMax);
     const isPassFinished = state.passSeq >= state.seq;
     const extended = {
       ...state,
@@ -46,7 +50,7 @@ export const verifyChain = ({ db, clock }: Pick<Core, "db" | "clock">): Promise<
       ...(isPassFinished ? { passSeq: position.seq, passHash: position.hash } : {}),
     };
     if (fault !== null) return stopAt(tx, extended, fault, checked);
-    const pass = await continuePass(tx, extended, { now, linksMax: linksMax - checked });
+    const pass = await continuePass(tx, cryptography, extended, { now, linksMax: linksMax - checked });
     if (pass.fault !== null) return stopAt(tx, extended, pass.fault, checked + pass.checked);
     if (checked + pass.checked === 0) return undefined;
     await updateVerification(tx, pass.state);
@@ -72,15 +76,16 @@ const findRewritten = async (db: Executor, { seq, hash }: ChainPosition): Promis
   return equalBytes(link.hash, hash) ? null : { kind: "chain_broken", seq };
 };
 
-const checkAfter = async (db: Executor, position: ChainPosition, limit: number) => {
+const checkAfter = async (db: Executor, digests: Digests, position: ChainPosition, limit: number) => {
   const links = limit === 0 ? [] : await findLinksAfter(db, position.seq, limit);
-  const checked = await checkLinks({ seq: position.seq, hash: position.hash }, links);
+  const checked = await checkLinks(digests, { seq: position.seq, hash: position.hash }, links);
   return { ...checked, checked: links.length };
 };
 
 /** Checks verified events again with what is left of the call. A finished pass moves `checkedSince` to its beginning. */
 const continuePass = async (
   db: Executor,
+  digests: Digests,
   state: AuditVerificationRow,
   { now, linksMax: limit }: { now: Date; linksMax: number },
 ): Promise<ChainCheck & { state: AuditVerificationRow }> => {
@@ -89,7 +94,7 @@ const continuePass = async (
     return { checked: 0, fault: null, state };
   const at = isFinished ? { ...state, passSeq: chainStart.seq, passHash: chainStart.hash, passStartedAt: now } : state;
   const left = Math.min(limit, state.seq - at.passSeq);
-  const { fault, checked, seq, hash } = await checkAfter(db, { seq: at.passSeq, hash: at.passHash }, left);
+  const { fault, checked, seq, hash } = await checkAfter(db, digests, { seq: at.passSeq, hash: at.passHash }, left);
   const moved = { ...at, passSeq: seq, passHash: hash };
   return { checked, fault, state: seq < state.seq ? moved : { ...moved, checkedSince: at.passStartedAt } };
 };

@@ -31,28 +31,28 @@ describe("GET /v1/audit-events/chain", () => {
   it("reports the head, the events that wait, and how far the chain was verified", async () => {
     const test = await setUp();
     expect(await test.status()).toEqual({ head: null, pending: 3, verified: null, fault: null });
-    await chainAuditEvents(test.db);
+    await chainAuditEvents(test.core);
     expect(await test.status()).toMatchObject({ head: { seq: 3 }, pending: 0, verified: null });
     const began = at(test);
-    expect(await verifyChain(test)).toEqual({ checked: 3, fault: null });
+    expect(await verifyChain(test.core)).toEqual({ checked: 3, fault: null });
     const { head, verified } = await test.status();
     expect(verified).toEqual({ ...head, checked_at: began, checked_since: began });
     await test.clock.advance(60_000);
-    expect(await verifyChain(test)).toBeUndefined();
+    expect(await verifyChain(test.core)).toBeUndefined();
     await test.create("four");
     expect(await test.status()).toMatchObject({ head: { seq: 3 }, pending: 1, verified: { seq: 3 } });
-    await chainAuditEvents(test.db);
+    await chainAuditEvents(test.core);
     expect(await test.status()).toMatchObject({ head: { seq: 4 }, verified: { seq: 3 } });
-    expect(await verifyChain(test)).toEqual({ checked: 1, fault: null });
+    expect(await verifyChain(test.core)).toEqual({ checked: 1, fault: null });
     expect(await test.status()).toMatchObject({ verified: { seq: 4, checked_at: at(test), checked_since: began } });
   });
 
   it("checks all events again after an hour, and only then says so", async () => {
     const test = await setUp();
-    await chainAuditEvents(test.db);
-    await verifyChain(test);
+    await chainAuditEvents(test.core);
+    await verifyChain(test.core);
     await test.clock.advance(3_600_000);
-    expect(await verifyChain(test)).toEqual({ checked: 3, fault: null });
+    expect(await verifyChain(test.core)).toEqual({ checked: 3, fault: null });
     expect(await test.status()).toMatchObject({ verified: { seq: 3, checked_since: at(test) } });
   });
 
@@ -72,14 +72,14 @@ describe("GET /v1/audit-events/chain", () => {
     };
     for (const [statement, fault] of Object.entries(faults)) {
       const test = await setUp();
-      await chainAuditEvents(test.db);
-      await verifyChain(test);
+      await chainAuditEvents(test.core);
+      await verifyChain(test.core);
       await test.damage(statement);
       await test.clock.advance(3_600_000);
-      expect({ statement, ...(await verifyChain(test)) }).toMatchObject({ statement, fault });
+      expect({ statement, ...(await verifyChain(test.core)) }).toMatchObject({ statement, fault });
       await test.create("four");
-      await chainAuditEvents(test.db);
-      expect(await verifyChain(test)).toBeUndefined();
+      await chainAuditEvents(test.core);
+      expect(await verifyChain(test.core)).toBeUndefined();
       const status = await test.status();
       expect({ statement, ...status }).toMatchObject({ statement, fault });
       expect(status.verified?.seq ?? 0).toBe(fault.seq - 1);

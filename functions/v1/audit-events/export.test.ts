@@ -14,7 +14,7 @@ beforeAll(async () => {
   await test.clock.advance(1000);
   const body = { reason_code: "lost" };
   await test.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin", body });
-  await chainAuditEvents(test.db);
+  await chainAuditEvents(test.core);
 });
 
 const download = async (file: string) => {

@@ -152,7 +152,7 @@ describe("the chain of the audit log", () => {
     const test = await busy();
     onTestFinished(() => test.close());
     expect((await events(test)).items.every(({ seq }) => seq === null)).toBe(true);
-    const reports = await Promise.all([chainAuditEvents(test.db), chainAuditEvents(test.db)]);
+    const reports = await Promise.all([chainAuditEvents(test.core), chainAuditEvents(test.core)]);
     expect(reports.reduce((sum, report) => sum + (report?.chained ?? 0), 0)).toBe(4);
     expect(new Set((await events(test)).items.map(({ seq }) => seq))).toEqual(new Set([4, 3, 2, 1]));
     await test.clock.advance(1000);
@@ -160,10 +160,10 @@ describe("the chain of the audit log", () => {
       as: "admin",
       body: { name: "another", allowed_identity_prefixes: ["spiffe://a.test/"] },
     });
-    expect(await chainAuditEvents(test.db)).toEqual({ chained: 1 });
-    expect(await chainAuditEvents(test.db)).toBeUndefined();
+    expect(await chainAuditEvents(test.core)).toEqual({ chained: 1 });
+    expect(await chainAuditEvents(test.core)).toBeUndefined();
     const { items } = await events(test, "?limit=1");
-    expect(await verifyAudit(test.db)).toEqual({
+    expect(await verifyAudit(test.db, test.core.cryptography)).toEqual({
       ok: true,
       checked: 5,
       headSeq: 5,
@@ -183,7 +183,7 @@ describe("the chain of the audit log", () => {
     };
     for (const [statement, fault] of Object.entries(damage)) {
       const test = await busy();
-      await chainAuditEvents(test.db);
+      await chainAuditEvents(test.core);
       if (!statement.startsWith("insert")) {
         await expect(test.db.execute(sql.raw(statement))).rejects.toMatchObject({
           cause: { message: "the audit log is append-only" },
@@ -194,7 +194,11 @@ describe("the chain of the audit log", () => {
         await tx.execute(sql`set local session_replication_role = replica`);
         await tx.execute(sql.raw(statement));
       });
-      expect({ statement, ...(await verifyAudit(test.db)) }).toMatchObject({ statement, ok: false, fault });
+      expect({ statement, ...(await verifyAudit(test.db, test.core.cryptography)) }).toMatchObject({
+        statement,
+        ok: false,
+        fault,
+      });
       await test.close();
     }
   });
