@@ -6,9 +6,9 @@ import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { prepareIngestCore } from "../lab/ingest-core.ts";
 import { quantile } from "../lab/quantile.ts";
-import { createTestCsr, createTestKey } from "../lab-ca/test-pki.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded, runAll } from "./bench.ts";
+import { createBenchCsr } from "./bench-csr.ts";
 import {
   benchPrefix,
   benchTtlSeconds,
@@ -26,18 +26,19 @@ const cryptography = createNodeCryptography();
 
 /**
  * Measures the CPU time of a certificate for a one-time token: core as a process of its own behind a TLS edge, in a durable PostgreSQL.
- * `--hosts` new hosts enroll under one policy, whose lock all take, `--in-flight` at a time on kept connections. Then as many with one
- * token for all. The floor is the CPU time of checking the same requests and signing their certificates, without HTTP or database.
+ * `--hosts` new hosts enroll under one policy, whose lock all take, `--in-flight` at a time on kept connections, after as many others:
+ * V8 compiles core during the first thousands. Each of the senders waits for its response, so that the mean latency is their number divided by
+ * the rate. Then as many hosts with one token for all. The floor is the CPU time of checking the same requests and signing their certificates, without HTTP or database.
  * `--program` is the main file of another core, to compare with.
  */
 export const enrollBench: Bench = async (args) => {
   const options = readBenchOptions(args, { hosts: 3000, "in-flight": 128, program: "" });
   const { hosts, "in-flight": inFlight, program } = options;
   const { signer } = await createBenchSigner();
-  const warmUp = Math.ceil(hosts / 5);
-  const csrs: string[] = [];
-  while (csrs.length < (hosts + warmUp) * 2)
-    csrs.push(await createTestCsr({ key: await createTestKey(), uri: `${benchPrefix}host-${csrs.length}` }));
+  const warmUp = hosts;
+  const csrs = Array.from({ length: (hosts + warmUp) * 2 }, (_, index) =>
+    createBenchCsr(`${benchPrefix}host-${index}`),
+  );
 
   await using database = await openEmbeddedDatabase();
   const files = await prepareIngestCore(database.url, program === "" ? {} : { program });
