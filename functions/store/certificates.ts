@@ -62,18 +62,15 @@ export const findEnrolledCertificates = (
     .prepare("find_enrolled_certificates")
     .execute();
 
-/** Returns those of the identities that have an active certificate unexpired at `now`. */
-export const findIdentitiesInUse = async (
-  db: Executor,
-  identityIds: readonly string[],
-  now: Date,
-): Promise<Set<string>> => {
-  const { identityId } = certificate;
-  if (identityIds.length === 0) return new Set();
-  const rows = await db
+/** Returns the ids of those of the identities, by name, that have an active certificate unexpired at `now`. */
+export const findIdentitiesInUse = async (db: Executor, names: readonly string[], now: Date): Promise<Set<string>> => {
+  const { identityId, status, notAfter } = certificate;
+  const found = db
     .select({ identityId })
-    .from(certificate)
-    .where(and(anyOf(identityId, identityIds), eq(certificate.status, "active"), gt(certificate.notAfter, now)));
+    .from(collectorIdentity)
+    .innerJoin(certificate, eq(identityId, collectorIdentity.id))
+    .where(and(anyOf(collectorIdentity.identity, names), eq(status, "active"), gt(notAfter, now)));
+  const rows = await found.prepare("find_identities_in_use").execute();
   return new Set(rows.map((row) => row.identityId));
 };
 

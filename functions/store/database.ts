@@ -233,6 +233,8 @@ interface ExecutorInternals {
 /**
  * Runs a statement that its connection keeps prepared, which saves the server its parsing and planning and core a round trip: for
  * statements of hot paths, whose text is the same at each call. Also its plan may be kept from when the tables were small: see `planByIndex`.
+ * In a transaction, prepared statements run in the order in which they were called, so a caller need not await one to call the next:
+ * calls that are awaited together take one round trip.
  */
 export const executePrepared = async <Row>(db: Executor, statement: SQL): Promise<readonly Row[]> => {
   const { dialect, session } = db as unknown as ExecutorInternals;
@@ -245,5 +247,5 @@ export const executePrepared = async <Row>(db: Executor, statement: SQL): Promis
  * that is kept suits a large table even if it was made for a small one.
  */
 export const planByIndex = async (tx: Executor): Promise<void> => {
-  await tx.execute(sql`set local enable_seqscan = off`);
+  await executePrepared(tx, sql`set local enable_seqscan = off`);
 };

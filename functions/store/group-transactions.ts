@@ -25,8 +25,8 @@ export const groupTransactions = <Item, Result>(
   groupCalls<Item, Result>({
     run: (items) =>
       db.transaction(async (tx) => {
-        await planByIndex(tx);
-        return work.run(tx, items);
+        const [, results] = await Promise.all([planByIndex(tx), work.run(tx, items)]);
+        return results;
       }),
     keyOf: work.keyOf,
     concurrency: 1,

@@ -2,8 +2,17 @@ import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "driz
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { collectorHealth } from "../../drizzle/schema/fleet.ts";
-import type { Executor } from "./database.ts";
-import { anyOf, insertRows, type Paged, type PageRequest, paged, pageOf, substring } from "./query-parts.ts";
+import { type Executor, executePrepared } from "./database.ts";
+import {
+  anyOf,
+  arrayLiteral,
+  insertRows,
+  type Paged,
+  type PageRequest,
+  paged,
+  pageOf,
+  substring,
+} from "./query-parts.ts";
 
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;
@@ -86,6 +95,27 @@ export const countEnrolledSince = async (db: Executor, policyId: string, since: 
     .prepare("count_enrolled_since")
     .execute();
   return row?.enrolled ?? 0;
+};
+
+/**
+ * Counts the identities that first enrolled under these policies after `since`, up to a policy's hourly limit. Leaves out policies that
+ * `more` enrollments cannot bring to it, however many of their enrollments and reservations were recent: the usual case costs no count.
+ */
+export const countTowardsHourlyLimits = async (
+  db: Executor,
+  { policyIds, more }: { policyIds: readonly string[]; more: number },
+  since: Date,
+): Promise<Map<string, number>> => {
+  const rows = await executePrepared<{ id: string; enrolled: number }>(
+    db,
+    sql`select p.id, (select count(*)::int from (
+        select from collector_identity i where i.policy_id = p.id and i.enrolled_at > ${since.toISOString()}::timestamptz
+        limit p.max_enrollments_per_hour) recent) as enrolled
+      from enrollment_policy p where p.id = any(${arrayLiteral(policyIds)}::uuid[]) and p.max_enrollments_per_hour > 0
+        and p.enrollment_count + (select count(*) from enrollment_reservation r where r.policy_id = p.id) + ${more}::int
+          > p.max_enrollments_per_hour`,
+  );
+  return new Map(rows.map(({ id, enrolled }) => [id, enrolled]));
 };
 
 /** Finds an identity. */

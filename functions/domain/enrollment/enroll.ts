@@ -1,3 +1,4 @@
+import { pooledEntropy } from "../../../kit/entropy.ts";
 import type { EnrollRequest } from "../../../proto/management/enroll.ts";
 import type { Core } from "../../core.ts";
 import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
@@ -63,7 +64,8 @@ export type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin)
  * uses count against the remote address. Concurrent enrollments share the transactions of both steps.
  */
 export const createEnroll = (core: EnrollCore, recordRefusals: RecordRefusals): Enroll => {
-  const steps: Steps = { reserve: createReserve(core), record: createRecord(core) };
+  const needs = { ...core, ids: pooledEntropy(core.entropy) };
+  const steps: Steps = { reserve: createReserve(needs), record: createRecord(needs) };
   return (token, body, origin) => {
     const use: RefusedUse = { ...token, identity: null };
     return recordRefusals(use, origin, async () => {

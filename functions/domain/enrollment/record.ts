@@ -4,7 +4,7 @@
  * commit together; the refusal of one request releases its reservation and does not affect the others.
  */
 
-import { uuidv7 } from "../../../kit/entropy.ts";
+import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { type IssuedCertificate, SignerFault } from "../../signer/signer.ts";
 import {
@@ -40,7 +40,8 @@ export interface Issue {
   origin: Origin;
 }
 
-type Needs = Pick<Core, "clock" | "entropy">;
+/** `ids`: the randomness of the ids of identities and certificates. */
+type Needs = Pick<Core, "clock" | "entropy"> & { ids: Entropy };
 
 /** Creates the record of a signed certificate, which throws an `EnrollmentRefusal` that arose while the signer ran. */
 export const createRecord = ({ db, ...needs }: Needs & { db: Database }): ((issue: Issue) => Promise<Issued>) => {
@@ -62,21 +63,21 @@ const recordAll = async (
 ): Promise<(({ kind: "recorded" } & Issued) | Refused)[]> => {
   const now = needs.clock.now();
   const names = issues.map(({ request }) => request.identity);
-  const policies = await lockPolicies(tx, [...new Set(issues.map(({ reservation }) => reservation.policyId))]);
-  const [tokens, held, identities, fingerprints] = await Promise.all([
-    findTokenTerms(tx, [...new Set(issues.map(({ reservation }) => reservation.tokenId))], { lock: true }),
+  const reservations = issues.map(({ reservation }) => reservation);
+  const [policies, tokens, held, identities, inUse, fingerprints] = await Promise.all([
+    lockPolicies(tx, [...new Set(reservations.map(({ policyId }) => policyId))]),
+    findTokenTerms(tx, [...new Set(reservations.map(({ tokenId }) => tokenId))], { lock: true }),
     deleteReservations(
       tx,
-      issues.map(({ reservation }) => reservation.id),
+      reservations.map(({ id }) => id),
     ),
     lockIdentitiesByName(tx, names),
+    findIdentitiesInUse(tx, names, new Date(now)),
     findFingerprints(
       tx,
       issues.map(({ issued }) => issued.fingerprintSha256),
     ),
   ]);
-  const known = [...identities.values()].map(({ id }) => id);
-  const inUse = await findIdentitiesInUse(tx, known, new Date(now));
   const plans = issues.map((issue) =>
     catchRefusal((): Plan => {
       const { request, reservation, issued, origin } = issue;
@@ -113,13 +114,13 @@ interface Plan {
   certificate: CertificateRow;
 }
 
-const planOf = (issue: Issue, known: IdentityRow | undefined, { entropy }: Needs, now: number): Plan => {
+const planOf = (issue: Issue, known: IdentityRow | undefined, { ids }: Needs, now: number): Plan => {
   const { request, reservation, issued } = issue;
   const { hostname, platform, collectorVersion } = request;
   const { policyId, tokenId } = reservation;
-  const clock = { now: () => now };
+  const idNeeds = { clock: { now: () => now }, entropy: ids };
   const newcomer = {
-    id: uuidv7({ clock, entropy }),
+    id: uuidv7(idNeeds),
     identity: request.identity,
     deviceId: request.deviceId,
     enrolledAt: new Date(now),
@@ -128,7 +129,7 @@ const planOf = (issue: Issue, known: IdentityRow | undefined, { entropy }: Needs
     lastAuthFailureReason: null,
   };
   const identity = { ...(known ?? newcomer), policyId, tokenId, hostname, platform, collectorVersion };
-  const id = uuidv7({ clock, entropy });
+  const id = uuidv7(idNeeds);
   const facts = { id, identityId: identity.id, predecessorId: null, tokenId, issuedAt: issue.now };
   const certificate = issuedRow(issued, { ...facts, spkiSha256: request.spkiSha256 });
   return { kind: "plan", issue, isKnown: known !== undefined, identity, certificate };
@@ -140,19 +141,10 @@ const write = async (tx: Executor, needs: Needs, plans: readonly Plan[], now: nu
   // In the order of ids, the order in which every transaction locks several hosts.
   const again = plans.filter(({ isKnown }) => isKnown).toSorted((a, b) => (a.identity.id < b.identity.id ? -1 : 1));
   await Promise.all([
-    insertIdentities(
-      tx,
-      first.map(({ identity }) => identity),
-    ),
     ...again.map(({ identity }) => updateIdentityReenrolled(tx, identity.id, identity)),
     ...again.map(({ identity }) => updateActiveReplaced(tx, identity.id, at)),
   ]);
   await Promise.all([
-    insertCertificates(
-      tx,
-      plans.map(({ certificate }) => certificate),
-    ),
-    recordAudits(tx, needs, plans.map(entryOf)),
     addEnrollments(
       tx,
       groupsOf(first, ({ identity }) => identity.policyId).map(([id, { length }]) => ({ id, enrollments: length })),
@@ -166,6 +158,15 @@ const write = async (tx: Executor, needs: Needs, plans: readonly Plan[], now: nu
       })),
       at,
     ),
+    insertIdentities(
+      tx,
+      first.map(({ identity }) => identity),
+    ),
+    insertCertificates(
+      tx,
+      plans.map(({ certificate }) => certificate),
+    ),
+    recordAudits(tx, needs, plans.map(entryOf)),
   ]);
 };
 

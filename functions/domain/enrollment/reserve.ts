@@ -4,7 +4,7 @@
  * the refusal of one request does not affect the others.
  */
 
-import { uuidv7 } from "../../../kit/entropy.ts";
+import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { type CertificateRow, findEnrolledCertificates, findIdentitiesInUse } from "../../store/certificates.ts";
 import type { Database, Executor } from "../../store/database.ts";
@@ -16,7 +16,7 @@ import {
   type ReservationRow,
 } from "../../store/enrollments.ts";
 import { groupTransactions } from "../../store/group-transactions.ts";
-import { countEnrolledSince, type IdentityRow, lockIdentitiesByName } from "../../store/identities.ts";
+import { countTowardsHourlyLimits, type IdentityRow, lockIdentitiesByName } from "../../store/identities.ts";
 import { findTokenTerms, lockPolicies, type PolicyRow, type TokenTerms } from "../../store/policies.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
@@ -54,7 +54,8 @@ export type Reserved =
   | { kind: "reserved"; reservation: ReservationRow; policy: PolicyRow }
   | ({ kind: "issued" } & Issued);
 
-type Needs = Pick<Core, "clock" | "entropy">;
+/** `ids`: the randomness of ids and serial numbers, which are public. */
+type Needs = Pick<Core, "clock"> & { ids: Entropy };
 
 /**
  * Creates the decision, under the policy's lock, whether a request may enroll; it reserves a use under every limit or throws
@@ -105,29 +106,26 @@ interface Facts {
   lastHourByPolicy: ReadonlyMap<string, number>;
 }
 
-/** Reads under the policies' locks: the counts cannot grow until the commit. */
+/** Reads under the policies' locks, which the first statement takes: the counts cannot grow until the commit. */
 const loadFacts = async (tx: Executor, requests: readonly ReserveRequest[], now: number): Promise<Facts> => {
   const at = new Date(now);
   const policyIds = [...new Set(requests.map(({ policyId }) => policyId))];
   const tokenIds = [...new Set(requests.map(({ tokenId }) => tokenId))];
   const names = requests.map(({ request }) => request.identity);
   const keys = requests.map(({ request }) => request.spkiSha256);
-  const policies = await lockPolicies(tx, policyIds);
-  const [tokens, identities] = await Promise.all([
-    // Not locked: uses are counted under the policy's lock, and the record repeats the check of a revocation.
-    findTokenTerms(tx, tokenIds, { lock: false }),
-    lockIdentitiesByName(tx, names),
-    deleteExpiredReservations(tx, { policyIds, identities: names }, at),
-  ]);
-  const known = [...identities.values()].map(({ id }) => id);
-  const limited = [...policies.values()].filter(({ maxEnrollmentsPerHour }) => maxEnrollmentsPerHour > 0);
-  const [enrolled, reserved, held, identitiesInUse, lastHour] = await Promise.all([
-    findEnrolledCertificates(tx, { tokenIds, keys, since: new Date(now - retryMs) }),
-    findReserved(tx, names, at),
-    countReservations(tx, policyIds, at),
-    findIdentitiesInUse(tx, known, at),
-    Promise.all(limited.map(({ id }) => countEnrolledSince(tx, id, new Date(now - hourMs)))),
-  ]);
+  const [policies, , identities, tokens, enrolled, reserved, held, identitiesInUse, lastHourByPolicy] =
+    await Promise.all([
+      lockPolicies(tx, policyIds),
+      deleteExpiredReservations(tx, { policyIds, identities: names }, at),
+      lockIdentitiesByName(tx, names),
+      // Not locked: uses are counted under the policy's lock, and the record repeats the check of a revocation.
+      findTokenTerms(tx, tokenIds, { lock: false }),
+      findEnrolledCertificates(tx, { tokenIds, keys, since: new Date(now - retryMs) }),
+      findReserved(tx, names, at),
+      countReservations(tx, policyIds, at),
+      findIdentitiesInUse(tx, names, at),
+      countTowardsHourlyLimits(tx, { policyIds, more: requests.length }, new Date(now - hourMs)),
+    ]);
   const firstsByPolicy = new Map<string, number>();
   for (const { policyId, first } of held) add(firstsByPolicy, policyId, first);
   return {
@@ -139,7 +137,7 @@ const loadFacts = async (tx: Executor, requests: readonly ReserveRequest[], now:
     reserved,
     heldByToken: new Map(held.map((row) => [row.tokenId, row.held])),
     firstsByPolicy,
-    lastHourByPolicy: new Map(limited.map(({ id }, index) => [id, lastHour[index] ?? 0])),
+    lastHourByPolicy,
   };
 };
 
@@ -147,7 +145,7 @@ const add = (counts: Map<string, number>, key: string, more: number): void => {
   counts.set(key, (counts.get(key) ?? 0) + more);
 };
 
-const decide = (facts: Facts, { clock, entropy }: Needs, asked: ReserveRequest, now: number): Reserved => {
+const decide = (facts: Facts, { clock, ids }: Needs, asked: ReserveRequest, now: number): Reserved => {
   const { request } = asked;
   const { policy, token } = admitUse(
     facts.policies.get(asked.policyId),
@@ -172,13 +170,13 @@ const decide = (facts: Facts, { clock, entropy }: Needs, asked: ReserveRequest, 
   add(facts.heldByToken, token.id, 1);
   if (identity === undefined) add(facts.firstsByPolicy, policy.id, 1);
   const reservation: ReservationRow = {
-    id: uuidv7({ clock, entropy }),
+    id: uuidv7({ clock, entropy: ids }),
     policyId: policy.id,
     tokenId: token.id,
     identity: request.identity,
     spkiSha256: request.spkiSha256,
     firstEnrollment: identity === undefined,
-    serialNumber: entropy.bytes(16).toHex(),
+    serialNumber: ids.bytes(16).toHex(),
     expiresAt: new Date(now + reservationMs),
   };
   return { kind: "reserved", reservation, policy };

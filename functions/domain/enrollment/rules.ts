@@ -67,9 +67,12 @@ const base62 = (value: bigint, characters: number): string => {
 /** Returns the CRC-32 of IEEE 802.3 (reflected, polynomial 0xEDB88320) over the ASCII of `text`. */
 const crc32 = (text: string): number => {
   let crc = 0xffffffff;
-  for (let at = 0; at < text.length; at++) {
-    crc ^= text.charCodeAt(at);
-    for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
-  }
+  for (let at = 0; at < text.length; at++) crc = (crc >>> 8) ^ (crcOfByte[(crc ^ text.charCodeAt(at)) & 0xff] ?? 0);
   return (crc ^ 0xffffffff) >>> 0;
 };
+
+const crcOfByte = Int32Array.from({ length: 256 }, (_, byte) => {
+  let crc = byte;
+  for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
+  return crc;
+});

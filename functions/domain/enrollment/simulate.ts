@@ -70,7 +70,7 @@ export const simulateEnrollment = ({ db, clock, config }: Pick<Core, "db" | "clo
           ? "not_given"
           : ((await findTokenOfPolicy(tx, policy.id, use.tokenSha256)) ?? "unknown");
       const known = await findIdentityByName(tx, identity);
-      const inUse = await findIdentitiesInUse(tx, known ? [known.id] : [], at);
+      const inUse = await findIdentitiesInUse(tx, [identity], at);
       const reserved = await findReserved(tx, [identity], at);
       const held = await countReservations(tx, [policy.id], at);
       const lastHour = await countEnrolledSince(tx, policy.id, new Date(now - hourMs));
