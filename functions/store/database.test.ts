@@ -204,14 +204,15 @@ describe("deadlines", () => {
     await close();
   });
 
-  it("D9: sends no setting in the startup message, and has its timeouts all the same", async () => {
+  it("D9: sends no setting in the startup message, and has its settings all the same", async () => {
     const { sql, close } = await proxied();
     expect(
       await sql`select name, setting, source from pg_settings where name in
-      ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout') order by name`,
+      ('statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'max_parallel_workers_per_gather') order by name`,
     ).toEqual([
       { name: "idle_in_transaction_session_timeout", setting: "10000", source: "session" },
       { name: "lock_timeout", setting: "4000", source: "session" },
+      { name: "max_parallel_workers_per_gather", setting: "0", source: "session" },
       { name: "statement_timeout", setting: "4500", source: "session" },
     ]);
     await close();

@@ -99,7 +99,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     onnotice: () => undefined,
     // Options of postgres.js that its types leave out, and those of patches/.
     ...(openSocket === undefined ? {} : { socket: openSocket }),
-    ...(pooled ? { prepare: false } : { setup: setTimeouts("session", deadlineMs) }),
+    ...(pooled ? { prepare: false } : { setup: `${setTimeouts("session", deadlineMs)}; ${withoutWorkers}` }),
     deadline: deadlineMs,
     max_waiting: waitingMax,
     is_fatal: ({ code, severity }: ServerError) => code === readOnlyTransaction || isEnd(severity),
@@ -162,6 +162,9 @@ const prepareTransactions = (client: Sql, prepare: (tx: TransactionSql) => void)
     });
   client.begin = beginPrepared as typeof begin;
 };
+
+/** Parallel workers would cost a scan of the fleet half as much CPU again, and take it from heartbeats and ingest. */
+const withoutWorkers = "set max_parallel_workers_per_gather = 0";
 
 /** After it, the server releases the locks of a core that is stopped or unreachable. */
 const idleInTransactionMs = 10_000;

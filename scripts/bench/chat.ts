@@ -28,7 +28,7 @@ export const chatBench: Bench = async (args) => {
   const { collectors, conversations: count, seconds, rounds } = readBenchOptions(args, defaults);
   const bundled = bundlePrograms();
   await using database = await openFleetDatabase(systemClock.now());
-  await seedLargeFleet(database, collectors, systemClock.now());
+  await seedLargeFleet(database, collectors, systemClock);
   await bundled;
   const secret = systemEntropy.bytes(32).toHex();
   const usual = { SVC_AUTH_TOKEN_SECRET: secret, SVC_COLLECTOR_MIN_VERSION: "1.0.0" };

@@ -1,4 +1,6 @@
 import { readFleetRules } from "../../functions/domain/fleet/report.ts";
+import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { connectDatabase } from "../../functions/store/database.ts";
 import { countFleet } from "../../functions/store/fleet-facets.ts";
 import { type FleetPage, findFleetPage, summarizeFleet } from "../../functions/store/fleet-report.ts";
 import { systemClock } from "../../kit/clock.ts";
@@ -7,7 +9,9 @@ import { fleetSorts } from "../../proto/fleet-health/vocabulary.ts";
 import { createInProcessCore, openApp } from "../lab/in-process-core.ts";
 import { mintBridgeToken, people } from "../lab/people.ts";
 import { quantile } from "../lab/quantile.ts";
+import type { EmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, collectGarbage, readBenchOptions, rounded } from "./bench.ts";
+import { startHeartbeatLoad } from "./heartbeat-load.ts";
 import { openFleetDatabase, seedLargeFleet } from "./large-fleet.ts";
 
 /** Upper bounds in milliseconds, of the CSV in seconds, and of its memory in bytes. */
@@ -63,27 +67,31 @@ const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
 };
 
 /**
- * Measures the health report of `--collectors` hosts: every filter by every sort in both orders, first pages and later ones, at the
- * database and through the route; the summary, the facets, and a CSV with a row for each host. The floor is a bare page and a bare
- * count of the table that the report reads.
+ * Measures the health report of `--collectors` hosts while `--heartbeats` a second are written: every filter by every sort in both
+ * orders, first pages and later ones, at the database and through the route; the summary, the facets, and a CSV with a row for each host.
+ * The floor is a bare page and a bare count of the table that the report reads, under the same load.
  */
 export const healthBench: Bench = async (args) => {
-  const { collectors: count, rounds } = readBenchOptions(args, { collectors: 100_000, rounds: 3 });
-  let now = systemClock.now();
-  await using database = await openFleetDatabase(now);
-  await seedLargeFleet(database, count, now);
-  const core = createInProcessCore({ db: database.db, clock: { ...systemClock, now: () => now } });
+  const defaults = { collectors: 100_000, rounds: 1, heartbeats: 1667 };
+  const { collectors: count, rounds, heartbeats: perSecond } = readBenchOptions(args, defaults);
+  let aheadMs = 0;
+  const clock = { ...systemClock, now: () => systemClock.now() + aheadMs };
+  await using database = await openFleetDatabase(clock.now());
+  await seedLargeFleet(database, count, systemClock);
+  // The pool of reports, as core opens it.
+  const reports = connectDatabase({ url: database.url, openSocket: openDatabaseSocket, connectionsMax: 4 });
+  await using _ = { [Symbol.asyncDispose]: () => reports.close() };
+  const core = createInProcessCore({ db: reports.db, clock });
   const send = openApp(core);
   const secret = core.config.authTokenSecret.reveal();
   const get = async (path: string): Promise<Response> => {
-    const token = await mintBridgeToken(secret, { sub: people.auditor.userId, now });
+    const token = await mintBridgeToken(secret, { sub: people.auditor.userId, now: clock.now() });
     const headers = { Authorization: `Bearer ${token}` };
     const response = await send(new Request(`http://core.bench/v1/collector/health${path}`, { headers }));
     if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
     return response;
   };
-  const { db } = database;
-  const rules = await readFleetRules(core);
+  const { db } = reports;
 
   const pages: [name: string, filter: FleetFilter, page: FleetPage, path: string][] = [];
   for (const [name, { query, ...filter }] of Object.entries(filters))
@@ -96,8 +104,13 @@ export const healthBench: Bench = async (args) => {
 
   const atDatabase = new Samples();
   const atRoute = new Samples();
-  for (let round = 0; round <= rounds; round++) {
+  // Warms the caches of the server and this process; the writers wrote most hosts once by then.
+  const load = await startHeartbeatLoad(database, { perSecond, clock: systemClock, now: systemClock.now() });
+  const sizeBefore = await fleetMegabytes(database);
+  for (const [, , , path] of pages.filter((_, index) => index % 5 === 0)) await get(path);
+  for (let round = 0; round < rounds; round++)
     for (const [name, filter, page, path] of pages) {
+      const rules = await readFleetRules(core);
       const { next } = await atDatabase.time(name, () => findFleetPage(db, rules, filter, page));
       if (next)
         await atDatabase.time(`${name}, next`, () => findFleetPage(db, rules, filter, { ...page, after: next }));
@@ -106,14 +119,11 @@ export const healthBench: Bench = async (args) => {
       if (next_cursor !== null)
         await atRoute.time(`${name}, next`, async () => (await get(`${path}&cursor=${next_cursor}`)).json());
     }
-    if (round > 0) continue;
-    atDatabase.forget();
-    atRoute.forget();
-  }
 
   const parts = new Samples();
   const floor = new Samples();
-  for (let round = 0; round < rounds * 5; round++) {
+  for (let round = 0; round < rounds * 3; round++) {
+    const rules = await readFleetRules(core);
     await floor.time(
       "page",
       () => database.sql`select * from fleet_host where identity > 'https://fleet.example.test/dc-4'
@@ -127,15 +137,17 @@ export const healthBench: Bench = async (args) => {
     }
   }
 
-  // An hour later no host has sent a heartbeat: each has a row.
-  now += 3_600_000;
+  // For core it is an hour later, and no host has sent a heartbeat: each has a row.
+  aheadMs = 3_600_000;
   const csv = await downloadCsv(() => get("/export.csv?kind=stale"));
+  const heartbeats = await load.stop();
   if (csv.rows !== count) throw new Error(`the CSV has ${csv.rows} rows`);
 
   const figure = atRoute.p95();
   const summary = parts.p95("summary: all");
   const facets = parts.p95("facets route: all");
   const ok =
+    heartbeats.per_second > perSecond * 0.95 &&
     atDatabase.p95() < goals.database &&
     figure < goals.route &&
     summary < goals.summary &&
@@ -155,6 +167,8 @@ export const healthBench: Bench = async (args) => {
       grown_mb: Math.round(csv.grownBytes / 1024 / 1024),
       loop_ms: csv.loopMs,
     },
+    heartbeats,
+    fleet_mb: { before: sizeBefore, after: await fleetMegabytes(database) },
     goals,
     floor: "a bare count over the table that the report reads; a bare page of it beside",
     floor_page_ms: floor.p95("page"),
@@ -162,6 +176,12 @@ export const healthBench: Bench = async (args) => {
   const floorMs = floor.p95("count");
   const ratio = rounded(figure / floorMs, 1);
   return { figure, unit: "ms", floor: floorMs, ratio, goal: goals.route, ok, details };
+};
+
+/** Returns the size of the table that the report scans, which shows whether updates bloat it. */
+const fleetMegabytes = async ({ sql }: EmbeddedDatabase): Promise<number> => {
+  const [row] = await sql<{ mb: number }[]>`select pg_table_size('fleet_host') / 1024 / 1024 as mb`;
+  return Number(row?.mb);
 };
 
 /** Milliseconds of calls, by name. */
@@ -179,10 +199,6 @@ class Samples {
     samples.push(performance.now() - startedAt);
     this.#byName.set(name, samples);
     return result;
-  }
-
-  forget(): void {
-    this.#byName.clear();
   }
 
   quantile(fraction: number, of = ""): number {

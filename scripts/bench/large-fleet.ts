@@ -1,20 +1,30 @@
+import type { Clock } from "../../kit/clock.ts";
 import { seedPeople } from "../lab/people.ts";
 import { seedFleet } from "../lab/seed-fleet.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 
-/**
- * Opens a database with the people of the lab. PostgreSQL does not cache scans of a table above a quarter of the default 128 MB of
- * buffers, so a server of a large fleet gets more.
- */
+/** Opens a database with the people of the lab, and with PostgreSQL's own settings. */
 export const openFleetDatabase = async (now: number): Promise<EmbeddedDatabase> => {
-  const database = await openEmbeddedDatabase({ settings: { shared_buffers: "512MB" } });
+  const database = await openEmbeddedDatabase();
   await seedPeople(database.db, now);
   return database;
 };
 
-/** Seeds `count` hosts. Seeding writes each row several times at once; vacuum removes holes that a fleet that grew does not have. */
-export const seedLargeFleet = async ({ db, sql }: EmbeddedDatabase, count: number, now: number): Promise<void> => {
-  await seedFleet(db, { count, now: new Date(now) });
-  await sql.unsafe("vacuum full fleet_host");
+const hostsPerStep = 5000;
+
+/**
+ * Seeds `count` hosts as a fleet that grows: some thousand at a time, with a plain vacuum of the tables that were written several times,
+ * as autovacuum does it.
+ */
+export const seedLargeFleet = async (
+  { db, sql }: EmbeddedDatabase,
+  count: number,
+  clock: Pick<Clock, "now">,
+): Promise<void> => {
+  for (let first = 1; first <= count; first += hostsPerStep) {
+    const last = Math.min(count, first + hostsPerStep - 1);
+    await seedFleet(db, { first, count: last, now: new Date(clock.now()) });
+    await sql.unsafe("vacuum collector_identity, collector_health, fleet_host");
+  }
   await sql.unsafe("vacuum analyze");
 };

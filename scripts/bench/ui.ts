@@ -85,7 +85,7 @@ const withFleet = async <Result>(
   await using database = await openFleetDatabase(systemClock.now());
   await using cleanup = new AsyncDisposableStack();
   const browser = cleanup.adopt(await launchBrowser(), (browser) => browser.close());
-  const grow = (size: number) => seedLargeFleet(database, size, systemClock.now());
+  const grow = (size: number) => seedLargeFleet(database, size, systemClock);
   if (count > 0) await grow(count);
   const core = createInProcessCore({ db: database.db, clock: systemClock });
   const opened = await openWeb(core, { url: database.url, ui: await buildUi() });

@@ -4,28 +4,38 @@ import type { Database } from "../../functions/store/database.ts";
 /** Part of the name of every 97th seeded host: characters that patterns, CSV and SQL must escape. */
 export const oddDeviceId = "@odd%_\\";
 
+/** The seeded hosts: numbers `first` to `count`. */
+export interface SeededHosts {
+  /** Default 1. */
+  first?: number;
+  count: number;
+  now: Date;
+}
+
 /**
- * Writes `count` collectors into the tables of an empty database, with a few statements. The same arguments give the same rows. They
- * are spread over all states, versions, platforms, kinds of drift, ages and expiry dates, and over combinations of these.
+ * Writes collectors into the tables of an empty database, with a few statements; further calls add further hosts. The same arguments give
+ * the same rows. They are spread over all states, versions, platforms, kinds of drift, ages and expiry dates, and over combinations of these.
  */
-export const seedFleet = async (db: Database, { count, now }: { count: number; now: Date }): Promise<void> => {
+export const seedFleet = async (db: Database, { first = 1, count, now }: SeededHosts): Promise<void> => {
   const at = sql`${now.toISOString()}::timestamptz`;
   const ago = (seconds: string) => sql`${at} - make_interval(secs => ${sql.raw(seconds)})`;
   const id = (kind: string, of = "n") =>
     sql.raw(`('01920000-0000-7000-${kind}-' || lpad(to_hex(${of}), 12, '0'))::uuid`);
   const policy = sql.raw("'01920000-0000-7000-8000-ffffffffffff'::uuid");
-  const hosts = sql`generate_series(1, ${count}::int) n`;
+  const hosts = sql`generate_series(${first}::int, ${count}::int) n`;
   const hash = (text: string) => sql.raw(`encode(sha256((${text})::text::bytea), 'hex')`);
   const device = sql.raw(`case when n % 97 = 0 then '${oddDeviceId}' || n else 'host-' || n end`);
 
   await db.transaction(async (tx) => {
     await tx.execute(sql`set local statement_timeout = 0`);
     await tx.execute(sql`insert into enrollment_policy values (${policy}, 'seeded', null, '{}', 1814400, '{}', 0, 0, '{}',
-      'deny', 0, ${at}, ${policy})`);
+      'deny', 0, ${at}, ${policy}) on conflict do nothing`);
     await tx.execute(sql`insert into bootstrap_token (id, policy_id, token_sha256, token_prefix, allowed_source_cidrs, max_uses,
-      expires_at, created_at, created_by) values (${policy}, ${policy}, '', 'seeded', '{}', 0, ${at}, ${at}, ${policy})`);
+      expires_at, created_at, created_by) values (${policy}, ${policy}, '', 'seeded', '{}', 0, ${at}, ${at}, ${policy})
+      on conflict do nothing`);
     await tx.execute(sql`insert into collector_config (id, yaml, config_hash, size_bytes, created_at, created_by)
-      select ${id("b000")}, '', ${hash("n")}, 0, ${at}, ${policy} from generate_series(0, 2) n`);
+      select ${id("b000")}, '', ${hash("n")}, 0, ${at}, ${policy} from generate_series(0, 2) n
+      on conflict do nothing`);
     await tx.execute(sql`insert into collector_identity (id, identity, device_id, policy_id, token_id, platform,
         collector_version, enrolled_at, revoked_at, last_auth_failure_at, last_auth_failure_reason, reported_labels)
       select ${id("8000")}, 'https://fleet.example.test/dc-' || n % 9 || '/' || replace(${device}, '%', '%25'), ${device},
