@@ -65,7 +65,8 @@ export const createCommitConnections = ({
         throw Object.assign(new Error("the server did not finish in time", { cause }), { code: "DEADLINE_EXCEEDED" });
       } finally {
         active.delete(client);
-        ended.abort();
+        // With a reason: without one, each batch would build an error and its stack trace.
+        ended.abort("ended");
       }
     },
     async untilAvailable() {

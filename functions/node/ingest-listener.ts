@@ -23,6 +23,7 @@ import { managementBytesMax } from "../../proto/management/proof.ts";
 import type { HttpContext, Peer } from "../http/request.ts";
 import { callerCertificateKey } from "../ingest/admission.ts";
 import { toConnectError } from "../ingest/connect-error.ts";
+import { requestChunksKey } from "../ingest/request-chunks.ts";
 import type { IngestRoutes } from "../ingest/service.ts";
 import { Problem } from "../problems.ts";
 import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
@@ -35,6 +36,7 @@ import {
   type PeerOfConnection,
 } from "./ingest-connections.ts";
 import { endWithResponse, isReset, pingIntervalMs, pingOrDestroy, resetStalled } from "./ingest-streams.ts";
+import { readChunks } from "./read-chunks.ts";
 import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
 import type { Reloaded } from "./reload-files.ts";
 import type { TlsMaterial } from "./tls-files.ts";
@@ -129,7 +131,10 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     binaryOptions: { readUnknownFields: false },
     requestGate: ingest.requestGate,
     acceptCompression: [limitedGzip],
-    contextValues: (request) => createContextValues().set(callerCertificateKey, peerOf(request)?.caller),
+    contextValues: (request) =>
+      createContextValues()
+        .set(callerCertificateKey, peerOf(request)?.caller)
+        .set(requestChunksKey, readChunks(request)),
     fallback(request, response) {
       const exchange = { request, response } as Exchange;
       if (isGrpc(exchange)) return refuse(exchange, new Problem("method_unknown"));

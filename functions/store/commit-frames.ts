@@ -139,15 +139,14 @@ export const commitFramesAhead = async (
     const { outcomes, rows, hours } = decide(frames, queues);
     const at = now();
     if (rows.length === 0) await turn;
-    const names = `${hostsOf(all)}, ${queuesOf(all)}`;
     const cursors = numberArray(all.map(({ initial }) => initial));
+    const sessions = textArray(all.map(({ session }) => session));
     await runCopyTransaction(client, {
       before: [beginFor(all.length)],
       rows,
       turn,
       after: [
-        `execute lock_queues(${names})`,
-        `execute expect_cursors(${names}, ${cursors}, ${textArray(all.map(({ session }) => session))})`,
+        `execute expect_cursors(${hostsOf(all)}, ${queuesOf(all)}, ${cursors}, ${sessions})`,
         ...movesOf(all.filter(hasMoved), at),
         ...hours.statements(at),
         "commit",

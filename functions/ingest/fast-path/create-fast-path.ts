@@ -9,6 +9,7 @@ import { Problem } from "../../problems.ts";
 import { type Caller, callerCertificateKey } from "../admission.ts";
 import { toConnectError } from "../connect-error.ts";
 import type { DecodeMessage, ForwardAnswer, ForwardMessage } from "../forward.ts";
+import { requestChunksKey } from "../request-chunks.ts";
 import type { SharedWithFastPath } from "../service.ts";
 import { readFrame } from "./read-frame.ts";
 
@@ -25,7 +26,7 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
 
   /** Decompresses and decodes messages, each in its turn; a message's buffer is released as soon as nothing refers to it. */
   async function* readMessages(
-    { body, signal }: UniversalServerRequest,
+    { body, signal, contextValues }: UniversalServerRequest,
     caller: Caller,
   ): AsyncGenerator<DecodeMessage[]> {
     const { bytesMax, gzip, limits, clock } = shared;
@@ -43,7 +44,8 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
       buffers.release(data);
       return decompressed;
     };
-    for await (const chunk of reception.chunks(body as AsyncIterable<Bytes>)) {
+    const sent = contextValues?.get(requestChunksKey) ?? (body as AsyncIterable<Bytes>);
+    for await (const chunk of reception.chunks(sent)) {
       const messages = reader.push(chunk);
       reception.hold(reader.incompleteBytes(), messages.length > 0);
       if (messages.length === 0) continue;

@@ -1,0 +1,56 @@
+import { Readable } from "node:stream";
+import { expect, it } from "vitest";
+import { readChunks } from "./read-chunks.ts";
+
+const bytes = (length: number, value = 0) => new Uint8Array(length).fill(value);
+const startStream = () => new Readable({ read: () => undefined });
+
+it("returns each chunk as it was pushed, before and after its reader waits, and ends with the stream", async () => {
+  const stream = startStream();
+  const chunks = readChunks(stream)[Symbol.asyncIterator]();
+  const first = chunks.next();
+  stream.push(bytes(3, 1));
+  expect(await first).toMatchObject({ value: { length: 3 } });
+  stream.push(bytes(2, 2));
+  stream.push(bytes(1, 3));
+  stream.push(null);
+  expect((await chunks.next()).value).toHaveLength(2);
+  expect((await chunks.next()).value).toHaveLength(1);
+  expect(await chunks.next()).toEqual({ done: true, value: undefined });
+  expect(await chunks.next()).toEqual({ done: true, value: undefined });
+});
+
+it("pauses the stream while chunks wait for their reader, so that unread bytes are bounded", async () => {
+  const stream = startStream();
+  const chunks = readChunks(stream)[Symbol.asyncIterator]();
+  const first = chunks.next();
+  stream.push(bytes(1));
+  await first;
+  while (stream.push(bytes(16 * 1024)));
+  await expect.poll(() => stream.isPaused()).toBe(true);
+  let received = 0;
+  const sent = 64 * 1024;
+  while (received < sent) received += (await chunks.next()).value?.length ?? 0;
+  expect(stream.isPaused()).toBe(false);
+});
+
+it("rejects when the stream fails or closes before its end, after the chunks that arrived", async () => {
+  const failing = startStream();
+  const chunks = readChunks(failing)[Symbol.asyncIterator]();
+  const first = chunks.next();
+  failing.push(bytes(1));
+  await first;
+  failing.destroy(new Error("reset"));
+  await expect(chunks.next()).rejects.toThrow("reset");
+  const closing = startStream();
+  const waiting = readChunks(closing)[Symbol.asyncIterator]().next();
+  closing.destroy();
+  await expect(waiting).rejects.toThrow("before its end");
+});
+
+it("destroys the stream when its reader returns", async () => {
+  const stream = startStream();
+  const chunks = readChunks(stream)[Symbol.asyncIterator]();
+  await chunks.return?.();
+  expect(stream.destroyed).toBe(true);
+});
