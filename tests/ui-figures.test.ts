@@ -74,7 +74,8 @@ it.each(views.map((filter) => [filterToParams(filter).toString()]))(
     const view = new URL(page.url());
     const address = `${view.pathname}${view.search}`;
     const isDrawn = async () => (await readFigures(page)).every(({ count }) => !Number.isNaN(count));
-    await page.locator(".chart-link, .chart-none").first().waitFor({ state: "attached" });
+    // The charts are drawn one after the other; the table of a chart is its last part.
+    await expect.poll(() => page.locator(".chart-figure:has(table, .chart-none)").count()).toBe(3);
     await expect.poll(isDrawn).toBe(true);
     const drawn = await readFigures(page);
     expect(drawn.length).toBeGreaterThan(10);
