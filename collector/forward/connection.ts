@@ -1,4 +1,4 @@
-import type { ClientHttp2Stream } from "node:http2";
+import type { ClientHttp2Session, ClientHttp2Stream } from "node:http2";
 import { isIP } from "node:net";
 import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
 import { Code, ConnectError, type Transport } from "@connectrpc/connect";
@@ -20,6 +20,8 @@ export interface ForwarderTls {
 /** A connection to core, for one stream. */
 export interface ForwardConnection {
   transport: Transport;
+  /** Returns its HTTP/2 session, for other requests to the same server; undefined while none is open. */
+  session(): ClientHttp2Session | undefined;
   /** Closes it at once. */
   abort(): void;
 }
@@ -47,7 +49,7 @@ export const createConnector = (
       readMaxBytes: ackBytesMax,
       ...(compress ? { sendCompression: { ...compressionGzip, compress: createCompressor() } } : {}),
     });
-    return { transport, abort: () => session.abort() };
+    return { transport, session: () => session.open(), abort: () => session.abort() };
   };
 };
 
@@ -79,8 +81,16 @@ const createResumingConnection = (
  * listener by then, and an error without a listener ends the process.
  */
 export class ForwardSession extends Http2SessionManager {
+  #newest: ClientHttp2Session | undefined;
+
+  /** Returns the session of the newest stream while it takes more streams. */
+  open(): ClientHttp2Session | undefined {
+    return this.#newest?.closed || this.#newest?.destroyed ? undefined : this.#newest;
+  }
+
   override async request(...call: Parameters<Http2SessionManager["request"]>): Promise<ClientHttp2Stream> {
     const stream = await super.request(...call);
+    this.#newest = stream.session as ClientHttp2Session | undefined;
     stream.session?.on("error", () => undefined);
     return stream;
   }

@@ -1,9 +1,10 @@
+import type { ClientHttp2Session } from "node:http2";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
-import { createConnector, type ForwarderTls, readFailure } from "./connection.ts";
+import { createConnector, type ForwardConnection, type ForwarderTls, readFailure } from "./connection.ts";
 import { createRateLimiter } from "./rate-limiter.ts";
 import { QueueForkedError, runStream, type SentFrame } from "./stream.ts";
 
@@ -46,6 +47,8 @@ export interface Forwarder {
    */
   run(signal: AbortSignal): Promise<void>;
   status(): ForwarderStatus;
+  /** Returns the HTTP/2 session on which core answers now; undefined without one. */
+  session(): ClientHttp2Session | undefined;
 }
 
 const answerTimeoutMs = 60_000;
@@ -61,6 +64,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   /** Sends uncompressed: when a compressed frame is too large, only a library inside core may notice, which gives no reason. */
   let uncompressed = false;
 
+  let connection: ForwardConnection | undefined;
   const connect = createConnector(options.endpoint, options.tls);
 
   /** Makes the next frames smaller, or moves an envelope that is too large for core on its own to the dead letters. */
@@ -87,7 +91,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
 
   /** Runs one stream to its end; resolves with how long to wait before the next one. */
   const forwardOnce = async (signal: AbortSignal): Promise<number> => {
-    const connection = connect({ compress: options.compression === "gzip" && !uncompressed });
+    connection = connect({ compress: options.compression === "gzip" && !uncompressed });
     const inFlight: SentFrame[] = [];
     try {
       return await runStream(
@@ -135,6 +139,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       return limiter.failed(failure.reason);
     } finally {
       connection.abort();
+      connection = undefined;
     }
   };
 
@@ -154,5 +159,6 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       }
     },
     status: () => ({ ...status }),
+    session: () => (status.connected ? connection?.session() : undefined),
   };
 };

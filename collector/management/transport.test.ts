@@ -1,3 +1,5 @@
+import { once } from "node:events";
+import { connect } from "node:http2";
 import { afterEach, describe, expect, it } from "vitest";
 import { type ManagementServer, startManagementServer } from "../../tests/fakes/management-server.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
@@ -89,5 +91,45 @@ describe.each([
       failure: { code: "server_untrusted" },
     });
     expect(server.calls).toHaveLength(1);
+  });
+});
+
+describe("an open session", () => {
+  const credentials = { certificatePem: "", keyPem: "" };
+  const openSession = async (server: ManagementServer) => {
+    const session = connect(server.url, { ca: server.caPem });
+    await once(session, "connect");
+    return session;
+  };
+
+  it("carries requests with credentials, also after one that was aborted, and no others", async () => {
+    const server = await startServer({ http2: true });
+    const session = await openSession(server);
+    const shared = to(server, { session: () => session });
+    await postJson(shared, { ...request, credentials });
+    server.reply(() => new Promise<never>(() => undefined));
+    await expect(postJson({ ...shared, timeoutMs: 50 }, { ...request, credentials })).rejects.toMatchObject({
+      failure: { code: "timeout" },
+    });
+    server.reply(() => ({ status: 200, body: { ok: true } }));
+    await postJson(shared, { ...request, path: "/v1/after", credentials });
+    await postJson(shared, { ...request, path: "/v1/own" });
+    const { localPort } = session.socket;
+    const onSession = server.calls.filter(({ clientPort }) => clientPort === localPort).map(({ path }) => path);
+    expect(onSession).toContain("/v1/after");
+    expect(onSession).not.toContain("/v1/own");
+    session.close();
+  });
+
+  it("that breaks fails the request, and the next one connects", async () => {
+    const server = await startServer({ http2: true });
+    const session = await openSession(server);
+    const shared = to(server, { session: () => (session.destroyed ? undefined : session) });
+    server.reply(() => "cut");
+    await expect(postJson(shared, { ...request, credentials })).rejects.toMatchObject({
+      failure: { code: "unreachable", action: "retry" },
+    });
+    server.reply(() => ({ status: 200, body: { ok: true } }));
+    expect((await postJson(shared, { ...request, credentials })).status).toBe(200);
   });
 });

@@ -1,5 +1,5 @@
 import { request as httpRequest, type IncomingHttpHeaders } from "node:http";
-import { connect as connectHttp2 } from "node:http2";
+import { type ClientHttp2Session, type ClientHttp2Stream, connect as connectHttp2, constants } from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { checkServerIdentity, connect as connectTls, type PeerCertificate } from "node:tls";
@@ -20,6 +20,8 @@ export interface TransportOptions {
   timeoutMs: number;
   /** Resumes the TLS session of the previous request. All requests then present the same credentials. */
   resume?: ResumeTls;
+  /** Returns an open session with the same server, name, authorities and credentials, which requests then use; undefined without one. */
+  session?: () => ClientHttp2Session | undefined;
 }
 
 type PemCredentials = Pick<Credentials, "certificatePem" | "keyPem">;
@@ -28,8 +30,8 @@ const responseBytesMax = 1_048_576;
 
 /**
  * Posts one JSON body and returns the response of any status. Uses HTTP/2 or HTTP/1.1 as the server selects by ALPN, so it works
- * with a TLS proxy and with core's ingest listener. Opens a connection for each request: requests are minutes apart, and a restarted
- * server then costs no failed one. Follows no redirect. Throws `ManagementError` (`unreachable`, `server_untrusted`, `timeout`,
+ * with a TLS proxy and with core's ingest listener. Opens a connection for each request, unless there is an open session: requests are
+ * minutes apart, and a restarted server then costs no failed one. Follows no redirect. Throws `ManagementError` (`unreachable`, `server_untrusted`, `timeout`,
  * `answer_invalid`), or the signal's reason.
  */
 export const postJson = async (
@@ -48,21 +50,27 @@ export const postJson = async (
   };
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   aborted.catch(() => undefined);
-  let socket: Socket | undefined;
+  let end: () => void = () => undefined;
   const abort = () => {
     reject(signal.reason);
-    socket?.destroy();
+    end();
   };
   signal.addEventListener("abort", abort, { once: true });
   try {
     signal.throwIfAborted();
     const exchange = async (): Promise<ManagementResponse> => {
-      const connection = openConnection(url, options, request.credentials);
-      socket = connection.socket;
-      const protocol = await connection.protocol;
-      return protocol === "h2"
-        ? exchangeHttp2(connection.socket, url, headers, body)
-        : exchangeHttp1(connection.socket, url, headers, body);
+      const open = request.credentials && options.session?.();
+      if (open !== undefined) {
+        const { stream, response } = exchangeHttp2(open, url, headers, body);
+        end = () => stream.close(constants.NGHTTP2_CANCEL);
+        return response;
+      }
+      const { socket, protocol } = openConnection(url, options, request.credentials);
+      end = () => socket.destroy();
+      if ((await protocol) !== "h2") return exchangeHttp1(socket, url, headers, body);
+      const session = connectHttp2(url.origin, { createConnection: () => socket });
+      session.on("error", () => undefined);
+      return exchangeHttp2(session, url, headers, body).response;
     };
     const response = exchange();
     response.catch(() => undefined);
@@ -75,7 +83,7 @@ export const postJson = async (
     throw new ManagementError(connectionFailure(error), { cause: error });
   } finally {
     signal.removeEventListener("abort", abort);
-    socket?.destroy();
+    end();
   }
 };
 
@@ -139,22 +147,25 @@ const exchangeHttp1 = (
   });
 
 const exchangeHttp2 = (
-  socket: Socket,
+  session: ClientHttp2Session,
   url: URL,
   headers: Record<string, string>,
   body: Buffer,
-): Promise<ManagementResponse> =>
-  new Promise((resolve, reject) => {
-    const session = connectHttp2(url.origin, { createConnection: () => socket });
-    session.once("error", reject);
-    const stream = session.request({ ":method": "POST", ":path": url.pathname, ...headers });
-    stream.once("error", reject);
-    stream.once("close", () => reject(new Error("the server closed the stream without a response")));
-    stream.once("response", (response) => {
-      readResponse(stream, Number(response[":status"] ?? 0), response).then(resolve, reject);
-    });
-    stream.end(body);
+): { stream: ClientHttp2Stream; response: Promise<ManagementResponse> } => {
+  const { promise, resolve, reject } = Promise.withResolvers<ManagementResponse>();
+  session.once("error", reject);
+  const stream = session.request({ ":method": "POST", ":path": url.pathname, ...headers });
+  stream.on("error", reject);
+  stream.once("close", () => {
+    session.off("error", reject);
+    reject(new Error("the server closed the stream without a response"));
   });
+  stream.once("response", (response) => {
+    readResponse(stream, Number(response[":status"] ?? 0), response).then(resolve, reject);
+  });
+  stream.end(body);
+  return { stream, response: promise };
+};
 
 const readResponse = async (
   stream: Readable,

@@ -82,8 +82,12 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   };
   const renewal = () => renewals?.status() ?? renewalNotConfigured;
   const { buffer, management } = loaded.config;
-  // Heartbeats come each minute: most of what one costs core would be the handshake.
-  const transport = { ...transportOf(loaded, callTimeoutMs), resume: createResumeTls() };
+  // Heartbeats come each minute: most of what one costs core would be the connection.
+  const transport: TransportOptions = {
+    ...transportOf(loaded, callTimeoutMs),
+    resume: createResumeTls(),
+    ...(reachesIngestListener(loaded) ? { session: forwarder.session } : {}),
+  };
   const callerFor = (purpose: "heartbeat" | "config_desired"): ManagementCaller => ({
     credentials: loaded.credentials,
     sentAt: createSentAt(join(buffer.dir, `sent-at.${purpose}`), env),
@@ -138,6 +142,19 @@ const transportOf = ({ config, coreCaPem }: UsableConfig, timeoutMs: number): Tr
   serverName: config.management.serverName,
   timeoutMs,
 });
+
+/** Whether management requests go to the listener that telemetry goes to: the forwarder's connection then serves both. */
+const reachesIngestListener = ({ config, coreCaPem, ingestCaPem }: UsableConfig): boolean => {
+  const url = URL.parse(config.management.coreUrl ?? "");
+  const ingest = URL.parse(`https://${config.forwarder.endpoint}`);
+  if (url === null || ingest === null) return false;
+  const nameOf = (name: string | undefined, { hostname }: URL) => name ?? hostname;
+  return (
+    url.origin === ingest.origin &&
+    nameOf(config.management.serverName, url) === nameOf(config.forwarder.mtls.serverName, ingest) &&
+    coreCaPem === ingestCaPem
+  );
+};
 
 const openPromotion = async (
   { loaded, env, log, onRollback }: CoreSessionOptions,

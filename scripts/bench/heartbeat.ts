@@ -9,7 +9,7 @@ import { prepareIngestCore } from "../lab/ingest-core.ts";
 import { quantile } from "../lab/quantile.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, ratedFigures, readBenchOptions, rounded, runAll } from "./bench.ts";
-import { createCollectorSender } from "./collector-sender.ts";
+import { connectCollector, createCollectorSender } from "./collector-sender.ts";
 import { type BenchHost, enrollBenchHosts } from "./enrolled-hosts.ts";
 import { connectHttps, type HttpsSender } from "./https-sender.ts";
 import { cpuSecondsOf, memoryOf } from "./processes.ts";
@@ -32,15 +32,16 @@ export interface SignedHeartbeat {
  * Measures signed, stored heartbeats through the ingest listener: core is a process of its own on a durable PostgreSQL, and each of
  * `--hosts` collectors has a TLS connection of its own, with its certificate. They report once a round, `--in-flight` at a time, for
  * `--rounds` rounds, after one to warm up. The floor is how many of the same signatures one core verifies, measured between the rounds.
- * With `--connections resumed` each heartbeat has an HTTP/2 connection of its own that resumes the TLS session of the one before, as a
- * collector's does; `new` makes a full handshake each time. `--program` is the main file of another core, to compare with.
+ * Each connection is HTTP/2, as that of a collector's forwarder, which carries its heartbeats too. With `--connections resumed` each
+ * heartbeat has a connection of its own that resumes the TLS session of the one before, as without a forwarder; `new` makes a full
+ * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. `--program` is the main file of another core, to compare with.
  */
 export const heartbeatBench: Bench = async (args) => {
   const options = readBenchOptions(args, {
     hosts: 3000,
     rounds: roundsMax,
     "in-flight": 512,
-    connections: "kept",
+    connections: "shared",
     program: "",
   });
   const { hosts: count, rounds, "in-flight": inFlight, connections, program } = options;
@@ -77,10 +78,13 @@ export const heartbeatBench: Bench = async (args) => {
         key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
         localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
       };
-      if (connections !== "kept")
+      if (connections === "resumed" || connections === "new") {
         senders[index] = createCollectorSender(target, { resumes: connections === "resumed" });
+        return;
+      }
+      const connect = connections === "http1" ? connectHttps : connectCollector;
       // On a busy machine a handshake may exceed core's deadline: like a collector, connect again.
-      else senders[index] = await connectHttps(target).catch(() => connectHttps(target));
+      senders[index] = await connect(target).catch(() => connect(target));
     });
     await sendAll(hosts.map((host) => signHeartbeat(host, systemClock.now())));
     const floorRates: number[] = [];

@@ -24,6 +24,8 @@ export interface ManagementCall {
   certificate: Uint8Array | undefined;
   /** The TLS connection resumed an earlier session. */
   isResumed: boolean;
+  /** The port of the client: calls with the same one share a connection. */
+  clientPort: number | undefined;
 }
 
 /** A response, whose object is sent as JSON. `cut` closes the connection instead, after the request was read. */
@@ -75,6 +77,7 @@ export const startManagementServer = async (
       body: JSON.parse(text),
       certificate: certificate && new Uint8Array(certificate),
       isResumed: socket.isSessionReused(),
+      clientPort: socket.remotePort,
     };
     calls.push(call);
     const reply = await answer(call);
