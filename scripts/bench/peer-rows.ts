@@ -115,6 +115,9 @@ const openTelegraf = async (program: string, seconds: number, defer: PairContext
   service_address = "tcp://127.0.0.1:${port}"
   paths = ["/telegraf"]
   http_success_code = 200
+  # By default it closes the connections that wait for their side's turn.
+  read_timeout = "10m"
+  write_timeout = "10m"
   data_format = "influx"
   tls_cert = "${pki.edge.certFile}"
   tls_key = "${pki.edge.keyFile}"
