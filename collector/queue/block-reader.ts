@@ -6,7 +6,7 @@ import type { QueuedRecords } from "./record.ts";
 export interface BlockReader {
   /** Takes the records of a block from sequence `from` on; false if the bounds are reached before its end. */
   take(block: Block, firstSequence: number, from: number): boolean;
-  /** What was taken: for an intact block one range, without an object for each record. */
+  /** The records taken: an intact block gives one range, without an object for each record. */
   readonly found: QueuedRecords[];
   /** The sequences of the records whose checksums are wrong. */
   readonly corrupt: number[];

@@ -25,7 +25,7 @@ export const readDatabaseTls = (url: string, variable: string): ConnectionOption
     ...(tls.keyFile ? { key: read("sslkey", tls.keyFile) } : {}),
     ...(tls.mode === "require" ? { rejectUnauthorized: false } : {}),
     ...(tls.mode === "verify-ca" ? { checkServerIdentity: () => undefined } : {}),
-    // What a certificate is verified for when the host is an address. Of several servers by address none is accepted.
+    // Where the host is an address, its certificate is verified for that. Of several servers by address none is accepted.
     ...(others.length === 0 ? { host: new URL(only).hostname.replace(/^\[|\]$/g, "") } : {}),
   };
 };

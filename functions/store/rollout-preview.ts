@@ -1,4 +1,4 @@
-/** What a rollout of a config would meet, by the hosts of a filter. */
+/** Queries of a preview: the state of the hosts that a rollout of a config would change. */
 import { type SQL, sql } from "drizzle-orm";
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "../../proto/management/heartbeat.ts";

@@ -82,7 +82,7 @@ const compare = ({ type, column }: FilterColumn, filter: Comparing): SQL => {
   throw new UnsupportedFilter("the operator does not fit the attribute");
 };
 
-/** What PostgreSQL reads in the form of ISO 8601. */
+/** PostgreSQL reads timestamps between these in the form of ISO 8601. */
 const timestampMin = Date.parse("0001-01-01T00:00:00Z");
 const timestampMax = Date.parse("9999-12-31T23:59:59.999Z");
 

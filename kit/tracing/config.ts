@@ -8,7 +8,7 @@ import { TextVariable } from "../variables.ts";
 export interface TracesConfig {
   url: string;
   headers: Record<string, string>;
-  /** Of the traces that start in this program. */
+  /** The share of traces to record, of those that start in this program. */
   samplePercent: number;
 }
 

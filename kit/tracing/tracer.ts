@@ -10,7 +10,7 @@ export interface Span {
   end(): void;
 }
 
-/** What a span is called, on which side of a call it stands, and what is known at its start. */
+/** The start of a span: its name, the side of the call it stands on, and the facts known by then. */
 export interface SpanStart {
   name: string;
   kind: "server" | "client";

@@ -21,7 +21,7 @@ import { startStepCa } from "./peer-step-ca.ts";
 
 /** Below the connections that PostgreSQL accepts: step-ca opens one for each request. */
 const inFlight = 64;
-/** Of a round's certificates, before the first. */
+/** A warm-up issues this share of a round's certificates. */
 const warmUpShare = 1 / 3;
 const perSecond = 400;
 const cryptography = createNodeCryptography();

@@ -10,7 +10,7 @@ import type { PairContext } from "./peer-pairs.ts";
 import { cpuSecondsOf, memoryOf } from "./processes.ts";
 
 const linesPerSecond = 60_000;
-/** Of the lines, before they are measured: until the compilers of both sides have seen the work. */
+/** A warm-up sends this share of the lines, so that the compilers of both sides have seen the work. */
 const warmUpShare = 1 / 3;
 
 /** 1,000 lines of 200 bytes: read from a file, queued, compressed, sent over mutual TLS and acknowledged. */

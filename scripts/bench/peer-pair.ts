@@ -10,7 +10,7 @@ export type Figures = Readonly<Record<string, number>>;
 export interface Side {
   name: string;
   kind: "ours" | "peer" | "floor";
-  /** What it does, and what a kill -9 loses, in at most 12 words. */
+  /** Its promise about a kill -9, in at most 12 words. */
   guarantees: string;
   /** Does the work once and returns what it cost. */
   measure(): Promise<Figures>;
@@ -18,7 +18,7 @@ export interface Side {
   kill?(): Promise<Losses>;
 }
 
-/** What a program acknowledged before it was killed, and how much of it never arrived. */
+/** Units that a killed program had acknowledged, and those of them that never arrived. */
 export interface Losses {
   acknowledged: number;
   lost: number;
@@ -34,7 +34,7 @@ export interface PairGoal {
 
 /** The same work done by us, by peers, and by a floor: the least that any program must do for it. */
 export interface Pair {
-  /** What one unit of it is. */
+  /** Names one unit of it. */
   work: string;
   sides: readonly Side[];
   goals: readonly PairGoal[];
@@ -44,7 +44,7 @@ export interface Pair {
 export interface SideResult {
   side: Pick<Side, "name" | "kind" | "guarantees">;
   figures: Figures;
-  /** What each round measured. */
+  /** The figures of each round. */
   rounds: readonly Figures[];
   /** Medians of the quotients of our figures by this side's, round by round; empty for our side. */
   oursDividedBy: Figures;
