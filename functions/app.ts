@@ -39,7 +39,8 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
         kind: "server",
         facts: { "http.request.method": c.req.method, "svc.request_id": requestId },
       },
-      c.req.header("traceparent"),
+      // A host must not choose what core records.
+      peer.listener === "http" ? c.req.header("traceparent") : undefined,
       async (span) => {
         await next();
         const route = c.get("route") ?? "unmatched";

@@ -8,7 +8,7 @@ export const noLabels = 0;
 
 /**
  * Every set of labels that a host has, once: hosts refer to a set by a number, so that their rows stay narrow, and a filter by a label
- * decides once for each set instead of for each host. `drizzle/sql/labels.sql` writes it; a job deletes sets that no host has any more.
+ * decides once for each set instead of for each host. `drizzle/sql/label-sets.sql` writes it; a job deletes sets that no host has any more.
  */
 export const labelSet = pgTable(
   "label_set",
