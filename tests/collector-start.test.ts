@@ -5,7 +5,7 @@ import type { Metafile } from "esbuild";
 import { expect, it, onTestFinished } from "vitest";
 import { bundleProgram } from "../scripts/bundle/bundle-programs.ts";
 
-/** What `run` may load, in bytes of the bundle: a tenth more than it did when this was written. */
+/** The bytes of the bundle that `run` may load: a tenth more than it did when this was written. */
 const runBytesMax = 1_000_000;
 
 const addLoaded = (outputs: Metafile["outputs"], name: string, loaded: Set<string>): void => {

@@ -9,7 +9,7 @@ import { waitUntil } from "../scripts/lab/wait-until.ts";
 import { oneAtATime } from "../scripts/one-at-a-time.ts";
 import { findPorts, isListening } from "../scripts/ports.ts";
 
-/** What a client of PgBouncer keeps, as its setting `pool_mode` has it. */
+/** PgBouncer's `pool_mode`: how long a client keeps its server connection. */
 export type PoolMode = "session" | "transaction" | "statement";
 
 /** A PgBouncer in front of the server of a database. */

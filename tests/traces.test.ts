@@ -8,6 +8,7 @@ import { connectDatabase } from "../functions/store/database.ts";
 import { createTracer } from "../kit/tracing/create-tracer.ts";
 import type { Tracer } from "../kit/tracing/tracer.ts";
 import { ExportTraceServiceRequestSchema } from "../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { createTestCore } from "./core.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { startTestWeb } from "./web.ts";
 
@@ -134,6 +135,19 @@ it("a click is one trace from web over core to PostgreSQL", async () => {
   expect(served).toMatchObject({ service: "core", parent: call?.id });
   expect(served?.facts["svc.request_id"]).toBe(click?.facts["svc.request_id"]);
   expect(inTrace.filter(({ name, parent }) => name === "SELECT" && parent === served?.id).length).toBeGreaterThan(1);
+});
+
+it.each([
+  ["http", ["GET /v1/openapi.json"]],
+  ["ingest", []],
+] as const)("on the %s listener, a caller that records makes core record %j", async (listener, names) => {
+  const service = `core on ${listener}`;
+  const tracer = await tracerOf(service, 0);
+  const core = await createTestCore({ core: { tracer } });
+  await core.api("GET", "/v1/openapi.json", { listener, headers: { traceparent: traceparent("01") } });
+  await core.close();
+  await tracer.close();
+  expect(receiver.spans.filter((span) => span.service === service).map(({ name }) => name)).toEqual(names);
 });
 
 it("a receiver that is away delays no request, and a stop by two seconds at most", async () => {

@@ -5,9 +5,10 @@ import { freeBytes } from "./free-bytes.ts";
 const chunkBytes = 64 * 1024;
 
 /**
- * Makes a gzip compressor for one message after the other; each call must wait for the one before, and frees its message. It uses zlib's fastest level:
- * telemetry becomes a tenth larger than at the default level, in a third of the time. All messages share one zlib state. A state for
- * each message is a quarter of a megabyte of garbage outside the heap, and V8 collects all garbage for every ten megabytes of that.
+ * Makes a gzip compressor for one message after the other. Each call must wait for the one before, and frees its message. It uses
+ * zlib's fastest level: telemetry becomes a tenth larger than at the default level, in a third of the time. All messages share one
+ * zlib state: one for each would be a quarter of a megabyte of garbage outside the heap, and V8 collects all garbage for every ten
+ * megabytes of that.
  */
 export const createCompressor = (): ((message: Uint8Array) => Promise<Uint8Array<ArrayBuffer>>) => {
   // @types/node leaves out that a gzip stream can be reset as a deflate stream can.

@@ -31,8 +31,8 @@ const responseBytesMax = 1_048_576;
 /**
  * Posts one JSON body and returns the response of any status. Uses HTTP/2 or HTTP/1.1 as the server selects by ALPN, so it works
  * with a TLS proxy and with core's ingest listener. Opens a connection for each request, unless there is an open session: requests are
- * minutes apart, and a restarted server then costs no failed one. Follows no redirect. Throws `ManagementError` (`unreachable`, `server_untrusted`, `timeout`,
- * `answer_invalid`), or the signal's reason.
+ * minutes apart, and a restarted server then costs no failed one. Follows no redirect. Throws `ManagementError` (`unreachable`,
+ * `server_untrusted`, `timeout`, `answer_invalid`), or the signal's reason.
  */
 export const postJson = async (
   options: TransportOptions,

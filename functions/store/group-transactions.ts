@@ -11,7 +11,8 @@ export const tooManyWaiting = {
 /**
  * Creates a function that runs concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes
  * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never
- * share one. Its statements look up rows by key (see `planByIndex`). Unless the database is unavailable, retries each item of a failed transaction on its own. Otherwise all calls fail, and so do
+ * share one. Its statements look up rows by key (see `planByIndex`). Unless the database is unavailable, retries each item of a failed
+ * transaction on its own. Otherwise all calls fail, and so do
  * those that wait, at most `waitingMax`.
  */
 export const groupTransactions = <Item, Result>(

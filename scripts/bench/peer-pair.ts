@@ -53,7 +53,10 @@ export interface SideResult {
   killed: Losses | null;
 }
 
-/** Measures the sides one after the other, `rounds` times: a neighbour that slows the machine slows all of them. Then kills each that can be killed, once. */
+/**
+ * Measures the sides one after the other, `rounds` times: a neighbour that slows the machine slows all of them. Then kills each that can
+ * be killed, once.
+ */
 export const measurePair = async ({ sides }: Pick<Pair, "sides">, rounds: number): Promise<SideResult[]> => {
   const samples = sides.map((side) => ({ side, rounds: [] as Figures[] }));
   for (let round = 0; round < rounds; round++)

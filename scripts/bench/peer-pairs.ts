@@ -1,7 +1,7 @@
 import type { Pair } from "./peer-pair.ts";
 import type { PeerName } from "./peer-programs.ts";
 
-/** What a pair gets to prepare itself. */
+/** The parameters of a pair, and where it leaves what must be closed. */
 export interface PairContext {
   /** Roughly how long a side works in a round. */
   seconds: number;

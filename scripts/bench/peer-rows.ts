@@ -22,7 +22,7 @@ const payloadBytes = 200;
 const rowsOfRequest = 200;
 const framesInFlight = 16;
 const perSecond = 60_000;
-/** Of the time, before it is measured. */
+/** A warm-up takes this share of the time. */
 const warmUpShare = 1 / 3;
 const killAfterMs = 1_000;
 

@@ -14,7 +14,7 @@ import { exportSpans, spansRequest } from "./span-exporter.ts";
 
 const spansPerRequest = 100;
 const load = { connections: 4, inFlight: 16 };
-/** Of the time, before it is measured: until the compilers of both sides have seen the work. */
+/** A warm-up takes this share of the time, so that the compilers of both sides have seen the work. */
 const warmUpShare = 1 / 3;
 const synced = "otelcol, file_storage with fsync";
 

@@ -7,13 +7,13 @@ const packaging = fileURLToPath(new URL("../../packaging/", import.meta.url));
 const license = fileURLToPath(new URL("../../LICENSE", import.meta.url));
 const architectures: Partial<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
 
-/** What the files of the installed package may have together: the goal of docs/performance.md. */
+/** The largest sum of the files that a package installs: the goal of docs/performance.md. */
 export const installedBytesMax = 120_000_000;
 
 /** A package that was built. */
 export interface BuiltPackage {
   path: string;
-  /** Of all files that it installs. */
+  /** The sum of the files that it installs. */
   installedBytes: number;
 }
 

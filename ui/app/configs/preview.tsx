@@ -15,7 +15,7 @@ import { usePageContext } from "../session/page-context.tsx";
 import { configName } from "./rollout-view.ts";
 import "../rollouts/rollouts.css";
 
-/** What a rollout of a config would meet: a query of hosts, and what it would change, and which hosts it could not. */
+/** The preview of a rollout: asks for a query of hosts, and shows which of them would change and which could not. */
 export const Preview = (props: { configId: string }) => {
   const { api, times } = usePageContext();
   const location = useLocation();

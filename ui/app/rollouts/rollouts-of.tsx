@@ -16,7 +16,7 @@ const rowsMax = 5;
 export const RolloutsOf = (props: {
   of: "config_id" | "identity_id";
   id: string;
-  /** What a rollout of this list is of: `this config`. */
+  /** Completes "All rollouts of …": `this config`. */
   what: string;
   /** Said without any. */
   none: string;

@@ -127,7 +127,7 @@ const Chip = (props: {
   href: string;
   chosen: boolean;
   count: number | undefined;
-  /** What the count is made of, where there is room. */
+  /** The parts of the count, shown where there is room. */
   note?: string | undefined;
   title?: string;
   children: JSX.Element;
