@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { programPaths } from "../bundle/bundle-programs.ts";
+import { collectorNodeFlags, programPaths } from "../bundle/bundle-programs.ts";
 import { type BenchCredentials, writeCollector } from "./collector-files.ts";
 import { type BenchProcess, startProcess } from "./processes.ts";
 
@@ -67,7 +67,7 @@ export const withCollector = <Result>(
 ): Promise<Result> =>
   withFolder(async (folder) => {
     const config = await writeCollector(folder, { tls, endpoint, sources });
-    const args = [programPaths["svc-collector"], "run", "--config", config];
+    const args = [...collectorNodeFlags, programPaths["svc-collector"], "run", "--config", config];
     const collector = await startProcess(args, "collector runs");
     try {
       return await use(collector);

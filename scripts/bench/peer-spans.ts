@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { constants, gzipSync } from "node:zlib";
-import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
+import { bundlePrograms, collectorNodeFlags, programPaths } from "../bundle/bundle-programs.ts";
 import { findPorts } from "../ports.ts";
 import { writeCollector } from "./collector-files.ts";
 import { type Sink, startSink, waitForEnvelopes, withFolder } from "./collector-run.ts";
@@ -77,7 +77,7 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
   const startOurs = async (folder: string): Promise<Agent> => {
     const sources = '  - {type: otlp, grpc: {listen: "127.0.0.1:0"}}';
     const config = await writeCollector(folder, { ...ourSink, sources });
-    const args = [programPaths["svc-collector"], "run", "--config", config];
+    const args = [...collectorNodeFlags, programPaths["svc-collector"], "run", "--config", config];
     const { pid, records, stop } = await startProcess(args, "collector runs");
     return { pid, stop, address: String(records.find(({ transport }) => transport === "grpc")?.address) };
   };

@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
-import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
+import { bundlePrograms, collectorNodeFlags, programPaths } from "../bundle/bundle-programs.ts";
 import { labCoreEnvironment } from "../lab/core-environment.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
 import { createTestCa } from "../lab-ca/test-pki.ts";
@@ -45,7 +45,7 @@ export const startBench: Bench = async () => {
   - {type: file, include: [${join(folder, "*.log")}]}`,
     });
     await bundlePrograms();
-    const collector = [programPaths["svc-collector"]];
+    const collector = [...collectorNodeFlags, programPaths["svc-collector"]];
     const floor = await medianOf(() => secondsToEnd(["-e", "0"], {}));
     const core = await medianOf(() => secondsToLine([programPaths["svc-server"]], env, "ready"));
     const run = await medianOf(() => secondsToLine([...collector, "run", "--config", config], {}, "collector runs"));

@@ -31,6 +31,12 @@ export const programPaths = {
   "svc-web": join(dist, "svc-web", "main.mjs"),
 } as const satisfies Record<ProgramName, string>;
 
+/**
+ * What Node is told before the collector's program, in its executable and its image: a young generation of 1 MB keeps it a fifth smaller
+ * under load (docs/decisions/2026-11-22-agent-size.md).
+ */
+export const collectorNodeFlags = ["--max-semi-space-size=1"] as const;
+
 /** The names of all programs. */
 export const programNames = Object.keys(programEntries) as ProgramName[];
 

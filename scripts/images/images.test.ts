@@ -5,6 +5,7 @@ import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
+import { collectorNodeFlags } from "../bundle/bundle-programs.ts";
 import { readPinnedBase } from "./base-image.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -43,6 +44,13 @@ describe("Dockerfiles", () => {
       dockerfiles.map(async (file) => (await read(file)).split("FROM dependencies")[0]?.split("ARG NODE_IMAGE=")[1]),
     );
     expect(web).toBe(core);
+  });
+
+  it("tell Node about the collector what the executable tells it", async () => {
+    const flags = collectorNodeFlags.map((flag) => `"${flag}", `).join("");
+    expect(await read("Dockerfile.core")).toContain(
+      `ENTRYPOINT ["node", ${flags}"/opt/svc/dist/svc-collector/main.mjs"]`,
+    );
   });
 
   it("end as a numeric user without root, with a health check that needs no shell", async () => {

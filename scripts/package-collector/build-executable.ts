@@ -3,6 +3,7 @@ import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Metafile } from "esbuild";
+import { collectorNodeFlags } from "../bundle/bundle-programs.ts";
 import { copyStripped } from "../strip-elf.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -42,6 +43,7 @@ export const buildExecutable = async (
       disableExperimentalSEAWarning: true,
       // A code cache differs in each build; a start without it takes 30 ms more.
       useCodeCache: false,
+      execArgv: collectorNodeFlags,
       execArgvExtension: "none",
       assets: { COMMIT: "COMMIT" },
     }),
