@@ -94,6 +94,16 @@ const confidentialUrl: Behavior = {
   rejects: { "http://api.example.com": "must be an https:// URL", nowhere: "must be an https:// URL" },
 };
 
+const shutdownDelay = {
+  unset: 1,
+  accepts: { "0s": 0, "300s": 300, "5m": 300 },
+  rejects: {
+    "301s": "must be at most 300s",
+    "1h": "must be at most 300s",
+    "5": "must be a whole number",
+    "-1s": "must be",
+  },
+};
 const traces = {
   SVC_TRACES_URL: {
     unset: undefined,
@@ -121,16 +131,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_HTTP_HOST: host,
   SVC_DATABASE_URL: databaseUrl(required),
   SVC_DATABASE_SESSION_URL: databaseUrl(undefined),
-  SVC_SHUTDOWN_DELAY: {
-    unset: 1,
-    accepts: { "0s": 0, "300s": 300, "5m": 300 },
-    rejects: {
-      "301s": "must be at most 300s",
-      "1h": "must be at most 300s",
-      "5": "must be a whole number",
-      "-1s": "must be",
-    },
-  },
+  SVC_SHUTDOWN_DELAY: shutdownDelay,
   SVC_TENANT_ID: uuid,
   SVC_AUTH_TOKEN_SECRET: hmacKey,
   SVC_AUTH_TOKEN_SECRET_PREVIOUS: previousHmacKey,
@@ -313,6 +314,7 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
     rejects: { nowhere: "must be an http or https URL" },
   },
   SVC_INFERENCE_CHAT_MODEL: text(undefined, "a-model"),
+  SVC_SHUTDOWN_DELAY: shutdownDelay,
   ...traces,
   SVC_LOG_LEVEL: logLevel,
 };

@@ -125,6 +125,7 @@ describe.for(deployments)("core and web behind PgBouncer in $mode mode", (deploy
     web = startProgram("ui/bff/main.ts", [], {
       PORT: String(webPort),
       SVC_HTTP_HOST: "127.0.0.1",
+      SVC_SHUTDOWN_DELAY: "0s",
       WEBAUTH_URL: origin,
       WEBAUTH_SECRET: "a session secret of more than 32 bytes",
       IDP_ISSUER: identityProvider.issuer,

@@ -136,6 +136,7 @@ const roll = async (step: number, replaces = true): Promise<void> => {
     web: {
       PORT: "0",
       SVC_HTTP_HOST: "127.0.0.1",
+      SVC_SHUTDOWN_DELAY: "0s",
       WEBAUTH_URL: balancers.web.url,
       IDP_ISSUER: identityProvider.issuer,
       IDP_CLIENT_ID: identityProvider.clientId,

@@ -50,6 +50,7 @@ export const startWebDeployment = async ({ hosts }: { hosts: number }): Promise<
   const env = {
     PORT: "0",
     SVC_HTTP_HOST: "127.0.0.1",
+    SVC_SHUTDOWN_DELAY: "0s",
     WEBAUTH_URL: origin,
     WEBAUTH_SECRET: systemEntropy.bytes(32).toHex(),
     SESSION_TTL: "8h",

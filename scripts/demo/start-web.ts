@@ -47,6 +47,7 @@ export const startWeb = async (
     env: {
       PORT: String(port),
       SVC_HTTP_HOST: "127.0.0.1",
+      SVC_SHUTDOWN_DELAY: "0s",
       WEBAUTH_URL: origin,
       WEBAUTH_SECRET_FILE: await secret("session-secret", entropy.bytes(32).toHex()),
       SESSION_TTL: "8h",

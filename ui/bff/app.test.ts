@@ -248,10 +248,11 @@ describe("probes", () => {
   it("report that the process is up, and whether the database and core answer", async () => {
     expect(await (await request("/healthz")).json()).toEqual({ status: "ready", checks: [] });
     const check = (name: string, status: string) => ({ name, status, detail: null });
+    const serving = check("stopping", "ready");
     const ready = await request("/readyz");
     expect([ready.status, await ready.json()]).toEqual([
       200,
-      { status: "ready", checks: [check("database", "ready"), check("core", "ready")] },
+      { status: "ready", checks: [serving, check("database", "ready"), check("core", "ready")] },
     ]);
     const lonely = createWebApp(
       { ...web.web, fetch: () => Promise.reject(new TypeError("fetch failed")) },
@@ -260,7 +261,7 @@ describe("probes", () => {
     const alone = await request("/readyz", {}, { app: lonely });
     expect([alone.status, await alone.json()]).toEqual([
       503,
-      { status: "not_ready", checks: [check("database", "ready"), check("core", "not_ready")] },
+      { status: "not_ready", checks: [serving, check("database", "ready"), check("core", "not_ready")] },
     ]);
   });
 

@@ -26,6 +26,8 @@ import type { Web } from "./web.ts";
 export interface WebAppOptions {
   /** Returns the direct remote address of a request. */
   remoteAddressOf(c: WebContext): string;
+  /** Whether web has been told to stop; by default it never is. */
+  isStopping?(): boolean;
 }
 
 /** Other sites may link to the sign-in, and the provider redirects to the callback, which `state` protects. */
@@ -35,7 +37,7 @@ const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath];
  * Creates web's HTTP app (docs/deploy-web.md). Order: request id, headers of every response, origin check, routes. One translator renders
  * every error.
  */
-export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono<WebEnv> => {
+export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => false }: WebAppOptions): Hono<WebEnv> => {
   const { config, clock, entropy, log, tracer } = web;
   const app = new Hono<WebEnv>();
   const sessions = createSessions(web);
@@ -82,7 +84,7 @@ export const createWebApp = (web: Web, { remoteAddressOf }: WebAppOptions): Hono
 
   mount(app, [
     ["GET", "/healthz", health],
-    ["GET", "/readyz", createReadiness(web, core)],
+    ["GET", "/readyz", createReadiness(web, { core, isStopping })],
     ["GET", "/login", pages.login],
     ["GET", "/api/auth/login", signIn.begin],
     ["GET", callbackPath, signIn.complete],

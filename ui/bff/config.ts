@@ -49,6 +49,8 @@ export interface WebConfig {
   tenantId: string;
   /** Whether the page offers chat: a model is set, as core has chat only then. */
   chatEnabled: boolean;
+  /** From SIGTERM, when web is no longer ready, until its listener closes. */
+  shutdownDelaySeconds: number;
   /** Null: nothing is recorded. */
   traces: TracesConfig | null;
   logLevel: string;
@@ -104,6 +106,7 @@ export const webVariables = {
   SVC_INFERENCE_API_KEY: v.optional(SecretVariable),
   SVC_INFERENCE_BASE_URL: v.optional(webUrl),
   SVC_INFERENCE_CHAT_MODEL: v.optional(TextVariable),
+  SVC_SHUTDOWN_DELAY: v.optional(DurationVariable(0, 300), "1s"),
   ...tracesVariables,
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
 };
@@ -121,7 +124,7 @@ export const webFileForms = [
 
 /** Variables of core, which may be in the same env file. */
 const coreVariables =
-  /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|WORKLOAD|ADVERTISED)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|DATABASE_SESSION_URL(_FILE)?|SHUTDOWN_DELAY|ON_CLOUDFLARE)$/;
+  /^SVC_(DIRECTORY|INGEST|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|WORKLOAD|ADVERTISED)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|DATABASE_SESSION_URL(_FILE)?|ON_CLOUDFLARE)$/;
 
 /** A parsed configuration and its warnings. */
 export interface ParsedWebConfig {
@@ -160,6 +163,7 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
     databaseUrl: values.SVC_DATABASE_URL,
     tenantId: values.SVC_TENANT_ID,
     chatEnabled: values.SVC_CHAT_ENABLED && values.SVC_INFERENCE_CHAT_MODEL !== undefined,
+    shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
     traces: tracesConfigOf(values),
     logLevel: values.SVC_LOG_LEVEL,
   };

@@ -17,6 +17,7 @@ const secretFile = join(directory, "webauth-secret");
 writeFileSync(secretFile, "a-session-secret-of-more-than-32-bytes\n");
 const complete = {
   PORT: "0",
+  SVC_SHUTDOWN_DELAY: "0s",
   SVC_HTTP_HOST: "127.0.0.1",
   WEBAUTH_URL: "http://127.0.0.1:3000",
   WEBAUTH_SECRET_FILE: secretFile,
@@ -58,6 +59,7 @@ describe("svc-web", () => {
     expect(await (await ask("/readyz")).json()).toMatchObject({
       status: "not_ready",
       checks: [
+        { name: "stopping", status: "ready" },
         { name: "database", status: "ready" },
         { name: "core", status: "not_ready" },
       ],
@@ -73,6 +75,23 @@ describe("svc-web", () => {
     const log = JSON.stringify(web.records);
     expect(log).toContain("sign-in refused");
     expect(log).not.toMatch(/-secret/);
+  });
+
+  it("is not ready before it closes its listener, and serves until then", async () => {
+    const web = startProgram("ui/bff/main.ts", [], { ...complete, SVC_SHUTDOWN_DELAY: "2s" });
+    const { port } = await logged(web, "ready");
+    const ask = (path: string) => fetch(`http://127.0.0.1:${port}${path}`, { headers: { connection: "close" } });
+    const stoppedAt = performance.now();
+    const exited = stopProgram(web);
+    await logged(web, "stopping");
+    const readiness = await ask("/readyz");
+    expect([readiness.status, await readiness.json()]).toMatchObject([
+      503,
+      { checks: [{ name: "stopping", status: "not_ready" }, { name: "database", status: "ready" }, {}] },
+    ]);
+    expect((await ask("/login")).status).toBe(200);
+    expect(await exited).toBe(0);
+    expect(performance.now() - stoppedAt).toBeGreaterThan(1_900);
   });
 
   it("names the address that it cannot listen on, and exits 1", () => {

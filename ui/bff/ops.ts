@@ -11,12 +11,12 @@ const checkTimeoutMs = 2000;
 export const health: Handler = (c) => c.json({ status: "ready", checks: [] });
 
 /**
- * `GET /readyz`: checks that the database answers what a sign-in reads and that core answers; 503 when one does not within two seconds.
- * Open, and therefore without detail, which is in the log.
+ * `GET /readyz`: checks that web is not stopping, that the database answers what a sign-in reads and that core answers; 503 when one of
+ * them does not within two seconds, or once web is stopping. Open, and therefore without detail, which is in the log.
  */
 export const createReadiness = (
   { config, db, clock, log }: Pick<Web, "config" | "db" | "clock" | "log">,
-  core: CoreClient,
+  { core, isStopping }: { core: CoreClient; isStopping(): boolean },
 ): Handler => {
   const checks = {
     database: () => findPersonBySubject(db, { tenantId: config.tenantId, subject: "" }),
@@ -37,12 +37,16 @@ export const createReadiness = (
     Promise.all([passes("database", checks.database()), passes("core", checks.core(requestId))]),
   );
   return async (c) => {
-    const found = await check(c.get("requestId"));
+    const found = [!isStopping(), ...(await check(c.get("requestId")))];
     const status = (ready: boolean) => (ready ? "ready" : "not_ready");
     const ready = found.every(Boolean);
     const body = {
       status: status(ready),
-      checks: ["database", "core"].map((name, at) => ({ name, status: status(found[at] ?? false), detail: null })),
+      checks: ["stopping", "database", "core"].map((name, at) => ({
+        name,
+        status: status(found[at] ?? false),
+        detail: null,
+      })),
     };
     return c.json(body, ready ? 200 : 503);
   };

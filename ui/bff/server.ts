@@ -46,7 +46,7 @@ const remoteAddressOf = (c: WebContext): string => {
   return (incoming.socket.remoteAddress ?? "").replace(/%.*$/, "");
 };
 
-/** Serves until SIGTERM or SIGINT, then waits for running requests and closes the database last. */
+/** Serves until SIGTERM or SIGINT and a moment longer, unready, then waits for running requests and closes the database last. */
 const serve = async (config: WebConfig, log: Log): Promise<void> => {
   const url = config.databaseUrl.reveal();
   const database = connectDatabase({
@@ -62,10 +62,13 @@ const serve = async (config: WebConfig, log: Log): Promise<void> => {
     const ui = await findUi(log);
     const tracer = await createTracer(config.traces, { name: "svc-web", version: packageJson.version });
     const web = { config, db: database.db, clock: systemClock, entropy: systemEntropy, log, fetch, tracer, ui };
-    const app = createWebApp(web, { remoteAddressOf });
+    let isStopping = false;
+    const app = createWebApp(web, { remoteAddressOf, isStopping: () => isStopping });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
     log.info({ port: http.port, origin: config.origin }, "ready");
     log.info({ signal: await stopSignal() }, "stopping");
+    isStopping = true;
+    await systemClock.sleep(config.shutdownDelaySeconds * 1000);
     await http.close(shutdownGraceMs);
     await tracer.close();
   } finally {
