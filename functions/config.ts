@@ -176,8 +176,8 @@ export const coreFileForms = [
   ...chatFileForms,
 ];
 
-/** Variables that web reads from the same env file. */
-const variablesOfOthers = ["SVC_API_URL"];
+/** Whether web or `svc-server export` reads a variable from the same env file. */
+const isOfOthers = (name: string): boolean => name === "SVC_API_URL" || name.startsWith("SVC_EXPORT_");
 
 /** A parsed configuration, and warnings for the operator. */
 export interface ParsedCoreConfig {
@@ -246,7 +246,11 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
     logLevel: values.SVC_LOG_LEVEL,
   };
-  const known = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`), ...variablesOfOthers];
+  const known = [
+    ...Object.keys(coreVariables),
+    ...coreFileForms.map((name) => `${name}_FILE`),
+    ...Object.keys(env).filter(isOfOthers),
+  ];
   const warnings = [...warnOfUnknown(env, "SVC_", known), ...chatWarnings(values)];
   if (config.heartbeatIntervalSeconds < 12)
     warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core accepts at most 6 heartbeats a minute per certificate");

@@ -7,6 +7,9 @@ const [command, ...args] = process.argv.slice(2);
 if (command === "verify-receipts") {
   const { verifyReceiptsCommand } = await import("./verify-receipts.ts");
   process.exitCode = await verifyReceiptsCommand(args);
+} else if (command === "export") {
+  const { exportCommand } = await import("./export-program.ts");
+  process.exitCode = await exportCommand(args);
 } else {
   const { runServer } = await import("./server.ts");
   process.exitCode = await runServer(command);

@@ -60,6 +60,7 @@ const usage = `svc-server: core of the collector fleet
   svc-server                serve, configured by the environment (docs/configuration.md)
   svc-server check-config   check the environment and exit: 0, or 78 with every fault by name
   svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
+  svc-server export         send committed envelopes as OTLP to a backend (docs/export.md)
   svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat.md)
 `;
 

@@ -135,6 +135,16 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
       [one("core_enroll_total", ',outcome="token_invalid"')]: growing(2),
     },
   },
+  SvcExportBehind: {
+    fires: { [one("core_export_lag_seconds", ',export="loki"')]: still(901) },
+    after: 6,
+    quiet: { [one("core_export_lag_seconds", ',export="loki"')]: still(899) },
+  },
+  SvcExportRejected: {
+    fires: { [one("core_export_dead_letters", ',export="loki"')]: still(1) },
+    after: 16,
+    quiet: { [one("core_export_dead_letters", ',export="loki"')]: still(0) },
+  },
   SvcRolloutPaused: {
     fires: { [one("core_rollouts", ',state="paused"')]: still(1) },
     after: 6,

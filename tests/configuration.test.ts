@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { describe, expect, it } from "vitest";
 import { coreVariables, parseCoreConfig } from "../functions/config.ts";
+import { exportVariables, parseExportConfig } from "../functions/export-config.ts";
 import { ConfigError } from "../kit/env.ts";
 import { Secret } from "../kit/secret.ts";
 import { parseWebConfig, webVariables } from "../ui/bff/config.ts";
@@ -319,13 +320,67 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
   SVC_LOG_LEVEL: logLevel,
 };
 
+const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
+  SVC_EXPORT_ENDPOINT: {
+    unset: required,
+    accepts: {
+      "https://otel.example.com:4318": "https://otel.example.com:4318/",
+      "http://[::1]:4318/a": "http://[::1]:4318/a",
+    },
+    rejects: { ...noText, "otel:4317": "must be an http or https URL", "https://me:pw@otel": "without user" },
+  },
+  SVC_EXPORT_PROTOCOL: {
+    unset: "http/protobuf",
+    accepts: { grpc: "grpc" },
+    rejects: { "http/json": "must be grpc or http/protobuf" },
+  },
+  SVC_EXPORT_HEADERS: {
+    unset: undefined,
+    accepts: { "Api-Key=a=b,tenant=c": { "api-key": "a=b", tenant: "c" } },
+    rejects: { "api-key": "must be name=value", "a=b,": "must be name=value" },
+  },
+  SVC_EXPORT_CA_FILE: text(undefined, "/etc/svc/ca.pem"),
+  SVC_EXPORT_CLIENT_CERT_FILE: text(undefined, "/etc/svc/client.pem"),
+  SVC_EXPORT_CLIENT_KEY_FILE: text(undefined, "/etc/svc/client.key"),
+  SVC_EXPORT_COMPRESSION: { unset: "gzip", accepts: { none: "none" }, rejects: { zstd: "must be gzip or none" } },
+  SVC_EXPORT_SIGNALS: {
+    unset: ["traces", "logs", "metrics"],
+    accepts: { "logs, traces": ["logs", "traces"] },
+    rejects: { profiles: "must be traces, logs or metrics", "logs,": "must be traces, logs or metrics" },
+  },
+  SVC_EXPORT_NAME: {
+    unset: "default",
+    accepts: { "loki-2": "loki-2" },
+    rejects: { "Loki 2": "must be 1 to 32 lower-case letters", ["n".repeat(33)]: "must be 1 to 32" },
+  },
+  SVC_EXPORT_START: { unset: "oldest", accepts: { now: "now" }, rejects: { newest: "must be oldest or now" } },
+  SVC_EXPORT_TIMEOUT: {
+    unset: 10,
+    accepts: { "1s": 1, "5m": 300 },
+    rejects: { "0s": "must be at least 1s", "301s": "must be at most 300s" },
+  },
+  SVC_EXPORT_CONCURRENCY: integer(8, 1, 64),
+  SVC_EXPORT_REQUEST_BYTES: integer(1024 * 1024, 1024, 64 * 1024 * 1024),
+  SVC_EXPORT_BUFFER_BYTES: integer(64 * 1024 * 1024, 1024 * 1024, 1024 * 1024 * 1024),
+  SVC_EXPORT_MAX_DEAD_LETTERS: integer(10_000, 0, 10_000_000),
+  SVC_EXPORT_METRICS_ADDR: {
+    unset: undefined,
+    accepts: { "0.0.0.0:9464": { host: "0.0.0.0", port: 9464 } },
+    rejects: { "9464": "must be host:port", "h:65536": "the port must be at most 65535" },
+  },
+};
+
 const plain = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(plain);
+  if (value instanceof URL) return value.href;
+  if (typeof value === "object" && value !== null && !(value instanceof Secret))
+    return Object.fromEntries(Object.entries(value).map(([name, part]) => [name, plain(part)]));
   return value instanceof Secret ? value.reveal() : value;
 };
 
 describe.each([
   { program: "core", variables: coreVariables, behaviors: core, parse: parseCoreConfig },
+  { program: "svc-server export", variables: exportVariables, behaviors: exporting, parse: parseExportConfig },
   { program: "web", variables: webVariables, behaviors: web, parse: parseWebConfig },
 ])("the variables of $program", ({ variables, behaviors, parse }) => {
   const messageOf = (name: string, value: string): string | undefined => {

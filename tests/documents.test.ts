@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { parseEnv } from "node:util";
 import { describe, expect, it } from "vitest";
 import { coreFileForms, coreVariables, parseCoreConfig } from "../functions/config.ts";
+import { exportFileForms, exportVariables } from "../functions/export-config.ts";
 import { checkDocuments } from "../scripts/docs-check/check-documents.ts";
 import { readDocument } from "../scripts/docs-check/read-document.ts";
 import { repositoryFiles } from "../scripts/repository-files.ts";
@@ -27,8 +28,8 @@ describe("the documents", () => {
 
   it("set only variables of core, web and compose.yaml in env files", () => {
     const known = new Set([
-      ...Object.keys({ ...coreVariables, ...webVariables }),
-      ...[...coreFileForms, ...webFileForms].map((name) => `${name}_FILE`),
+      ...Object.keys({ ...coreVariables, ...exportVariables, ...webVariables }),
+      ...[...coreFileForms, ...exportFileForms, ...webFileForms].map((name) => `${name}_FILE`),
       ...Array.from(readFileSync("compose.yaml", "utf8").matchAll(/\$\{([A-Z_]+)/g), ([, name]) => name),
     ]);
     const names = repositoryFiles("*.md")

@@ -221,6 +221,36 @@ CREATE TABLE "enrollment_reservation" (
 	CONSTRAINT "enrollment_reservation_identity" UNIQUE("identity")
 );
 --> statement-breakpoint
+CREATE TABLE "export_dead_letter" (
+	"id" bigint PRIMARY KEY GENERATED ALWAYS AS IDENTITY (sequence name "export_dead_letter_id_seq" INCREMENT BY 1 MINVALUE 1 MAXVALUE 9223372036854775807 START WITH 1 CACHE 1),
+	"name" text NOT NULL,
+	"host_id" text NOT NULL,
+	"queue_id" "bytea" NOT NULL,
+	"sequence" bigint NOT NULL,
+	"kind" text NOT NULL,
+	"observed_at" timestamp (3) with time zone,
+	"received_at" timestamp (3) with time zone NOT NULL,
+	"source" text NOT NULL,
+	"attributes" text NOT NULL,
+	"payload" "bytea" NOT NULL,
+	"reason" text NOT NULL,
+	"failed_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "export_position" (
+	"name" text PRIMARY KEY NOT NULL,
+	"position" bigint NOT NULL,
+	"position_at" timestamp (3) with time zone NOT NULL,
+	"owner" text,
+	"lease_until" timestamp (3) with time zone NOT NULL,
+	"epoch" integer NOT NULL,
+	"exported" bigint NOT NULL,
+	"rejected_items" bigint NOT NULL,
+	"lost" bigint NOT NULL,
+	"last_error" text,
+	"updated_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "collector_health" (
 	"identity_id" uuid PRIMARY KEY NOT NULL,
 	"certificate_id" uuid NOT NULL,
@@ -549,6 +579,7 @@ CREATE INDEX "bootstrap_token_policy" ON "bootstrap_token" USING btree ("policy_
 CREATE INDEX "enrollment_failure_address" ON "enrollment_failure" USING btree ("address_key","occurred_at");--> statement-breakpoint
 CREATE INDEX "enrollment_refusal_minute" ON "enrollment_refusal" USING btree ("minute_started_at");--> statement-breakpoint
 CREATE INDEX "enrollment_reservation_policy" ON "enrollment_reservation" USING btree ("policy_id");--> statement-breakpoint
+CREATE INDEX "export_dead_letter_name" ON "export_dead_letter" USING btree ("name","id");--> statement-breakpoint
 CREATE UNIQUE INDEX "fleet_host_identity" ON "fleet_host" USING btree ("identity");--> statement-breakpoint
 CREATE INDEX "fleet_host_certificate" ON "fleet_host" USING btree ("certificate_not_after","identity_id");--> statement-breakpoint
 CREATE INDEX "fleet_host_troubled" ON "fleet_host" USING btree ((case when renewal_failed or config_invalid or queue_at_risk then '-infinity'::timestamptz

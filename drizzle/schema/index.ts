@@ -4,6 +4,7 @@ export * from "./chat.ts";
 export * from "./config.ts";
 export * from "./deployment.ts";
 export * from "./enrollment.ts";
+export * from "./export.ts";
 export * from "./fleet.ts";
 export * from "./ingest.ts";
 export * from "./labels.ts";

@@ -1,6 +1,7 @@
 import type { Core } from "../core.ts";
 import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
 import { clockDifferenceMsMax, type Executor } from "../store/database.ts";
+import { addLostEnvelopes, countNotExported } from "../store/export-lag.ts";
 import { deleteOldHours } from "../store/ingest-hours.ts";
 import {
   countPartition,
@@ -54,22 +55,33 @@ const dropOldest = async (
   { keptFrom, present, retentionDays }: { keptFrom: number; present: readonly number[]; retentionDays: number },
 ): Promise<number | undefined> => {
   const { db } = core;
-  const record = (tx: Executor, day: number, details: { rows: number; exact: boolean; partition: "day" | "default" }) =>
-    recordAudit(tx, core, {
+  type Details = { rows: number; exact: boolean; partition: "day" | "default" };
+  // Retention wins over an export that is behind: the loss is counted and audited.
+  const record = async (tx: Executor, day: number, details: Details, lost: Readonly<Record<string, number>>) => {
+    await addLostEnvelopes(tx, lost);
+    await recordAudit(tx, core, {
       actor,
       action: "ingest_partition.drop",
       target: { type: "ingest_partition", id: nameOf(day) },
       outcome: "success",
-      details: { ...details, retention_days: retentionDays },
+      details: {
+        ...details,
+        retention_days: retentionDays,
+        ...(Object.keys(lost).length > 0 ? { not_exported: lost } : {}),
+      },
     });
+  };
   const [oldest] = present.filter((day) => day + dayMs <= keptFrom);
-  if (oldest === undefined)
+  if (oldest === undefined) {
+    const lost = await countNotExported(db, keptFrom - dayMs, "default");
     return deleteOldestDefaultDay(db, keptFrom, (tx, { day, rows }) =>
-      record(tx, day, { rows, exact: true, partition: "default" }),
+      record(tx, day, { rows, exact: true, partition: "default" }, lost),
     );
+  }
   const { rows, isExact } = await countPartition(db, oldest);
+  const lost = await countNotExported(db, oldest, "day");
   const isDropped = await dropPartition(db, oldest, (tx) =>
-    record(tx, oldest, { rows, exact: isExact, partition: "day" }),
+    record(tx, oldest, { rows, exact: isExact, partition: "day" }, lost),
   );
   return isDropped ? oldest : undefined;
 };

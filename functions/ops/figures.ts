@@ -1,7 +1,9 @@
+import { singleFlight } from "../../kit/single-flight.ts";
 import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
 import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/report.ts";
+import { type ExportLag, findExportLags } from "../store/export-lag.ts";
 import { summarizeFleet } from "../store/fleet-report.ts";
 import { countOpenRollouts } from "../store/rollouts.ts";
 import { type Check, runChecks } from "./readiness.ts";
@@ -64,7 +66,29 @@ export const figuresOf = (
       return open.map((state) => sample({ state }, counts.get(state) ?? 0));
     },
   },
+  ...exportFiguresOf(core),
 ];
+
+/** How far exports are behind (docs/export.md); without samples where nothing is exported. One read serves all of a scrape. */
+const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {
+  const lags = singleFlight(() => findExportLags(reports));
+  const figure = (name: string, help: string, read: (lag: ExportLag) => number): Figure => ({
+    name: `core_export_${name}`,
+    help,
+    labels: ["export"],
+    read: async () => (await lags()).map((lag) => sample({ export: lag.name }, read(lag))),
+  });
+  return [
+    figure("lag_seconds", "Age of the oldest committed envelope that is not exported", ({ ageSeconds }) => ageSeconds),
+    figure(
+      "lag_envelopes",
+      "Committed envelopes that are not exported; estimated above 100,000",
+      (lag) => lag.envelopes,
+    ),
+    figure("dead_letters", "Envelopes that the backend of an export rejected for good", (lag) => lag.deadLetters),
+    figure("running", "Whether a process exports", ({ isRunning }) => (isRunning ? 1 : 0)),
+  ];
+};
 
 const sample = (labels: Sample["labels"], value: number): Sample => ({ labels, value });
 

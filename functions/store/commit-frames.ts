@@ -6,6 +6,8 @@
  *   `ingest_host.last_envelope_at`: a frame sent twice is stored once, a frame acknowledged is stored.
  * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone. So does one of a session that is not the
  *   queue's, under the same lock: of two copies of a queue, only the one that opened it last can move the cursor.
+ * - The rows of a queue have transaction ids (`xid`) that rise with their sequence: a transaction that wrote before the one that moved the
+ *   cursor last is rolled back.
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.
  */
 import type { Client } from "pg";
@@ -66,7 +68,8 @@ const statements = `
   set standard_conforming_strings = on; set lock_timeout = ${commitDeadlineMs - 1_000};
   set statement_timeout = ${commitDeadlineMs + 1_000}; set idle_in_transaction_session_timeout = '10s';
   prepare lock_queues (text[], text[]) as
-    select host_id, encode(queue_id, 'hex') as queue, cursor, coalesce(encode(session_id, 'hex'), '') as session
+    select host_id, encode(queue_id, 'hex') as queue, cursor, coalesce(encode(session_id, 'hex'), '') as session,
+      case when age(ingest_cursor.xmin) < 0 then refuse_overtaken_cursor() end as overtaken
     from unnest($1, $2) as wanted (host, queue)
     join ingest_cursor on host_id = wanted.host and queue_id = decode(wanted.queue, 'hex')
     order by host_id collate "C", queue_id for update of ingest_cursor;
@@ -75,7 +78,8 @@ const statements = `
     insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
     select host, decode(queue, 'hex'), 0, $3 from unnest($1, $2) as wanted (host, queue)
     order by host collate "C", decode(queue, 'hex')
-    on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
+    on conflict (host_id, queue_id) do update
+    set updated_at = case when age(ingest_cursor.xmin) < 0 then refuse_overtaken_cursor() else ingest_cursor.updated_at end
     returning host_id, encode(queue_id, 'hex') as queue, cursor, coalesce(encode(session_id, 'hex'), '') as session;
   prepare move_cursors (text[], text[], bigint[], timestamptz) as
     update ingest_cursor set cursor = moved.cursor, updated_at = $4

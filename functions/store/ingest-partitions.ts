@@ -10,7 +10,9 @@ import type { Database, Executor } from "./database.ts";
 export const dayMs = 86_400_000;
 
 const prefix = "ingest_envelope_";
-const nameOf = (day: number): string => `${prefix}${new Date(day).toISOString().slice(0, 10).replaceAll("-", "")}`;
+/** Returns the name of a day's partition. */
+export const partitionNameOf = (day: number): string =>
+  `${prefix}${new Date(day).toISOString().slice(0, 10).replaceAll("-", "")}`;
 
 /** Returns the day in a partition's name, in milliseconds; undefined for the default partition and for other tables. */
 const dayOf = (name: string): number | undefined => {
@@ -28,7 +30,7 @@ export const findPartitionDays = async (db: Pick<Database, "execute">): Promise<
 
 /** Creates the partition of a day unless it exists, and moves the rows of the day from the default partition to it. */
 export const createPartition = async (db: Database, day: number): Promise<void> => {
-  const name = sql.identifier(nameOf(day));
+  const name = sql.identifier(partitionNameOf(day));
   const from = sql.raw(`'${new Date(day).toISOString()}'::timestamptz`);
   const to = sql.raw(`'${new Date(day + dayMs).toISOString()}'::timestamptz`);
   await db.transaction(async (tx) => {
@@ -47,7 +49,7 @@ export const createPartition = async (db: Database, day: number): Promise<void> 
 
 /** Returns how many rows the partition of a day has. A count that takes longer than a few seconds is an estimate of the planner. */
 export const countPartition = async (db: Database, day: number): Promise<{ rows: number; isExact: boolean }> => {
-  const name = sql.identifier(nameOf(day));
+  const name = sql.identifier(partitionNameOf(day));
   try {
     const [counted] = await db.transaction(async (tx) => {
       await tx.execute(sql`set local statement_timeout = '8s'`);
@@ -56,7 +58,7 @@ export const countPartition = async (db: Database, day: number): Promise<{ rows:
     return { rows: Number(counted?.rows ?? 0), isExact: true };
   } catch {
     const [estimated] = await db.execute<{ rows: string }>(sql`
-      select greatest(reltuples, 0)::bigint as rows from pg_class where oid = to_regclass(${nameOf(day)})`);
+      select greatest(reltuples, 0)::bigint as rows from pg_class where oid = to_regclass(${partitionNameOf(day)})`);
     return { rows: Number(estimated?.rows ?? 0), isExact: false };
   }
 };
@@ -70,7 +72,7 @@ export const dropPartition = async (
   db.transaction(async (tx) => {
     await lockPartitions(tx);
     if (!(await findPartitionDays(tx)).includes(day)) return false;
-    await tx.execute(sql`drop table ${sql.identifier(nameOf(day))}`);
+    await tx.execute(sql`drop table ${sql.identifier(partitionNameOf(day))}`);
     await record(tx);
     return true;
   });
@@ -104,4 +106,13 @@ export const deleteOldestDefaultDay = async (
 const lockPartitions = async (tx: Pick<Database, "execute">): Promise<void> => {
   await tx.execute(sql`set local lock_timeout = '2s'`);
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('ingest_envelope partitions'))`);
+};
+
+/** Makes the index on `xid` learn of the rows stored since its last summary: until then each read of new rows scans them. */
+export const summarizeNewest = async (db: Pick<Database, "execute">, now: number): Promise<void> => {
+  const days = [now - dayMs, now].map((ms) => partitionNameOf(ms));
+  await db.execute(sql`
+    select brin_summarize_new_values(indexrelid::regclass) from pg_index join pg_class on pg_class.oid = indexrelid
+    join pg_am on pg_am.oid = relam where amname = 'brin' and indrelid in (
+      select oid from pg_class where relname in ('ingest_envelope_default', ${days[0]}, ${days[1]}))`);
 };

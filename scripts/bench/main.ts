@@ -10,6 +10,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   chat: async () => (await import("./chat.ts")).chatBench,
   collector: async () => (await import("./collector.ts")).collectorBench,
   enroll: async () => (await import("./enroll.ts")).enrollBench,
+  export: async () => (await import("./export.ts")).exportBench,
   health: async () => (await import("./health.ts")).healthBench,
   heartbeat: async () => (await import("./heartbeat.ts")).heartbeatBench,
   ingest: async () => (await import("./ingest.ts")).ingestBench,

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { renderChatRelationsPage } from "./chat-relations-page.ts";
-import { renderCoreConfiguration, renderWebConfiguration } from "./configuration.ts";
+import { renderCoreConfiguration, renderExportConfiguration, renderWebConfiguration } from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { replaceRegion } from "./markdown.ts";
 import { openApiOf } from "./openapi.ts";
@@ -22,7 +22,8 @@ export const renderOpenApi = (): string => {
 
 const renderConfigurationPage = (path: string): Artifact => {
   const page = replaceRegion(readFileSync(path, "utf8"), "core", renderCoreConfiguration());
-  return { path, text: replaceRegion(page, "web", renderWebConfiguration()) };
+  const withExport = replaceRegion(page, "export", renderExportConfiguration());
+  return { path, text: replaceRegion(withExport, "web", renderWebConfiguration()) };
 };
 
 /** Renders every file that is generated from code, except those that buf, drizzle-kit and the client generator write. */

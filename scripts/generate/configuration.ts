@@ -2,13 +2,18 @@ import { readFileSync } from "node:fs";
 import * as v from "valibot";
 import { parse } from "yaml";
 import { coreFileForms, coreVariables } from "../../functions/config.ts";
+import { exportFileForms, exportVariables } from "../../functions/export-config.ts";
 import { webFileForms, webVariables } from "../../ui/bff/config.ts";
 import { markdownTable } from "./markdown.ts";
 
 /** Requires a meaning for each variable, and for nothing else. */
 const meaningsOf = (variables: object) =>
   v.strictObject(Object.fromEntries(Object.keys(variables).map((name) => [name, v.string()])));
-const Meanings = v.object({ core: meaningsOf(coreVariables), web: meaningsOf(webVariables) });
+const Meanings = v.object({
+  core: meaningsOf(coreVariables),
+  export: meaningsOf(exportVariables),
+  web: meaningsOf(webVariables),
+});
 
 const readMeanings = (): v.InferOutput<typeof Meanings> =>
   v.parse(Meanings, parse(readFileSync(new URL("./configuration.yaml", import.meta.url), "utf8")));
@@ -33,3 +38,6 @@ export const renderCoreConfiguration = (): string => tableOf(coreVariables, core
 
 /** Renders the table of web's variables from the schema that parses them. */
 export const renderWebConfiguration = (): string => tableOf(webVariables, webFileForms, readMeanings().web);
+
+/** Renders the table of the variables of `svc-server export` from the schema that parses them. */
+export const renderExportConfiguration = (): string => tableOf(exportVariables, exportFileForms, readMeanings().export);

@@ -25,6 +25,8 @@ interface Part {
 const leaves = ["proto", "kit"];
 const database = ["drizzle-orm", "postgres", "pg"];
 const http = ["hono", "@hono", "@connectrpc"];
+const linesMax = 300;
+const vagueNames = new Set(["utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"]);
 
 /** The allowed imports: `v1, ops, ingest, jobs → domain → store → schema`; the rest serves these. All others are rejected. */
 export const parts: readonly Part[] = [
@@ -40,6 +42,7 @@ export const parts: readonly Part[] = [
       "functions/config.ts",
       "functions/chat-config.ts",
       "functions/directory-config.ts",
+      "functions/export-config.ts",
       "functions/workload-config.ts",
     ],
     imports: leaves,
@@ -134,7 +137,7 @@ export const parts: readonly Part[] = [
   },
   {
     name: "node",
-    paths: ["functions/node/"],
+    paths: ["functions/node/", "functions/export/"],
     imports: [...leaves, "store", "database-problem", "signer", "ingest", "problems"],
     types: ["core", "config", "http", "ops", "domain"],
     node: true,
@@ -153,6 +156,7 @@ export const parts: readonly Part[] = [
       "functions/server.ts",
       "functions/start-chat.ts",
       "functions/commands.ts",
+      "functions/export-program.ts",
       "functions/verify-receipts.ts",
     ],
     imports: ["*"],
@@ -189,9 +193,6 @@ export const parts: readonly Part[] = [
   },
   { name: "settings", paths: [], imports: ["*"], node: true, environment: true },
 ];
-
-const linesMax = 300;
-const vagueNames = new Set(["utils", "util", "helpers", "helper", "common", "manager", "impl", "misc"]);
 
 const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path) || path.startsWith("tests/");
 const isGenerated = (path: string): boolean => /^(proto|client)\/gen\//.test(path);

@@ -1,0 +1,47 @@
+import { bigint, index, integer, pgTable, text } from "drizzle-orm/pg-core";
+import { bytea, jsonText, timestamp } from "./columns.ts";
+
+/**
+ * How far an export has come: the envelopes whose `xid` is below `position` are delivered or dead letters. Transaction ids rise with the
+ * sequence in each queue, so one number is the position of every queue. Only the process with the lease moves it.
+ */
+export const exportPosition = pgTable("export_position", {
+  name: text("name").primaryKey(),
+  position: bigint("position", { mode: "bigint" }).notNull(),
+  /** Every envelope that is not delivered was received after this time, by the database's clock, give or take the clocks of cores. */
+  positionAt: timestamp("position_at").notNull(),
+  /** The process that exports, until `leaseUntil`; null when it has released the lease. */
+  owner: text("owner"),
+  leaseUntil: timestamp("lease_until").notNull(),
+  /** Changes with the owner: an earlier owner that was paused cannot move the position. */
+  epoch: integer("epoch").notNull(),
+  exported: bigint("exported", { mode: "number" }).notNull(),
+  /** Spans, log records and data points that the backend rejected in an accepted request (OTLP's partial success). */
+  rejectedItems: bigint("rejected_items", { mode: "number" }).notNull(),
+  /** Envelopes that retention deleted before they were delivered. */
+  lost: bigint("lost", { mode: "number" }).notNull(),
+  /** Why the last request failed; null while requests succeed. */
+  lastError: text("last_error"),
+  updatedAt: timestamp("updated_at").notNull(),
+});
+
+/** An envelope that the backend of an export rejected for good, with the reason. Read and retried by `svc-server export`. */
+export const exportDeadLetter = pgTable(
+  "export_dead_letter",
+  {
+    id: bigint("id", { mode: "number" }).primaryKey().generatedAlwaysAsIdentity(),
+    name: text("name").notNull(),
+    hostId: text("host_id").notNull(),
+    queueId: bytea("queue_id").notNull(),
+    sequence: bigint("sequence", { mode: "bigint" }).notNull(),
+    kind: text("kind").notNull(),
+    observedAt: timestamp("observed_at"),
+    receivedAt: timestamp("received_at").notNull(),
+    source: text("source").notNull(),
+    attributes: jsonText<Record<string, string>>("attributes").notNull(),
+    payload: bytea("payload").notNull(),
+    reason: text("reason").notNull(),
+    failedAt: timestamp("failed_at").notNull(),
+  },
+  (table) => [index("export_dead_letter_name").on(table.name, table.id)],
+);

@@ -1,0 +1,162 @@
+import { systemClock } from "../kit/clock.ts";
+import { systemEntropy, uuidv7 } from "../kit/entropy.ts";
+import { ConfigError } from "../kit/env.ts";
+import { type Log, oneLine } from "../kit/log.ts";
+import { createExportClient } from "./export/create-client.ts";
+import { deliverInOrder } from "./export/deliver.ts";
+import { createExportMetrics } from "./export/export-metrics.ts";
+import { cutRequests } from "./export/export-requests.ts";
+import { createPostgresSource } from "./export/postgres-source.ts";
+import { pumpChunks } from "./export/pump-chunks.ts";
+import { runLeased } from "./export/run-leased.ts";
+import { serveMetrics } from "./export/serve-metrics.ts";
+import { type ExportConfig, parseExportConfig } from "./export-config.ts";
+import { createCoreServers, type NamedServers } from "./node/database-servers.ts";
+import { withDatabaseFaults } from "./node/prepare-database.ts";
+import { readMigrations } from "./node/read-migrations.ts";
+import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-configured.ts";
+import { destroyClient, openCopyClient } from "./store/copy-transaction.ts";
+import { connectDatabase } from "./store/database.ts";
+import { eachDeadLetter } from "./store/export-dead-letters.ts";
+import { countDeadLetters, createExportPosition, ExportPositionAhead } from "./store/export-positions.ts";
+import { pendingMigrations } from "./store/migrate.ts";
+import { readerSetup } from "./store/read-envelopes.ts";
+
+const usage = `svc-server export: sends committed envelopes as OTLP to a backend (docs/export.md)
+
+  svc-server export                 export until SIGTERM, configured by SVC_EXPORT_* and SVC_DATABASE_URL
+  svc-server export check-config    check the environment and exit: 0, or 78 with every fault by name
+  svc-server export dead-letters    print the envelopes that the backend rejected, one JSON object a line
+`;
+
+/** One chunk of four in memory, so that lanes have work while the next one is read. */
+const chunksInMemory = 8;
+const chunkBytesMax = 8 * 1024 * 1024;
+
+/** Exports until SIGTERM or SIGINT, then delivers what was read, for five seconds at most, and releases the lease. */
+const serve = async (config: ExportConfig, log: Log): Promise<void> => {
+  const { name } = config;
+  const client = await createExportClient(config);
+  const { sessions } = createCoreServers(config);
+  const database = openDatabase(sessions);
+  const stopping = new AbortController();
+  const metrics = createExportMetrics();
+  try {
+    let deadLetters = await withDatabaseFaults(sessions.variable, async () => {
+      const pending = await pendingMigrations(database.sql, await readMigrations());
+      if (pending.length > 0) throw new StartFault("the database is of an older version of core; start core first");
+      await createExportPosition(database.db, name, config.start);
+      return countDeadLetters(database.db, name);
+    });
+    const { metrics: address } = config;
+    const listener = address && (await listenFor("SVC_EXPORT_METRICS_ADDR", () => serveMetrics(address, metrics)));
+    const stopped = stopSignal().then((signal) => {
+      log.info({ signal }, "stopping");
+      stopping.abort();
+    });
+    log.info({ export: name, metrics_port: listener?.port ?? null }, "ready");
+    await runLeased({
+      db: database.db,
+      name,
+      owner: uuidv7({ clock: systemClock, entropy: systemEntropy }),
+      clock: systemClock,
+      log,
+      stopping: stopping.signal,
+      lastError: metrics.lastError,
+      observe: metrics.observe,
+      run: async (lease, signal) => {
+        const source = createPostgresSource({
+          db: database.db,
+          connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
+          disconnect: destroyClient,
+          lease,
+          clock: systemClock,
+          chunkBytes: Math.min(chunkBytesMax, config.bufferBytesMax / chunksInMemory),
+        });
+        const delivery = {
+          client,
+          clock: systemClock,
+          entropy: systemEntropy,
+          observe: metrics.observe,
+          admitDeadLetter: () => {
+            deadLetters += 1;
+            return deadLetters <= config.deadLettersMax;
+          },
+          signal,
+        };
+        const cut = { bytesMax: config.requestBytesMax, signals: config.signals };
+        try {
+          deadLetters = await countDeadLetters(database.db, name);
+          await pumpChunks({
+            source,
+            deliverAll: (envelopes) => deliverInOrder(cutRequests(envelopes, cut), delivery),
+            lanes: config.concurrency,
+            bufferBytesMax: config.bufferBytesMax,
+            clock: systemClock,
+            stopping: stopping.signal,
+            signal,
+            observe: metrics.observe,
+          });
+        } finally {
+          source.close();
+        }
+      },
+    }).catch((cause: unknown) => {
+      if (cause instanceof ExportPositionAhead) throw aheadFault(name);
+      throw cause;
+    });
+    await stopped;
+    listener?.close();
+  } finally {
+    stopping.abort();
+    await client.close();
+    await database.close(1);
+  }
+  log.info({}, "stopped");
+};
+
+/** Prints the dead letters of an export as JSON lines, the payload in base64. */
+const printDeadLetters = async (config: ExportConfig): Promise<number> => {
+  const { sessions } = createCoreServers(config);
+  const database = openDatabase(sessions);
+  try {
+    await withDatabaseFaults(sessions.variable, () =>
+      eachDeadLetter(database.db, config.name, (letter) => {
+        const line = {
+          host_id: letter.hostId,
+          queue_id: letter.queueId.toHex(),
+          sequence: letter.sequence.toString(),
+          kind: letter.kind,
+          received_at: letter.receivedAt.toISOString(),
+          source: letter.source,
+          attributes: letter.attributes,
+          failed_at: letter.failedAt.toISOString(),
+          reason: letter.reason,
+          payload: letter.payload.toBase64(),
+        };
+        process.stdout.write(`${oneLine(JSON.stringify(line))}\n`);
+      }),
+    );
+    return 0;
+  } finally {
+    await database.close(1);
+  }
+};
+
+const aheadFault = (name: string): ConfigError =>
+  new ConfigError([
+    {
+      variable: "SVC_DATABASE_URL",
+      message: `the position of the export ${name} is ahead of this server, as after a restore from a dump: see docs/export.md`,
+    },
+  ]);
+
+const openDatabase = (sessions: NamedServers) =>
+  connectDatabase({ ...sessions, connectionsMax: 3, applicationName: "svc-server export" });
+
+/** Runs one command line of `svc-server export`, and returns its exit code. */
+export const exportCommand = (args: readonly string[]): Promise<number> =>
+  runConfigured(
+    { usage, parse: parseExportConfig, serve, commands: { "dead-letters": printDeadLetters } },
+    { command: args[0], env: process.env },
+  );

@@ -1,0 +1,48 @@
+import { Counter, Gauge, Registry } from "prom-client";
+import type { DeliveryObserver } from "./deliver.ts";
+import type { PumpOptions } from "./pump-chunks.ts";
+
+/** The metrics of an exporter, and what they observe. */
+export interface ExportMetrics {
+  observe: DeliveryObserver & PumpOptions["observe"] & { active(isActive: boolean): void };
+  /** Why requests fail at present; null while they succeed. */
+  lastError(): string | null;
+  isActive(): boolean;
+  render(): Promise<{ type: string; content: string }>;
+}
+
+/** Creates the metrics of this process (docs/export.md). How far behind an export is, each core reports, whoever exports. */
+export const createExportMetrics = (): ExportMetrics => {
+  const registry = new Registry();
+  const registers = [registry];
+  const counter = (name: string, help: string, labelNames: string[] = []) =>
+    new Counter({ name: `export_${name}_total`, help, labelNames, registers });
+  const gauge = (name: string, help: string) => new Gauge({ name: `export_${name}`, help, registers });
+  const requests = counter("requests", "Requests to the backend: accepted, retry, rejected, refused", ["outcome"]);
+  const envelopes = counter("envelopes", "Envelopes delivered");
+  const rejected = counter("rejected_items", "Spans, log records and data points rejected in accepted requests");
+  const deadLetters = counter("dead_letters", "Envelopes that the backend rejected for good");
+  const buffered = gauge("buffered_bytes", "Payloads in memory");
+  const active = gauge("active", "Whether this process exports, and does not wait to take over");
+  let lastError: string | null = null;
+  let isActive = false;
+  return {
+    observe: {
+      request: (outcome) => requests.inc({ outcome }),
+      state: (reason) => (lastError = reason),
+      buffered: (bytes) => buffered.set(bytes),
+      committed: (outcome) => {
+        envelopes.inc(outcome.exported);
+        rejected.inc(outcome.rejectedItems);
+        deadLetters.inc(outcome.deadLetters.length);
+      },
+      active: (now) => {
+        isActive = now;
+        active.set(now ? 1 : 0);
+      },
+    },
+    lastError: () => lastError,
+    isActive: () => isActive,
+    render: async () => ({ type: registry.contentType, content: await registry.metrics() }),
+  };
+};

@@ -1,0 +1,80 @@
+import { eachValue, readWire } from "../../proto/wire.ts";
+import type { ExportSignal } from "../export-config.ts";
+import type { StoredEnvelope } from "../store/read-envelopes.ts";
+import { encodeLogs } from "./log-lines.ts";
+
+/** Envelopes that go into one export request, in their order. */
+export interface ExportRequest {
+  signal: ExportSignal;
+  envelopes: readonly StoredEnvelope[];
+}
+
+/** The kinds whose payload is a request of OTLP (docs/protocol.md). Lines, and kinds that only others know, become log records. */
+const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
+  ["otel_span", "traces"],
+  ["otel_log", "logs"],
+  ["otel_metric", "metrics"],
+]);
+
+/** Whether a payload consists of whole resources: one that is cut off would take the bytes behind it, another host's, as its own. */
+const isWhole = ({ payload }: StoredEnvelope): boolean => {
+  try {
+    readWire(payload, (reader) => eachValue(reader, payload.length, 1, () => undefined));
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+/**
+ * Cuts envelopes into requests of at most `bytesMax` of payload, or of one envelope, for the `signals` alone. The requests of a signal are in
+ * the order of the envelopes. A malformed payload
+ * goes alone, for the backend to reject.
+ */
+export const cutRequests = (
+  envelopes: Iterable<StoredEnvelope>,
+  { bytesMax, signals }: { bytesMax: number; signals: readonly ExportSignal[] },
+): ExportRequest[] => {
+  const requests: ExportRequest[] = [];
+  const open = new Map<ExportSignal, { envelopes: StoredEnvelope[]; bytes: number }>();
+  for (const envelope of envelopes) {
+    const otlp = otlpSignals.get(envelope.kind);
+    const signal = otlp ?? "logs";
+    if (!signals.includes(signal)) continue;
+    if (otlp && !isWhole(envelope)) {
+      open.delete(signal);
+      requests.push({ signal, envelopes: [envelope] });
+      continue;
+    }
+    let request = open.get(signal);
+    if (request === undefined || request.bytes + envelope.payload.length > bytesMax) {
+      request = { envelopes: [], bytes: 0 };
+      open.set(signal, request);
+      requests.push({ signal, envelopes: request.envelopes });
+    }
+    request.envelopes.push(envelope);
+    // A line has some hundred bytes of names and times around it.
+    request.bytes += envelope.payload.length + 128;
+  }
+  return requests;
+};
+
+/** Encodes a request. Requests of OTLP that follow each other are one with the resources of all: protobuf appends repeated fields. */
+export const encodeRequest = ({ envelopes }: ExportRequest): Uint8Array => {
+  const parts: Uint8Array[] = [];
+  let lines: StoredEnvelope[] = [];
+  const endLines = () => {
+    if (lines.length > 0) parts.push(encodeLogs(lines));
+    lines = [];
+  };
+  for (const envelope of envelopes) {
+    if (!otlpSignals.has(envelope.kind)) lines.push(envelope);
+    else {
+      endLines();
+      parts.push(envelope.payload);
+    }
+  }
+  endLines();
+  const [only] = parts;
+  return parts.length === 1 && only ? only : Buffer.concat(parts);
+};

@@ -1,0 +1,109 @@
+import { type ClientHttp2Session, connect, constants, type IncomingHttpHeaders } from "node:http2";
+import type { ExportSignal } from "../export-config.ts";
+import { gzipFast } from "./gzip.ts";
+import { type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
+import { connectionFault } from "./otlp-http.ts";
+import { type GrpcEnd, type OtlpOutcome, readGrpcOutcome } from "./otlp-outcome.ts";
+
+const paths: Readonly<Record<ExportSignal, string>> = {
+  traces: "/opentelemetry.proto.collector.trace.v1.TraceService/Export",
+  logs: "/opentelemetry.proto.collector.logs.v1.LogsService/Export",
+  metrics: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export",
+};
+const prefixBytes = 5;
+
+/**
+ * Makes a client of OTLP/gRPC: unary calls on one HTTP/2 connection, by hand, since the requests are bytes already
+ * (docs/decisions/2026-11-20-otlp-over-grpc-by-hand.md). A call without a response in time ends the connection, which may be half-open.
+ */
+export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => {
+  const { endpoint, headers, tls, timeoutMs, isCompressed } = options;
+  let session: ClientHttp2Session | undefined;
+  const open = (): ClientHttp2Session => {
+    if (session && !session.closed && !session.destroyed) return session;
+    const opened = connect(endpoint.origin, { ...tls, settings: { enablePush: false } });
+    // A stream reports it too; without a listener it would end the process.
+    opened.on("error", () => undefined);
+    session = opened;
+    return opened;
+  };
+  const common = {
+    ...headers,
+    ":method": "POST",
+    "content-type": "application/grpc",
+    te: "trailers",
+    "user-agent": "svc-server-export",
+    "grpc-timeout": `${timeoutMs}m`,
+    ...(isCompressed ? { "grpc-encoding": "gzip" } : {}),
+  };
+
+  const call = async (signal: ExportSignal, message: Uint8Array): Promise<OtlpOutcome> => {
+    const body = frame(isCompressed ? await gzipFast(message) : message, isCompressed);
+    const used = open();
+    const { promise, resolve, reject } = Promise.withResolvers<GrpcEnd>();
+    const stream = used.request({ ...common, ":path": paths[signal] });
+    const timer = setTimeout(() => {
+      reject(new DOMException("no response in time", "TimeoutError"));
+      used.destroy();
+    }, timeoutMs);
+    let head: IncomingHttpHeaders = {};
+    let trailers: IncomingHttpHeaders = {};
+    const chunks: Buffer[] = [];
+    let received = 0;
+    let failure: unknown;
+    stream.on("response", (fields) => (head = fields));
+    stream.on("trailers", (fields) => (trailers = fields));
+    stream.on("data", (chunk: Buffer) => {
+      received += chunk.length;
+      if (received <= responseBytesMax) chunks.push(chunk);
+      else stream.close(constants.NGHTTP2_CANCEL);
+    });
+    stream.on("error", (cause) => (failure = cause));
+    // A connection that fails before the stream began reports the cause here alone.
+    used.once("error", (cause) => (failure ??= cause));
+    stream.once("close", () => {
+      const status = trailers["grpc-status"] ?? head["grpc-status"];
+      if (head[":status"] === undefined || (status === undefined && failure !== undefined))
+        return reject(failure ?? new Error("the connection ended"));
+      const details = trailers["grpc-status-details-bin"] ?? head["grpc-status-details-bin"];
+      resolve({
+        code: status === undefined ? undefined : Number(status),
+        httpStatus: Number(head[":status"]),
+        message: decodePercent(String(trailers["grpc-message"] ?? head["grpc-message"] ?? "")),
+        details: details === undefined ? null : Buffer.from(String(details), "base64"),
+        body: Buffer.concat(chunks).subarray(prefixBytes),
+      });
+    });
+    stream.end(body);
+    try {
+      return readGrpcOutcome(await promise);
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+  return {
+    send: (signal, message) =>
+      call(signal, message).catch((cause: unknown) => ({
+        status: "retry",
+        afterMs: null,
+        reason: connectionFault(cause),
+      })),
+    close: async () => session?.destroy(),
+  };
+};
+
+const frame = (message: Uint8Array, isCompressed: boolean): Buffer => {
+  const framed = Buffer.allocUnsafe(prefixBytes + message.length);
+  framed[0] = isCompressed ? 1 : 0;
+  framed.writeUInt32BE(message.length, 1);
+  framed.set(message, prefixBytes);
+  return framed;
+};
+
+const decodePercent = (text: string): string => {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+};

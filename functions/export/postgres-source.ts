@@ -1,0 +1,145 @@
+import type { Client } from "pg";
+import type { Clock } from "../../kit/clock.ts";
+import type { Database } from "../store/database.ts";
+import { type ExportLease, moveExportPosition, readHorizon } from "../store/export-positions.ts";
+import { summarizeNewest } from "../store/ingest-partitions.ts";
+import { readEnvelopes, type StoredEnvelope } from "../store/read-envelopes.ts";
+import type { ExportChunk, ExportSource } from "./source.ts";
+
+/** The dependencies of the source. */
+export interface PostgresSourceOptions {
+  db: Database;
+  /** Opens a connection that reads; the source replaces one that fails. */
+  connect(): Promise<Client>;
+  disconnect(client: Client): void;
+  lease: ExportLease;
+  clock: Pick<Clock, "monotonic">;
+  /** The size of a chunk that the source aims at. */
+  chunkBytes: number;
+}
+
+/** A source, and the end of its connection. */
+export interface PostgresSource extends ExportSource {
+  close(): void;
+}
+
+/** A chunk with where it ends. */
+interface PostgresChunk extends ExportChunk {
+  to: bigint;
+  positionAt: number;
+}
+
+const firstWidth = 1024n;
+const widthMax = 1n << 40n;
+/** A chunk may be so much larger than the aim before it is read again in smaller ranges. */
+const overshoot = 4;
+/** How often the position of an idle export moves, and how often the index learns of new rows: until then each read scans them. */
+const idleCommitMs = 5_000;
+const summarizeMs = 2_000;
+
+/**
+ * Reads `ingest_envelope` in the order of its commits: ranges of transaction ids, each as wide as makes a chunk of `chunkBytes` by the ones
+ * before. A single transaction is read whole, whatever its size; the committer bounds it.
+ */
+export const createPostgresSource = (options: PostgresSourceOptions): PostgresSource => {
+  const { db, lease, clock, chunkBytes } = options;
+  let from = lease.position;
+  let receivedAfter = lease.positionAt;
+  let horizon = { horizon: from, at: lease.positionAt };
+  let width = firstWidth;
+  let client: Client | undefined;
+  let movedAt = clock.monotonic();
+  let summarizedAt = clock.monotonic();
+  const chunks = new WeakMap<ExportChunk, PostgresChunk>();
+
+  const disconnect = (): void => {
+    if (client) options.disconnect(client);
+    client = undefined;
+  };
+
+  const readRange = async (to: bigint): Promise<StoredEnvelope[] | null> => {
+    client ??= await options.connect();
+    try {
+      const bytesMax = to === from + 1n ? Number.POSITIVE_INFINITY : chunkBytes * overshoot;
+      const rows = await readEnvelopes(client, { from, to, receivedAfter, bytesMax });
+      if (rows === null) disconnect();
+      return rows;
+    } catch (cause) {
+      disconnect();
+      throw cause;
+    }
+  };
+
+  const summarize = async (): Promise<void> => {
+    if (clock.monotonic() - summarizedAt < summarizeMs) return;
+    await summarizeNewest(db, horizon.at).catch(() => undefined);
+    summarizedAt = clock.monotonic();
+  };
+
+  const toChunk = (rows: readonly StoredEnvelope[], to: bigint): ExportChunk => {
+    const bytes = rows.reduce((sum, { payload }) => sum + payload.length, 0);
+    const oldest = rows.reduce((least, { receivedAt }) => smallest(least, receivedAt), maxTime);
+    const positionAt = to === horizon.horizon ? horizon.at : rows.length > 0 ? Number(oldest / 1000n) : receivedAfter;
+    const chunk = { queues: groupQueues(rows), envelopes: rows.length, bytes, to, positionAt };
+    chunks.set(chunk, chunk);
+    from = to;
+    receivedAfter = Math.max(receivedAfter, positionAt);
+    return chunk;
+  };
+
+  return {
+    async read() {
+      for (;;) {
+        if (from >= horizon.horizon) horizon = await readHorizon(db);
+        if (from >= horizon.horizon) return null;
+        const to = smallest(from + width, horizon.horizon);
+        const rows = await readRange(to);
+        if (rows === null) {
+          width = largest(1n, (to - from) / 4n);
+          continue;
+        }
+        width = nextWidth(width, { ids: to - from, bytes: bytesOf(rows), chunkBytes });
+        if (rows.length > 0) await summarize();
+        const isIdle = rows.length === 0 && clock.monotonic() - movedAt < idleCommitMs;
+        const chunk = toChunk(rows, to);
+        if (isIdle) continue;
+        movedAt = clock.monotonic();
+        return chunk;
+      }
+    },
+    async commit(chunk, outcome) {
+      const read = chunks.get(chunk);
+      if (read === undefined) throw new TypeError("a chunk of another source");
+      await moveExportPosition(db, lease, { ...outcome, position: read.to, positionAt: read.positionAt });
+    },
+    close: disconnect,
+  };
+};
+
+const maxTime = 1n << 62n;
+const largest = (one: bigint, other: bigint): bigint => (one > other ? one : other);
+const smallest = (one: bigint, other: bigint): bigint => -largest(-one, -other);
+const bytesOf = (rows: readonly StoredEnvelope[]): number =>
+  rows.reduce((sum, { payload }) => sum + payload.length + 100, 0);
+
+/** Returns a width that makes a chunk of the aimed size, at most four times the last one. */
+const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes: number }): bigint => {
+  const factor = Math.min(4, read.chunkBytes / Math.max(1, read.bytes));
+  // A range that ended at the horizon says nothing about a wider one.
+  if (read.ids < width && factor > 1) return width;
+  const next = BigInt(Math.max(1, Math.floor(Number(read.ids) * factor)));
+  return smallest(next, widthMax);
+};
+
+/** Groups rows by queue, each in the order of its sequence. */
+const groupQueues = (rows: readonly StoredEnvelope[]): StoredEnvelope[][] => {
+  const queues = new Map<string, StoredEnvelope[]>();
+  for (const row of rows) {
+    const key = `${row.hostId}\0${row.queueId.toHex()}`;
+    const queue = queues.get(key);
+    if (queue) queue.push(row);
+    else queues.set(key, [row]);
+  }
+  for (const queue of queues.values()) queue.sort((a, b) => (a.sequence < b.sequence ? -1 : 1));
+  return [...queues.values()];
+};

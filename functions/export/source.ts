@@ -1,0 +1,28 @@
+import type { StoredEnvelope } from "../store/read-envelopes.ts";
+
+/** Envelopes that were read together, and that the position moves past together. */
+export interface ExportChunk {
+  /** The envelopes of each queue in the order of their sequence, behind those of the chunk before. */
+  queues: readonly (readonly StoredEnvelope[])[];
+  envelopes: number;
+  /** What the payloads take in memory. */
+  bytes: number;
+}
+
+/** What became of a chunk. */
+export interface ChunkOutcome {
+  exported: number;
+  rejectedItems: number;
+  deadLetters: readonly { envelope: StoredEnvelope; reason: string }[];
+}
+
+/** Where an export reads committed envelopes, with a durable position of its own. */
+export interface ExportSource {
+  /** Returns what follows the last chunk; null when there is nothing new. */
+  read(): Promise<ExportChunk | null>;
+  /**
+   * Stores durably that a chunk, and each one before, is done; called in the order of `read`. Throws when another process has taken over:
+   * then nothing of the chunk is stored, and whoever took over sends it again.
+   */
+  commit(chunk: ExportChunk, outcome: ChunkOutcome): Promise<void>;
+}

@@ -1,0 +1,105 @@
+import { sql } from "drizzle-orm";
+import type { Database, Executor } from "./database.ts";
+import { dayMs, partitionNameOf } from "./ingest-partitions.ts";
+import { timestamp } from "./sql-literals.ts";
+
+/** How far an export is behind. */
+export interface ExportLag {
+  name: string;
+  /** Committed envelopes that are not exported: counted up to 100,000, then the planner's estimate. */
+  envelopes: number;
+  /** Seconds since the oldest of them was received; 0 without one. */
+  ageSeconds: number;
+  /** A process has the lease. */
+  isRunning: boolean;
+  deadLetters: number;
+  /** Why requests fail at present; null while they succeed. */
+  lastError: string | null;
+}
+
+const countedMax = 100_000;
+
+/** Returns how far each export is behind, by name; none where nothing was ever exported. */
+export const findExportLags = async (db: Database): Promise<ExportLag[]> => {
+  const rows = await db.execute<ExportRow>(sql`
+    select name, position::text as position, (extract(epoch from position_at) * 1000)::bigint::text as at, last_error,
+      owner is not null and lease_until > clock_timestamp() as is_running,
+      (select count(*) from export_dead_letter d where d.name = p.name) as dead_letters
+    from export_position p order by name`);
+  const lags: ExportLag[] = [];
+  for (const row of rows) {
+    const { name, is_running: isRunning, dead_letters, last_error: lastError } = row;
+    lags.push({ name, isRunning, deadLetters: Number(dead_letters), lastError, ...(await countPending(db, row)) });
+  }
+  return lags;
+};
+
+type ExportRow = Record<"name" | "position" | "at" | "dead_letters", string> & {
+  last_error: string | null;
+  is_running: boolean;
+};
+
+const countPending = (
+  db: Database,
+  { position, at }: ExportRow,
+): Promise<Pick<ExportLag, "envelopes" | "ageSeconds">> =>
+  db.transaction(async (tx) => {
+    await tx.execute(sql`set local enable_seqscan = off`);
+    const pending = sql.raw(`select received_at from ingest_envelope where xid >= ${BigInt(position)}
+      and received_at >= ${timestamp(Math.max(0, Number(at) - dayMs))}`);
+    const [counted] = await tx.execute<{ count: string; age: string | null }>(sql`
+      select count(*) as count, extract(epoch from clock_timestamp() - min(received_at)) as age
+      from (${pending} limit ${countedMax}) as pending`);
+    const envelopes = Number(counted?.count ?? 0);
+    const ageSeconds = Math.max(0, Number(counted?.age ?? 0));
+    if (envelopes < countedMax) return { envelopes, ageSeconds };
+    const [explained] = await tx.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
+      sql`explain (format json) ${pending}`,
+    );
+    return { envelopes: Math.max(countedMax, explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0), ageSeconds };
+  });
+
+/**
+ * Counts the envelopes of a day, or those in the default partition up to its end, that are not exported, by the name of each export that
+ * lacks some. A count that takes longer than a few seconds is the planner's estimate.
+ */
+export const countNotExported = async (
+  db: Database,
+  day: number,
+  partition: "day" | "default",
+): Promise<Record<string, number>> => {
+  const exports = await db.execute<{ name: string; position: string }>(sql`
+    select name, position::text as position from export_position order by name`);
+  const lacking: Record<string, number> = {};
+  for (const { name, position } of exports) {
+    const table = partition === "day" ? partitionNameOf(day) : "ingest_envelope_default";
+    const rows = sql.raw(
+      `select 1 from ${table} where xid >= ${BigInt(position)} and received_at < ${timestamp(day + dayMs)}`,
+    );
+    const count = await countRows(db, rows);
+    if (count > 0) lacking[name] = count;
+  }
+  return lacking;
+};
+
+const countRows = async (db: Database, rows: ReturnType<typeof sql.raw>): Promise<number> => {
+  try {
+    const [counted] = await db.transaction(async (tx) => {
+      await tx.execute(sql`set local statement_timeout = '4s'`);
+      await tx.execute(sql`set local enable_seqscan = off`);
+      return tx.execute<{ count: string }>(sql`select count(*) as count from (${rows}) as counted`);
+    });
+    return Number(counted?.count ?? 0);
+  } catch {
+    const [explained] = await db.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
+      sql`explain (format json) ${rows}`,
+    );
+    return explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0;
+  }
+};
+
+/** Adds envelopes that retention deletes before an export had them to its count of lost ones. */
+export const addLostEnvelopes = async (tx: Executor, lost: Readonly<Record<string, number>>): Promise<void> => {
+  for (const [name, count] of Object.entries(lost))
+    await tx.execute(sql`update export_position set lost = lost + ${count}::bigint where name = ${name}`);
+};

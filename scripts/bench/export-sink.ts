@@ -1,0 +1,13 @@
+/**
+ * The far end of the export bench, as a process of its own: accepts every OTLP/HTTP request and keeps nothing. Logs `ready` with its port.
+ */
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+
+const server = createServer((request, response) => {
+  request.resume();
+  request.once("end", () => response.writeHead(200, { "content-type": "application/x-protobuf" }).end());
+});
+server.listen(0, "127.0.0.1", () => {
+  console.log(JSON.stringify({ msg: "ready", port: (server.address() as AddressInfo).port }));
+});

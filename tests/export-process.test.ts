@@ -1,0 +1,105 @@
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { type OtlpBackend, startOtlpBackend } from "./otlp-backend.ts";
+import { logged, type Program, startProgram, stopProgram } from "./program.ts";
+import { type EnvelopeStore, openEnvelopeStore } from "./stored-envelopes.ts";
+
+/* `svc-server export` as a process: what is committed reaches the backend, whatever is killed. */
+
+let database: TestDatabase;
+let store: EnvelopeStore;
+let backend: OtlpBackend;
+const programs: Program[] = [];
+beforeEach(async () => {
+  database = await createTestDatabase();
+  store = await openEnvelopeStore(database);
+  backend = await startOtlpBackend();
+});
+afterEach(async () => {
+  for (const program of programs.splice(0)) {
+    program.child.kill("SIGKILL");
+    await program.exited;
+  }
+  await backend.close();
+  await store.close();
+  await database.drop();
+});
+
+const startExport = (env: Record<string, string> = {}): Program => {
+  const program = startProgram("functions/main.ts", ["export"], {
+    SVC_DATABASE_URL: database.url,
+    SVC_EXPORT_ENDPOINT: backend.httpUrl,
+    ...env,
+  });
+  programs.push(program);
+  return program;
+};
+const texts = (host: string, from: number, count: number) =>
+  Array.from({ length: count }, (_, index) => `${host} ${from + index}`);
+const within = { timeout: 60_000, interval: 20 };
+
+it.each(["http/protobuf", "grpc"])("exports stored and new lines over %s, and stops on SIGTERM", async (protocol) => {
+  await store.lines("spiffe://fleet.test/host/web-1", texts("a", 0, 3));
+  const program = startExport({
+    SVC_EXPORT_PROTOCOL: protocol,
+    SVC_EXPORT_ENDPOINT: protocol === "grpc" ? backend.grpcUrl : backend.httpUrl,
+  });
+  await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 3));
+  await store.lines("spiffe://fleet.test/host/web-1", texts("a", 3, 2));
+  await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 5));
+  expect(await stopProgram(program)).toBe(0);
+});
+
+it("loses nothing and keeps each queue's order when it is killed amid failures", async () => {
+  const hosts = Array.from({ length: 5 }, (_, index) => `h${index}`);
+  const rounds = 2;
+  let calls = 0;
+  backend.answer = () => (++calls % 5 === 0 ? { http: 503 } : "accept");
+  for (let round = 0; round < rounds; round++) {
+    const isLast = round === rounds - 1;
+    const before = backend.accepted.length;
+    const program = startExport({ SVC_EXPORT_REQUEST_BYTES: "1024" });
+    for (const host of hosts)
+      for (let part = 0; part < 5; part++) await store.lines(host, texts(host, round * 50 + part * 10, 10));
+    if (isLast) break;
+    await expect.poll(() => backend.accepted.length, within).toBeGreaterThan(before + 3);
+    program.child.kill("SIGKILL");
+    await program.exited;
+  }
+  const wanted = hosts.flatMap((host) => texts(host, 0, rounds * 50));
+  await expect.poll(() => [...new Set(backend.lines())].sort(), within).toEqual(wanted.toSorted());
+  // At least once, and without what repeats in the order of the queue.
+  for (const host of hosts) {
+    const first = [...new Set(backend.lines().filter((line) => line.startsWith(`${host} `)))];
+    expect(first).toEqual(texts(host, 0, rounds * 50));
+  }
+});
+
+it("hands over within seconds when the process that exports is killed", async () => {
+  const one = startExport();
+  await logged(one, "exporting");
+  const two = startExport();
+  await logged(two, "another process exports; waiting to take over");
+  await store.lines("a", ["1"]);
+  await expect.poll(() => backend.lines(), within).toEqual(["1"]);
+  one.child.kill("SIGKILL");
+  await store.lines("a", ["2"]);
+  const killedAt = performance.now();
+  await expect.poll(() => backend.lines().includes("2"), within).toBe(true);
+  expect(performance.now() - killedAt).toBeLessThan(30_000);
+  expect(two.records.some(({ msg }) => msg === "exporting")).toBe(true);
+});
+
+it("ends with 78 and the name of each faulty setting", async () => {
+  const program = startExport({
+    SVC_EXPORT_ENDPOINT: "http://otel.example.com:4318",
+    SVC_EXPORT_HEADERS: "authorization=secret-token",
+    SVC_EXPORT_CLIENT_CERT_FILE: "/nowhere/cert.pem",
+    SVC_EXPORT_PROTOCOL: "http/json",
+  });
+  expect(await program.exited).toBe(78);
+  expect(program.stderr).toContain("SVC_EXPORT_PROTOCOL: must be grpc or http/protobuf");
+  expect(program.stderr).toContain("SVC_EXPORT_ENDPOINT: must be https while SVC_EXPORT_HEADERS is set");
+  expect(program.stderr).toContain("SVC_EXPORT_CLIENT_KEY_FILE: is required");
+  expect(program.stderr).not.toContain("secret-token");
+});
