@@ -45,6 +45,8 @@ export interface IngestConfig {
   discardSpanNames: readonly string[];
   requireEnrollment: boolean;
   retentionDays: number;
+  /** TLS handshakes that a remote address may start in a second. */
+  handshakesOfAddress: number;
 }
 
 /** How certificates are signed. Absent: the routes for collectors do not exist. */
@@ -135,6 +137,7 @@ export const coreVariables = {
   SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES: v.optional(spanNames),
   SVC_INGEST_REQUIRE_ENROLLMENT: v.optional(BooleanVariable, "false"),
   SVC_INGEST_RETENTION_DAYS: v.optional(IntegerVariable(0, 3650), "30"),
+  SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
   SVC_ENROLLMENT_SIGNER_MODE: v.optional(
     v.picklist(["local-ca", "external-command"], "must be local-ca or external-command"),
   ),
@@ -228,6 +231,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
           discardSpanNames: values.SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES ?? [],
           requireEnrollment: values.SVC_INGEST_REQUIRE_ENROLLMENT,
           retentionDays: values.SVC_INGEST_RETENTION_DAYS,
+          handshakesOfAddress: values.SVC_INGEST_HANDSHAKES_PER_ADDRESS,
         }
       : null,
     signer,

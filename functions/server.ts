@@ -25,6 +25,7 @@ import { runRollouts } from "./jobs/run-rollouts.ts";
 import { type CoreDatabases, openCoreDatabases } from "./node/core-databases.ts";
 import { createCoreServers, type NamedServers } from "./node/database-servers.ts";
 import { followFiles, watchFiles } from "./node/follow-files.ts";
+import { handshakesOf } from "./node/handshake-limits.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
@@ -41,7 +42,7 @@ import { figuresOf } from "./ops/figures.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { startChat } from "./start-chat.ts";
-import { findCertificateStates } from "./store/certificates.ts";
+import { areCertificatesActive, findCertificateStates } from "./store/certificates.ts";
 import { createDirectoryLock } from "./store/directory-lock.ts";
 import { revocationChannel } from "./store/identities.ts";
 import { pendingMigrations } from "./store/migrate.ts";
@@ -224,6 +225,7 @@ const startIngest = async (
     fastPath: createFastPath,
     certificates: {
       find: (fingerprints) => findCertificateStates(db, fingerprints),
+      areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
       use: (certificate) => markUsed(core, certificate),
       refused: (failure) => recordAuthFailure(core, failure),
     },
@@ -241,7 +243,10 @@ const startIngest = async (
   const managementPaths = new Set(management.map(({ path }) => path));
   const { host, port } = config;
   const listener = await listenFor("SVC_INGEST_GRPC_ADDR", () =>
-    startIngestListener({ host, port, tls, ingest: ingest.routes, app, managementPaths, clock, log }),
+    startIngestListener({
+      ...{ host, port, tls, ingest: ingest.routes, app, managementPaths, clock, log },
+      handshakes: handshakesOf(config.handshakesOfAddress),
+    }),
   );
   const { signal } = stop;
   const jobs = [

@@ -13,7 +13,7 @@ import {
 } from "../functions/node/ingest-listener.ts";
 import { loadFiles, type Reloaded } from "../functions/node/reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "../functions/node/tls-files.ts";
-import { findCertificateStates } from "../functions/store/certificates.ts";
+import { areCertificatesActive, findCertificateStates } from "../functions/store/certificates.ts";
 import type { ConnectedDatabase } from "../functions/store/database.ts";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
@@ -129,6 +129,7 @@ export const startTestIngest = async (
     },
     certificates: {
       find: (fingerprints) => findCertificateStates(connection.db, fingerprints),
+      areActive: (fingerprints) => areCertificatesActive(connection.db, fingerprints),
       use: async () => undefined,
       refused: async () => undefined,
     },

@@ -34,6 +34,8 @@ export const callerKey = createContextKey<Caller | undefined>(undefined, { descr
 export interface CertificateRegister {
   /** Returns the status of certificates by fingerprint (lowercase hex); one without a row is absent. */
   find(fingerprints: readonly string[]): Promise<ReadonlyMap<string, CertificateState>>;
+  /** Returns whether all of them are active and their identities not revoked; none may be given twice. */
+  areActive(fingerprints: readonly string[]): Promise<boolean>;
   /** Records the first use of a certificate, which replaces its predecessor (docs/api.md). */
   use(certificate: { certificateId: string; identityId: string }): Promise<void>;
   /** Records a refusal as the last auth failure of the identity, if core knows it. */
@@ -54,7 +56,7 @@ export interface Admission {
    * issued it. Never rejects.
    */
   recordExpired(certificate: CallerCertificate): Promise<void>;
-  /** Returns why callers may send no longer; those who may are absent. Runs one query at most. */
+  /** Returns why callers may send no longer; those who may are absent. Runs one query, and another one when there are such callers. */
   recheck(callers: readonly Caller[]): Promise<ReadonlyMap<Caller, Problem>>;
   /** Returns `certificate_expired` once the certificate has expired. */
   expiryFault(caller: Caller): Problem | undefined;
@@ -133,6 +135,7 @@ export const createAdmission = ({
       const faults = new Map<Caller, Problem>();
       if (!requireEnrollment || callers.length === 0) return faults;
       const fingerprints = [...new Set(callers.map(({ fingerprintSha256 }) => fingerprintSha256))];
+      if (await certificates.areActive(fingerprints)) return faults;
       const states = await certificates.find(fingerprints);
       for (const caller of callers) {
         const fault = faultOf(states.get(caller.fingerprintSha256));

@@ -8,6 +8,7 @@ import type { IngestObserver } from "./accept-frame.ts";
 import { type CertificateRegister, createAdmission } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";
 import { type CommitObserver, createCommitter } from "./committer.ts";
+import { inTurn } from "./in-turn.ts";
 import { createIncompleteMessages } from "./incomplete-messages.ts";
 import { createQueueOpener } from "./open-queue.ts";
 import { createOpenStreams } from "./open-streams.ts";
@@ -47,12 +48,17 @@ export interface Ingest {
   close(): Promise<void>;
 }
 
+/** Of the pool's ten connections: the others remain for heartbeats and rechecks while a fleet reconnects. */
+const opensAtOnceMax = 4;
+const firstUsesAtOnceMax = 2;
+
 /** Makes ingest; it connects to the database with the first frame. */
 export const createIngest = (needs: IngestNeeds): Ingest => {
   const { config, clock, log, observe } = needs;
+  const use = inTurn(needs.certificates.use, { atOnceMax: firstUsesAtOnceMax, keyOf: ({ identityId }) => identityId });
   const admission = createAdmission({
     clock,
-    certificates: needs.certificates,
+    certificates: { ...needs.certificates, use },
     requireEnrollment: config.requireEnrollment,
   });
   const streams = createOpenStreams({
@@ -68,13 +74,15 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     clock,
     observe,
   });
+  const queues = createQueueOpener({ db: needs.db, clock, entropy: needs.entropy, observe, log });
+  const open = inTurn(queues.open, { atOnceMax: opensAtOnceMax, keyOf: ({ hostId }) => hostId });
   const routes = createIngestRoutes({
     admission,
     streams,
     budget,
     incomplete,
     committer,
-    queues: createQueueOpener({ db: needs.db, clock, entropy: needs.entropy, observe, log }),
+    queues: { ...queues, open },
     limits: {
       frameBytesMax: config.frameBytesMax,
       payloadBytesMax: config.payloadBytesMax,

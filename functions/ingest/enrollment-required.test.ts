@@ -10,7 +10,7 @@ import { createTestCore, type TestCore } from "../../tests/core.ts";
 import { connectForeign, type ForeignClient, openForward, submit } from "../../tests/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
-import { findCertificateStates } from "../store/certificates.ts";
+import { areCertificatesActive, findCertificateStates } from "../store/certificates.ts";
 import { revocationChannel } from "../store/identities.ts";
 import type { CertificateRegister } from "./admission.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
@@ -70,6 +70,7 @@ describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on t
     const { sql, db } = core.database.connect();
     const certificates: CertificateRegister = {
       find: (fingerprints) => findCertificateStates(db, fingerprints),
+      areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
       use: (certificate) => markUsed(core.core, certificate),
       refused: (failure) => recordAuthFailure(core.core, failure),
     };

@@ -10,7 +10,7 @@ import { startTcpProxy, type TcpProxy } from "../../tests/fakes/tcp-proxy.ts";
 import { connectForeign, openForward } from "../../tests/grpc-client.ts";
 import { startTestIngest } from "../../tests/ingest.ts";
 import { createDatabaseServers } from "../node/database-servers.ts";
-import { findCertificateStates } from "../store/certificates.ts";
+import { areCertificatesActive, findCertificateStates } from "../store/certificates.ts";
 import { connectDatabase } from "../store/database.ts";
 import { revocationChannel } from "../store/identities.ts";
 
@@ -57,6 +57,7 @@ const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) =
     needs: {
       certificates: {
         find: (fingerprints) => findCertificateStates(pool.database.db, fingerprints),
+        areActive: (fingerprints) => areCertificatesActive(pool.database.db, fingerprints),
         use: async () => undefined,
         refused: async () => undefined,
       },

@@ -77,6 +77,23 @@ describe("TLS handshakes that do not end", () => {
     await test.close();
   });
 
+  it("completes every handshake of a burst, and resets those beyond the ones that wait", async () => {
+    const limits = { atOnceMax: 1, slowMs: 60_000, waitingMax: 4 };
+    const test = await startTestIngest({ listener: { handshakes: limits } });
+    const all = await Promise.all(Array.from({ length: 4 }, () => submitOnce(test)));
+    expect(all).toEqual(all.map(() => undefined));
+    for (let index = 0; index < 5; index++) await connectBare(test);
+    await (await connectBare(test)).closed;
+    expect(test.log.lines).toContainEqual({
+      level: "warn",
+      message: "connection refused",
+      fields: { remote_address: "127.0.0.1", reason: "too many TLS handshakes at once" },
+    });
+    for (const socket of open) socket.destroy();
+    await expect.poll(() => submitOnce(test)).toBeUndefined();
+    await test.close();
+  });
+
   it("closes with the listener, at once, a connection whose handshake is unfinished", async () => {
     const test = await startTestIngest();
     const { closed } = await connectBare(test);

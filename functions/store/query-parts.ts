@@ -8,6 +8,10 @@ export const anyOf = (column: AnyColumn, values: readonly (string | Uint8Array)[
   return sql`${column} = any(${arrayLiteral(values)}::${type})`;
 };
 
+/** Returns the same for bytes that are given in lowercase hex. */
+export const anyOfHex = (column: AnyColumn, values: readonly string[]): SQL =>
+  sql`${column} = any(${`{${values.map((hex) => `"\\\\x${hex}"`).join(",")}}`}::bytea[])`;
+
 /** Writes values as the literal of a PostgreSQL array. */
 export const arrayLiteral = (values: readonly (string | Uint8Array)[]): string =>
   `{${values.map(elementOf).join(",")}}`;

@@ -24,10 +24,14 @@ export interface StreamOptions {
 export interface SenderStream {
   /** Keeps `framesInFlight` frames in flight until `stop`; calls `onAck` with the latency of each ack. */
   run(onAck: (latencyMs: number) => void): void;
+  /** Sends `framesPerSecond` whatever is acknowledged, until `stop`; calls `onAck` with the latency of each ack. */
+  runAt(framesPerSecond: number, onAck: (latencyMs: number) => void): void;
   /** Stops sending; resolves when everything is acknowledged. */
   stop(): Promise<void>;
   /** Returns the number of acknowledged envelopes. */
   acknowledged(): number;
+  /** Rejects when core ends the stream. */
+  failed: Promise<never>;
   close(): void;
 }
 
@@ -80,6 +84,7 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
   let next = firstSequence;
   let received = 0;
   let running = false;
+  let paced: NodeJS.Timeout | undefined;
   let onAck: (latencyMs: number) => void = () => undefined;
   const opened = Promise.withResolvers<void>();
   let drained: (() => void) | undefined;
@@ -108,11 +113,23 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
       running = true;
       for (let index = 0; index < framesInFlight; index++) send();
     },
+    runAt(framesPerSecond, callback) {
+      onAck = callback;
+      const startedAt = performance.now();
+      let sent = 0;
+      // Several in a tick when this process was busy: what is sent does not depend on how fast it is acknowledged.
+      paced = setInterval(() => {
+        const due = Math.floor(((performance.now() - startedAt) / 1000) * framesPerSecond);
+        for (; sent < due; sent++) send();
+      }, 5);
+    },
     async stop() {
       running = false;
+      clearInterval(paced);
       if (sentAt.length > 0) await Promise.race([new Promise<void>((resolve) => (drained = resolve)), failed]);
     },
     acknowledged: () => Math.max(0, received - 2) * envelopesOfFrame,
+    failed,
     close: () => stream.close(),
   };
 };

@@ -11,11 +11,13 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   collector: async () => (await import("./collector.ts")).collectorBench,
   enroll: async () => (await import("./enroll.ts")).enrollBench,
   export: async () => (await import("./export.ts")).exportBench,
+  "fleet-100k": async () => (await import("./fleet-100k.ts")).fleetBench,
   health: async () => (await import("./health.ts")).healthBench,
   heartbeat: async () => (await import("./heartbeat.ts")).heartbeatBench,
   ingest: async () => (await import("./ingest.ts")).ingestBench,
   peers: async () => (await import("./peers.ts")).peersBench,
   ratchet: async () => (await import("./ratchet.ts")).ratchetBench,
+  replicas: async () => (await import("./replicas.ts")).replicasBench,
   start: async () => (await import("./start.ts")).startBench,
   ui: async () => (await import("./ui.ts")).uiBench,
 };

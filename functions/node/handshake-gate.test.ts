@@ -1,0 +1,48 @@
+import { describe, expect, it, vi } from "vitest";
+import { createHandshakeGate } from "./handshake-gate.ts";
+
+describe("a gate of handshakes", () => {
+  const openGate = () => {
+    const gate = createHandshakeGate({ atOnceMax: 2, slowMs: 100, waitingMax: 2 });
+    const started: string[] = [];
+    return { started, enter: (name: string) => gate.enter(() => void started.push(name)) };
+  };
+
+  it("starts as many as may run at once, then the others in their order as these end", () => {
+    const { started, enter } = openGate();
+    const [a, b, c] = [enter("a"), enter("b"), enter("c"), enter("d")];
+    expect(started).toEqual(["a", "b"]);
+    b?.();
+    b?.();
+    expect(started).toEqual(["a", "b", "c"]);
+    a?.();
+    c?.();
+    expect(started).toEqual(["a", "b", "c", "d"]);
+  });
+
+  it("refuses those beyond the ones that wait, and starts none that has left", () => {
+    const { started, enter } = openGate();
+    const [a, , c] = [enter("a"), enter("b"), enter("c"), enter("d")];
+    expect(enter("e")).toBeNull();
+    c?.();
+    a?.();
+    expect(started).toEqual(["a", "b", "d"]);
+  });
+
+  it("gives the place of a slow handshake to the next, once", () => {
+    vi.useFakeTimers();
+    try {
+      const { started, enter } = openGate();
+      const [a] = [enter("a"), enter("b"), enter("c"), enter("d")];
+      vi.advanceTimersByTime(99);
+      expect(started).toEqual(["a", "b"]);
+      vi.advanceTimersByTime(1);
+      expect(started).toEqual(["a", "b", "c", "d"]);
+      a?.();
+      enter("e");
+      expect(started).toEqual(["a", "b", "c", "d"]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+});
