@@ -17,6 +17,8 @@ export interface Program {
 }
 
 const root = fileURLToPath(new URL("..", import.meta.url));
+/** Another program that serves as core (tests/slow/replicas). */
+const otherCore = process.env.SVC_LAB_CORE;
 
 /** Starts a file of this repository, or of another working tree, with exactly this environment; by default with this process's Node. */
 export const startProgram = (
@@ -25,7 +27,8 @@ export const startProgram = (
   env: Record<string, string> = {},
   node = process.execPath,
 ): Program => {
-  const child = spawn(node, [resolve(root, path), ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
+  const file = path === "functions/main.ts" && args.length === 0 ? (otherCore ?? path) : path;
+  const child = spawn(node, [resolve(root, file), ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
   const program: Program = {
     child,
     records: [],

@@ -58,7 +58,7 @@ export const createCoreProcess = async (
     httpUrl,
     ingestEndpoint: `127.0.0.1:${settings.ingestPort}`,
     start: () => {
-      running = processes.start({ name: "core", args: [programPaths["svc-server"]], env });
+      running = processes.start({ name: "core", args: [process.env.SVC_LAB_CORE ?? programPaths["svc-server"]], env });
     },
     ready: () =>
       waitUntil({ what: "core is ready", clock, signal }, async () => {

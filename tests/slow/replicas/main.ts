@@ -1,0 +1,52 @@
+/**
+ * `bun run test-replicas [-- --cores 3] [--pooler session|transaction] [FILES]`: runs end-to-end tests, by default all, with several cores
+ * behind a balancer wherever a test starts `svc-server`, and with PgBouncer between them and PostgreSQL. Needs `setpriv` of util-linux. Exit
+ * code: that of vitest.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import type { Replicas } from "./serve-replicas.ts";
+
+/** The tests that start core as a program and ask it as a client does. Not here: those that look into one process, such as its memory. */
+const usualFiles = [
+  "host-life",
+  "client",
+  "restored-database",
+  "copied-queue",
+  "enroll-crash",
+  "enroll-by-hand",
+  "online-backup",
+  "wrong-clock",
+  "directory-sync",
+  "scim-process",
+  "secret-rotation",
+  "kubernetes-run",
+  "chat-process",
+  "proxies",
+].map((name) => `tests/${name}.test.ts`);
+
+const { values, positionals } = parseArgs({
+  options: { cores: { type: "string", default: "3" }, pooler: { type: "string" } },
+  allowPositionals: true,
+});
+const isPooler = (mode: string | undefined): mode is "session" | "transaction" | undefined =>
+  mode === undefined || mode === "session" || mode === "transaction";
+if (!isPooler(values.pooler)) throw new Error("--pooler is session or transaction");
+const replicas: Replicas = { cores: Number(values.cores), pooler: values.pooler ?? null };
+
+const folder = await mkdtemp(join(tmpdir(), "svc-replicas-"));
+const program = join(folder, "main.mjs");
+const source = JSON.stringify(new URL("serve-replicas.ts", import.meta.url).href);
+await writeFile(
+  program,
+  `import { serveReplicas } from ${source};\nawait serveReplicas(${JSON.stringify(replicas)});\n`,
+);
+const files = positionals.length > 0 ? positionals : usualFiles;
+const args = ["node_modules/vitest/vitest.mjs", "run", "--no-file-parallelism", ...files];
+const vitest = spawn(process.execPath, args, { env: { ...process.env, SVC_LAB_CORE: program }, stdio: "inherit" });
+[process.exitCode = 1] = await once(vitest, "exit");
+await rm(folder, { recursive: true });
