@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { json } from "node:stream/consumers";
-import { afterEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 import { connectRaw, postHeaders, resetStream } from "../../tests/raw-http2.ts";
 
@@ -49,19 +49,28 @@ const open = async (certificate: TestClient): Promise<ClientHttp2Session> => {
   await once(session, "connect");
   return session;
 };
+/** Headers of requests beside method and path. */
+let headers: Record<string, string>;
 const begin = (session: ClientHttp2Session, path = heartbeat): ClientHttp2Stream => {
-  const stream = session.request({ ":method": "POST", ":path": path }, { endStream: false });
+  const stream = session.request({ ":method": "POST", ":path": path, ...headers }, { endStream: false });
   stream.on("error", () => undefined);
   stream.write(Buffer.alloc(1_000));
   return stream;
 };
 const answer = async (stream: ClientHttp2Stream) => {
-  const [headers] = await once(stream, "response");
+  const [received] = await once(stream, "response");
   const body = (await json(stream)) as { code?: string; bytes?: number };
-  return { status: headers[":status"], code: body.code, bytes: body.bytes };
+  return { status: received[":status"], code: body.code, bytes: body.bytes };
 };
 
-describe("connections of the ingest listener", () => {
+describe.each([
+  { form: "straight from their streams", with: { "content-length": "1000" } },
+  { form: "through the compatibility layer", with: {} },
+])("connections of the ingest listener, requests $form", (row) => {
+  beforeEach(() => {
+    headers = row.with;
+  });
+
   it("answers a management request whose body does not end with body_timeout, and serves the next", async () => {
     await start({ bodyTimeoutMs: 100 });
     const session = await open(await test.client({}));

@@ -12,6 +12,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { createSlots } from "../../kit/slots.ts";
 import { createTokenBuckets } from "../../kit/token-buckets.ts";
 import { identityOfCertificate } from "../../proto/identity.ts";
+import type { Peer } from "../http/request.ts";
 import type { Admission, CallerCertificate } from "../ingest/admission.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
 
@@ -63,6 +64,8 @@ export interface Call {
 export interface Connection {
   /** Null unless the certificate chains to the client CA and is within its dates. */
   peer: PeerOfConnection | null;
+  /** What the app of the management routes receives with each request. */
+  bindings: { peer: Peer };
   /** Why its certificate has no active row, by what core knew when the connection was admitted. */
   rowFault(): ProblemCode | undefined;
   /** Starts a call, or returns why it is rejected. */
@@ -180,8 +183,10 @@ export const createIngestConnections = (needs: {
 
       const tooManyCalls = () =>
         new Problem("too_many_streams", { detail: `an identity may have ${limits.callsOfIdentityMax} open streams` });
+      const verified = fault === undefined ? peer : null;
       return {
-        peer: fault === undefined ? peer : null,
+        peer: verified,
+        bindings: { peer: { remoteAddress: address, certificate: verified?.der ?? null, listener: "ingest" } },
         rowFault: () => rowFault,
         enter() {
           lastCallAt = clock.monotonic();

@@ -9,6 +9,7 @@ import {
   type Http2ServerRequest,
   type Http2ServerResponse,
   type ServerHttp2Session,
+  type ServerHttp2Stream,
 } from "node:http2";
 import type { AddressInfo } from "node:net";
 import type { TLSSocket } from "node:tls";
@@ -28,14 +29,9 @@ import type { IngestRoutes } from "../ingest/service.ts";
 import { Problem } from "../problems.ts";
 import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
-import {
-  type CallerLimits,
-  type Connection,
-  callerLimits,
-  createIngestConnections,
-  type PeerOfConnection,
-} from "./ingest-connections.ts";
+import { type CallerLimits, type Connection, callerLimits, createIngestConnections } from "./ingest-connections.ts";
 import { endWithResponse, isReset, pingIntervalMs, pingOrDestroy, resetStalled } from "./ingest-streams.ts";
+import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
 import { readChunks } from "./read-chunks.ts";
 import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
 import type { Reloaded } from "./reload-files.ts";
@@ -113,16 +109,17 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     maxSessionMemory: 16,
   });
 
-  const connectionOf = (request: IncomingMessage | Http2ServerRequest): Connection | undefined =>
-    "stream" in request
-      ? request.stream.session && sessions.get(request.stream.session as ServerHttp2Session)
-      : http1.get(request.socket);
-  const peerOf = (request: IncomingMessage | Http2ServerRequest): PeerOfConnection | undefined =>
-    connectionOf(request)?.peer ?? undefined;
+  const connectionOfStream = ({ session }: ServerHttp2Stream): Connection | undefined =>
+    session && sessions.get(session as ServerHttp2Session);
+  const connectionOf = (request: Exchange["request"]): Connection | undefined =>
+    "stream" in request ? connectionOfStream(request.stream) : http1.get(request.socket);
 
   const management = getRequestListener(
-    (request, bindings) => app.fetch(request, { ...bindings, peerCertificate: peerOf(bindings.incoming)?.der ?? null }),
-    { overrideGlobalObjects: false, errorHandler: answerAdapterError },
+    (request, { incoming }) => app.fetch(request, connectionOf(incoming)?.bindings),
+    {
+      overrideGlobalObjects: false,
+      errorHandler: answerAdapterError,
+    },
   );
   const adapter = connectNodeAdapter({
     routes: (router) => ingest.routes(router, limitedGzip),
@@ -133,7 +130,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     acceptCompression: [limitedGzip],
     contextValues: (request) =>
       createContextValues()
-        .set(callerCertificateKey, peerOf(request)?.caller)
+        .set(callerCertificateKey, connectionOf(request)?.peer?.caller)
         .set(requestChunksKey, readChunks(request)),
     fallback(request, response) {
       const exchange = { request, response } as Exchange;
@@ -152,32 +149,41 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     connection?.reject();
   };
   /** Starts what a management request needs before its body is read; returns why it is rejected instead. */
-  const beginManagement = (exchange: Exchange, connection: Connection): Problem | undefined => {
+  const beginManagement = (arrival: Arrival, connection: Connection): Problem | undefined => {
     const fault = connection.rowFault();
     if (fault !== undefined) return new Problem(fault);
     const release = ingest.reserve(managementBytesMax);
     if (release === null) return new Problem("overloaded");
-    const { request, response } = exchange;
     const timer = setTimeout(() => {
-      if (request.complete) return;
-      refuse(exchange, new Problem("body_timeout"));
+      if (!arrival.isRead()) refuse(arrival.exchange(), new Problem("body_timeout"));
     }, options.bodyTimeoutMs ?? bodyTimeoutMsDefault);
-    response.once("close", () => {
+    arrival.lifetime.once("close", () => {
       clearTimeout(timer);
       release();
     });
     return undefined;
   };
-  const begin = (exchange: Exchange, connection: Connection): void => {
-    const { request, response } = exchange;
-    if (options.managementPaths.has(pathOf(request))) {
-      const rejected = beginManagement(exchange, connection);
-      if (rejected) {
-        refuse(exchange, rejected);
-        return;
-      }
+  const begin = (arrival: Arrival, connection: Connection): void => {
+    const rejected = options.managementPaths.has(arrival.path) ? beginManagement(arrival, connection) : undefined;
+    if (rejected) refuse(arrival.exchange(), rejected);
+    else arrival.serve();
+  };
+  /** Serves a request once its connection has been admitted and a slot acquired. */
+  const receive = (arrival: Arrival, connection: Connection): void => {
+    const call = connection.enter();
+    if (call instanceof Problem) {
+      refuse(arrival.exchange(), call);
+      return;
     }
-    adapter(request as Http2ServerRequest, response as Http2ServerResponse);
+    const { lifetime } = arrival;
+    lifetime.once("close", () => call.leave("rstCode" in lifetime && isReset(lifetime)));
+    if ("rstCode" in lifetime) stalled.add(lifetime);
+    if (call.ready === undefined) begin(arrival, connection);
+    void call.ready?.then((rejected) => {
+      if (lifetime.destroyed) return;
+      if (rejected) refuse(arrival.exchange(), rejected);
+      else begin(arrival, connection);
+    });
   };
   const sockets = limitHandshakes(server, { limits: { ...handshakeLimits, ...options.handshakes }, clock, log });
   const stalled = resetStalled(options.stalledMs ?? 30_000);
@@ -186,20 +192,25 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     const exchange = { request, response };
     const connection = connectionOf(request);
     if (connection === undefined) return void request.socket.destroy();
-    const call = connection.enter();
-    if (call instanceof Problem) return refuse(exchange, call);
-    if ("stream" in request) {
-      const { stream } = request;
-      stream.once("close", () => call.leave(isReset(stream)));
-      endWithResponse(stream);
-      stalled.add(stream);
-    } else response.once("close", () => call.leave(false));
-    if (call.ready === undefined) return begin(exchange, connection);
-    void call.ready.then((rejected) => {
-      if (response.destroyed || ("stream" in request && request.stream.destroyed)) return;
-      if (rejected) refuse(exchange, rejected);
-      else begin(exchange, connection);
-    });
+    if ("stream" in request) endWithResponse(request.stream);
+    receive(
+      {
+        path: pathOf(request),
+        lifetime: "stream" in request ? request.stream : (response as ServerResponse),
+        isRead: () => request.complete,
+        exchange: () => exchange,
+        serve: () => adapter(request as Http2ServerRequest, response as Http2ServerResponse),
+      },
+      connection,
+    );
+  });
+  const [serveCompatibly] = server.listeners("stream");
+  server.removeAllListeners("stream");
+  server.on("stream", (stream: ServerHttp2Stream, headers, flags, rawHeaders) => {
+    const connection = connectionOfStream(stream);
+    if (connection === undefined || !isUsualPost(headers, options.managementPaths))
+      return serveCompatibly?.call(server, stream, headers, flags, rawHeaders);
+    receive(arrivalOfStream(app, { stream, headers, rawHeaders }, connection.bindings), connection);
   });
   server.on("session", (session) => {
     session.on("error", () => undefined);
@@ -249,23 +260,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
 };
 
 /** Returns the peer of a request to `app`, for `createApp`: at this listener it ignores a proxy header. */
-export const ingestPeerOf = (c: HttpContext): Peer => {
-  const { incoming, peerCertificate } = c.env as {
-    incoming: IncomingMessage | Http2ServerRequest;
-    peerCertificate: Uint8Array<ArrayBuffer> | null;
-  };
-  return {
-    remoteAddress: socketOf(incoming).remoteAddress ?? "",
-    certificate: peerCertificate,
-    listener: "ingest",
-  };
-};
-
-const socketOf = (request: IncomingMessage | Http2ServerRequest): TLSSocket => {
-  // The `socket` of an HTTP/2 request is a proxy that hides the methods of the connection.
-  const socket = "stream" in request ? request.stream.session?.socket : request.socket;
-  return (socket ?? request.socket) as TLSSocket;
-};
+export const ingestPeerOf = (c: HttpContext): Peer => (c.env as Connection["bindings"]).peer;
 
 const inflate = promisify(gunzip);
 const inflateChunkBytes = 256 * 1024;

@@ -29,12 +29,13 @@ export const resetStalled = (stalledMs: number) => {
   };
 };
 
-/** Resets a stream after its response, so that a rejected sender stops sending (RFC 9113, 8.1). */
+/** Resets a stream after its response if its client is still sending, so that a rejected one stops (RFC 9113, 8.1). */
 export const endWithResponse = (stream: ServerHttp2Stream): void => {
   // The response listens first, and sends its trailers then; a reset before that would drop them.
   stream.once("wantTrailers", () =>
     setImmediate(() => {
-      if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+      // A reset after the client's last byte would be a frame and a write for nothing.
+      if (!stream.closed && !stream.readableEnded) stream.close(constants.NGHTTP2_NO_ERROR);
     }),
   );
 };

@@ -63,7 +63,12 @@ const postStream = async (
   path: string,
   body: string | Uint8Array,
 ): Promise<{ status: number; text: string }> => {
-  const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/json" });
+  const stream = session.request({
+    ":method": "POST",
+    ":path": path,
+    "content-type": "application/json",
+    "content-length": String(Buffer.byteLength(body)),
+  });
   const closed = once(stream, "close").then(() => Promise.reject(new Error("core closed the connection")));
   closed.catch(() => undefined);
   stream.end(body);
