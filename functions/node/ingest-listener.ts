@@ -30,7 +30,15 @@ import { Problem } from "../problems.ts";
 import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import { type CallerLimits, type Connection, callerLimits, createIngestConnections } from "./ingest-connections.ts";
-import { endWithResponse, isReset, pingIntervalMs, pingOrDestroy, resetStalled } from "./ingest-streams.ts";
+import {
+  createTurns,
+  endWithResponse,
+  isReset,
+  pingOrDestroy,
+  pingPartMs,
+  pingParts,
+  resetStalled,
+} from "./ingest-streams.ts";
 import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
 import { readChunks } from "./read-chunks.ts";
 import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
@@ -234,10 +242,11 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     });
   });
   options.tls.subscribe((material) => server.setSecureContext({ ...material, ...tlsSettings }));
+  const nextSessions = createTurns(sessions, pingParts);
   const pings = setInterval(() => {
-    for (const session of sessions.keys()) pingOrDestroy(session);
+    for (const session of nextSessions()) pingOrDestroy(session);
     connections.closeIdle();
-  }, pingIntervalMs);
+  }, pingPartMs);
   pings.unref();
 
   return {

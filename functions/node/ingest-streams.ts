@@ -2,7 +2,11 @@
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 
 /** How often a session is pinged; it has half of that for its answer. */
-export const pingIntervalMs = 30_000;
+const pingIntervalMs = 30_000;
+/** Pings go out in so many parts of the interval: those of 100,000 sessions at once would block the event loop for seconds. */
+export const pingParts = 30;
+/** How often a part is due. */
+export const pingPartMs = pingIntervalMs / pingParts;
 /** Answers that are unsent in each of so many checks are stalled: those of a client that reads leave in between. */
 const stalledChecks = 10;
 
@@ -50,4 +54,21 @@ export const pingOrDestroy = (session: ServerHttp2Session): void => {
   } catch {
     clearTimeout(unanswered);
   }
+};
+
+/** Returns a function that returns the next of `parts` parts of a set, of equal size. Each pass contains every item that stays. */
+export const createTurns = <Item>(items: ReadonlyMap<Item, unknown>, parts: number): (() => Item[]) => {
+  let left = 0;
+  let visited = 0;
+  let turn = items.keys();
+  return () => {
+    if (left === 0) {
+      left = parts;
+      visited = 0;
+      turn = items.keys();
+    }
+    const part = [...turn.take(Math.max(0, Math.ceil((items.size - visited) / left--)))];
+    visited += part.length;
+    return part;
+  };
 };
