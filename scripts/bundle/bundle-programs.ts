@@ -3,6 +3,7 @@ import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Metafile } from "esbuild";
 import { buildFolder, replaceFile } from "./build-folder.ts";
+import { builtinModules } from "./builtin-modules.ts";
 import { readHeadCommit } from "./read-head-commit.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
@@ -41,7 +42,12 @@ export const collectorNodeFlags = ["--max-semi-space-size=1"] as const;
 export const programNames = Object.keys(programEntries) as ProgramName[];
 
 /** Inputs that change a bundle beside the sources that it contains. */
-const buildInputs = ["bun.lock", "tsconfig.json", "scripts/bundle/bundle-programs.ts"];
+const buildInputs = [
+  "bun.lock",
+  "tsconfig.json",
+  "scripts/bundle/bundle-programs.ts",
+  "scripts/bundle/builtin-modules.ts",
+];
 
 /**
  * Bundles the programs into `dist/<program>/main.mjs`, because importing a few hundred files takes Node three times as long as running
@@ -61,10 +67,10 @@ export const bundlePrograms = async (
       folder: join(dist, name),
       root,
       entryFiles: ["main.mjs"],
-      // bun.lock names the packages.
+      // bun.lock names the packages; Node's modules are not files.
       build: async (outDir) => [
         ...Object.keys((await bundleProgram(programEntries[name], outDir)).inputs).filter(
-          (path) => !path.startsWith("node_modules/"),
+          (path) => !/^(node_modules\/|builtin:)/.test(path),
         ),
         ...buildInputs,
       ],
@@ -103,9 +109,10 @@ export const bundleProgram = async (
     logLevel: "error",
     // pg requires its native addon in a try block and works without it.
     external: ["pg-native"],
+    plugins: [builtinModules],
     // CommonJS packages require Node's own modules and open files beside their script; an ES module has neither name.
     banner: {
-      js: 'import { createRequire as __createRequire } from "node:module"; const require = __createRequire(import.meta.url), __dirname = import.meta.dirname, __filename = import.meta.filename;',
+      js: 'const require = process.getBuiltinModule("node:module").createRequire(import.meta.url), __dirname = import.meta.dirname, __filename = import.meta.filename;',
     },
   });
   for (const [script, file] of Object.entries(companions))
