@@ -76,6 +76,14 @@ const lengthOf = (prefix: Uint8Array): number =>
 
 const isCompressed = (prefix: Uint8Array): boolean => ((prefix[0] ?? 0) & compressedFlag) !== 0;
 
+/** Returns what comes before a message of this length. */
+export const grpcMessagePrefix = (length: number, compressed: boolean): Uint8Array<ArrayBuffer> => {
+  const prefix = new Uint8Array(prefixBytes);
+  prefix[0] = compressed ? compressedFlag : 0;
+  new DataView(prefix.buffer).setUint32(1, length);
+  return prefix;
+};
+
 /** Frames messages, uncompressed, one after the other. */
 export const frameGrpcMessages = (messages: readonly Uint8Array[]): Uint8Array<ArrayBuffer> => {
   const bytes = new Uint8Array(messages.reduce((sum, { length }) => sum + prefixBytes + length, 0));

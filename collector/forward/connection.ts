@@ -1,11 +1,9 @@
-import type { ClientHttp2Session, ClientHttp2Stream } from "node:http2";
 import { isIP } from "node:net";
 import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
-import { Code, ConnectError, type Transport } from "@connectrpc/connect";
-import { compressionGzip, createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
+import { GrpcError } from "../../proto/grpc-status.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
+import { type GrpcConnection, openGrpcConnection } from "./grpc-stream.ts";
 import { createCompressor } from "./gzip.ts";
 
 /** PEM of the collector's credentials, and of the authorities that core's certificate must chain to. */
@@ -17,15 +15,6 @@ export interface ForwarderTls {
   serverName?: string;
 }
 
-/** A connection to core, for one stream. */
-export interface ForwardConnection {
-  transport: Transport;
-  /** Returns its HTTP/2 session, for other requests to the same server; undefined while none is open. */
-  session(): ClientHttp2Session | undefined;
-  /** Closes it at once. */
-  abort(): void;
-}
-
 const pings = { pingIntervalMs: 30_000, pingTimeoutMs: 10_000 };
 /** An ack with a rejection for every envelope of a large frame fits. */
 const ackBytesMax = 4 * 1024 * 1024;
@@ -34,23 +23,21 @@ const ackBytesMax = 4 * 1024 * 1024;
 export const createConnector = (
   endpoint: string,
   { serverName, ...tls }: ForwarderTls,
-): ((options: { compress: boolean }) => ForwardConnection) => {
-  const url = `https://${endpoint}`;
-  const createConnection = createResumingConnection(new URL(url), {
+): ((options: { compress: boolean }) => GrpcConnection) => {
+  const authority = `https://${endpoint}`;
+  const createConnection = createResumingConnection(new URL(authority), {
     ...tls,
     minVersion: "TLSv1.2",
     ...(serverName === undefined ? {} : { servername: serverName }),
   });
-  return ({ compress }) => {
-    const session = new ForwardSession(url, pings, { createConnection });
-    const transport = createGrpcTransport({
-      baseUrl: url,
-      sessionManager: session,
-      readMaxBytes: ackBytesMax,
-      ...(compress ? { sendCompression: { ...compressionGzip, compress: createCompressor() } } : {}),
+  return ({ compress }) =>
+    openGrpcConnection({
+      authority,
+      createConnection,
+      responseBytesMax: ackBytesMax,
+      ...pings,
+      ...(compress ? { compress: createCompressor() } : {}),
     });
-    return { transport, session: () => session.open(), abort: () => session.abort() };
-  };
 };
 
 /** Makes TLS connections to one server that resume the previous session: see `createResumeTls`. */
@@ -75,27 +62,6 @@ const createResumingConnection = (
     );
 };
 
-/**
- * The HTTP/2 session of one stream, which emits no error after it is aborted. A session whose PING is not answered is destroyed at
- * once and emits its error only when its socket has closed, as late as an unresponsive peer allows; connect-node 2.2 has removed its
- * listener by then, and an error without a listener ends the process.
- */
-export class ForwardSession extends Http2SessionManager {
-  #newest: ClientHttp2Session | undefined;
-
-  /** Returns the session of the newest stream while it takes more streams. */
-  open(): ClientHttp2Session | undefined {
-    return this.#newest?.closed || this.#newest?.destroyed ? undefined : this.#newest;
-  }
-
-  override async request(...call: Parameters<Http2SessionManager["request"]>): Promise<ClientHttp2Stream> {
-    const stream = await super.request(...call);
-    this.#newest = stream.session as ClientHttp2Session | undefined;
-    stream.session?.on("error", () => undefined);
-    return stream;
-  }
-}
-
 /** Why a stream ended. */
 export interface ForwardFailure {
   /** `google.rpc.ErrorInfo.reason`, core's stable code, or null if something else failed. */
@@ -108,11 +74,10 @@ export interface ForwardFailure {
 
 /** Reads any error of a stream: core's refusals, and errors of the network and of TLS. */
 export const readFailure = (error: unknown): ForwardFailure => {
-  const connectError = ConnectError.from(error);
-  const reason = connectError.findDetails(ErrorInfoSchema)[0]?.reason ?? null;
-  const code = Code[connectError.code].replaceAll(/(?<=[a-z])(?=[A-Z])/g, "_").toLowerCase();
-  const exhausted = connectError.code === Code.ResourceExhausted && reason === null;
-  const message = toOneLine(`${reason ?? code}: ${connectError.rawMessage}`);
+  const code = error instanceof GrpcError ? error.code : "unknown";
+  const reason = error instanceof GrpcError ? error.reason() : null;
+  const exhausted = code === "resource_exhausted" && reason === null;
+  const message = toOneLine(`${reason ?? code}: ${error instanceof Error ? error.message : String(error)}`);
   return { reason, exhausted, message: withReenrollAdvice(reason, message) };
 };
 

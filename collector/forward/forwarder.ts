@@ -4,7 +4,8 @@ import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
-import { createConnector, type ForwardConnection, type ForwarderTls, readFailure } from "./connection.ts";
+import { createConnector, type ForwarderTls, readFailure } from "./connection.ts";
+import type { GrpcConnection } from "./grpc-stream.ts";
 import { createRateLimiter } from "./rate-limiter.ts";
 import { QueueForkedError, runStream, type SentFrame } from "./stream.ts";
 
@@ -64,7 +65,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   /** Sends uncompressed: when a compressed frame is too large, only a library inside core may notice, which gives no reason. */
   let uncompressed = false;
 
-  let connection: ForwardConnection | undefined;
+  let connection: GrpcConnection | undefined;
   const connect = createConnector(options.endpoint, options.tls);
 
   /** Makes the next frames smaller, or moves an envelope that is too large for core on its own to the dead letters. */
@@ -97,7 +98,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       return await runStream(
         {
           ...options,
-          transport: connection.transport,
+          connection,
           batch: { ...options.batch, maxBytes },
           maxInFlightFrames: () => (sendAlone > 0 ? 1 : limiter.framesInFlight()),
           answerTimeoutMs,

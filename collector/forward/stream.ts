@@ -1,18 +1,20 @@
-import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
-import { Code, ConnectError, createClient, type Transport } from "@connectrpc/connect";
 import type { Clock } from "../../kit/clock.ts";
 import {
   type Ack,
-  type ForwardRequest,
   ForwardRequestSchema,
+  ForwardResponseSchema,
   FrameSchema,
   IngestService,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { GrpcError } from "../../proto/grpc-status.ts";
+import { wireTag } from "../../proto/wire.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 import { freeBytes } from "./free-bytes.ts";
+import type { GrpcConnection } from "./grpc-stream.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
 export class QueueForkedError extends Error {
@@ -31,9 +33,11 @@ export interface SentFrame {
   readonly bytes: number;
 }
 
+const path = `/${IngestService.typeName}/${IngestService.method.forward.name}`;
+
 /** The dependencies and callbacks of one stream. */
 export interface ForwardStreamOptions {
-  transport: Transport;
+  connection: Pick<GrpcConnection, "run">;
   hostId: string;
   queue: Queue;
   batch: BatchLimits;
@@ -93,8 +97,9 @@ export const runStream = async (
     }
   };
 
-  const requests = async function* (): AsyncGenerator<MessageInitShape<typeof ForwardRequestSchema>> {
-    yield { message: { case: "open", value: beginSession() } };
+  const requests = async function* (): AsyncGenerator<Uint8Array> {
+    const message = { case: "open" as const, value: beginSession() };
+    yield toBinary(ForwardRequestSchema, create(ForwardRequestSchema, { message }));
     await opened.promise;
     while (!end.signal.aborted) {
       while (inFlight.length >= (sent < cursor ? 1 : options.maxInFlightFrames())) {
@@ -108,11 +113,11 @@ export const runStream = async (
       sent = frame.lastSequence;
       queue.markSent(sent);
       answerDueSince ??= clock.monotonic();
-      const encoded = encodeFrame({ hostId: options.hostId, queueId, previousSequence: previous }, batch);
+      const request = encodeRequest({ hostId: options.hostId, queueId, previousSequence: previous }, batch);
       freeBatch(batch);
-      yield requestOf(encoded);
-      // The next one is asked for when this one is serialized.
-      freeBytes(encoded);
+      yield request;
+      // The next one is requested when this one has left.
+      freeBytes(request);
     }
   };
 
@@ -139,24 +144,24 @@ export const runStream = async (
     slot.resolve();
   };
 
+  const onResponse = (bytes: Uint8Array) => {
+    const { message } = fromBinary(ForwardResponseSchema, bytes);
+    if (message.case === "opened") open(Number(message.value.cursor));
+    else if (message.case === "ack") acknowledge(message.value);
+  };
+
   const watch = async () => {
     for (;;) {
       await clock.sleep(options.answerTimeoutMs / 4, end.signal);
       if (answerDueSince !== null && clock.monotonic() - answerDueSince >= options.answerTimeoutMs)
-        end.abort(
-          new ConnectError(`core did not answer for ${options.answerTimeoutMs / 1000} s`, Code.DeadlineExceeded),
-        );
+        end.abort(new GrpcError("deadline_exceeded", `core did not answer for ${options.answerTimeoutMs / 1000} s`));
     }
   };
   watch().catch(() => undefined);
 
   try {
-    const client = createClient(IngestService, options.transport);
-    for await (const { message } of client.forward(untilFailure(requests()), { signal: end.signal })) {
-      if (message.case === "opened") open(Number(message.value.cursor));
-      else if (message.case === "ack") acknowledge(message.value);
-    }
-    throw new ConnectError("core ended the stream", Code.Unavailable);
+    await options.connection.run({ path, requests: requests(), onResponse, signal: end.signal });
+    throw new GrpcError("unavailable", "core ended the stream");
   } catch (error) {
     throw end.signal.aborted ? end.signal.reason : error;
   } finally {
@@ -167,13 +172,6 @@ export const runStream = async (
     opened.promise.catch(() => undefined);
     slot.promise.catch(() => undefined);
   }
-};
-
-/** Ends where `items` fails: the stream's failure is known by then, and must not be reported twice. */
-const untilFailure = async function* <Item>(items: AsyncIterable<Item>): AsyncGenerator<Item> {
-  try {
-    yield* items;
-  } catch {}
 };
 
 /** How long acknowledged records may stay on disk, to save fsyncs. */
@@ -191,16 +189,19 @@ const frameOf = (batch: readonly QueuedRecords[], previous: number): SentFrame =
   bytes: batch.reduce((sum, { bytes }) => sum + bytes, 0),
 });
 
-/** Encodes a frame of these records, after its length. Their envelopes go into it as the queue stores them. */
-const encodeFrame = (
+const frameTag = wireTag(ForwardRequestSchema.field.frame.number, WireType.LengthDelimited);
+
+/** Encodes a request with a frame of these records. Their envelopes go into it as the queue stores them. */
+const encodeRequest = (
   head: { hostId: string; queueId: Uint8Array<ArrayBuffer>; previousSequence: number },
   batch: readonly QueuedRecords[],
 ): Uint8Array<ArrayBuffer> => {
   const previousSequence = BigInt(head.previousSequence);
   const begin = toBinary(FrameSchema, create(FrameSchema, { ...head, previousSequence }));
   const length = batch.reduce((sum, { envelopes }) => sum + envelopes.length, begin.length);
-  const parts = [new BinaryWriter().uint32(length).finish(), begin, ...batch.map(({ envelopes }) => envelopes)];
-  const bytes = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+  const prefix = new BinaryWriter().uint32(frameTag).uint32(length).finish();
+  const parts = [prefix, begin, ...batch.map(({ envelopes }) => envelopes)];
+  const bytes = new Uint8Array(prefix.length + length);
   let at = 0;
   for (const part of parts) {
     bytes.set(part, at);
@@ -213,12 +214,4 @@ const encodeFrame = (
 const freeBatch = (batch: readonly QueuedRecords[]): void => {
   const kept = batch.at(-1)?.envelopes.buffer;
   for (const { envelopes } of batch) if (envelopes.buffer !== kept) freeBytes(envelopes, { whole: true });
-};
-
-/** Makes a request of an encoded frame: an unknown field, which the library writes unchanged. */
-const requestOf = (data: Uint8Array): ForwardRequest => {
-  const request = create(ForwardRequestSchema);
-  const { number: no } = ForwardRequestSchema.field.frame;
-  request.$unknown = [{ no, wireType: WireType.LengthDelimited, data }];
-  return request;
 };

@@ -1,12 +1,12 @@
 import { readFile } from "node:fs/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
-import { createClient } from "@connectrpc/connect";
+import { ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { readFailure } from "../../collector/forward/connection.ts";
 import type { Credentials } from "../../collector/identity/credentials.ts";
 import { callHeartbeat } from "../../collector/management/calls.ts";
 import { ManagementError } from "../../collector/management/management-error.ts";
 import { rfc3339 } from "../../kit/clock.ts";
+import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { type ForwardRequestSchema, IngestService } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import type { LabContext } from "../lab/context.ts";
@@ -72,7 +72,10 @@ export const checkRevocation = async (
   }
 };
 
-const reasonOf = (error: unknown): string => readFailure(error).reason ?? readFailure(error).message;
+const reasonOf = (error: unknown): string => {
+  const connectError = ConnectError.from(error);
+  return connectError.findDetails(ErrorInfoSchema)[0]?.reason ?? connectError.message;
+};
 
 /** Sends one signed heartbeat through the edge; returns `accepted` or the code of the refusal. */
 const sendHeartbeat = async (

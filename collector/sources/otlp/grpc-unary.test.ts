@@ -2,8 +2,9 @@ import { once } from "node:events";
 import { type ClientHttp2Session, connect, createServer, type Http2Server, type OutgoingHttpHeaders } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { gzipSync } from "node:zlib";
-import { Code, ConnectError } from "@connectrpc/connect";
+import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, beforeEach, expect, it } from "vitest";
+import { GrpcError } from "../../../proto/grpc-status.ts";
 import { createUnaryGrpcHandler } from "./grpc.ts";
 import { createGunzip } from "./gunzip.ts";
 import { createInFlightRequests } from "./in-flight-requests.ts";
@@ -23,7 +24,7 @@ beforeAll(async () => {
         return request;
       },
     ],
-    ["/test.Service/Refuse", () => Promise.reject(new ConnectError("50 % é\n", Code.Unavailable))],
+    ["/test.Service/Refuse", () => Promise.reject(new GrpcError("unavailable", "50 % é\n"))],
     ["/test.Service/Fail", () => Promise.reject(new Error("a secret"))],
   ]);
   server = createServer();

@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import { toBinary } from "@bufbuild/protobuf";
-import { Code, ConnectError } from "@connectrpc/connect";
-import { setTrailerStatus } from "@connectrpc/connect/protocol-grpc";
+import { create, toBinary } from "@bufbuild/protobuf";
+import { anyPack } from "@bufbuild/protobuf/wkt";
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { RetryInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
+import { GrpcError, grpcStatusHeaders } from "../../../proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { InFlightRequest, InFlightRequests } from "./in-flight-requests.ts";
@@ -15,7 +15,7 @@ import { partialResponse, type Signal } from "./signals.ts";
  * enforces a deadline by a reset of the stream, which `isWanted` shows to the method.
  */
 
-/** Answers an encoded request with an encoded response, or throws `ConnectError`. */
+/** Answers an encoded request with an encoded response, or throws `GrpcError`. */
 export type UnaryMethod = (request: Uint8Array, isWanted: () => boolean) => Promise<Uint8Array>;
 
 /** Makes the methods of the OTLP/gRPC services, by their paths. They pass the received bytes on to `consume`. */
@@ -34,11 +34,16 @@ export const otlpMethods = (signals: readonly Signal[], consume: Consume): Map<s
           // Senders do not retry it, as they may with RESOURCE_EXHAUSTED.
           case "too_large":
           case "invalid":
-            throw new ConnectError(outcome.message, Code.InvalidArgument);
+            throw new GrpcError("invalid_argument", outcome.message);
           case "unavailable":
-            throw new ConnectError(outcome.message, Code.Unavailable, undefined, [
-              { desc: RetryInfoSchema, value: { retryDelay: { seconds: BigInt(outcome.retryAfterSeconds) } } },
-            ]);
+            throw new GrpcError("unavailable", outcome.message, {
+              details: [
+                anyPack(
+                  RetryInfoSchema,
+                  create(RetryInfoSchema, { retryDelay: { seconds: BigInt(outcome.retryAfterSeconds) } }),
+                ),
+              ],
+            });
         }
       },
     ]),
@@ -66,7 +71,7 @@ export const createUnaryGrpcHandler =
     }
     const method = methods.get(headers[":path"] ?? "");
     if (method === undefined) {
-      refuse(stream, new ConnectError("no such method", Code.Unimplemented));
+      refuse(stream, new GrpcError("unimplemented", "no such method"));
       return;
     }
     readMessage(stream, headers["grpc-encoding"], options)
@@ -74,8 +79,8 @@ export const createUnaryGrpcHandler =
       .then(
         (response) => succeed(stream, response),
         (error: unknown) => {
-          if (!(error instanceof ConnectError)) options.onError(error);
-          refuse(stream, error instanceof ConnectError ? error : new ConnectError("internal error", Code.Internal));
+          if (!(error instanceof GrpcError)) options.onError(error);
+          refuse(stream, error instanceof GrpcError ? error : new GrpcError("internal", "internal error"));
         },
       );
   };
@@ -96,9 +101,9 @@ const succeed = (stream: ServerHttp2Stream, response: Uint8Array): void => {
   stream.end(frameGrpcMessages([response]));
 };
 
-const refuse = (stream: ServerHttp2Stream, error: ConnectError): void => {
+const refuse = (stream: ServerHttp2Stream, error: GrpcError): void => {
   if (isClosed(stream)) return;
-  end(stream, { ...responseHeaders, ...Object.fromEntries(setTrailerStatus(new Headers(), error)) });
+  end(stream, { ...responseHeaders, ...grpcStatusHeaders(error) });
 };
 
 /**
@@ -124,9 +129,9 @@ const readMessage = async (
   const reader = createGrpcMessageReader(messageBytesMax, unpooled, tooLarge);
   const [message, ...others] = reader.push(body);
   if (message === undefined || others.length > 0 || reader.incompleteBytes() > 0)
-    throw new ConnectError("the request is not one whole message", Code.Unimplemented);
+    throw new GrpcError("unimplemented", "the request is not one whole message");
   if (!message.compressed) return message.data;
-  if (encoding !== "gzip") throw new ConnectError("the compression must be gzip or none", Code.Unimplemented);
+  if (encoding !== "gzip") throw new GrpcError("unimplemented", "the compression must be gzip or none");
   return await gunzip(message.data).catch((error: unknown) => {
     throw error instanceof GunzipError ? refusals[error.reason]() : error;
   });
@@ -144,7 +149,7 @@ const readBody = (
   new Promise((resolve, reject) => {
     let chunks: Buffer[] = [];
     let bytes = 0;
-    const fail = (reason: ConnectError) => {
+    const fail = (reason: GrpcError) => {
       chunks = [];
       stream.removeAllListeners("data");
       receiving.end();
@@ -161,15 +166,15 @@ const readBody = (
       receiving.end();
       resolve(Buffer.concat(chunks));
     });
-    stream.on("aborted", () => fail(new ConnectError("the client disconnected", Code.Canceled)));
+    stream.on("aborted", () => fail(new GrpcError("canceled", "the client disconnected")));
   });
 
-const tooLarge = () => new ConnectError("the message is too large", Code.ResourceExhausted);
+const tooLarge = () => new GrpcError("resource_exhausted", "the message is too large");
 
-const tooMuch = () => new ConnectError("too much is being sent at once", Code.Unavailable);
+const tooMuch = () => new GrpcError("unavailable", "too much is being sent at once");
 
-const refusals: Record<GunzipError["reason"], () => ConnectError> = {
-  malformed: () => new ConnectError("the message is not gzip", Code.InvalidArgument),
+const refusals: Record<GunzipError["reason"], () => GrpcError> = {
+  malformed: () => new GrpcError("invalid_argument", "the message is not gzip"),
   too_large: tooLarge,
   busy: tooMuch,
 };

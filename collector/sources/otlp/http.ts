@@ -8,8 +8,8 @@ import {
   toBinary,
   toJsonString,
 } from "@bufbuild/protobuf";
-import { Code } from "@connectrpc/connect";
 import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
+import { type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { InFlightRequests } from "./in-flight-requests.ts";
@@ -23,9 +23,9 @@ const contentTypes: Record<Encoding, string> = { protobuf: "application/x-protob
 /** A rejected request. */
 class HttpRefusal extends Error {
   readonly status: number;
-  readonly code: Code;
+  readonly code: GrpcCode;
 
-  constructor(status: number, code: Code, message: string) {
+  constructor(status: number, code: GrpcCode, message: string) {
     super(message);
     this.status = status;
     this.code = code;
@@ -56,21 +56,20 @@ export const createOtlpHttpHandler =
           case "dropped":
             return send(200, signal.response, partialResponse(signal, outcome));
           case "too_large":
-            throw new HttpRefusal(413, Code.InvalidArgument, outcome.message);
+            throw new HttpRefusal(413, "invalid_argument", outcome.message);
           case "invalid":
-            throw new HttpRefusal(400, Code.InvalidArgument, outcome.message);
+            throw new HttpRefusal(400, "invalid_argument", outcome.message);
           case "unavailable":
             response.setHeader("Retry-After", outcome.retryAfterSeconds);
-            throw new HttpRefusal(503, Code.Unavailable, outcome.message);
+            throw new HttpRefusal(503, "unavailable", outcome.message);
         }
       })
       .catch((error: unknown) => {
-        const refusal =
-          error instanceof HttpRefusal ? error : new HttpRefusal(500, Code.Internal, "the collector failed");
+        const refusal = error instanceof HttpRefusal ? error : new HttpRefusal(500, "internal", "the collector failed");
         if (refusal !== error && !request.destroyed) options.onError(error);
         if (refusal.status === 405) response.setHeader("Allow", "POST");
         const { status, code, message } = refusal;
-        send(status, StatusSchema, create(StatusSchema, { code, message }));
+        send(status, StatusSchema, create(StatusSchema, { code: grpcCodes[code], message }));
       });
   };
 
@@ -84,12 +83,12 @@ const answer = async (
   const path = request.url?.split("?", 1)[0];
   const signal = signals.find((candidate) => candidate.path === path);
   if (signal === undefined)
-    throw new HttpRefusal(404, Code.NotFound, "no such path; OTLP has /v1/traces, /v1/logs and /v1/metrics");
-  if (request.method !== "POST") throw new HttpRefusal(405, Code.Unimplemented, "only POST is allowed");
+    throw new HttpRefusal(404, "not_found", "no such path; OTLP has /v1/traces, /v1/logs and /v1/metrics");
+  if (request.method !== "POST") throw new HttpRefusal(405, "unimplemented", "only POST is allowed");
   if (encoding === undefined)
     throw new HttpRefusal(
       415,
-      Code.InvalidArgument,
+      "invalid_argument",
       "the content type must be application/x-protobuf or application/json",
     );
   const body = await decompress(
@@ -106,7 +105,7 @@ const encodingOf = (request: IncomingMessage): Encoding | undefined => {
   return type === contentTypes.protobuf ? "protobuf" : type === contentTypes.json ? "json" : undefined;
 };
 
-const tooLarge = () => new HttpRefusal(413, Code.ResourceExhausted, "the request is too large");
+const tooLarge = () => new HttpRefusal(413, "resource_exhausted", "the request is too large");
 
 const readBody = async (request: IncomingMessage, bytesMax: number, inFlight: InFlightRequests): Promise<Buffer> => {
   if (Number(request.headers["content-length"] ?? 0) > bytesMax) throw tooLarge();
@@ -130,17 +129,16 @@ const readBody = async (request: IncomingMessage, bytesMax: number, inFlight: In
 const decompress = async (body: Buffer, header: string | undefined, gunzip: Gunzip): Promise<Uint8Array> => {
   const encoding = header?.trim().toLowerCase();
   if (encoding === undefined || encoding === "identity") return body;
-  if (encoding !== "gzip")
-    throw new HttpRefusal(415, Code.InvalidArgument, "the content encoding must be gzip or none");
+  if (encoding !== "gzip") throw new HttpRefusal(415, "invalid_argument", "the content encoding must be gzip or none");
   return await gunzip(body).catch((error: unknown) => {
     throw error instanceof GunzipError ? refusals[error.reason]() : error;
   });
 };
 
 const refusals: Record<GunzipError["reason"], () => HttpRefusal> = {
-  malformed: () => new HttpRefusal(400, Code.InvalidArgument, "the body is not gzip"),
+  malformed: () => new HttpRefusal(400, "invalid_argument", "the body is not gzip"),
   too_large: tooLarge,
-  busy: () => new HttpRefusal(503, Code.Unavailable, "too much is being sent at once"),
+  busy: () => new HttpRefusal(503, "unavailable", "too much is being sent at once"),
 };
 
 /** Converts an export request in OTLP/JSON to protobuf: ids in hex, unknown members ignored, enums by number or name. */
@@ -151,7 +149,7 @@ const parseJson = (signal: Signal, body: Uint8Array): Uint8Array => {
     return toBinary(signal.request, message);
   } catch {
     // Any error of the parsers: they have no types of their own, and their messages quote the body.
-    throw new HttpRefusal(400, Code.InvalidArgument, "the body is not an OTLP/JSON export request");
+    throw new HttpRefusal(400, "invalid_argument", "the body is not an OTLP/JSON export request");
   }
 };
 

@@ -3,10 +3,10 @@ import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } fro
 import { text } from "node:stream/consumers";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
-import { createClient } from "@connectrpc/connect";
+import { ConnectError, createClient } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
-import { readFailure } from "../../../collector/forward/connection.ts";
 import { errorCode } from "../../../kit/describe-error.ts";
+import { ErrorInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
 import { FrameSchema, IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { encodePem } from "../../../proto/pem.ts";
 import { beaconSource, type HostCredentials, type Wire, WireError, type WireResponse } from "./wire.ts";
@@ -117,7 +117,8 @@ export const createForward =
     try {
       await client.submit({ frame }, { timeoutMs });
     } catch (cause) {
-      throw new WireError(readFailure(cause).reason ?? "ingest_failed", { cause });
+      const [info] = ConnectError.from(cause).findDetails(ErrorInfoSchema);
+      throw new WireError(info?.reason ?? "ingest_failed", { cause });
     } finally {
       session.abort();
     }
