@@ -40,7 +40,8 @@ const writeTo = (stream: NodeJS.WriteStream): Output => {
 export const systemEnv = (): CollectorEnv => ({
   clock: systemClock,
   entropy: systemEntropy,
-  stdin: process.stdin,
+  // Opened on use: only one command reads it.
+  stdin: { [Symbol.asyncIterator]: () => process.stdin[Symbol.asyncIterator]() },
   stdout: writeTo(process.stdout),
   stderr: writeTo(process.stderr),
   effectiveUid: process.geteuid?.(),

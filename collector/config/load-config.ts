@@ -2,10 +2,10 @@ import { constants } from "node:fs";
 import { open, readFile, stat } from "node:fs/promises";
 import { dirname, isAbsolute, resolve } from "node:path";
 import { errorCode } from "../../kit/describe-error.ts";
-import { configHash } from "../../proto/collector-config/hash.ts";
-import { type CollectorConfig, parseCollectorConfig } from "../../proto/collector-config/parse.ts";
+import { hashTree } from "../../proto/collector-config/hash.ts";
+import { type CollectorConfig, validateCollectorConfig } from "../../proto/collector-config/parse.ts";
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
-import { type ConfigTextError, configBytesMax, type ParsedTree } from "../../proto/collector-config/tree.ts";
+import { type ConfigTextError, configBytesMax, type ParsedTree, parseTree } from "../../proto/collector-config/tree.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
 import { readPrivateText, UnsafeFileError } from "../files/private-files.ts";
 import { type Credentials, CredentialsError, joinCredentials, readPemCertificate } from "../identity/credentials.ts";
@@ -60,8 +60,9 @@ export const loadConfig = async (
   const loaded: LoadedConfig = { path: resolve(path), errors: [], runningConfigHash: null };
   const text = await readConfigText(loaded.path);
   if (typeof text !== "string") return { ...loaded, errors: [text] };
-  loaded.runningConfigHash = await configHash(text);
-  const parsed = parseCollectorConfig(text);
+  const tree = parseTree(text);
+  loaded.runningConfigHash = await hashTree(tree);
+  const parsed = validateCollectorConfig(tree);
   if (!parsed.ok) return { ...loaded, errors: parsed.errors };
 
   const config = resolvePaths(parsed.config, dirname(loaded.path));

@@ -32,6 +32,28 @@ describe("createCollectorLog", () => {
     expect(write("text", { n: 1 }, "hello")).toMatch(/^\d{4}-\S+Z WARN {2}hello \{"n":1\}\n$/);
   });
 
+  it("writes a record whose fields JSON cannot represent", () => {
+    const circular: { self?: object } = {};
+    circular.self = circular;
+    expect(JSON.parse(write("json", circular, "hello"))).toMatchObject({ level: "warn", msg: "hello" });
+    expect(JSON.parse(write("json", { n: 2n ** 60n, none: undefined }, "hello"))).toMatchObject({ n: `${2n ** 60n}` });
+    expect(JSON.parse(write("json", {}, "hello"))).toMatchObject({ msg: "hello" });
+  });
+
+  it("writes only records of its level or above, and follows a change of level and format", () => {
+    const lines: string[] = [];
+    const log = createCollectorLog({ level: "info", format: "json" }, { write: (text) => void lines.push(text) });
+    log.debug({}, "one");
+    log.info({}, "two");
+    log.reload({ level: "error", format: "text" });
+    log.warn({}, "three");
+    log.error({}, "four");
+    expect(lines).toEqual([
+      expect.stringMatching(/^\{.*"msg":"two"\}\n$/),
+      expect.stringMatching(/^\S+Z ERROR four\n$/),
+    ]);
+  });
+
   it("logs an error's name, code, message and causes, and none of its other properties", () => {
     const error = Object.assign(new Error("outer", { cause: new Error("inner") }), { code: "ECODE", cert: "PEM" });
     expect(JSON.parse(write("json", { err: error }, "failed")).err).toEqual({

@@ -1,4 +1,3 @@
-import pino from "pino";
 import { describeError } from "../../kit/describe-error.ts";
 import { type Log, oneLine } from "../../kit/log.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
@@ -11,41 +10,50 @@ export interface ReloadableLog extends Log {
   reload(settings: LogSettings): void;
 }
 
+const levels = ["debug", "info", "warn", "error"] as const;
+
 /**
  * Creates the collector's log: one line for each record, with any field values. `json` is pino's format with times in RFC 3339;
- * `text` is `time LEVEL message {fields}`.
+ * `text` is `time LEVEL message {fields}`. By hand, because pino takes a tenth of the collector's start.
  */
-export const createCollectorLog = (settings: LogSettings, output: Output): ReloadableLog => {
-  let log = createPinoLog(settings, output);
+export const createCollectorLog = (initial: LogSettings, output: Output): ReloadableLog => {
+  let settings = initial;
+  const logAt = (level: (typeof levels)[number]) => (fields: object, message: string) => {
+    if (levels.indexOf(level) < levels.indexOf(settings.level)) return;
+    const line = settings.format === "json" ? asJson : asText;
+    output.write(`${oneLine(line(level, new Date().toISOString(), message, fields))}\n`);
+  };
   return {
-    debug: (fields, message) => log.debug(fields, message),
-    info: (fields, message) => log.info(fields, message),
-    warn: (fields, message) => log.warn(fields, message),
-    error: (fields, message) => log.error(fields, message),
+    debug: logAt("debug"),
+    info: logAt("info"),
+    warn: logAt("warn"),
+    error: logAt("error"),
     reload: (changed) => {
-      log = createPinoLog(changed, output);
+      settings = changed;
     },
   };
 };
 
-const createPinoLog = ({ level, format }: LogSettings, output: Output): Log => {
-  const write = (line: string) => output.write(oneLine(line));
-  return pino(
-    {
-      level,
-      base: null,
-      timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }) },
-      // Without stacks: the reader runs hosts, and an outage repeats its error for hours.
-      serializers: { err: (error: unknown) => describeError(error, 0) },
-    },
-    { write: format === "json" ? write : (line: string) => write(asText(line)) },
-  );
+const asJson = (level: string, time: string, msg: string, fields: object): string => {
+  const members = stringify(fields).slice(1, -1);
+  return `{"level":"${level}","time":"${time}",${members}${members === "" ? "" : ","}"msg":${JSON.stringify(msg)}}`;
 };
 
-const asText = (line: string): string => {
-  const { time, level, msg, ...fields } = JSON.parse(line) as { time: string; level: string; msg: string };
-  const rest = Object.keys(fields).length === 0 ? "" : ` ${JSON.stringify(fields)}`;
+const asText = (level: string, time: string, msg: string, fields: object): string => {
+  const json = stringify(fields);
   // JSON.stringify escapes line ends and other control characters of the message; its quotes are cut off.
-  return `${time} ${level.toUpperCase().padEnd(5)} ${JSON.stringify(msg).slice(1, -1)}${rest}\n`;
+  return `${time} ${level.toUpperCase().padEnd(5)} ${JSON.stringify(msg).slice(1, -1)}${json === "{}" ? "" : ` ${json}`}`;
+};
+
+/** Returns fields as one JSON object; without them, if they cannot be one. */
+const stringify = (fields: object): string => {
+  try {
+    return JSON.stringify({ ...fields }, (key, value: unknown) => {
+      // Without stacks: the reader runs hosts, and an outage repeats its error for hours.
+      if (key === "err") return describeError(value, 0);
+      return typeof value === "bigint" ? String(value) : value;
+    });
+  } catch {
+    return '{"fields":"cannot be written as JSON"}';
+  }
 };

@@ -1,5 +1,5 @@
 import canonicalize from "canonicalize";
-import { parseTree, type Tree } from "./tree.ts";
+import { type ParsedTree, parseTree, type Tree, type UnparsedTree } from "./tree.ts";
 
 const reportingOnlyKeys = ["desired_config_hash", "last_known_good_config_hash"];
 
@@ -9,8 +9,10 @@ const reportingOnlyKeys = ["desired_config_hash", "last_known_good_config_hash"]
  * that hosts with different labels can run one config. Comments, key order, quoting and
  * anchors do not count; defaults are not filled in. Returns null if the text is not one well-formed document; it need not be valid.
  */
-export const configHash = async (text: string): Promise<string | null> => {
-  const parsed = parseTree(text);
+export const configHash = (text: string): Promise<string | null> => hashTree(parseTree(text));
+
+/** Computes the hash of a config that is parsed already: see `configHash`. */
+export const hashTree = async (parsed: ParsedTree | UnparsedTree): Promise<string | null> => {
   if (!parsed.ok) return null;
   const canonical = canonicalize(withoutReportingOnly(parsed.tree));
   if (canonical === undefined) return null;

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { CollectorConfigYaml, otlpGrpcListen, otlpHttpListen } from "./schema.ts";
-import { type ConfigTextError, type ParsedTree, parseTree, type TreePath } from "./tree.ts";
+import { type ConfigTextError, type ParsedTree, parseTree, type TreePath, type UnparsedTree } from "./tree.ts";
 
 /** The unit of `max_disk_usage_mb`. */
 const bytesPerMb = 1_048_576;
@@ -20,8 +20,10 @@ export type ParsedCollectorConfig =
  * keys are errors with path, line and column of the key, or of the section that lacks it. Messages name keys and expectations, never
  * values. Never throws.
  */
-export const parseCollectorConfig = (text: string): ParsedCollectorConfig => {
-  const parsed = parseTree(text);
+export const parseCollectorConfig = (text: string): ParsedCollectorConfig => validateCollectorConfig(parseTree(text));
+
+/** Validates a config whose text is parsed already: see `parseCollectorConfig`. */
+export const validateCollectorConfig = (parsed: ParsedTree | UnparsedTree): ParsedCollectorConfig => {
   if (!parsed.ok) return parsed;
   const result = v.safeParse(CollectorConfigYaml, parsed.tree);
   if (result.success) return { ok: true, config: toConfig(result.output), errorAt: parsed.errorAt };
