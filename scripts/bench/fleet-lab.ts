@@ -39,6 +39,9 @@ export interface FleetLab extends AsyncDisposable {
   senderMemoryMb(): number;
 }
 
+/** Connections to PostgreSQL that a core may open. */
+const connectionsOfCore = 30;
+
 /** Open files that a core or a worker needs besides those of its connections. */
 const spareFiles = 600;
 
@@ -66,7 +69,8 @@ export const openFleetLab = async (options: {
   const { hosts, intervalSeconds, backoffSeconds = 30, hostsPerAddress, forwards } = options;
   const hostsMax = connectionsOfProcess();
   const cores = Math.max(options.cores, Math.ceil(hosts / hostsMax));
-  const database = await openEmbeddedDatabase();
+  const max_connections = String(40 + connectionsOfCore * cores);
+  const database = await openEmbeddedDatabase({ settings: { max_connections } });
   const authTokenSecret = systemEntropy.bytes(32).toHex();
   const files = await prepareIngestCore(database.url, {
     ...(options.program ? { program: options.program } : {}),
