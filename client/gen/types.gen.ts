@@ -5116,6 +5116,13 @@ export type ReportFleetHealthResponses = {
                 [key: string]: number;
             };
         };
+        exports?: Array<{
+            name: string;
+            lag_seconds: number;
+            lag_envelopes: number;
+            running: boolean;
+            dead_letters: number;
+        }>;
         items: Array<FleetHealthRow>;
         next_cursor: string | null;
     };

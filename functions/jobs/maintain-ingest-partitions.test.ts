@@ -67,6 +67,27 @@ describe("maintainIngestPartitions", () => {
     ]);
   });
 
+  it("counts and audits what a dropped day has that an export lacks", async () => {
+    await connection.sql`
+      insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+      values ('behind', 0, now(), now(), 0, 0, 0, 0, now()), ('done', 1000000000000000, now(), now(), 0, 0, 0, 0, now())`;
+    await tick();
+    await store(clock.now());
+    await store(clock.now());
+    clock.set(Date.UTC(2026, 6, 2));
+    await tick(30);
+    expect((await tick(30))?.dropped).toEqual(["2026-06-01"]);
+    const drops = await dropped();
+    expect(drops.map(({ details }) => (details as { not_exported?: object }).not_exported)).toEqual([
+      undefined,
+      { behind: 2 },
+    ]);
+    expect(await connection.sql`select name, lost::int from export_position order by name`).toEqual([
+      { name: "behind", lost: 2 },
+      { name: "done", lost: 0 },
+    ]);
+  });
+
   it("drops a day when its last envelope is older than the retention, and drops nothing for 0", async () => {
     await tick();
     await store(clock.now());

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { exportDeadLetter, exportPosition } from "../../drizzle/schema/export.ts";
+import { exportDeadLetter } from "../../drizzle/schema/export.ts";
 import type { Database, Executor } from "./database.ts";
 import { findPartitionDays } from "./ingest-partitions.ts";
 import type { StoredEnvelope } from "./read-envelopes.ts";
@@ -127,9 +127,3 @@ export const readHorizon = async (db: Executor): Promise<{ horizon: bigint; at: 
 /** Returns how many dead letters an export has. */
 export const countDeadLetters = (db: Database, name: string): Promise<number> =>
   db.$count(exportDeadLetter, sql`${exportDeadLetter.name} = ${name}`);
-
-/** Returns the names of all exports. */
-export const findExportNames = async (db: Executor): Promise<string[]> =>
-  (await db.select({ name: exportPosition.name }).from(exportPosition).orderBy(exportPosition.name)).map(
-    ({ name }) => name,
-  );

@@ -40,11 +40,28 @@ export const FleetSummaryView = v.strictObject({
 /** Counts over the fleet. */
 export type FleetSummaryView = v.InferOutput<typeof FleetSummaryView>;
 
+/** How far `svc-server export` is behind under one name (docs/export.md). */
+export const ExportLagView = v.strictObject({
+  name: v.string(),
+  /** Age of the oldest committed envelope that is not exported; 0 without one. */
+  lag_seconds: v.number(),
+  /** Those envelopes; estimated above 100,000. */
+  lag_envelopes: v.number(),
+  running: v.boolean(),
+  /** Envelopes that the backend rejected for good. */
+  dead_letters: v.number(),
+});
+
+/** How far an export is behind. */
+export type ExportLagView = v.InferOutput<typeof ExportLagView>;
+
 /** Response of `GET /v1/collector/health` (docs/fleet-health.md). */
 export const FleetHealthReport = v.strictObject({
   generated_at: IsoTimestamp,
   thresholds: FleetThresholdsView,
   summary: FleetSummaryView,
+  /** Of the whole deployment, whatever the filters; absent where nothing was ever exported. */
+  exports: v.optional(v.array(ExportLagView)),
   items: v.array(FleetHealthRow),
   next_cursor: v.nullable(v.string()),
 });

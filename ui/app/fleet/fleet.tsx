@@ -14,6 +14,7 @@ import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
 import { NoRows } from "./no-rows.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
+import { ExportLags } from "./summary/export-lags.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
@@ -130,6 +131,7 @@ export const Fleet = () => {
       </div>
       <Show when={report.phase() !== "failed"}>
         <div class="shown" data-shown={report.phase()}>
+          <ExportLags exports={answer()?.exports} />
           <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
             <StateLegend thresholds={answer()?.thresholds} />
           </StateBar>

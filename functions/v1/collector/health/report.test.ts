@@ -237,6 +237,14 @@ describe("the health report", async () => {
     expect(items.find((row) => row.device_id === "a%2")).toMatchObject({ last_envelope_at: null });
   });
 
+  it("says how far each export is behind, once there is one", async () => {
+    expect(await test.report()).not.toHaveProperty("exports");
+    await test.db.execute(sql`
+      insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+      values ('loki', 0, 'epoch', 'epoch', 0, 0, 0, 0, now())`);
+    expect(await test.report()).toMatchObject({ exports: [{ name: "loki", running: false, dead_letters: 0 }] });
+  });
+
   it("I6: searches for % and _ literally, in any case", async () => {
     const found = async (q: string) =>
       (await test.report(`?q=${encodeURIComponent(q)}`)).items.map((row) => row.device_id);

@@ -1,8 +1,9 @@
 import * as v from "valibot";
 import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
-import { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import { type ExportLagView, FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
+import { reportExportLags } from "../../../domain/export/report-lags.ts";
 import { reportHealth } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { createCursorSeal, listFields } from "../../../http/list.ts";
@@ -35,7 +36,10 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       const list = `health ${sort} ${order}`;
       const [value = "", id = ""] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const after = query.cursor === undefined ? null : { value, id };
-      const report = await reportHealth(core, filterFromQuery(query), { sort, order, limit, after });
+      const [report, exports] = await Promise.all([
+        reportHealth(core, filterFromQuery(query), { sort, order, limit, after }),
+        reportExportLags(core),
+      ]);
       const { now, thresholds } = report.rules;
       const { summary } = report;
       return {
@@ -52,6 +56,7 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
             never_forwarded: summary.byForwarding.never,
             by_state: Object.fromEntries(fleetStates.map((state) => [state, summary.byState.get(state) ?? 0])),
           },
+          ...(exports.length > 0 ? { exports: exports.map(exportLagView) } : {}),
           items: report.rows.map((row) => healthRowView(row, thresholds, now)),
           next_cursor: report.next && (await cursors.seal(list, [report.next.value, report.next.id])),
         },
@@ -59,3 +64,11 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     },
   });
 };
+
+const exportLagView = (lag: Awaited<ReturnType<typeof reportExportLags>>[number]): ExportLagView => ({
+  name: lag.name,
+  lag_seconds: lag.ageSeconds,
+  lag_envelopes: lag.envelopes,
+  running: lag.isRunning,
+  dead_letters: lag.deadLetters,
+});
