@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -59,6 +60,31 @@ export const runAll = async (
     }
   };
   await Promise.all(Array.from({ length: inFlight }, worker));
+  return latencies;
+};
+
+/** Starts `count` calls at `perSecond`, however long each takes; returns the milliseconds of each, from the time that it was due. */
+export const runAtRate = async (
+  count: number,
+  perSecond: number,
+  run: (index: number) => Promise<void>,
+): Promise<Float64Array> => {
+  const latencies = new Float64Array(count);
+  const running: Promise<void>[] = [];
+  const failures: unknown[] = [];
+  const startedAt = performance.now();
+  const runDue = async (index: number) => {
+    await run(index);
+    latencies[index] = performance.now() - startedAt - (index * 1000) / perSecond;
+  };
+  while (running.length < count && failures.length === 0) {
+    const due = Math.min(count, 1 + Math.floor(((performance.now() - startedAt) / 1000) * perSecond));
+    while (running.length < due)
+      running.push(runDue(running.length).catch((error: unknown) => void failures.push(error)));
+    await sleep(1);
+  }
+  await Promise.all(running);
+  if (failures.length > 0) throw failures[0];
   return latencies;
 };
 

@@ -8,7 +8,7 @@ import { heartbeatBody } from "../lab/heartbeat-body.ts";
 import { prepareIngestCore } from "../lab/ingest-core.ts";
 import { quantile } from "../lab/quantile.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
-import { type Bench, ratedFigures, readBenchOptions, rounded, runAll } from "./bench.ts";
+import { type Bench, ratedFigures, readBenchOptions, rounded, runAll, runAtRate } from "./bench.ts";
 import { connectCollector, createCollectorSender } from "./collector-sender.ts";
 import { type BenchHost, enrollBenchHosts } from "./enrolled-hosts.ts";
 import { connectHttps, type HttpsSender } from "./https-sender.ts";
@@ -34,17 +34,18 @@ export interface SignedHeartbeat {
  * `--rounds` rounds, after one to warm up. The floor is how many of the same signatures one core verifies, measured between the rounds.
  * Each connection is HTTP/2, as that of a collector's forwarder, which carries its heartbeats too. With `--connections resumed` each
  * heartbeat has a connection of its own that resumes the TLS session of the one before, as without a forwarder; `new` makes a full
- * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. `--program` is the main file of another core, to compare with.
+ * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. `--rate` starts so many a second instead, as a fleet does. `--program` is the main file of another core, to compare with.
  */
 export const heartbeatBench: Bench = async (args) => {
   const options = readBenchOptions(args, {
     hosts: 3000,
     rounds: roundsMax,
     "in-flight": 512,
+    rate: 0,
     connections: "shared",
     program: "",
   });
-  const { hosts: count, rounds, "in-flight": inFlight, connections, program } = options;
+  const { hosts: count, rounds, "in-flight": inFlight, rate, connections, program } = options;
   if (rounds > roundsMax) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
   await using database = await openEmbeddedDatabase();
   const env = { SVC_INGEST_REQUIRE_ENROLLMENT: "true" };
@@ -56,13 +57,15 @@ export const heartbeatBench: Bench = async (args) => {
   const core = await files.start();
   const corePid = core.process.pid ?? 0;
   const senders: HttpsSender[] = [];
-  const sendAll = (heartbeats: readonly SignedHeartbeat[]): Promise<Float64Array> =>
-    runAll(heartbeats.length, inFlight, async (index) => {
+  const sendAll = (heartbeats: readonly SignedHeartbeat[], perSecond: number): Promise<Float64Array> => {
+    const send = async (index: number) => {
       const [heartbeat, sender] = [heartbeats[index], senders[index]];
       if (heartbeat === undefined || sender === undefined) throw new Error("a host is missing");
       const { status, text } = await sender.post("/v1/collector/heartbeat", heartbeat.body);
       if (status !== 200) throw new Error(`heartbeat rejected: ${text}`);
-    });
+    };
+    return perSecond > 0 ? runAtRate(heartbeats.length, perSecond, send) : runAll(heartbeats.length, inFlight, send);
+  };
   const cpuNow = () => {
     const { user, system } = process.cpuUsage();
     return { core: cpuSecondsOf(corePid), postgres: cpuSecondsOf(database.pid), sender: (user + system) / 1e6 };
@@ -86,7 +89,10 @@ export const heartbeatBench: Bench = async (args) => {
       // On a busy machine a handshake may exceed core's deadline: like a collector, connect again.
       senders[index] = await connect(target).catch(() => connect(target));
     });
-    await sendAll(hosts.map((host) => signHeartbeat(host, systemClock.now())));
+    await sendAll(
+      hosts.map((host) => signHeartbeat(host, systemClock.now())),
+      0,
+    );
     const floorRates: number[] = [];
     const cpu = { core: 0, postgres: 0, sender: 0 };
     const latencies = new Float64Array(count * rounds);
@@ -97,7 +103,7 @@ export const heartbeatBench: Bench = async (args) => {
       const heartbeats = hosts.map((host) => signHeartbeat(host, systemClock.now()));
       const before = cpuNow();
       const startedAt = performance.now();
-      latencies.set(await sendAll(heartbeats), round * count);
+      latencies.set(await sendAll(heartbeats, rate), round * count);
       seconds += (performance.now() - startedAt) / 1000;
       const after = cpuNow();
       for (const part of ["core", "postgres", "sender"] as const) cpu[part] += after[part] - before[part];
@@ -114,7 +120,7 @@ export const heartbeatBench: Bench = async (args) => {
       details: {
         hosts: count,
         rounds,
-        in_flight: inFlight,
+        ...(rate > 0 ? { rate } : { in_flight: inFlight }),
         connections,
         seconds: rounded(seconds, 2),
         cpu_us_each: {
