@@ -8,6 +8,7 @@ import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
 import type { Database } from "./store/database.ts";
+import type { HeartbeatStore } from "./store/heartbeats.ts";
 
 /** Counts requests and their outcomes. Labels never hold a host. */
 export interface Observer {
@@ -44,6 +45,7 @@ export interface DirectoryObserver {
 export interface Core {
   config: CoreConfig;
   db: Database;
+  heartbeats: HeartbeatStore;
   /** Its own pool for queries over the whole fleet, so that reports cannot starve heartbeats. */
   reports: Database;
   clock: Clock;

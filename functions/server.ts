@@ -55,6 +55,8 @@ const closeSeconds = 2;
 const defaultPath = "/usr/local/bin:/usr/bin:/bin";
 const probeIntervalMs = 1000;
 const partitionIntervalMs = 3_600_000;
+/** From one statement of heartbeats to the next, so that more hosts share each. */
+const heartbeatPauseMs = 10;
 
 const usage = `svc-server: core of the collector fleet
 
@@ -79,7 +81,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
   await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
   const tracer = await createTracer(config.traces, { name: "svc-server", version: packageJson.version });
   const databases = openCoreDatabases(servers, tracer);
-  const { requests: database, reports, jobs: background } = databases;
+  const { requests: database, heartbeats, reports, jobs: background } = databases;
   const stop = new AbortController();
   let isStopping = false;
   let jobs: Promise<unknown> = Promise.resolve();
@@ -94,6 +96,7 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     const base = {
       config,
       db: database.db,
+      heartbeats: { db: heartbeats.db, pause: () => systemClock.sleep(heartbeatPauseMs) },
       reports: reports.db,
       clock: systemClock,
       entropy: systemEntropy,

@@ -145,6 +145,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
         const core: Core = {
           config,
           db,
+          heartbeats: { db },
           reports: db,
           clock,
           entropy,

@@ -66,6 +66,30 @@ describe("groupCalls", () => {
     expect(alone.items()).toEqual(["a", "b c", "b", "c"]);
   });
 
+  it("with a pause, starts the first call at once and gathers later ones until the pause ends or a run is full", async () => {
+    const pauses: (() => void)[] = [];
+    const { runs, call, items } = createGroup({
+      concurrency: 3,
+      pause: () => new Promise<void>((resolve) => pauses.push(resolve)),
+    });
+    const endPause = async () => {
+      pauses.shift()?.();
+      await new Promise((settled) => setImmediate(settled));
+    };
+    const answers = ["a", "b", "c"].map(call);
+    expect(items()).toEqual(["a"]);
+    await endPause();
+    expect(items()).toEqual(["a", "b c"]);
+    answers.push(...["d", "e", "f"].map(call));
+    expect(items()).toEqual(["a", "b c", "d e f"]);
+    for (const run of runs) await run.end();
+    await endPause();
+    answers.push(call("g"));
+    expect(items()).toEqual(["a", "b c", "d e f", "g"]);
+    await runs[3]?.end();
+    expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D", "E", "F", "G"]);
+  });
+
   it("rejects calls beyond the bound, and those that wait for a run that fails as a whole", async () => {
     const full = new Error("full");
     const { runs, call, items } = createGroup({ waiting: { max: 2, full: () => full } });

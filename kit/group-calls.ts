@@ -1,6 +1,6 @@
 /**
  * Invariants: at most `concurrency` runs at a time, each of at most `itemsMax` items; two items of one key are never in one run nor
- * in two runs at once, and keep their order; every call settles exactly once; none waits longer than for one run that fails as a whole.
+ * in two runs at once, and keep their order; every call settles exactly once; none waits longer than for a pause and for one run that fails as a whole.
  */
 
 /** The options of a group of calls. */
@@ -10,6 +10,11 @@ export interface GroupOptions<Item, Result> {
   keyOf(item: Item): string;
   concurrency: number;
   itemsMax: number;
+  /**
+   * Spaces the runs: after one starts, the next starts when this resolves, so that more calls share it, or with `itemsMax` calls. The first
+   * call after a pause never waits.
+   */
+  pause?(): Promise<void>;
   /** Bounds the calls that wait for a run: further ones reject with the error of `full`. */
   waiting?: { max: number; full(): Error };
   /**
@@ -28,13 +33,14 @@ interface Waiting<Item, Result> {
 
 /**
  * Groups concurrent calls into shared runs: a call starts at once while fewer than `concurrency` runs are in flight, otherwise it joins
- * the next run. A single call never waits; under load the groups grow until the work keeps up.
+ * the next run. Without `pause` a single call never waits; under load the groups grow until the work keeps up.
  */
 export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): ((item: Item) => Promise<Result>) => {
-  const { run, keyOf, concurrency, itemsMax, isolate } = options;
+  const { run, keyOf, concurrency, itemsMax, isolate, pause } = options;
   let waiting: Waiting<Item, Result>[] = [];
   const busy = new Set<string>();
   let running = 0;
+  let pausing = false;
 
   const take = (): Waiting<Item, Result>[] => {
     const taken: Waiting<Item, Result>[] = [];
@@ -68,10 +74,17 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
   };
 
   const start = (): void => {
-    while (running < concurrency && waiting.length > 0) {
+    while (running < concurrency && waiting.length > 0 && (!pausing || waiting.length >= itemsMax)) {
       const calls = take();
       if (calls.length === 0) return;
       running += 1;
+      if (pause && !pausing) {
+        pausing = true;
+        void pause().then(() => {
+          pausing = false;
+          start();
+        });
+      }
       void settle(calls).then(() => {
         running -= 1;
         for (const call of calls) busy.delete(call.key);

@@ -134,10 +134,12 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   const signer = options.wrapSigner?.(localCa) ?? localCa;
   const entropy = createSeededEntropy();
   const clientCertificates = createClientCertificateReader({ authorities, cryptography });
+  const heartbeats = database.connect({ ...traced, plansByIndex: true });
   const reports = database.connect(traced).db;
   const base = {
     config,
     db,
+    heartbeats,
     reports,
     clock,
     entropy,

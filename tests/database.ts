@@ -13,7 +13,7 @@ declare module "vitest" {
 export interface TestDatabase {
   url: string;
   /** Connects with TCP_NODELAY as core does; closed by `drop`. */
-  connect(options?: Pick<DatabaseOptions, "tracer">): ConnectedDatabase;
+  connect(options?: Pick<DatabaseOptions, "tracer" | "plansByIndex">): ConnectedDatabase;
   /** Drops it and its connections. */
   drop(): Promise<void>;
 }
@@ -44,7 +44,7 @@ export const createTestDatabase = async (from?: Pick<TestDatabase, "url">): Prom
 const connectForTest = (
   url: string,
   connectionsMax: number,
-  options: Pick<DatabaseOptions, "tracer"> = {},
+  options: Pick<DatabaseOptions, "tracer" | "plansByIndex"> = {},
 ): ConnectedDatabase =>
   connectDatabase({
     ...options,

@@ -1,11 +1,14 @@
 import type { Sql } from "postgres";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import { type ConnectedDatabase, callDeadlineMs, connectDatabase, connectionsMaxDefault } from "../store/database.ts";
+import { heartbeatStatementsMax } from "../store/heartbeats.ts";
 import type { CoreServers } from "./database-servers.ts";
 
 /** Core's pools. */
 export interface CoreDatabases {
   requests: ConnectedDatabase;
+  /** For the statement of heartbeats alone, whose sessions keep its plan. */
+  heartbeats: ConnectedDatabase;
   /** So that reports cannot starve requests. */
   reports: ConnectedDatabase;
   jobs: ConnectedDatabase;
@@ -26,6 +29,13 @@ const jobConnectionsMax = 4;
 export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, tracer: Tracer): CoreDatabases => {
   const pooled = sessions !== at;
   const requests = connectDatabase({ ...at, pooled, tracer });
+  const heartbeats = connectDatabase({
+    ...at,
+    pooled,
+    tracer,
+    connectionsMax: heartbeatStatementsMax,
+    plansByIndex: true,
+  });
   const reports = connectDatabase({ ...at, pooled, tracer, connectionsMax: reportConnectionsMax });
   const jobs = connectDatabase({
     ...at,
@@ -37,14 +47,15 @@ export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, trace
   const listening = pooled ? connectDatabase({ ...sessions, connectionsMax: 1 }) : requests;
   return {
     requests,
+    heartbeats,
     reports,
     jobs,
     listen: listening.sql.listen,
     connections: {
       count: () => at.servers.count() + (pooled ? sessions.servers.count() : 0),
-      max: connectionsMaxDefault + reportConnectionsMax + jobConnectionsMax,
+      max: connectionsMaxDefault + heartbeatStatementsMax + reportConnectionsMax + jobConnectionsMax,
     },
     close: (seconds) =>
-      Promise.all([...new Set([requests, reports, jobs, listening])].map(({ close }) => close(seconds))),
+      Promise.all([...new Set([requests, heartbeats, reports, jobs, listening])].map(({ close }) => close(seconds))),
   };
 };

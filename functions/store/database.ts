@@ -59,6 +59,11 @@ export interface DatabaseOptions {
    * statement has those of the role; past `deadlineMs` its connection is closed all the same. Default false.
    */
   pooled?: boolean;
+  /**
+   * For prepared statements that look up rows by key: plans each once a session, and by index wherever it can, so that the plan suits a
+   * large table even if it was made for a small one. Without effect where `pooled`, which plans each call. Default false.
+   */
+  plansByIndex?: boolean;
   /** Records the statements of operations that it records. */
   tracer?: Tracer;
   /** On Node `openDatabaseSocket` of functions/node, for TCP_NODELAY. */
@@ -82,6 +87,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
   const split = splitDatabaseUrl(options.url);
   const { url, host } = splitUnixSocket(withoutTlsParameters(split.servers[0] ?? options.url));
   const { servers, deadlineMs = callDeadlineMs.api, connectTimeoutSeconds = 3, pooled = false } = options;
+  const planning = options.plansByIndex ? `${withoutWorkers}; ${byIndex}` : withoutWorkers;
   const drop: DropConnections = (cause, all) => (client as PatchedSql).drop(cause, all);
   const openSocket = servers?.open ?? options.openSocket;
   const settings = {
@@ -99,7 +105,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     onnotice: () => undefined,
     // Options of postgres.js that its types leave out, and those of patches/.
     ...(openSocket === undefined ? {} : { socket: openSocket }),
-    ...(pooled ? { prepare: false } : { setup: `${setTimeouts("session", deadlineMs)}; ${withoutWorkers}` }),
+    ...(pooled ? { prepare: false } : { setup: `${setTimeouts("session", deadlineMs)}; ${planning}` }),
     deadline: deadlineMs,
     max_waiting: waitingMax,
     is_fatal: ({ code, severity }: ServerError) => code === readOnlyTransaction || isEnd(severity),
@@ -165,6 +171,7 @@ const prepareTransactions = (client: Sql, prepare: (tx: TransactionSql) => void)
 
 /** Parallel workers would cost a scan of the fleet half as much CPU again, and take it from heartbeats and ingest. */
 const withoutWorkers = "set max_parallel_workers_per_gather = 0";
+const byIndex = "set enable_seqscan = off; set plan_cache_mode = force_generic_plan";
 
 /** After it, the server releases the locks of a core that is stopped or unreachable. */
 const idleInTransactionMs = 10_000;
@@ -229,7 +236,12 @@ export const claimDeployment = async (db: Executor, tenantId: string, now: Date)
 interface ExecutorInternals {
   dialect: { sqlToQuery(statement: SQL): Query };
   session: {
-    prepareQuery(query: Query, fields: undefined, name: string, isArray: false): { execute(): Promise<unknown> };
+    prepareQuery(
+      query: Query,
+      fields: undefined,
+      name: string,
+      isArray: false,
+    ): { execute(values?: Readonly<Record<string, unknown>>): Promise<unknown> };
   };
 }
 
@@ -239,10 +251,17 @@ interface ExecutorInternals {
  * In a transaction, prepared statements run in the order in which they were called, so a caller need not await one to call the next:
  * calls that are awaited together take one round trip.
  */
-export const executePrepared = async <Row>(db: Executor, statement: SQL): Promise<readonly Row[]> => {
+export const executePrepared = <Row>(db: Executor, statement: SQL): Promise<readonly Row[]> =>
+  prepareStatement<Row>(db, statement)({});
+
+/** Returns a function that runs a statement as `executePrepared` does, with the values of its placeholders: its text is built once. */
+export const prepareStatement = <Row>(
+  db: Executor,
+  statement: SQL,
+): ((values: Readonly<Record<string, unknown>>) => Promise<readonly Row[]>) => {
   const { dialect, session } = db as unknown as ExecutorInternals;
   const prepared = session.prepareQuery(dialect.sqlToQuery(statement), undefined, "prepared", false);
-  return (await prepared.execute()) as Row[];
+  return async (values) => (await prepared.execute(values)) as Row[];
 };
 
 /**

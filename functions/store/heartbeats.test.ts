@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { createTestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
+import { connectDatabase } from "./database.ts";
 import { createHeartbeatWriter, type HealthReport } from "./heartbeats.ts";
 
 const clock = createTestClock();
@@ -53,7 +54,7 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
   const [first, second, third, ...others] = hosts;
   await db.execute(sql`delete from collector_health where identity_id = ${first?.id}::uuid`);
   const core = database.connect();
-  const write = createHeartbeatWriter(core.db, clock, { staleAfterSeconds: 180, enrollingSeconds: 900 });
+  const write = createHeartbeatWriter({ db: core.db }, clock, { staleAfterSeconds: 180, enrollingSeconds: 900 });
   const waiting = (count: number) =>
     expect
       .poll(
@@ -85,4 +86,47 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
   expect(await Promise.all(written)).toMatchObject(Array(5).fill({ outcome: "admitted" }));
   const versions = await db.execute(sql`select distinct version from fleet_host`);
   expect(versions).toEqual([{ version: "2.0.0" }]);
+});
+
+/** A node of EXPLAIN's JSON. */
+interface PlanNode {
+  "Relation Name"?: string;
+  "Node Type": string;
+  "Index Cond"?: string;
+  Plans?: PlanNode[];
+}
+
+it("heartbeats: the plan that a session keeps looks up each row by its key, though it was made for a small fleet", async () => {
+  const core = connectDatabase({ url: database.url, connectionsMax: 1, plansByIndex: true });
+  const write = createHeartbeatWriter({ db: core.db }, clock, { staleAfterSeconds: 180, enrollingSeconds: 900 });
+  await clock.advance(1000);
+  for (const host of hosts.slice(0, 2)) {
+    const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };
+    await write({ identity: host.identity, use, report, labels: null });
+  }
+  const [kept, ...others] = await core.sql<{ name: string; parameters: number; generic: number }[]>`
+    select name, cardinality(parameter_types) as parameters, generic_plans::int as generic from pg_prepared_statements
+    where statement like ${"%insert into collector_health%"}`;
+  expect(others).toEqual([]);
+  expect(kept?.generic).toBe(2);
+  const values = Array.from({ length: kept?.parameters ?? 0 }, () => "null").join(", ");
+  const [explained] = await core.sql.unsafe<{ "QUERY PLAN": { Plan: PlanNode }[] }[]>(
+    `explain (format json) execute "${kept?.name}" (${values})`,
+  );
+  const lookups: Record<string, string> = {};
+  const visit = (node: PlanNode): void => {
+    const { "Relation Name": table, "Node Type": type, "Index Cond": condition } = node;
+    if (table !== undefined && type !== "ModifyTable") lookups[table] = `${type}: ${condition}`;
+    node.Plans?.forEach(visit);
+  };
+  for (const { Plan } of explained?.["QUERY PLAN"] ?? []) visit(Plan);
+  expect(lookups).toEqual({
+    certificate: expect.stringMatching(/^Index Scan: \(fingerprint_sha256 = /),
+    collector_identity: expect.stringMatching(/^Index Scan: \(id = /),
+    proof_use: expect.stringMatching(/^Index Scan: \(\(certificate_id = /),
+    collector_health: expect.stringMatching(/^Index Scan: \(identity_id = /),
+    config_assignment: expect.stringMatching(/^Index Scan: \(identity_id = /),
+    collector_config: expect.stringMatching(/^Index Scan: \(id = /),
+  });
+  await core.close();
 });

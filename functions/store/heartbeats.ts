@@ -1,10 +1,10 @@
-import { getTableColumns, sql } from "drizzle-orm";
+import { getTableColumns, type SQL, sql } from "drizzle-orm";
 import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import type { Labels } from "../../proto/labels.ts";
 import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
-import type { Executor } from "./database.ts";
+import { type Executor, prepareStatement } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
 import type { FleetThresholds } from "./fleet-rows.ts";
 import { admissionOf, type DecisionRow, decideProofs, type ProofAdmission, type ProofUse } from "./proof-uses.ts";
@@ -106,8 +106,18 @@ const hasRecovered = sql`((not h.config_valid and excluded.config_valid)
   or ((h.queue_at_risk or h.dropped_since_previous) and not (excluded.queue_at_risk or ${hasDropped}))
   or (h.renewal_status = 'failed' and excluded.renewal_status <> 'failed'))`;
 
+/** Statements of heartbeats at a time: one is written while the other waits for its commit. */
+export const heartbeatStatementsMax = 2;
 /** Heartbeats per statement: enough to share its cost, few enough that the next ones are verified meanwhile. */
 const groupMax = 128;
+
+/** Where heartbeats are written. */
+export interface HeartbeatStore {
+  /** Its sessions keep the statement and its plan, which must suit a fleet that grows: see `plansByIndex`. */
+  db: Executor;
+  /** Resolves when the next statement may start after one has: see `groupCalls`. Without it, statements start as soon as they can. */
+  pause?: () => Promise<void>;
+}
 
 /** When a host without heartbeats becomes stale: since the last one, or since its enrollment. */
 export type SilenceThresholds = Pick<FleetThresholds, "staleAfterSeconds" | "enrollingSeconds">;
@@ -116,102 +126,115 @@ export type SilenceThresholds = Pick<FleetThresholds, "staleAfterSeconds" | "enr
  * Creates a function that writes a heartbeat and resolves when it is committed. Concurrent heartbeats share statements (see
  * `groupCalls`); two of one identity never share one, and keep their order.
  */
-export const createHeartbeatWriter = (db: Executor, clock: Pick<Clock, "now">, thresholds: SilenceThresholds) =>
-  groupCalls<HeartbeatWrite, HeartbeatRecord>({
-    run: (writes) => recordHeartbeats(db, writes, { now: clock.now(), thresholds }),
+export const createHeartbeatWriter = (
+  { db, pause }: HeartbeatStore,
+  clock: Pick<Clock, "now">,
+  thresholds: SilenceThresholds,
+) => {
+  const record = prepareStatement<RecordRow>(db, recordHeartbeats);
+  return groupCalls<HeartbeatWrite, HeartbeatRecord>({
+    ...(pause ? { pause } : {}),
+    run: async (writes) => (await record(valuesOf(writes, clock.now(), thresholds))).map(recordOf),
     keyOf: ({ identity }) => identity,
-    concurrency: 2,
+    concurrency: heartbeatStatementsMax,
     itemsMax: groupMax,
     isolate: canRetryIndividually,
   });
+};
 
 /** Two boot ids that alternate within this time are a suspected clone. */
 const cloneWindowMs = 10 * 60_000;
 
-/**
- * Decides on a group of heartbeats and stores the admitted ones, in one statement. At most one heartbeat per identity. Returns the
- * results in the order of `writes`.
- */
-const recordHeartbeats = async (
-  db: Executor,
-  writes: readonly HeartbeatWrite[],
-  { now, thresholds }: { now: number; thresholds: SilenceThresholds },
-): Promise<readonly HeartbeatRecord[]> => {
-  const json = JSON.stringify(
-    writes.map(({ use, report, labels }, index) => ({
-      index,
-      fingerprint: use.fingerprintSha256,
-      sent_at: new Date(use.sentAt).toISOString(),
-      expired: use.expired,
-      labels,
-      ...report,
-    })),
-  );
-  const at = sql`${new Date(now).toISOString()}::timestamptz`;
-  const before = (seconds: number) => sql`${new Date(now - seconds * 1000).toISOString()}::timestamptz`;
-  const staleBefore = before(thresholds.staleAfterSeconds);
-  const cloneSince = sql`${new Date(now - cloneWindowMs).toISOString()}::timestamptz`;
-  const rows = await db.execute<RecordRow>(sql`
-    with input as materialized (
-      select * from json_to_recordset(${json}::json)
-        as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, labels jsonb, ${columnTypes})
-    ), ${decideProofs("heartbeat", now)}, written as (
-      insert into collector_health as h
-        (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, version_since, running_config_since, config_invalid_since,
-          queue_at_risk_since, renewal_failed_since, recovered_at, ${names})
-      select identity_id, certificate_id, ${at}, false, ${at}, ${at}, case when not config_valid then ${at} end,
-        case when queue_at_risk then ${at} end, case when renewal_status = 'failed' then ${at} end,
-        case when enrolled_at <= ${before(thresholds.enrollingSeconds)} then ${at} end, ${names}
-      from decision
-      where outcome = 'admitted' order by identity_id
-      on conflict (identity_id) do update set
-        certificate_id = excluded.certificate_id,
-        last_heartbeat_at = excluded.last_heartbeat_at,
-        dropped_since_previous = ${hasDropped},
-        version_since = case when excluded.collector_version = h.collector_version
-          then coalesce(h.version_since, ${at}) else ${at} end,
-        running_config_since = case when excluded.running_config_hash is not distinct from h.running_config_hash
-          then coalesce(h.running_config_since, ${at}) else ${at} end,
-        -- A previous core on this schema writes the report but not these columns: a start counts only while the last report had the condition.
-        config_invalid_since = case when not excluded.config_valid
-          then coalesce(case when not h.config_valid then h.config_invalid_since end, ${at}) end,
-        queue_at_risk_since = case when excluded.queue_at_risk or ${hasDropped}
-          then coalesce(case when h.queue_at_risk or h.dropped_since_previous then h.queue_at_risk_since end, ${at}) end,
-        renewal_failed_since = case when excluded.renewal_status = 'failed'
-          then coalesce(case when h.renewal_status = 'failed' then h.renewal_failed_since end, ${at}) end,
-        recovered_at = case when h.last_heartbeat_at < ${staleBefore} or ${hasRecovered} then ${at} else h.recovered_at end,
-        previous_boot_id = case when h.boot_id <> excluded.boot_id then h.boot_id else h.previous_boot_id end,
-        previous_boot_at = case when h.boot_id <> excluded.boot_id then h.last_heartbeat_at else h.previous_boot_at end,
-        ${assignments}
-    )
-    select decision.outcome, decision.certificate_id, decision.identity_id, decision.last_sent_at, decision.first_use,
-      coalesce(h.certificate_id = decision.certificate_id and h.boot_id <> decision.boot_id
-        and h.previous_boot_id = decision.boot_id and h.previous_boot_at >= ${cloneSince}, false) as clone_suspected,
-      decision.reported_labels is distinct from decision.labels as other_labels,
-      extract(epoch from decision.renew_after)::float8 * 1000 as renew_after,
-      extract(epoch from decision.not_after)::float8 * 1000 as not_after,
-      extract(epoch from decision.issued_at)::float8 * 1000 as issued_at,
-      a.config_id, g.config_hash
-    from decision
-    -- The previous report, by the snapshot of the statement. One lookup by key for each row: otherwise the planner scans the whole table
-    -- for a group of a hundred.
-    left join lateral (
-      select certificate_id, boot_id, previous_boot_id, previous_boot_at from collector_health
-      where identity_id = decision.identity_id limit 1
-    ) h on true
-    left join config_assignment a on a.identity_id = decision.identity_id and a.ended_at is null
-    left join collector_config g on g.id = a.config_id
-    order by decision.index`);
-  return rows.map((row) => ({
-    ...admissionOf(row),
-    isCloneSuspected: row.clone_suspected,
-    hasOtherLabels: row.other_labels,
-    renewAfter: row.renew_after,
-    notAfter: row.not_after,
-    issuedAt: row.issued_at,
-    desiredConfig:
-      row.config_id === null || row.config_hash === null
-        ? null
-        : { configId: row.config_id, configHash: row.config_hash },
-  }));
+const valuesOf = (writes: readonly HeartbeatWrite[], now: number, thresholds: SilenceThresholds) => {
+  const before = (ms: number) => new Date(now - ms).toISOString();
+  return {
+    json: JSON.stringify(
+      writes.map(({ use, report, labels }, index) => ({
+        index,
+        fingerprint: use.fingerprintSha256,
+        sent_at: new Date(use.sentAt).toISOString(),
+        expired: use.expired,
+        labels,
+        ...report,
+      })),
+    ),
+    at: before(0),
+    stale_before: before(thresholds.staleAfterSeconds * 1000),
+    enrolling_before: before(thresholds.enrollingSeconds * 1000),
+    clone_since: before(cloneWindowMs),
+  };
 };
+
+const timestamp = (name: Exclude<keyof ReturnType<typeof valuesOf>, "json">): SQL =>
+  sql`${sql.placeholder(name)}::timestamptz`;
+const at = timestamp("at");
+
+/**
+ * Decides on a group of heartbeats and stores the admitted ones: at most one heartbeat per identity. Its rows are in the order of the
+ * group.
+ */
+const recordHeartbeats = sql`
+  with input as materialized (
+    select * from json_to_recordset(${sql.placeholder("json")}::json)
+      as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, labels jsonb, ${columnTypes})
+  ), ${decideProofs("heartbeat", at)}, written as (
+    insert into collector_health as h
+      (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, version_since, running_config_since, config_invalid_since,
+        queue_at_risk_since, renewal_failed_since, recovered_at, ${names})
+    select identity_id, certificate_id, ${at}, false, ${at}, ${at}, case when not config_valid then ${at} end,
+      case when queue_at_risk then ${at} end, case when renewal_status = 'failed' then ${at} end,
+      case when enrolled_at <= ${timestamp("enrolling_before")} then ${at} end, ${names}
+    from decision
+    where outcome = 'admitted' order by identity_id
+    on conflict (identity_id) do update set
+      certificate_id = excluded.certificate_id,
+      last_heartbeat_at = excluded.last_heartbeat_at,
+      dropped_since_previous = ${hasDropped},
+      version_since = case when excluded.collector_version = h.collector_version
+        then coalesce(h.version_since, ${at}) else ${at} end,
+      running_config_since = case when excluded.running_config_hash is not distinct from h.running_config_hash
+        then coalesce(h.running_config_since, ${at}) else ${at} end,
+      -- A previous core on this schema writes the report but not these columns: a start counts only while the last report had the condition.
+      config_invalid_since = case when not excluded.config_valid
+        then coalesce(case when not h.config_valid then h.config_invalid_since end, ${at}) end,
+      queue_at_risk_since = case when excluded.queue_at_risk or ${hasDropped}
+        then coalesce(case when h.queue_at_risk or h.dropped_since_previous then h.queue_at_risk_since end, ${at}) end,
+      renewal_failed_since = case when excluded.renewal_status = 'failed'
+        then coalesce(case when h.renewal_status = 'failed' then h.renewal_failed_since end, ${at}) end,
+      recovered_at = case when h.last_heartbeat_at < ${timestamp("stale_before")} or ${hasRecovered} then ${at} else h.recovered_at end,
+      previous_boot_id = case when h.boot_id <> excluded.boot_id then h.boot_id else h.previous_boot_id end,
+      previous_boot_at = case when h.boot_id <> excluded.boot_id then h.last_heartbeat_at else h.previous_boot_at end,
+      ${assignments}
+  )
+  select decision.outcome, decision.certificate_id, decision.identity_id, decision.last_sent_at, decision.first_use,
+    coalesce(h.certificate_id = decision.certificate_id and h.boot_id <> decision.boot_id
+      and h.previous_boot_id = decision.boot_id and h.previous_boot_at >= ${timestamp("clone_since")}, false) as clone_suspected,
+    decision.reported_labels is distinct from decision.labels as other_labels,
+    extract(epoch from decision.renew_after)::float8 * 1000 as renew_after,
+    extract(epoch from decision.not_after)::float8 * 1000 as not_after,
+    extract(epoch from decision.issued_at)::float8 * 1000 as issued_at,
+    a.config_id, a.config_hash
+  from decision
+  -- The previous report, by the snapshot of the statement. One lookup by key for each row, as in the decision.
+  left join lateral (
+    select certificate_id, boot_id, previous_boot_id, previous_boot_at from collector_health
+    where identity_id = decision.identity_id limit 1
+  ) h on true
+  left join lateral (
+    select config_id, (select config_hash from collector_config where id = config_id) as config_hash from config_assignment
+    where identity_id = decision.identity_id and ended_at is null limit 1
+  ) a on true
+  order by decision.index`;
+
+const recordOf = (row: RecordRow): HeartbeatRecord => ({
+  ...admissionOf(row),
+  isCloneSuspected: row.clone_suspected,
+  hasOtherLabels: row.other_labels,
+  renewAfter: row.renew_after,
+  notAfter: row.not_after,
+  issuedAt: row.issued_at,
+  desiredConfig:
+    row.config_id === null || row.config_hash === null
+      ? null
+      : { configId: row.config_id, configHash: row.config_hash },
+});

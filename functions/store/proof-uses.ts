@@ -46,19 +46,17 @@ export interface DecisionRow extends Record<string, unknown> {
 
 /** Accepted requests of one certificate and purpose in any 60 s. */
 const minuteCountMax = 6;
-const minuteMs = 60_000;
 
 /**
- * Returns the common table expressions that decide on proofs and mark them used, for a statement that does its work with them. They read
+ * Returns the common table expressions that decide on proofs at `at` and mark them used, for a statement that does its work with them. They read
  * `input (fingerprint, sent_at, expired, …)`, at most one row per certificate, and define `decision`: all columns of `input`, those of
  * `DecisionRow`, the certificate's times, and the identity's `reported_labels` and `enrolled_at`. Of two concurrent statements with one proof, one is `stale_request`: `used` stores only a
  * `sent_at` above the stored one, under the row's lock. Rows are written in the order of certificates, so that statements cannot
- * deadlock.
+ * deadlock. Looks up each row by its key, whatever the planner knows of the tables: by LATERAL with a limit, so that no other plan is
+ * possible.
  */
-export const decideProofs = (purpose: ProofPurpose, now: number): SQL => {
-  const at = sql`${new Date(now).toISOString()}::timestamptz`;
-  const minuteAgo = sql`${new Date(now - minuteMs).toISOString()}::timestamptz`;
-  return sql`known as (
+export const decideProofs = (purpose: ProofPurpose, at: SQL): SQL =>
+  sql`known as (
     select input.*, c.id as certificate_id, c.identity_id, c.first_used_at is null as first_use, i.reported_labels, i.enrolled_at,
       c.renew_after, c.not_after, c.issued_at, u.last_sent_at as newest_sent_at,
       case
@@ -68,14 +66,19 @@ export const decideProofs = (purpose: ProofPurpose, now: number): SQL => {
         when input.expired then 'certificate_expired'
         when c.status = 'replaced' then 'certificate_replaced'
         when u.last_sent_at >= input.sent_at then 'stale_request'
-        when u.recent_at[1] > ${minuteAgo} and u.recent_at[1] <= ${at} and cardinality(u.recent_at) >= ${minuteCountMax}
+        when u.recent_at[1] > ${at} - interval '1 minute' and u.recent_at[1] <= ${at} and cardinality(u.recent_at) >= ${minuteCountMax}
           then 'rate_limited'
         else 'admitted'
       end as provisional
     from input
-    left join certificate c on c.fingerprint_sha256 = decode(input.fingerprint, 'hex')
-    left join collector_identity i on i.id = c.identity_id
-    left join proof_use u on u.certificate_id = c.id and u.purpose = ${purpose}
+    left join lateral (
+      select id, identity_id, status, first_used_at, renew_after, not_after, issued_at from certificate
+      where fingerprint_sha256 = decode(input.fingerprint, 'hex') limit 1
+    ) c on true
+    left join lateral (select revoked_at, reported_labels, enrolled_at from collector_identity where id = c.identity_id limit 1) i on true
+    left join lateral (
+      select last_sent_at, recent_at from proof_use where certificate_id = c.id and purpose = ${purpose} limit 1
+    ) u on true
   ), used as (
     insert into proof_use as u (certificate_id, purpose, last_sent_at, recent_at)
     select certificate_id, ${purpose}, sent_at, array[${at}] from known where provisional = 'admitted' order by certificate_id
@@ -90,7 +93,6 @@ export const decideProofs = (purpose: ProofPurpose, now: number): SQL => {
       extract(epoch from case when provisional = 'admitted' then sent_at else newest_sent_at end)::float8 * 1000 as last_sent_at
     from known left join used on used.certificate_id = known.certificate_id
   )`;
-};
 
 /** Converts a row of `decision`. */
 export const admissionOf = (row: DecisionRow): ProofAdmission => ({
@@ -108,10 +110,10 @@ export const useProof = async (
   { fingerprintSha256, sentAt, expired }: ProofUse,
   now: number,
 ): Promise<ProofAdmission> => {
-  const at = sql`${new Date(sentAt).toISOString()}::timestamptz`;
-  const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at} as sent_at, ${expired}::boolean as expired`;
+  const at = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
+  const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at(sentAt)} as sent_at, ${expired}::boolean as expired`;
   const [row] = await db.execute<DecisionRow>(
-    sql`with input as (${input}), ${decideProofs(purpose, now)}
+    sql`with input as (${input}), ${decideProofs(purpose, at(now))}
     select outcome, certificate_id, identity_id, last_sent_at, first_use from decision`,
   );
   if (row === undefined) throw new Error("the statement returned no decision");

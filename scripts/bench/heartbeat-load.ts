@@ -39,7 +39,7 @@ export const startHeartbeatLoad = async (
     from collector_health h join collector_identity i on i.id = h.identity_id join certificate c on c.id = h.certificate_id
     where h.last_heartbeat_at > ${new Date(now - 100_000).toISOString()}::timestamptz and i.revoked_at is null and c.status = 'active'
     order by md5(i.identity)`;
-  const write = createHeartbeatWriter(db, clock, thresholds);
+  const write = createHeartbeatWriter({ db }, clock, thresholds);
   const stopping = new AbortController();
   const latencies: number[] = [];
   const failures: unknown[] = [];

@@ -23,6 +23,7 @@ export const createInProcessCore = ({ env, ...dependencies }: InProcessCoreOptio
   const cryptography = createNodeCryptography();
   return {
     config,
+    heartbeats: { db: dependencies.db },
     reports: dependencies.db,
     entropy: systemEntropy,
     log: { debug: silent, info: silent, warn: silent, error: console.error },

@@ -9,7 +9,7 @@ import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authe
 import { fleetThresholds } from "./report.ts";
 
 /** The parts of core that heartbeats use. */
-export type HeartbeatCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "observe">;
+export type HeartbeatCore = Pick<Core, "config" | "db" | "heartbeats" | "clock" | "entropy" | "observe">;
 
 /** The response to a heartbeat. */
 export interface HeartbeatAnswer {
@@ -36,8 +36,8 @@ const cloneAuditMs = 10 * 60_000;
  * report of an identity. Throws the problems of `admitted`.
  */
 export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
-  const { config, db, clock, observe } = core;
-  const write = createHeartbeatWriter(db, clock, fleetThresholds(config));
+  const { config, db, heartbeats, clock, observe } = core;
+  const write = createHeartbeatWriter(heartbeats, clock, fleetThresholds(config));
 
   return async (caller, request, origin) => {
     const now = clock.now();
