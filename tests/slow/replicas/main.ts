@@ -21,7 +21,6 @@ const usualFiles = [
   "enroll-by-hand",
   "online-backup",
   "wrong-clock",
-  "directory-sync",
   "scim-process",
   "secret-rotation",
   "kubernetes-run",

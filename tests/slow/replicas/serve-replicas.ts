@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { connect, createServer, type Server } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -19,21 +20,20 @@ export interface Replicas {
  * once when all are, stops them at SIGTERM, and dies with all of them at SIGKILL. Ends with the exit code of the first that ends.
  */
 export const serveReplicas = async ({ cores, pooler }: Replicas): Promise<void> => {
-  const databaseUrl = process.env.SVC_DATABASE_URL ?? "";
+  const { SVC_DATABASE_URL_FILE: urlFile, ...given } = process.env;
+  const databaseUrl = urlFile ? readFileSync(urlFile, "utf8").trim() : (given.SVC_DATABASE_URL ?? "");
   const pgbouncer =
     pooler && (await startPgBouncer(databaseUrl, { mode: pooler, settings: { default_pool_size: 60 } }));
-  const pooled = pgbouncer && {
-    SVC_DATABASE_URL: pgbouncer.url(databaseUrl),
-    SVC_DATABASE_SESSION_URL: process.env.SVC_DATABASE_SESSION_URL ?? databaseUrl,
-  };
+  const pooled = pgbouncer
+    ? {
+        SVC_DATABASE_URL: pgbouncer.url(databaseUrl),
+        SVC_DATABASE_SESSION_URL: process.env.SVC_DATABASE_SESSION_URL ?? databaseUrl,
+      }
+    : { SVC_DATABASE_URL: databaseUrl };
   const ingest = process.env.SVC_INGEST_GRPC_ADDR && { SVC_INGEST_GRPC_ADDR: "127.0.0.1:0" };
-  const env = { ...process.env, ...pooled, ...ingest, PORT: "0" };
+  const env = { ...given, ...pooled, ...ingest, PORT: "0" };
   const children = Array.from({ length: cores }, () => startCore(env));
   const ended = Promise.race(children.map(async (child) => (await once(child, "close"))[0]));
-  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const)
-    process.on(signal, () => {
-      for (const child of children) child.kill(signal);
-    });
   const serve = async () => {
     const ready = await Promise.all(children.map(readLog));
     const listen = (name: string, port: string | undefined) =>
@@ -46,7 +46,11 @@ export const serveReplicas = async ({ cores, pooler }: Replicas): Promise<void> 
       ready[0]?.ingest_port && (await listen("ingest_port", process.env.SVC_INGEST_GRPC_ADDR?.split(":").at(-1)));
     process.stdout.write(`${JSON.stringify({ ...ready[0], port: http, ingest_port: ingest || null })}\n`);
   };
-  const code = await Promise.race([ended, serve().then(() => ended)]);
+  const served = serve();
+  // A core that is told to stop before it listens for signals would end by them.
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const)
+    process.on(signal, () => void served.then(() => children.map((child) => child.kill(signal))));
+  const code = await Promise.race([ended, served.then(() => ended)]);
   for (const child of children) child.kill("SIGTERM");
   await Promise.all(children.map((child) => child.exitCode ?? child.signalCode ?? once(child, "close")));
   await pgbouncer?.stop();
